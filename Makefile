@@ -9,8 +9,8 @@ BIN := $(VENV)/bin
 
 # Every package, and those that the demo needs: nothing heavy.
 PACKAGES := core $(patsubst %/pyproject.toml,%,$(sort $(wildcard libs/*/pyproject.toml plugins/*/pyproject.toml)))
-DEMO_PACKAGES := core libs/model-providers libs/sandbox \
-	$(addprefix plugins/,sandbox-local model-http model-recorded sql approval-terminal chat files journal-sql manage serve) \
+DEMO_PACKAGES := core libs/cli libs/model-providers libs/sandbox \
+	$(addprefix plugins/,sandbox-local model-http model-recorded sql approval-terminal chat files journal-sql llm manage run serve strategy-codegen) \
 	$(patsubst %/pyproject.toml,%,$(wildcard plugins/demo/pyproject.toml))
 
 # An environment is up to date while these files are as they were when it was made.
@@ -72,6 +72,10 @@ bench: $(DEV_STAMP) ## measure: benchmarks/bench_*.py
 	@for script in $(sort $(wildcard benchmarks/bench_*.py)); do \
 		$(BIN)/python $$script $(ARGS) || exit 1; \
 	done
+
+.PHONY: conformance
+conformance: $(DEV_STAMP) ## run MCP's conformance suite on both sides; ARGS="--write" for docs/mcp.md
+	@$(BIN)/python scripts/mcp_conformance.py $(ARGS)
 
 .PHONY: coverage
 coverage: $(DEV_STAMP) ## run the tests and say which lines they miss

@@ -50,7 +50,7 @@ async def _load(spec: str, **settings: Any) -> tuple[tuple[float, float], Any, A
 
 
 async def _stubs(tool: Any) -> int:
-    from delf.engine.codegen.stubs import render_stubs
+    from delf.engine.stubs import render_stubs
     from delf.engine.toolset import load_toolset
 
     return len(render_stubs(await load_toolset([tool]))) // 4

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from delf import Agent
-from delf.cli import answering
 from delf.cli.main import cli
-from delf.cli.toolfile import load_tools
+from delf_cli import answering
+from delf_cli.toolfile import load_tools
 from support.program import DELF, delf, environment, write_recording
 from support.terminal import TerminalProcess
 from support.waiting import TOOLS, running, sent

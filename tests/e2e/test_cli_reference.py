@@ -155,7 +155,7 @@ def complete(typed, offered, folder):
 
 def test_completion_of_names_imports_nothing_heavy(tmp_path):
     code = (
-        "import click, sys\nfrom delf.cli import complete\nfrom delf.cli.main import cli\n"
+        "import click, sys\nfrom delf_cli import complete\nfrom delf.cli.main import cli\n"
         "ctx = click.Context(cli)\n"
         "for find in (complete.connections, complete.models, complete.sandboxes):\n"
         "    find(ctx, None, '')\n"

@@ -56,6 +56,7 @@ def running(here: Path, script: str) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        lent=False,
     ) as process:
         wanted = {"calls": "hold", "blocks": "block"}.get(script, "started")
         for line in process.stdout:
@@ -99,6 +100,7 @@ def test_the_last_event_says_so(tmp_path):
 def test_even_a_kill_leaves_no_sandbox(tmp_path):
     with running(tmp_path, "spins") as process:
         sandboxes = children(process)
+        assert sandboxes
         process.kill()
         process.wait(20)
         for pid in sandboxes:

@@ -21,7 +21,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 BIN = Path(sys.executable).parent
 STANDARD = (
-    "approval-terminal", "chat", "files", "journal-sql", "manage", "model-http", "sandbox-local",
+    "approval-terminal", "chat", "files", "journal-sql", "llm", "manage", "model-http", "run",
+    "sandbox-local", "strategy-codegen",
 )  # fmt: skip
 BUILT = (*STANDARD, "devkit", "model-recorded")
 SCRIPT = """
@@ -93,6 +94,13 @@ def test_a_fresh_environment_has_what_is_named_and_loses_it_again(
         run(uv, "pip", "install", *options, *names, cwd=tmp_path)
 
     run(uv, "pip", "install", "--quiet", "--python", python, *_vendors(), cwd=tmp_path)
+    install("delf")
+    bare = subprocess.run([venv / "bin/delf", "run", "x"], capture_output=True, text=True)
+    assert (bare.returncode, bare.stdout) == (2, "")
+    assert bare.stderr.splitlines() == [
+        "error: no command 'run' is installed",
+        "hint: pip install delf-plugin-run",
+    ]
     install("delf[standard]", "delf-plugin-model-recorded")
     listed = run(venv / "bin/delf", "plugins", cwd=tmp_path)
     for name in (*STANDARD, "model-recorded"):

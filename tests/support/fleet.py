@@ -19,7 +19,7 @@ from delf.protocols.approval import Approved, Settled
 from delf.protocols.journal import TaskRecord
 from delf_journal_sql import SqlJournal
 from support.openai_server import OpenAIServer, Reply
-from support.program import DELF
+from support.program import DELF, start
 
 OVER = frozenset({"done", "failed", "stopped"})
 SCRIPT = """```python
@@ -69,6 +69,7 @@ class Fleet:
         steps: How many steps a task has.
         pause: Seconds that a step takes.
         lease: Seconds of silence after which a worker is taken for dead.
+        more: Lines of the queues' settings.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Fleet:
         steps: int = 4,
         pause: float = 0.02,
         lease: float = 1.5,
+        more: str = "",
     ) -> None:
         self.folder, self.steps, self.lease = folder, steps, lease
         self._truth = folder / "truth.db"
@@ -97,6 +99,7 @@ class Fleet:
             f'providers = {{ openai = "test-key" }}\nsandbox = "local"\njournal = "sql"\n'
             f'[plugins.journal-sql]\nurl = "{journal}"\n[plugins.runner-dbos]\n'
             f'lease = {lease}\ndatabase = "{database or f"sqlite:///{folder}/dbos.sqlite"}"\n'
+            f"{more}\n"
         )
 
     def _answer(self, request: Any) -> Reply:
@@ -104,21 +107,23 @@ class Fleet:
         name = next(word for word in words.split() if word.startswith("job-"))
         return Reply(text=SCRIPT.format(name=name.strip('".'), steps=self.steps))
 
-    async def submit(self, names: Sequence[str]) -> list[str]:
+    async def submit(self, names: Sequence[str], **handing: Any) -> list[str]:
         """Hand tasks in; their ids."""
         from delf import Agent
 
-        setup = {
+        how: Any = {"queue": "default", **handing}
+
+        setup: dict[str, Any] = {
             "folder": str(self.folder), "config": None, "flags": {}, "connections": [],
             "tool_files": ["tools.py"], "overrides": [],
         }  # fmt: skip
         async with Agent.from_project(self.folder) as agent:
-            return [agent.submit(f"Do {name} .", queue="default", setup=setup) for name in names]
+            return [agent.submit(f"Do {name} .", **how, setup=setup) for name in names]
 
     def start(self, *options: str) -> subprocess.Popen[bytes]:
         """One more worker."""
         with (self.folder / f"worker-{len(self.workers)}.log").open("wb") as log:
-            worker = subprocess.Popen(
+            worker = start(
                 [DELF, "worker", *options],
                 cwd=self.folder,
                 stdout=log,

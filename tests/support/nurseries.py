@@ -124,18 +124,24 @@ class Program(_Forked):
     Args:
         command: The program's or file's path, and its arguments.
         terminal: Whether its standard input becomes the terminal that controls it.
+        lent: Whether templates of its sandboxes are no children of it.
         options: As of ``Popen``; ``cwd`` and ``env`` among them.
     """
 
     def __init__(
-        self, command: Sequence[str | Path], *, terminal: bool = False, **options: Any
+        self,
+        command: Sequence[str | Path],
+        *,
+        terminal: bool = False,
+        lent: bool = True,
+        **options: Any,
     ) -> None:
-        self._terminal = terminal
+        self._own = {"terminal": terminal, "lent": lent}
         super().__init__([str(word) for word in command], **options)
 
     def _begin(self, streams: Sequence[int], pass_fds: Sequence[int], **options: Any) -> int:
         options = {**options, "cwd": str(options["cwd"]), "env": dict(options["env"])}
-        return _programs(os.getpid()).fork(streams, terminal=self._terminal, **options)
+        return _programs(os.getpid()).fork(streams, **self._own, **options)
 
 
 @cache

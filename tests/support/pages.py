@@ -225,8 +225,6 @@ def _run_tests(page: Path, folder: Path, environ: dict[str, str]) -> None:
         "pytest_asyncio.plugin",
         "-p",
         "delf_devkit.testing.pytest_plugin",
-        "-p",
-        "support.quick_templates",
     ]
     options += ["--import-mode=importlib", "-W", "error", "tests"]
     result = _run([*command, *plugins, *options], folder, environ)

@@ -43,7 +43,7 @@ class ByExecute:
     """Runs a script of its own, then calls a tool."""
 
     async def solve(self, host: Any) -> str:
-        await host.ask(host.begin())
+        await host.ask(host.begin("Say anything."))
         await host.execute(CODE)
         return f"{host.said}{(await host.call('note', {'text': 'd'})).value}"
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import fcntl
+import functools
 import gc
 import importlib
 import io
@@ -25,31 +26,43 @@ import termios
 import threading
 import traceback
 import types
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from support.lent_templates import Lender
 
 
 def preload() -> None:
     """Import what most runs of the program import."""
-    for name in ("agent", "cli.run", "config.project", "engine.runtime", "engine.views.trace"):
+    for name in ("agent", "config.project", "engine.runtime", "engine.views.trace"):
         importlib.import_module(f"delf.{name}")
     importlib.import_module("delf.plugins.host").PluginHost.discover(environ={}).records()
     for name in (
+        "approval_terminal.channel",
         "chat.repl",
-        "journal_sql.journal",
+        "cli.session",
+        "journal_sql.sqlite",
         "model_recorded.model",
+        "run.run",
+        "runner_dbos.agents",
+        "runner_dbos.engine",
+        "runner_dbos.worker",
+        "sandbox_docker.backend",
         "sandbox_local.backend",
+        "strategy_codegen.strategy",
     ):
         importlib.import_module(f"delf_{name}")
-    importlib.import_module("delf_sandbox.zipapp").guest_zipapp()
-    for name in ("docker", "httpx", "prompt_toolkit", "pytest", "rich.markdown", "sqlite3"):
+    for name in ("docker", "httpx", "platformdirs", "prompt_toolkit", "pytest", "rich.markdown"):
         importlib.import_module(name)
     assert threading.active_count() == 1, "a process with threads cannot be forked"
     gc.collect()
     gc.freeze()
 
 
-def become(request: dict[str, Any], streams: list[int]) -> NoReturn:
+def become(lender: Lender, request: dict[str, Any], streams: list[int]) -> NoReturn:
     """In a child: be the program."""
+    if request["lent"]:
+        lender.use()
     if request["session"]:
         os.setsid()
     for number, descriptor in enumerate(streams):
@@ -129,7 +142,8 @@ def _python_path() -> list[str]:
 
 if __name__ == "__main__":
     from forking import serve
+    from lent_templates import Lender
 
     del sys.path[0]
     preload()
-    serve(socket.socket(fileno=int(sys.argv[1])), become)
+    serve(socket.socket(fileno=int(sys.argv[1])), functools.partial(become, Lender()))

@@ -4,14 +4,21 @@ Three quarters of what a template costs are its imports, and most tests start on
 the sandbox itself start theirs as users do.
 
 python -P -s -S -X utf8 warm_template.py SOURCE ZIPAPP DESCRIPTOR
+
+The descriptor is the end of a connection, whose requests :mod:`support.forking` serves; or a
+socket that listens, as :func:`lend` says.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import socket
 import sys
 from typing import Any
+
+_PR_SET_PDEATHSIG = 1
 
 
 def become(request: dict[str, Any], descriptors: list[int]) -> None:
@@ -22,6 +29,43 @@ def become(request: dict[str, Any], descriptors: list[int]) -> None:
     os.close(errors)
     os.chdir("/")
     main(sys.argv[2], control, request["host"])
+
+
+def lend(listening: socket.socket) -> None:
+    """Fork a template for each connection until the starter of this process ends.
+
+    A connection brings the template's socket and its standard error, and is answered with the
+    template's number and a descriptor of the process. It stays a child of this process.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    signal.signal(signal.SIGCHLD, _reap)
+    while True:
+        connection, _ = listening.accept()
+        with connection:
+            _, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # its number stays its own
+            host = os.getpid()
+            child = os.fork()
+            if child == 0:
+                connection.close()
+                listening.close()
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+                become({"host": host}, descriptors)
+                os._exit(0)
+            descriptors.append(os.pidfd_open(child))
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+            socket.send_fds(connection, [str(child).encode()], descriptors[-1:])
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+
+def _reap(_number: int, _frame: object) -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
+    except ChildProcessError:
+        return
 
 
 if __name__ == "__main__":
@@ -35,4 +79,8 @@ if __name__ == "__main__":
 
     preload()
     del sys.path[0]
-    serve(socket.socket(fileno=int(sys.argv[3])), become)
+    control = socket.socket(fileno=int(sys.argv[3]))
+    if control.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        lend(control)
+    else:
+        serve(control, become)

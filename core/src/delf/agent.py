@@ -21,7 +21,7 @@ from delf.response import Response, past_response, response_of
 from delf.sync import RuntimeHome
 from delf.terminal import visible
 from delf.tools.function import as_connection
-from delf.types import ApprovalMode, CodeIn, ConfirmMode, Isolation
+from delf.types import ApprovalMode, ConfirmMode, Isolation
 
 if TYPE_CHECKING:
     from delf.config.project import Project
@@ -95,7 +95,6 @@ class Agent:
         budget_usd: float | None = None,
         allow_unpriced: bool | None = None,
         strategy: str | Strategy | None = None,
-        code_in: CodeIn | None = None,
         approval_mode: ApprovalMode | None = None,
         pre_approved: Sequence[str] | None = None,
         confirm_mode: ConfirmMode | None = None,

@@ -34,12 +34,14 @@ class HandingIn(TypedDict, total=False):
 
     Args:
         queue: Where a worker takes it from (``delf worker``).
+        key: On whose behalf it is done, as ``customer-7``: a queue has limits for each key.
         priority: Among those of the queue; the lowest comes first, and 0 is usual.
         delay: Seconds until a worker may take it.
         setup: What a worker needs to set up the same agent; it has the project's when omitted.
     """
 
     queue: Required[str]
+    key: str
     priority: int
     delay: float
     setup: Mapping[str, Any]
@@ -51,6 +53,7 @@ def handed_in(request: TaskRequest, how: HandingIn) -> TaskRequest:
     return replace(
         request,
         queue=how["queue"],
+        key=how.get("key") or None,
         priority=how.get("priority", 0),
         not_before=time.time() + delay if delay > 0 else None,
         setup=how.get("setup", {}),

@@ -41,7 +41,8 @@ class TaskQueued(_Event):
 
     What it needs is here, so that another process can work on it. ``timeout`` is in seconds.
     ``queue`` is where workers look for it; None for one that this process works on. Tasks of a
-    lower ``priority`` come first, from the Unix time ``not_before`` on.
+    lower ``priority`` come first, from the Unix time ``not_before`` on. ``key`` is on whose behalf
+    it is done: limits of a key hold for all tasks of it.
     """
 
     task: str
@@ -51,6 +52,7 @@ class TaskQueued(_Event):
     conversation: str | None = None
     attended: bool = False
     queue: str | None = None
+    key: str | None = None
     priority: int = 0
     not_before: float | None = None
 

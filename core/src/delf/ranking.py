@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 # BM25: how soon a repeated word counts no more, and how much long texts are held back.
@@ -53,7 +53,7 @@ class Ranking:
 
     def __init__(self, texts: Iterable[Iterable[tuple[str, float]]]) -> None:
         # By word: which things have it, and first its weight there, then what it counts for.
-        self._postings: dict[str, list[tuple[int, float]]] = {}
+        self._postings: dict[str, dict[int, float]] = {}
         sizes: list[float] = []
         for number, fields in enumerate(texts):
             weights: dict[str, float] = {}
@@ -61,7 +61,7 @@ class Ranking:
                 for word in dict.fromkeys(words_of(text)):  # said again is not said louder
                     weights[word] = weights.get(word, 0.0) + weight
             for word, weight in weights.items():
-                self._postings.setdefault(word, []).append((number, weight))
+                self._postings.setdefault(word, {})[number] = weight
             sizes.append(sum(weights.values()))
         average = sum(sizes) / len(sizes) if sizes else 0.0
         held_back = [
@@ -71,11 +71,10 @@ class Ranking:
         self._most: dict[str, float] = {}
         for word, postings in self._postings.items():
             rarity = math.log(1 + (len(sizes) - len(postings) + 0.5) / (len(postings) + 0.5))
-            self._postings[word] = [
-                (number, rarity * weight * (_SATURATION + 1) / (weight + held_back[number]))
-                for number, weight in postings
-            ]
-            self._most[word] = max(share for _, share in self._postings[word])
+            for number, weight in postings.items():
+                share = rarity * weight * (_SATURATION + 1) / (weight + held_back[number])
+                postings[number] = share
+            self._most[word] = max(postings.values())
         self._unknown = max(self._most.values(), default=1.0)
 
     def find(self, words: str, limit: int = 20) -> list[int]:
@@ -97,14 +96,31 @@ class Ranking:
             words: What is looked for, as plain words.
             limit: The most numbers.
         """
+        # What says most comes first. Once all that is left cannot lift anything new among the
+        # best (Turtle and Flood's MaxScore), only what was found already is counted further.
+        found = sorted(dict.fromkeys(words_of(words)), key=self._counts, reverse=True)
+        perfect = left = sum(map(self._counts, found))
         scores: dict[int, float] = {}
-        score = scores.get
-        perfect = 0.0
-        for word in dict.fromkeys(words_of(words)):
-            perfect += self._most.get(word, self._unknown)
-            for number, share in self._postings.get(word, ()):
+        for word in found:
+            postings = self._postings.get(word, {})
+            if left < _least(scores, limit):
+                postings = {number: postings[number] for number in scores.keys() & postings.keys()}
+            score = scores.get
+            for number, share in postings.items():
                 scores[number] = score(number, 0.0) + share
-        least = min(heapq.nlargest(max(0, limit), scores.values()), default=math.inf)
+            left -= self._counts(word)
+        least = _least(scores, limit)
         best = (number for number, counts in scores.items() if counts >= least)
         ranked = sorted(best, key=lambda number: (-scores[number], number))[: max(0, limit)]
         return [(number, scores[number] / perfect) for number in ranked]
+
+    def _counts(self, word: str) -> float:
+        """The most that a word can count."""
+        return self._most.get(word, self._unknown)
+
+
+def _least(scores: Mapping[int, float], limit: int) -> float:
+    """What the last of the best counts; 0 where there are not so many yet."""
+    if len(scores) < limit:
+        return 0.0
+    return min(heapq.nlargest(max(0, limit), scores.values()), default=math.inf)

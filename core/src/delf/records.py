@@ -13,7 +13,6 @@ import dataclasses
 import operator
 import reprlib
 import threading
-import types
 from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -161,14 +160,7 @@ def _initialiser(cls: type) -> Callable[..., None]:
             value = default if value == name else f"_make_{name}()"
         else:
             continue
-        slot = getattr(cls, name, None)
-        if not is_frozen:
-            body.append(f"self.{name} = {value}")
-        elif isinstance(slot, types.MemberDescriptorType):
-            scope[f"_set_{name}"] = slot.__set__
-            body.append(f"_set_{name}(self, {value})")
-        else:
-            body.append(f"_set(self, {name!r}, {value})")
+        body.append(f"_set(self, {name!r}, {value})" if is_frozen else f"self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
     parameters = ", ".join(["self", *by_place, *(["*", *by_name] if by_name else [])])

@@ -6,7 +6,7 @@ imports no vendor package. Growth is a new optional field, never a new required 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from delf.records import dataclass
 from delf.types import Isolation
@@ -38,12 +38,13 @@ class ConnectionSpec(Spec):
     Args:
         input_files: Every task that has input files gets one, made with two arguments: the
             files (:class:`delf.protocols.formats.InputFile`), and the formats that are
-            installed (:class:`delf.protocols.formats.FileFormats`).
+            installed (:class:`delf.protocols.formats.FileFormats`). With ``always`` a task
+            without input files gets one, too.
     """
 
     kind: ClassVar[str] = "connection"
 
-    input_files: bool = False
+    input_files: bool | Literal["always"] = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final, Literal, NewType
-
-JSON = None | bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"]
+from collections.abc import Sequence
+from typing import Final, Literal
 
 Effect = Literal["read", "write", "irreversible"]
 """What an action does to the world: looks, changes what can be changed back, or neither."""
@@ -22,13 +20,6 @@ ApprovalMode = Literal["interactive", "approve_all", "strict"]
 
 ConfirmMode = Literal["call", "plan"]
 """When a person is asked: at each call, or once for the whole script before it runs."""
-
-CodeIn = Literal["auto", "fence", "tool"]
-"""Where a model puts its script: in a block of its answer, or in the argument of a tool."""
-
-TaskId = NewType("TaskId", str)
-CallId = NewType("CallId", int)
-RequestId = NewType("RequestId", str)
 
 
 def isolation_rank(isolation: Isolation) -> int:

@@ -30,7 +30,6 @@ import datetime as dt
 import decimal
 import enum
 import json
-import operator
 import pathlib
 import uuid
 from collections import Counter
@@ -288,41 +287,12 @@ def _encode_set(tag: str, items: Any) -> Any:
     if set(map(type, items)) in _QUICKLY_SORTED:
         return {TAG: tag, "v": sorted(items)}
     try:
-        return _tagged_set(tag, [item for _, item in _in_order(items)])
+        encoded = sorted(map(_encode, items), key=repr)
     except ValueError as error:  # an integer of more digits than Python writes
         raise UnsupportedValueError(str(error)) from None
-
-
-def _tagged_set(tag: str, encoded: list[Any]) -> Any:
     return {TAG: tag, "v": encoded} if all(map(_stays_hashable, encoded)) else encoded
 
 
-def _in_order(items: Iterable[Any]) -> list[tuple[_Place, Any]]:
-    return sorted(map(_placed, items), key=_place_of)
-
-
-def _placed(item: Any) -> tuple[_Place, Any]:
-    """What an item of a set is put in order by, and the item as it is written.
-
-    Sets in sets are looked at once: to compare them as they are written would take their size at
-    every level.
-    """
-    kind = _type_of(item)
-    if kind is tuple and _PLAIN.issuperset(map(type, item)):
-        return (repr(item),), {TAG: "tuple", "v": list(item)}
-    if kind is not tuple and kind is not frozenset:
-        encoded = _encode(item)
-        return (repr(encoded),), encoded
-    parts = [_placed(part) for part in item] if kind is tuple else _in_order(item)
-    place = (kind.__name__, *map(_place_of, parts))
-    encoded = [part for _, part in parts]
-    if kind is tuple:
-        return place, {TAG: "tuple", "v": encoded}
-    return place, _tagged_set("frozenset", encoded)
-
-
-_Place = tuple[Any, ...]
-_place_of = operator.itemgetter(0)
 _QUICKLY_SORTED: tuple[set[type], ...] = ({str}, {int})
 _MISSING = frozenset({"NAType", "NaTType"})  # of pandas
 _LIST_LIKE = frozenset({"deque", "dict_keys", "dict_values", "dict_items", "range"})

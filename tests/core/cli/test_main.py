@@ -9,9 +9,10 @@ import pytest
 
 import delf
 from delf.cli import main as main_module
-from delf.cli.errors import report
+from delf.cli.errors import exit_status, report
 from delf.cli.main import cli
 from delf.cli.state import State
+from delf.errors import ConfigurationError, LLMExecutionError, how_to_install
 from delf.plugins.catalog import package_of
 from delf.plugins.host import PluginHost
 from delf.specs import CommandSpec
@@ -253,6 +254,18 @@ def test_no_plugins(run):
     assert "demo" not in run("--no-plugins", "--help").stdout
 
 
+@pytest.mark.parametrize("command", ["run", "resume", "runs"])
+def test_without_its_package_a_command_names_it(run, monkeypatch, command):
+    bare = PluginHost.discover(no_plugins=True)
+    monkeypatch.setattr(PluginHost, "discover", lambda **_: PluginHost(bare._candidates[:1]))
+    result = run(command, "x")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == [
+        f"error: no command {command!r} is installed",
+        f"hint: {how_to_install('delf-plugin-run')}",
+    ]
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts(tmp_path, shell):
     result = run_delf(cwd=tmp_path, env={"_DELF_COMPLETE": f"{shell}_source"})
@@ -290,6 +303,7 @@ def test_the_environment_of_tests_is_clean():
 @pytest.mark.parametrize(
     ("name", "package"),
     [
+        ("run", "delf-plugin-run"),
         ("sandbox", "delf-plugin-sandbox-docker"),
         ("demo", "delf-plugin-demo"),
     ],
@@ -342,3 +356,10 @@ sys.exit(start.main())
 def test_ctrl_c_while_the_program_is_imported_shows_nothing(here):
     done = subprocess.run([sys.executable, "-c", EARLY], cwd=here, capture_output=True)
     assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(ConfigurationError("x"), 2), (LLMExecutionError("x"), 1)]
+)
+def test_the_status_of_a_failure(error, status):
+    assert exit_status(error) == status

@@ -41,12 +41,9 @@ def names(host, kind=ConnectionSpec):
 def test_the_core_offers_its_own_through_the_same_hooks(site, record):
     host = site.host()
     assert host.spec(JournalSpec, "memory").factory == "delf.engine.journal.memory:MemoryJournal"
-    assert (
-        host.spec(StrategySpec, "codegen").factory == "delf.engine.codegen.strategy:CodegenStrategy"
-    )
     core = record(host, "core")
     assert (core.state, core.distribution) == ("loaded", "delf")
-    assert core.kinds == {"journal": ("memory",), "strategy": ("codegen",)}
+    assert core.kinds == {"journal": ("memory",)}
 
 
 def test_a_plugin_is_imported_when_a_spec_is_asked_for_and_not_before(site):
@@ -262,6 +259,7 @@ def test_no_plugin_can_take_a_name_of_the_core(site, record):
         (SandboxSpec, "docker", "delf-plugin-sandbox-docker"),
         (ConnectionSpec, "gmail", "delf-plugin-gmail"),
         (JournalSpec, "sql", "delf-plugin-journal-sql"),
+        (StrategySpec, "codegen", "delf-plugin-strategy-codegen"),
     ],
 )
 def test_a_known_name_says_what_to_install(site, kind, name, package):

@@ -69,7 +69,6 @@ def run_suite(kind: str, expected: dict[str, set[str]], tmp_path: Path, *more: s
     ]
     options += ["--disable-plugin-autoload", "-p", "no:cacheprovider"]
     options += ["-p", "pytest_asyncio.plugin", "-p", "delf_devkit.testing.pytest_plugin"]
-    options += ["-p", "support.quick_templates"]
     environ = {**os.environ, "PYTHONPATH": str(TESTS)}
     command = ["-m", "pytest", *options, *chosen]
     result = run(command, cwd=tmp_path, env=environ, text=True, timeout=200)

@@ -68,10 +68,9 @@ PYTEST = ("-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider")
 @every_kind
 def test_its_own_tests_pass(kind: str, tmp_path: Path) -> None:
     package = write(tmp_path / "package", kind)
-    site = os.pathsep.join([install(package), str(ROOT / "tests")])
+    environ = {**os.environ, "PYTHONPATH": install(package)}
     plugins = ("pytest_asyncio.plugin", "delf_devkit.testing.pytest_plugin")
-    options = [f"-p{name}" for name in (*plugins, "support.quick_templates")]
-    environ = {**os.environ, "PYTHONPATH": site}
+    options = [f"-p{name}" for name in plugins]
     command = [*PYTEST, "--disable-plugin-autoload", *options]
     check_passed(program.run(command, cwd=package, env=environ, text=True, timeout=100))
 

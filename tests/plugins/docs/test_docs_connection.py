@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -223,6 +224,17 @@ async def test_any_blocks_in_any_order(docs: Any, first: list[str], second: list
     await docs.append(twice, "\n\n".join(second))
     texts = [(await docs.read(key))["markdown"] for key in (once, twice)]
     assert texts[0] == texts[1]
+
+
+async def test_changes_from_here_do_not_get_in_each_others_way(
+    google: GoogleServer, docs: Any
+) -> None:
+    made = await docs.create("Log", "# Log")
+    lines = [f"line {number}" for number in range(30)]
+    named = [made["id"] if number % 2 else made["link"] for number in range(30)]
+    await asyncio.gather(*map(docs.append, named, lines))
+    written = (await docs.read(made["id"]))["markdown"]
+    assert sorted(line for line in written.split("\n") if line in lines) == sorted(lines)
 
 
 def test_units() -> None:

@@ -3,7 +3,9 @@
 import asyncio
 import importlib
 import threading
+from pathlib import Path
 
+import huggingface_hub
 import pytest
 
 import delf_embed_sentence_transformers.embedder as module
@@ -84,3 +86,26 @@ async def test_a_model_that_is_not_there_is_told_with_what_to_do(
     with pytest.raises(ConfigurationError, match="nobody/nothing") as error:
         await SentenceTransformersEmbedder("nobody/nothing").embed(["a"])
     assert "hf download" in str(error.value.hint)
+
+
+async def test_whether_a_model_is_there_is_known_without_loading_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    there = SentenceTransformersEmbedder(minilm_path())
+    await there.check()
+    assert there.dimension is None
+    await SentenceTransformersEmbedder(download=True).check()
+    for name, whole in (
+        ("nobody/nothing", "nobody/nothing"),
+        ("tiny", "sentence-transformers/tiny"),
+    ):
+        with pytest.raises(ConfigurationError, match=name) as error:
+            await SentenceTransformersEmbedder(name).check()
+        assert f"hf download {whole}," in str(error.value.hint)
+    snapshot = tmp_path / "models--sentence-transformers--tiny" / "snapshots" / "1"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text("{}")
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text("1")
+    await SentenceTransformersEmbedder("tiny").check()

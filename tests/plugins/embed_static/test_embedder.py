@@ -65,6 +65,18 @@ async def test_a_model_that_is_not_there_is_told_with_what_to_do(
     assert "hf download nobody/nothing" in str(error.value.hint)
 
 
+async def test_whether_a_model_is_there_is_known_without_loading_it(
+    weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    there = StaticEmbedder(str(weights))
+    await there.check()
+    assert there.dimension is None
+    await StaticEmbedder("nobody/nothing", download=True).check()
+    with pytest.raises(ConfigurationError, match="neither a folder nor in the cache"):
+        await StaticEmbedder("nobody/nothing").check()
+
+
 async def test_a_folder_that_holds_no_model_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="is no model of model2vec"):
         await StaticEmbedder(str(tmp_path)).embed(["a"])

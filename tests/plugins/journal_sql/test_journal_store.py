@@ -478,11 +478,30 @@ class TestPostgres:
         await anext(live)
         waiting = asyncio.ensure_future(anext(live))
         await asyncio.sleep(0)
-        end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'delf-journal'"
+        end = (
+            "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity "
+            "WHERE application_name = 'delf-journal' AND datname = current_database()"
+        )
         await asyncio.to_thread(postgres_database.run, end)
         await journal.append(printed("t", 2))
         assert (await asyncio.wait_for(waiting, 20)).seq == 2
         assert [event.seq for event in await journal.read("t")] == [1, 2]
+
+    async def test_a_read_whose_connection_breaks_is_made_again(
+        self, postgres_database, open_journal
+    ):
+        journal = open_journal(postgres_database.url)
+        await journal.append(started("t"))
+        seen = []
+
+        def read(connection):
+            seen.append(connection)
+            if len(seen) == 1:
+                connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+            return connection.execute("SELECT 7")[0][0]
+
+        assert await journal._read(read) == 7
+        assert len(seen) == 2
 
 
 async def test_closing_ends_subscriptions(journal_url, open_journal):

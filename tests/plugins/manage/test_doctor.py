@@ -84,6 +84,7 @@ def test_nothing_is_installed(doctor, monkeypatch):
     hints = [item["hint"] for item in data["findings"] if item["status"] == "problem"]
     assert hints == [
         "delf plugins install sandbox-local",
+        "delf plugins shows every plugin with its state",
         "delf plugins install model-http",
     ]
 
@@ -96,6 +97,22 @@ def test_connections_are_looked_at(doctor, here):
     text = notes(data, "tools")
     assert "NOPE is not set" in text
     assert "did you mean 'gmail'?" in text
+
+
+def test_an_embedder_without_its_model(doctor, here, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    model = write_recording(here / "r.jsonl", "print(1)")
+    (here / "delf.toml").write_text(
+        f'[agent]\nllm = "{model}"\nembedder = "static"\n'
+        '[plugins.embed-static]\nmodel = "nobody/nothing"\n'
+    )
+    status, data = doctor()
+    assert (status, data["ok"]) == (0, True)
+    assert "words are searched alone: the embedding model 'nobody/nothing'" in notes(
+        data, "embedder"
+    )
+    hints = [item["hint"] for item in data["findings"] if item["area"] == "embedder"]
+    assert hints == ["hf download nobody/nothing, or set download = true for this embedder"]
 
 
 def test_a_journal_that_is_damaged(doctor, here, monkeypatch):

@@ -1,8 +1,4 @@
-"""delf's client under the suite of `@modelcontextprotocol/conformance`.
-
-    npm i node@22 @modelcontextprotocol/conformance@0.2.0-alpha.12
-    npx conformance client --requirements 2025-11-25 --timeout 120000 \\
-        --command ".venv/bin/python tests/plugins/mcp/conformance_client.py"
+"""delf's client under the suite of `@modelcontextprotocol/conformance`; `make conformance` runs it.
 
 The suite starts a server for each scenario, and this program with its address. Every tool is
 called through the connection's own actions; a person who agrees to everything stands by.

@@ -1,7 +1,6 @@
 """What `delf mcp serve` offers, under the suite of `@modelcontextprotocol/conformance`.
 
-.venv/bin/python tests/plugins/mcp/conformance_server.py 8123
-npx conformance server --url http://127.0.0.1:8123/mcp --requirements 2025-11-25
+`make conformance` runs it, with a port of loopback.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""Logging in without a browser: by a key, by a workload's token, by a company's identity provider."""
+"""Logging in without a browser, and tokens that are bound to a key."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import parse_qs
 
 import httpx2
@@ -23,6 +24,7 @@ from delf_mcp.settings import MCPSettings
 
 ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+WANTS_NONCE = "use_dpop_nonce"
 EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 
 
@@ -33,6 +35,32 @@ class Company(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.place = f"http://127.0.0.1:{self.server_port}"
         self.asked: list[dict[str, str]] = []
+        self.binds = False
+        """Whether tokens are bound to a key, and proofs want a nonce (RFC 9449)."""
+        self.proofs: list[Proof] = []
+
+    def look_at(self, proof: str, method: str, path: str, nonce: str) -> bool:
+        """Whether a proof is right; keeps it, and refuses one that was seen before."""
+        head = jwt.get_unverified_header(proof)
+        key = jwt.PyJWK(head["jwk"], "ES256").key
+        claims = jwt.decode(proof, key, algorithms=["ES256"])
+        seen = Proof(head, claims, path)
+        fresh = claims["jti"] not in {known.claims["jti"] for known in self.proofs}
+        self.proofs.append(seen)
+        right = (head["typ"], claims["htm"], claims["htu"]) == (
+            "dpop+jwt",
+            method,
+            f"{self.place}{path}",
+        )
+        return fresh and right and claims.get("nonce") == nonce
+
+
+class Proof(NamedTuple):
+    """A proof that was shown."""
+
+    head: dict[str, Any]
+    claims: dict[str, Any]
+    path: str
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -41,7 +69,7 @@ class Handler(BaseHTTPRequestHandler):
         return cast("Company", self.server)
 
     def do_GET(self) -> None:
-        place = self.company.place
+        place, binds = self.company.place, self.company.binds
         if self.path.startswith("/.well-known/oauth-protected-resource"):
             return self._say({"resource": f"{place}/mcp", "authorization_servers": [place]})
         if self.path.startswith("/.well-known/oauth-authorization-server"):
@@ -51,8 +79,11 @@ class Handler(BaseHTTPRequestHandler):
                     "authorization_endpoint": f"{place}/authorize",
                     "token_endpoint": f"{place}/token",
                     "response_types_supported": ["code"],
+                    **({"dpop_signing_alg_values_supported": ["ES256"]} if binds else {}),
                 }
             )
+        if binds:
+            return self._bound()
         allowed = self.headers.get("Authorization") == "Bearer the-token"
         return self._say({"hello": "you"}) if allowed else self._say({}, 401)
 
@@ -64,11 +95,28 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/idp":
             right = given.get("subject_token") == "who-i-am"
             return self._say({"access_token": "the-grant"} if right else {}, 200 if right else 400)
-        return self._say({"access_token": "the-token", "token_type": "Bearer"})
+        if not self.company.binds:
+            return self._say({"access_token": "the-token", "token_type": "Bearer"})
+        proof = self.headers.get("DPoP", "")
+        if not self.company.look_at(proof, "POST", "/token", "login-nonce"):
+            return self._say({"error": WANTS_NONCE}, 400, {"DPoP-Nonce": "login-nonce"})
+        return self._say({"access_token": "the-token", "token_type": "DPoP"})
 
-    def _say(self, value: Any, status: int = 200) -> None:
+    def _bound(self) -> None:
+        """Says hello to who has the token and its key."""
+        challenge = {"WWW-Authenticate": "DPoP"}
+        if self.headers.get("Authorization") != "DPoP the-token":
+            return self._say({}, 401, challenge)
+        if not self.company.look_at(self.headers["DPoP"], "GET", "/mcp", "nonce"):
+            challenge["WWW-Authenticate"] += f' error="{WANTS_NONCE}"'
+            return self._say({}, 401, {**challenge, "DPoP-Nonce": "nonce"})
+        return self._say({"hello": "you"})
+
+    def _say(self, value: Any, status: int = 200, headers: dict[str, str] | None = None) -> None:
         data = json.dumps(value).encode()
         self.send_response(status)
+        for name, text in (headers or {}).items():
+            self.send_header(name, text)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -141,6 +189,51 @@ async def test_a_workloads_token_goes_to_no_other_issuer(company: Company, tmp_p
     with pytest.raises(OAuthFlowError, match="and not to https://right"):
         await logged_in(company, tmp_path, issuer="https://right.example", **options)
     assert company.asked == []
+
+
+def workload(folder: Path) -> dict[str, Any]:
+    (folder / "token").write_text("from-the-platform")
+    return {"oauth": "workload", "client_id": "pod", "assertion_file": str(folder / "token")}
+
+
+async def test_a_token_is_bound_to_a_key_where_the_server_asks(
+    company: Company, tmp_path: Path
+) -> None:
+    company.binds = True
+    said, learned = await logged_in(company, tmp_path, **workload(tmp_path))
+    assert said == '{"hello": "you"}'
+    assert "the-token" in learned
+    # Each is sent again with the nonce that the first answer brought.
+    assert [(p.path, p.claims.get("nonce")) for p in company.proofs] == [
+        ("/token", None),
+        ("/token", "login-nonce"),
+        ("/mcp", None),
+        ("/mcp", "nonce"),
+    ]
+    assert len({json.dumps(proof.head["jwk"]) for proof in company.proofs}) == 1
+    assert "d" not in company.proofs[0].head["jwk"]
+    digest = base64.urlsafe_b64encode(hashlib.sha256(b"the-token").digest()).rstrip(b"=").decode()
+    assert [proof.claims.get("ath") for proof in company.proofs] == [None, None, digest, digest]
+
+
+async def test_a_bound_token_is_used_again_with_its_key(company: Company, tmp_path: Path) -> None:
+    company.binds = True
+    await logged_in(company, tmp_path, **workload(tmp_path))
+    before = company.proofs[-1]
+    said, learned = await logged_in(company, tmp_path, **workload(tmp_path))
+    assert said == '{"hello": "you"}'
+    assert len(company.asked) == 2  # the token, whose first request lacked the nonce
+    assert company.proofs[-1].head["jwk"] == before.head["jwk"]
+    assert company.proofs[-1].claims["jti"] != before.claims["jti"]
+    assert any("PRIVATE KEY" in secret for secret in learned)
+    assert (tmp_path / "tokens.json").stat().st_mode & 0o077 == 0
+
+
+async def test_a_key_is_not_shown_to_who_does_not_ask(company: Company, tmp_path: Path) -> None:
+    said, _ = await logged_in(company, tmp_path, **workload(tmp_path))
+    assert said == '{"hello": "you"}'
+    assert company.proofs == []
+    assert "binding" not in json.loads((tmp_path / "tokens.json").read_text())
 
 
 def enterprise(company: Company, folder: Path, identity: str) -> dict[str, Any]:

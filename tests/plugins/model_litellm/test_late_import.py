@@ -10,6 +10,7 @@ import pytest
 
 from support.openai_server import OpenAIServer, Reply
 
+pytestmark = pytest.mark.timeout(240)
 TESTS = Path(__file__).parents[2]
 PRELUDE = """
 import asyncio, os, socket, sys
@@ -41,7 +42,7 @@ def python(tmp_path, code, *arguments):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -586,7 +586,7 @@ async def test_names_that_try_to_be_code() -> None:
             }
         },
     }
-    from delf.engine.codegen.stubs import render_stubs
+    from delf.engine.stubs import render_stubs
     from delf.engine.toolset import load_toolset
 
     tool = APITool(

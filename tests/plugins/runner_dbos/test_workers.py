@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
 import signal
+import subprocess
 import sys
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
 
-from delf.events import TaskFinished
+from delf.events import TaskFinished, TaskStarted
+from delf.protocols.journal import QueueLimits
 from support.chaos import Chaos
 from support.fleet import Fleet, fleet
 from support.postgres import own_postgres
@@ -95,6 +99,67 @@ async def test_another_worker_goes_on_with_the_tasks_of_a_dead_one(tmp_path: Pat
         assert once_each(one, 2)
 
 
+TAKER = """
+import asyncio, sys
+from delf.protocols.journal import QueueLimits
+from delf_journal_sql import SqlJournal
+
+async def main():
+    journal = SqlJournal(sys.argv[1])
+    journal.lease(1.0)
+    print(len(await journal.take({"default": QueueLimits()}, 9)), flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_a_task_whose_worker_died_before_it_began_goes_on(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/journal.db"
+    async with fleet(tmp_path, url, steps=1) as one:
+        await one.submit(names(2))
+        command = [sys.executable, "-c", TAKER, url]
+        with subprocess.Popen(command, text=True, stdout=subprocess.PIPE) as taker:
+            assert taker.stdout is not None
+            assert await asyncio.to_thread(taker.stdout.readline) == "2\n"
+            taker.kill()
+        one.start()
+        await one.all_over(120)
+        assert dict(await one.states()) == {"done": 2}
+        assert once_each(one, 2)
+        assert {record.takes for record in await one.journal.find()} == {2}
+
+
+async def at_once(one: Fleet) -> dict[str | None, int]:
+    """How many tasks of each key were worked on at once, at the most."""
+    moments: dict[str | None, list[tuple[float, int]]] = {}
+    for record in await one.journal.find(100):
+        for event in await one.journal.read(record.task_id):
+            if isinstance(event, (TaskStarted, TaskFinished)):
+                step = 1 if isinstance(event, TaskStarted) else -1
+                moments.setdefault(record.key, []).append((event.at, step))
+    return {key: max(accumulate(step for _, step in sorted(of))) for key, of in moments.items()}
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+async def test_a_key_has_so_many_tasks_at_once_over_all_workers(tmp_path: Path, kind: str) -> None:
+    with contextlib.ExitStack() as stack:
+        url = f"sqlite:///{tmp_path}/journal.db"
+        if kind == "postgresql":
+            url = stack.enter_context(own_postgres()).url
+        more = "key_concurrency = 2\n[plugins.runner-dbos.queues.default]\nkey_concurrency = 1"
+        database = url if kind == "postgresql" else None
+        async with fleet(tmp_path, url, database, steps=1, lease=20, more=more) as one:
+            await one.submit(names(5), key="customer-7")
+            await one.submit(["job-5", "job-6", "job-7"], key="customer-8")
+            for _ in range(3):
+                one.start()
+            await one.all_over(150)
+            assert dict(await one.states()) == {"done": 8}
+            assert once_each(one, 8)
+            assert await at_once(one) == {"customer-7": 1, "customer-8": 1}
+
+
 async def test_a_worker_that_is_told_to_end_puts_back_what_it_cannot_finish(tmp_path: Path) -> None:
     async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", pause=0.5, steps=6) as one:
         await one.submit(names(2))
@@ -118,10 +183,11 @@ async def test_priorities_and_delays(tmp_path: Path) -> None:
             late = agent.submit("Do job-9 .", queue="other", delay=3600)
             last = agent.submit("Do job-1 .", queue="other", priority=5)
             first = agent.submit("Do job-2 .", queue="other", priority=-1)
-        waiting = await one.journal.next_queued(["other"])
+        queues = {"other": QueueLimits()}
+        waiting = await one.journal.take(queues, 9, dry_run=True)
         assert [record.task_id for record in waiting] == [first, last]
         assert (await one.journal.task(late)).state == "queued"
-        assert await one.journal.next_queued(["default"]) == []
+        assert await one.journal.take({"default": QueueLimits()}, 9, dry_run=True) == []
 
 
 def test_a_task_is_left_to_a_worker_and_a_schedule_is_kept(tmp_path: Path) -> None:

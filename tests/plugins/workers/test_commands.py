@@ -121,6 +121,16 @@ async def test_run_worker_from_code(project, monkeypatch):
     assert response.trace.tool_calls[0].name == "workers.call"
 
 
+async def test_a_worker_works_by_the_strategy_of_the_project(project, monkeypatch):
+    monkeypatch.chdir(project)
+    chosen = '[agent]\nllm = "recorded:a.jsonl"\njournal = "memory"\nstrategy = "stream"\n'
+    (project / "delf.toml").write_text(chosen)
+    said = {"request": {"contains": ["Sum up in 5 words."]}, "reply": {"text": "No script."}}
+    (project / "a.jsonl").write_text(json.dumps(said) + "\n")
+    response = await arun_worker("sum", "Sum it up.", inputs={"words": 5}, project=project)
+    assert response.raise_for_status().text == "No script."
+
+
 @pytest.mark.timeout(120)
 def test_a_worker_that_was_killed_is_resumed(project):
     """``delf resume`` knows that the task is a worker's."""

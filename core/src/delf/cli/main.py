@@ -16,9 +16,6 @@ from delf.errors import DelfError
 
 COMMANDS: Final = {
     "plugins": ("delf.cli.plugins:plugins", "List the plugins and their state."),
-    "resume": ("delf.cli.resume:resume", "Go on with a task whose process was killed."),
-    "runs": ("delf.cli.runs:runs", "Look at the tasks in the journal."),
-    "run": ("delf.cli.run:run", "Do a task."),
 }
 
 

@@ -52,7 +52,7 @@ def _show(ctx: click.Context, as_json: bool) -> None:
             report = state.clean_data(report)  # what a plugin failed with is its own word
         click.echo(json.dumps(report, ensure_ascii=False, indent=2))
     else:
-        from delf.cli.runs_view import table
+        from delf.cli.tables import table
 
         head = ("plugin", "state", "version", "brings")
         for line in table(list(map(_row, records)), head, ("version",)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ class State:
     no_plugins: bool = False
     config: str | None = None
     redactor: Redactor | None = field(default=None, repr=False)
+    found: tuple[object, PluginHost] | None = field(default=None, repr=False)
 
     def load_project(
         self, overrides: Sequence[str] = (), flags: Mapping[str, Any] | None = None
@@ -102,14 +104,20 @@ class State:
         return self.redactor
 
     def discover(self, environ: Mapping[str, str] | None = None) -> PluginHost:
-        """The plugins.
+        """The plugins; the same ones while nothing is installed or set.
 
         Args:
             environ: Where ``DELF_DISABLE_PLUGINS`` is looked up.
         """
+        from delf.plugins import discovery
         from delf.plugins.host import PluginHost
 
-        return PluginHost.discover(no_plugins=self.no_plugins, environ=environ)
+        variables = dict(os.environ if environ is None else environ)
+        asked = (self.no_plugins, variables, discovery.installed())
+        if self.found is None or self.found[0] != asked:
+            host = PluginHost.discover(no_plugins=self.no_plugins, environ=variables)
+            self.found = asked, host
+        return self.found[1]
 
 
 def state_of(ctx: click.Context) -> State:

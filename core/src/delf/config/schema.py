@@ -24,7 +24,7 @@ from delf.errors import (
     did_you_mean,
 )
 from delf.llm import HIDDEN, SETTINGS, LLMConfig, as_llm_config
-from delf.types import ApprovalMode, CodeIn, ConfirmMode, Isolation
+from delf.types import ApprovalMode, ConfirmMode, Isolation
 
 LLM_FIELDS: Final = ("llm", "light_llm", "heavy_llm", "vision_llm")
 """The fields that hold a model."""
@@ -121,11 +121,6 @@ class AgentConfig(BaseModel):
         default=False, description="Let models without a known price run under a budget."
     )
     strategy: str = Field(default="codegen", description="How a task becomes tool calls.")
-    code_in: CodeIn = Field(
-        default="auto",
-        description="Where models write scripts: in a fence, in a tool, or in a tool once a fence "
-        "was not found.",
-    )
     approval_mode: ApprovalMode = Field(
         default="interactive", description="Ask, approve everything, or deny everything."
     )

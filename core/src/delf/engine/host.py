@@ -11,10 +11,9 @@ from typing import Any, Final
 
 from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.gate import Gate
-from delf.engine.codegen.prompt import first_messages, script_rules
-from delf.engine.codegen.stubs import fits, render_fitting, render_stubs
 from delf.engine.models.client import Draft
 from delf.engine.scripts import ScriptRunner, named_actions
+from delf.engine.stubs import fits, render_fitting, render_stubs
 from delf.engine.task import TaskState
 from delf.engine.toolset import BoundAction, Toolset
 from delf.engine.views.changes import changes_of
@@ -26,7 +25,7 @@ from delf.errors import (
     UnrecordedCallError,
 )
 from delf.events import Noted, RerunRequested, RetryScheduled, ScriptGenerated, Warned
-from delf.messages import Message, ModelReply, ModelRequest, ModelTool, assistant
+from delf.messages import Message, ModelReply, ModelRequest, ModelTool, assistant, system
 from delf.protocols.model import ModelSession, SupportsTools
 from delf.protocols.sandbox import (
     GIVEN_UP,
@@ -38,7 +37,6 @@ from delf.protocols.sandbox import (
     Rerun,
 )
 from delf.protocols.strategy import OnDelta, ScriptResult, ToolDescription
-from delf.types import CodeIn
 
 
 class TaskHost:
@@ -84,9 +82,17 @@ class TaskHost:
         return [_described(bound) for bound in self._task.tools.shown]
 
     @property
-    def code_in(self) -> CodeIn:
-        """Where the model is to put a script."""
-        return self._task.config.code_in
+    def stubs(self) -> str:
+        """The same tools in Python, as scripts find them."""
+        tools = self._task.tools
+        if tools.is_chosen and (tools.left_out or not fits(tools.shown)):
+            return render_fitting(tools.shown_by(self.task))
+        return render_stubs(tools.shown)
+
+    @property
+    def libraries(self) -> Sequence[str]:
+        """The packages that scripts may import beside harmless standard modules."""
+        return self.scripts.libraries
 
     @property
     def retry_count(self) -> int:
@@ -98,16 +104,10 @@ class TaskHost:
         """How often a script may ask for another pass."""
         return self._task.config.rerun_count
 
-    def begin(self, rules: str | None = None) -> tuple[Message, ...]:
-        """The conversation's start: rules and tools, what was said before, context and task."""
-        if rules is None:
-            tools = self._task.tools
-            if tools.is_chosen and (tools.left_out or not fits(tools.shown)):
-                stubs = render_fitting(tools.shown_by(self.task))
-            else:
-                stubs = render_stubs(tools.shown)
-            rules = script_rules(stubs, self.scripts.libraries, in_tool=self.code_in == "tool")
-        return first_messages(self._task.request.task, self._task.context, rules)
+    def begin(self, rules: str) -> tuple[Message, ...]:
+        """The conversation's start: rules, what was said before, context and task."""
+        context = self._task.context
+        return (system(rules), *context.history, context.message(self.task))
 
     # -- the model ----------------------------------------------------------------------
 

@@ -81,17 +81,13 @@ def input_files(
 def readers_of(
     files: Sequence[InputFile], host: PluginHost, formats: FileFormats
 ) -> list[ConnectionLike]:
-    """The connections of a task that has input files; none where it has none.
+    """The connections that a task has by itself: those for its input files, if it has any.
 
     Args:
         files: The task's.
         host: Knows which plugins have such a connection.
         formats: What reads files of some endings.
     """
-    specs = [spec for spec in host.specs(ConnectionSpec) if spec.input_files and files]
-    return [host.resolve(spec)(files, formats) for spec in specs]
-
-
-def paths_by_name(files: Iterable[InputFile]) -> dict[str, str]:
-    """Where input files are on the host, by all names that a script may use for them."""
-    return {name: file.path for file in files for name in (file.name, file.visible)}
+    specs = host.specs(ConnectionSpec)
+    wanted = (s for s in specs if s.input_files == "always" or (s.input_files and files))
+    return [host.resolve(spec)(files, formats) for spec in wanted]

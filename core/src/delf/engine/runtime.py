@@ -17,7 +17,6 @@ from delf.engine.approvals.channels import CallbackChannel, NamedChannel
 from delf.engine.approvals.inbox import Inbox, open_journal
 from delf.engine.approvals.pending import PendingRequests
 from delf.engine.approvals.policy import Approvals
-from delf.engine.builtins.llm import LLM, TaskLLM
 from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
@@ -425,8 +424,7 @@ class Runtime:
         listeners = [*self._feeds, *request.listeners]
         log = TaskLog(request.task_id, self._journal, listeners, redactor, replay)
         models = self._model_client(request, config, log, replay)
-        llm = TaskLLM(models, config, inputs)
-        tools = set_up.tools.with_call("llm", "call", llm.call)
+        tools = set_up.tools
         task = TaskState(
             request=request,
             config=config,
@@ -526,7 +524,7 @@ class Runtime:
     ) -> SetUp:
         """Tools with those that are built in, and what gets their connections ready."""
         files = readers_of(inputs, self._parts.host, self._formats)
-        return SetUp(await tools.with_builtins([*files, LLM()]), connections)
+        return SetUp(await tools.with_builtins(files), connections)
 
     @property
     def journal(self) -> Journal:

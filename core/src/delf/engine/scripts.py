@@ -6,13 +6,13 @@ import ast
 import asyncio
 import logging
 import time
+import warnings
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Final, NoReturn
 
 from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.gate import Gate
-from delf.engine.codegen.extract import parse_script
 from delf.engine.journal.recording import RecordedScript
 from delf.engine.journal.replay import RecordedLimit
 from delf.engine.output import OutputFiles
@@ -470,8 +470,10 @@ def named_actions(code: str, tools: Toolset) -> tuple[BoundAction, ...]:
         code: The script; one that does not parse names nothing.
         tools: What it may call.
     """
-    tree = parse_script(code)
-    if tree is None:
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            tree = ast.parse(code)
+    except (SyntaxError, SystemError, ValueError, RecursionError, MemoryError):
         return ()
     names: set[str] = set()
     for node in ast.walk(tree):

@@ -87,6 +87,7 @@ class TaskRequest:
             a task in the background do.
         setup: What the caller needs to set up the same agent again; kept in the journal.
         queue: Where it waits for a worker, if it is not worked on here.
+        key: On whose behalf it is done there.
         priority: Among those that wait; the lowest comes first.
         not_before: The Unix time from which on it may begin.
         past: The journal of the task, when it is resumed.
@@ -105,6 +106,7 @@ class TaskRequest:
     patient: bool = False
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
     queue: str | None = None
+    key: str | None = None
     priority: int = 0
     not_before: float | None = None
     past: Sequence[Event] = ()
@@ -134,6 +136,25 @@ class TaskContext:
     summary: str | None = None
     live: Mapping[str, str] = field(default_factory=dict[str, str])
     files: Sequence[str] = ()
+
+    def message(self, task: str) -> Message:
+        """The task with all that belongs to it, but for the history.
+
+        Args:
+            task: The task in words.
+        """
+        from delf.messages import user
+
+        parts: list[str] = []
+        if self.summary:
+            parts.append(f"Summary of what was said before in this conversation:\n{self.summary}")
+        if self.facts:
+            parts.append("Known facts:\n" + "\n".join(f"- {fact}" for fact in self.facts))
+        parts += [f"About {name}:\n{text}" for name, text in self.live.items()]
+        if self.files:
+            parts.append("Input files:\n" + "\n".join(f"- {name}" for name in self.files))
+        parts.append(f"Task:\n{task}")
+        return user("\n\n".join(parts))
 
 
 @dataclass(kw_only=True)

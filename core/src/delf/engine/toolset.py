@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from delf.errors import ToolDefinitionError, ToolRefusedError, did_you_mean
@@ -196,12 +195,6 @@ class Toolset:
                 name = ".".join(filter(None, key))
                 added[key] = BoundAction(connection, action, name, asks=False, built_in=True)
         return self._with({**self._allowed, **added}, self._shown)
-
-    def with_call(self, connection: str, method: str, call: Callable[..., Any]) -> Toolset:
-        """The set in which something else makes the calls of an action."""
-        bound = self._allowed[connection, method]
-        own = replace(bound, action=replace(bound.action, call=call))
-        return Toolset({**self._allowed, (connection, method): own}, self._hidden, self._shown)
 
     def with_builtins_of(self, other: Toolset) -> Toolset:
         """The set with the built-in connections of another one."""

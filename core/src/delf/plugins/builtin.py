@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from delf.hookspecs import hookimpl
-from delf.specs import JournalSpec, StrategySpec
+from delf.specs import JournalSpec
 
 
 @hookimpl
@@ -15,14 +15,4 @@ def delf_journals() -> Iterable[JournalSpec]:
         name="memory",
         summary="Events in memory, gone with the process.",
         factory="delf.engine.journal.memory:MemoryJournal",
-    )
-
-
-@hookimpl
-def delf_strategies() -> Iterable[StrategySpec]:
-    """The strategy that delf is about."""
-    yield StrategySpec(
-        name="codegen",
-        summary="The model writes a script that calls the tools.",
-        factory="delf.engine.codegen.strategy:CodegenStrategy",
     )

@@ -13,7 +13,7 @@ from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import SupportsClose
 from delf.protocols.context import PluginContext
-from delf.protocols.embedder import Embedder, EmbeddingKind, Vectors
+from delf.protocols.embedder import Embedder, EmbeddingKind, SupportsCheck, Vectors
 from delf.specs import EmbedderSpec
 
 
@@ -104,6 +104,10 @@ class _Batched:
     @property
     def batch_size(self) -> int:
         return self.inner.batch_size
+
+    async def check(self) -> None:
+        if isinstance(self.inner, SupportsCheck):
+            await self.inner.check()
 
     async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:
         size = max(1, self.inner.batch_size)

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from delf.environment import using_environ
-from delf.errors import ConfigurationError, OptionalDependencyError
+from delf.errors import OptionalDependencyError
 from delf.plugins.catalog import FIRST_PARTY, package_of
 from delf.plugins.factories import make
-from delf.protocols.journal import SupportsInbox
 from delf.specs import JournalSpec
 
 if TYPE_CHECKING:
@@ -52,11 +51,11 @@ def need_durable_journal(host: PluginHost, purpose: str) -> str:
             host.spec(JournalSpec, known)  # raises: it is there, and says why it is of no use
     raise OptionalDependencyError(
         f"{purpose} needs a journal that outlives the process",
-        package=_package(),
+        package=durable_package(),
     )
 
 
-def _package() -> str:
+def durable_package() -> str:
     """A package that brings a journal that lasts, for advice."""
     return package_of("journal", FIRST_PARTY["journal"][0]) or ""
 
@@ -99,24 +98,3 @@ def make_journal(
     """
     with using_environ(environ):
         return make(host, host.spec(JournalSpec, name), options, **more)
-
-
-def project_journal(project: Project, host: PluginHost) -> Journal:
-    """The journal that is used in a project, not yet open."""
-    name = journal_name(project, host)
-    return make_journal(host, name, project.plugin_options, project.environ)
-
-
-def shared_journal(project: Project, host: PluginHost) -> Any:
-    """The same, if other processes can speak through it.
-
-    Raises:
-        ConfigurationError: When they cannot.
-    """
-    journal = project_journal(project, host)
-    if not isinstance(journal, SupportsInbox):
-        raise ConfigurationError(
-            f"the journal {journal_name(project, host)!r} is not for several processes",
-            hint=f"install {_package()}, and name its journal",
-        )
-    return journal

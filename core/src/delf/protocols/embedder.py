@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 EmbeddingKind = Literal["query", "passage"]
 """Whether a text looks for others or is to be found; some models tell them apart."""
@@ -57,5 +57,18 @@ class Embedder(Protocol):
 
         Raises:
             DelfError: When the model cannot be loaded or does not answer.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsCheck(Protocol):
+    """An embedder that knows whether it could be used."""
+
+    async def check(self) -> None:
+        """Look whether what it needs is there, without loading it or asking a server.
+
+        Raises:
+            DelfError: When it could not be used, with what to do about it.
         """
         ...

@@ -27,6 +27,10 @@ class TaskRecord:
         events: How many events there are.
         owner: The process that works on it, as ``pid 7 on host``.
         queue: Where it waits, or waited, for a worker.
+        key: On whose behalf it is done there: limits of a key hold for all tasks of it.
+        takes: How often a worker has taken it from there.
+        tries: How often it failed and was put back to be tried again; ``error`` says why then.
+        not_before: The Unix time from which on a worker may take it.
     """
 
     task_id: str
@@ -41,6 +45,10 @@ class TaskRecord:
     events: int = 0
     owner: str | None = None
     queue: str | None = None
+    key: str | None = None
+    takes: int = 0
+    tries: int = 0
+    not_before: float | None = None
 
 
 class Journal(Protocol):
@@ -162,17 +170,50 @@ class SupportsClaims(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLimits:
+    """How much of a queue is worked on, by all processes together; None is no limit.
+
+    Args:
+        at_once: How many of its tasks.
+        per_second: How many of them begin in a second.
+        key_at_once: How many of those with one key.
+        key_per_second: How many of those begin in a second.
+    """
+
+    at_once: int | None = None
+    per_second: float | None = None
+    key_at_once: int | None = None
+    key_per_second: float | None = None
+
+
 @runtime_checkable
 class SupportsQueues(Protocol):
     """A journal in which tasks wait for workers."""
 
-    async def next_queued(self, queues: Sequence[str], limit: int = 100) -> Sequence[TaskRecord]:
-        """Tasks that wait and may begin, in the order in which they are to be taken.
+    async def take(
+        self,
+        queues: Mapping[str, QueueLimits],
+        most: int,
+        *,
+        without: Collection[str] = (),
+        dry_run: bool = False,
+    ) -> Sequence[TaskRecord]:
+        """Take tasks that may be worked on now: first those whose process is gone.
+
+        Nobody else is given them until somebody claims them, they are given back, or this process
+        ends or is silent for longer than its lease.
 
         Args:
-            queues: Only those of these.
-            limit: How many at the most.
+            queues: Where they wait, and the limits there.
+            most: How many at the most.
+            without: The ids of tasks that are passed over.
+            dry_run: Only say which.
         """
+        ...
+
+    async def give_back(self, task_ids: Collection[str]) -> None:
+        """Let somebody else take tasks that were not claimed."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import field
 from typing import Protocol, runtime_checkable
 
@@ -74,8 +74,14 @@ class SupportsTools(Protocol):
 class SupportsRecording(Protocol):
     """A factory of models that can also write down what another model answers."""
 
-    def record(self, model: Model, path: str, /) -> Model:
-        """The model, with every exchange added to a file that the factory's models replay."""
+    def record(self, model: Model, path: str, clean: Callable[[str], str], /) -> Model:
+        """The model, with every exchange added to a file that the factory's models replay.
+
+        Args:
+            model: The model that answers.
+            path: The file.
+            clean: Takes the secrets out of a text of an answer, before it is written there.
+        """
         ...
 
 

@@ -1,4 +1,4 @@
-"""A strategy: how a task becomes tool calls. ``codegen`` is the core's own."""
+"""A strategy: how a task becomes tool calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from delf.errors import DelfError
     from delf.messages import Message, ModelDelta, ModelReply, ModelTool
     from delf.protocols.sandbox import CallAnswer, Outcome
-    from delf.types import CodeIn, Effect
+    from delf.types import Effect
 
 OnDelta = Callable[["ModelDelta"], None]
 """Sees a piece of a model's answer as it comes. Of a recorded answer, the pieces are whole."""
@@ -105,8 +105,16 @@ class StrategyHost(Protocol):
         ...
 
     @property
-    def code_in(self) -> CodeIn:
-        """Where the model is to put a script."""
+    def stubs(self) -> str:
+        """The same tools in Python, as scripts find them: typed, described, and empty.
+
+        Where they are many, the less fitting ones are shortened or left out.
+        """
+        ...
+
+    @property
+    def libraries(self) -> Sequence[str]:
+        """The packages that scripts may import beside harmless standard modules."""
         ...
 
     @property
@@ -119,12 +127,12 @@ class StrategyHost(Protocol):
         """How often a script may ask for another pass."""
         ...
 
-    def begin(self, rules: str | None = None) -> tuple[Message, ...]:
-        """The conversation's start: rules and tools, what was said before, context and task.
+    def begin(self, rules: str) -> tuple[Message, ...]:
+        """The conversation's start: rules, what was said before, context and task.
 
         Args:
-            rules: What the model is told about its work, with the tools; how to write scripts
-                when omitted.
+            rules: What the model is told about its work, with the tools. The same words for every
+                task with the same tools let providers keep what they have read.
         """
         ...
 

@@ -115,6 +115,7 @@ class CallContext:
         depth: 0 in a task of the user, 1 in a child of it.
         input_files: Where the task's input files are, by name.
         llm: The model of the task.
+        vision_llm: Its model for images and documents.
         strategy: How the task becomes tool calls.
         tools: The task's connections, by name.
         connect: Makes further connections.
@@ -128,6 +129,7 @@ class CallContext:
     depth: int
     input_files: Mapping[str, Path]
     llm: LLMConfig
+    vision_llm: LLMConfig
     strategy: str
     tools: Mapping[str, Any] = field(repr=False)
     connect: Connect = field(repr=False)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, cast
 
 import click
 
-from delf.cli import answering
-from delf.cli.complete import ask_journal, completes, short_id
-from delf.cli.output import json_text
-from delf.cli.state import state_of
 from delf.protocols.approval import Approved, Edited, Rejected, Settled
 from delf_approval_terminal import listing
-
-T = TypeVar("T")
+from delf_cli import answering
+from delf_cli.complete import completes
+from delf_cli.ids import short_id
+from delf_cli.journals import ask_journal
+from delf_cli.output import json_text
 
 _BY: Final = "cli"
 _MOST_OFFERED: Final = 50
@@ -60,7 +58,7 @@ def approvals() -> None:
 @click.pass_context
 def list_command(ctx: click.Context, as_json: bool) -> None:
     """List what waits, the oldest first."""
-    found = _with(ctx, lambda journal: journal.find_requests(waiting=True))
+    found = ask_journal(ctx, lambda journal: journal.find_requests(waiting=True))
     if as_json:
         click.echo(json_text([answering.request_data(record) for record in found], indent=2))
         return
@@ -77,7 +75,9 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
 @click.pass_context
 def show(ctx: click.Context, request_id: str, as_json: bool) -> None:
     """Show a request in full: the call with its arguments, or the script, and why it is asked."""
-    record, stands = _with(ctx, lambda journal: answering.find_with_situation(journal, request_id))
+    record, stands = ask_journal(
+        ctx, lambda journal: answering.find_with_situation(journal, request_id)
+    )
     if as_json:
         data = {**answering.request_data(record), **dataclasses.asdict(stands)}
         click.echo(json_text(data, indent=2))
@@ -179,28 +179,11 @@ def _answer(
     ctx: click.Context, text: str, decide: Callable[[Mapping[str, Any]], Any], *, as_json: bool
 ) -> None:
     """Send a decision and say what became of it."""
-    record, decided = _with(ctx, lambda journal: answering.send(journal, text, decide, _BY))
+    record, decided = ask_journal(ctx, lambda journal: answering.send(journal, text, decide, _BY))
     if as_json:
         click.echo(json_text(answering.decided_data(record, decided), indent=2))
         return
     click.echo(f"{decided.decision}: {listing.line(record, decided.arguments)}")
-
-
-def _with(ctx: click.Context, work: Callable[[Any], Awaitable[T]]) -> T:
-    """Work with the journal, then close it."""
-    from delf.plugins.journals import shared_journal
-
-    state = state_of(ctx)
-    project = state.load_project()
-    journal = shared_journal(project, state.discover(project.environ))
-
-    async def main() -> T:
-        try:
-            return await work(journal)
-        finally:
-            await journal.aclose()
-
-    return asyncio.run(main())
 
 
 def _object(ctx: click.Context, text: str | None) -> dict[str, Any]:

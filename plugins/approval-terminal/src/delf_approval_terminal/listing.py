@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from delf.cli.answering import state_of_request
-from delf.cli.runs_view import cut, short_ids
-from delf.cli.runs_view import table as runs_table
+from delf.cli.tables import cut
+from delf.cli.tables import table as runs_table
 from delf.protocols.journal import RequestRecord
 from delf.terminal import one_line, visible
+from delf_cli.answering import state_of_request
+from delf_cli.ids import short_ids
 
 if TYPE_CHECKING:
     from delf.engine.views.changes import Situation

@@ -9,18 +9,17 @@ from click.core import ParameterSource
 
 from delf.cli.errors import FAILED
 from delf.cli.lazy import LazyGroup
-from delf.cli.run import flags_of, rest_of
-from delf.cli.run import run as run_command
 from delf.cli.state import State, state_of
 from delf_chat.chat import Chat
+from delf_cli.options import flags_of, rest_of, run_options
 
 if TYPE_CHECKING:
     from delf import Agent
-    from delf.cli.session import Options, Setup
+    from delf_cli.session import Options, Setup
 
 F = TypeVar("F", bound=click.Command)
 
-_NOT_SHARED: Final = {"task", "as_json", "events", "detach", "queue"}
+_NOT_SHARED: Final = {"as_json", "events"}
 _COMMANDS: Final = {
     "list": ("delf_chat.conversations:list_command", "List the conversations."),
     "delete": ("delf_chat.conversations:delete", "Forget conversations by their ids."),
@@ -30,8 +29,7 @@ _COMMANDS: Final = {
 
 def _options_of_run(command: F) -> F:
     """Give a command the options of ``delf run`` that describe the agent."""
-    shared = [option for option in run_command.params if option.name not in _NOT_SHARED]
-    command.params = [*command.params, *shared]
+    command.params = [*command.params, *run_options(without=_NOT_SHARED)]
     return command
 
 
@@ -92,8 +90,8 @@ def chat(ctx: click.Context, **given: Any) -> None:
         raise click.UsageError("--no-journal keeps nothing to go on with", ctx)
     if given["journal"] and given["no_journal"]:
         raise click.UsageError("--journal and --no-journal exclude each other", ctx)
-    from delf.cli.session import Options, log_to_stderr
     from delf_chat.lines import is_typed
+    from delf_cli.session import Options, log_to_stderr
 
     if given["as_json"] and is_typed():
         raise click.UsageError("--json is for tasks from the standard input", ctx)
@@ -120,11 +118,11 @@ def _refuse_options(ctx: click.Context, command: str) -> None:
 
 def _talk(state: State, options: Options, *, last: bool) -> bool:
     """Whether it went well: a person has seen what failed."""
-    from delf.cli.interrupt import run_until_done
-    from delf.cli.session import Setup
     from delf_chat.lines import history_file, open_reader
     from delf_chat.repl import Manner, Repl
     from delf_chat.slash import COMMANDS
+    from delf_cli.interrupt import run_until_done
+    from delf_cli.session import Setup
 
     setup = Setup.of(state, options)
     kept = _make_chat(setup, needed=last or options.conversation is not None)

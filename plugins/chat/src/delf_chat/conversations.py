@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from delf.cli.output import counted, json_text
 from delf.cli.state import state_of
-from delf.commands import Pruning, prune_options
 from delf.errors import DelfError, PluginError, did_you_mean
 from delf.terminal import one_line
+from delf_cli.journals import work_with
+from delf_cli.output import counted, json_text
+from delf_cli.pruning import Pruning, prune_options
 
 if TYPE_CHECKING:
     from delf.protocols.conversation import ConversationRecord, SupportsConversations
@@ -64,22 +65,12 @@ def _with(
     work: Callable[[SupportsConversations], Awaitable[T]],
 ) -> T:
     """Work with the journal in which `delf chat` keeps its conversations, then close it."""
-    import asyncio
-
     from delf.surroundings import Surroundings
 
     state = state_of(ctx)
     project = state.load_project(overrides)
     around = Surroundings.of(project, state.discover(project.environ))
-    journal = around.open_conversations()
-
-    async def main() -> T:
-        try:
-            return await work(journal)
-        finally:
-            await journal.aclose()
-
-    return asyncio.run(main())
+    return work_with(around.open_conversations(), work)
 
 
 async def _namespaces(journal: SupportsConversations, only: str | None) -> Sequence[str]:

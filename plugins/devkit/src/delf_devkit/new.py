@@ -133,7 +133,7 @@ def new(name: str, kind: str, directory: Path | None, as_json: bool) -> None:
     files = render(kind, fields)
     write_package(target, files)
     if as_json:
-        from delf.cli.output import json_text
+        from delf_cli.output import json_text
 
         made = {"name": fields["name"], "kind": kind, "distribution": fields["distribution"]}
         click.echo(json_text({**made, "directory": str(target), "files": list(files)}, indent=2))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Final, Literal, TypedDict
+from weakref import WeakValueDictionary
 
 from delf import action
 from delf.errors import ToolRefusedError, did_you_mean
@@ -223,6 +225,10 @@ class Docs(GoogleConnection):
 
         return _info(await self._edit("write a document", document, requests_for))
 
+    @cached_property
+    def _turns(self) -> WeakValueDictionary[str, asyncio.Lock]:
+        return WeakValueDictionary()
+
     async def _edit(
         self,
         what: str,
@@ -231,8 +237,18 @@ class Docs(GoogleConnection):
     ) -> Mapping[str, Any]:
         """Change a document by requests that are made for it as it is now.
 
-        Whoever comes first wins: the others' indexes would be wrong, so they look again.
+        Changes from here are made one after another. Of others' changes, whoever comes first
+        wins: the indexes would be wrong, so the document is looked at again.
         """
+        async with self._turns.setdefault(file_id(document), asyncio.Lock()):
+            return await self._edit_alone(what, document, requests_for)
+
+    async def _edit_alone(
+        self,
+        what: str,
+        document: str,
+        requests_for: Callable[[Mapping[str, Any]], list[dict[str, Any]]],
+    ) -> Mapping[str, Any]:
         for attempt in range(self.settings.retries + 1):
             found = await self._get(document)
             requests = requests_for(found)

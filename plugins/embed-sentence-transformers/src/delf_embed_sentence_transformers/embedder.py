@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -32,12 +33,7 @@ class _Loaded:
                 name, device=device, local_files_only=not download
             )
         except Exception as error:  # its causes are of many libraries
-            raise ConfigurationError(
-                f"the embedding model {name!r} cannot be loaded: it is neither a folder nor in "
-                "the cache, or it is none of sentence-transformers",
-                hint=f"hf download sentence-transformers/{name.rpartition('/')[2]}, give the path "
-                "of a folder, or set download = true for this embedder",
-            ) from error
+            raise _missing(name) from error
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="delf-embed")
 
     def __del__(self) -> None:
@@ -56,6 +52,34 @@ def _load(name: str, device: str | None, download: bool) -> _Loaded:
         if found is None:
             found = _loaded[name, device] = _Loaded(name, device, download)
         return found
+
+
+def _missing(name: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"the embedding model {name!r} cannot be loaded: it is neither a folder nor in "
+        "the cache, or it is none of sentence-transformers",
+        hint=f"hf download {_on_the_hub(name)}, give the path "
+        "of a folder, or set download = true for this embedder",
+    )
+
+
+def _on_the_hub(name: str) -> str:
+    """A model's whole name: one without an owner is sentence-transformers' own."""
+    return name if "/" in name else f"sentence-transformers/{name}"
+
+
+def _check(name: str) -> None:
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    if Path(name).is_dir():
+        return
+    try:
+        cached = try_to_load_from_cache(_on_the_hub(name), "config.json")
+    except HFValidationError as error:
+        raise _missing(name) from error
+    if not isinstance(cached, str):
+        raise _missing(name)
 
 
 class SentenceTransformersEmbedder:
@@ -113,6 +137,15 @@ class SentenceTransformersEmbedder:
         return await loop.run_in_executor(
             self._model.thread, _encode, self._model.model, self._name, list(texts), kind
         )
+
+    async def check(self) -> None:
+        """Whether the model is there, without loading it.
+
+        Raises:
+            ConfigurationError: When it is not, and is not to be fetched.
+        """
+        if not self._download:
+            await asyncio.to_thread(_check, self._name)
 
     async def aclose(self) -> None:
         """Let the model go; it leaves the memory with the last agent that uses it."""

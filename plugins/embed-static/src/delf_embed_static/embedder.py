@@ -57,7 +57,17 @@ class StaticEmbedder:
                 self._model = await asyncio.to_thread(self._load)
         return await asyncio.to_thread(self._model.encode, list(texts))
 
-    def _load(self) -> Any:
+    async def check(self) -> None:
+        """Whether the model is there, without loading it.
+
+        Raises:
+            ConfigurationError: When it is not, and is not to be fetched.
+        """
+        if not self._download:
+            await asyncio.to_thread(self._folder)
+
+    def _folder(self) -> str:
+        """Where the model is, from the hub's cache or as it was given."""
         from huggingface_hub import (
             snapshot_download,  # pyright: ignore[reportUnknownVariableType]
         )
@@ -66,18 +76,23 @@ class StaticEmbedder:
             HFValidationError,
             LocalEntryNotFoundError,
         )
-        from model2vec import StaticModel
 
+        if Path(self._name).exists():
+            return self._name
         fetch = cast("Callable[..., str]", snapshot_download)
-        path = self._name
         try:
-            if not Path(path).exists():
-                path = fetch(path, local_files_only=not self._download)
-            return StaticModel.from_pretrained(path, normalize=True, force_download=False)
+            return fetch(self._name, local_files_only=not self._download)
         except (LocalEntryNotFoundError, HFValidationError, HfHubHTTPError) as error:
             raise ConfigurationError(
                 f"the embedding model {self._name!r} is neither a folder nor in the cache",
                 hint=f"hf download {self._name}, or set download = true for this embedder",
             ) from error
+
+    def _load(self) -> Any:
+        from model2vec import StaticModel
+
+        folder = self._folder()
+        try:
+            return StaticModel.from_pretrained(folder, normalize=True, force_download=False)
         except (ValueError, KeyError, OSError) as error:
             raise ConfigurationError(f"{self._name!r} is no model of model2vec: {error}") from error

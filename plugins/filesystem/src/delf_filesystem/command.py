@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from delf.cli import errors
-from delf.cli.output import json_text
 from delf.cli.state import state_of
 from delf.errors import DelfError
+from delf_cli.output import json_text
 
 
 @click.command("undo", epilog="Exit status: 0 done, 1 some files were left as they are.")
@@ -24,7 +24,7 @@ def undo(ctx: click.Context, task_id: str, *, yes: bool, dry_run: bool, as_json:
     \b
     delf runs undo 3f9a --dry-run
     """  # noqa: D301 - click's mark for lines that stay as they are
-    from delf.cli.runs import load_tree
+    from delf_cli.journals import load_tree
     from delf_filesystem import copies
 
     if as_json and not (yes or dry_run):

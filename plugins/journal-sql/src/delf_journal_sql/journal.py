@@ -9,13 +9,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from delf.events import Event
-from delf.protocols.journal import Note, Pruned, RequestRecord, TaskRecord
+from delf.protocols.journal import Note, Pruned, QueueLimits, RequestRecord, TaskRecord
 from delf.values import to_jsonable
 from delf_journal_sql import inbox, store
 from delf_journal_sql.codec import Packed, encode_large, pack, put_together, take_out
 from delf_journal_sql.conversations import SqlConversations, namespaces
 from delf_journal_sql.database import Connection, open_database, transaction
 from delf_journal_sql.errors import ConnectionLostError
+from delf_journal_sql.queues import choose, records
 from delf_journal_sql.schema import migrate
 from delf_journal_sql.settings import JournalSettings
 from delf_journal_sql.stopping import STOP, stop_task
@@ -197,14 +198,49 @@ class SqlJournal:
         """Let others take its tasks over where it says nothing for so long."""
         self._lease = seconds
 
-    async def next_queued(self, queues: Sequence[str], limit: int = 100) -> Sequence[TaskRecord]:
-        """Tasks that wait in queues and may begin, in the order in which they are to be taken."""
-        names = tuple(queues)
+    async def take(
+        self,
+        queues: Mapping[str, QueueLimits],
+        most: int,
+        *,
+        without: Collection[str] = (),
+        dry_run: bool = False,
+    ) -> Sequence[TaskRecord]:
+        """Take tasks that may be worked on now: those whose process is gone first.
 
-        def find(connection: Connection) -> list[TaskRecord]:
-            return store.next_queued(connection, names, self._database.now(connection), limit)
+        Nobody else is given them until somebody claims them, they are given back, or this process
+        ends or is silent for longer than its lease.
 
-        return await self._read(find)
+        Args:
+            queues: Where they wait, and the limits there.
+            most: How many at the most.
+            without: The ids of tasks that are passed over.
+            dry_run: Only say which.
+        """
+
+        def look(connection: Connection) -> list[TaskRecord]:
+            now = self._database.now(connection)
+            found = choose(connection, now, queues, most, without)
+            return records(connection, now, [key for key, _, _ in found])
+
+        seen = await self._read(look)
+        if dry_run or not seen:
+            return seen
+        while not (writer := self._running_writer()).put(
+            operation := writer.take(queues, most, without)
+        ):
+            continue  # it was stopped in this moment; the next one is a new one
+        return await asyncio.wrap_future(operation.done)
+
+    async def give_back(self, task_ids: Collection[str]) -> None:
+        """Let somebody else take tasks that were not claimed."""
+        with self._lock:
+            writer = self._writer
+        if writer is None:
+            return  # it was closed, and all that it took is nobody's
+        operation = writer.give_back(task_ids)
+        if writer.put(operation):
+            await asyncio.wrap_future(operation.done)
 
     async def claim(self, task_id: str) -> None:
         """Make a task on which nobody works any more the caller's own, to resume it.
@@ -370,11 +406,17 @@ class SqlJournal:
         return await done
 
     async def _read(self, function: Callable[[Connection], T]) -> T:
+        def once() -> T:
+            with self._database.reader() as lent, transaction(lent, write=False) as connection:
+                return function(connection)
+
         def read() -> T:
             self._open()
             try:
-                with self._database.reader() as lent, transaction(lent, write=False) as connection:
-                    return function(connection)
+                try:
+                    return once()
+                except ConnectionLostError:
+                    return once()  # by a connection that is made now
             except ConnectionLostError as lost:
                 raise lost.error from lost
 

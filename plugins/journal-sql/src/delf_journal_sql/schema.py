@@ -91,6 +91,17 @@ def _version_6(execute: Execute) -> None:
     execute("CREATE INDEX delf_tasks_queued ON delf_tasks (priority, id) WHERE state = 'queued'")
 
 
+def _version_7(execute: Execute) -> None:
+    """Workers take tasks from a queue: by whom, how often and when; keys, and tries that failed."""
+    columns = ("limit_key TEXT", "taken_by TEXT", "takes INTEGER", "tries INTEGER")
+    for column in (*columns, "begun_at {real}"):
+        execute(f"ALTER TABLE delf_tasks ADD COLUMN {column}")
+    execute("CREATE INDEX delf_tasks_taken ON delf_tasks (taken_by) WHERE taken_by IS NOT NULL")
+    execute(
+        "CREATE INDEX delf_tasks_begun ON delf_tasks (queue, begun_at) WHERE begun_at IS NOT NULL"
+    )
+
+
 MIGRATIONS: Final[Sequence[Callable[[Execute], None]]] = (
     _version_1,
     _version_2,
@@ -98,6 +109,7 @@ MIGRATIONS: Final[Sequence[Callable[[Execute], None]]] = (
     _version_4,
     _version_5,
     _version_6,
+    _version_7,
 )
 """The step to each version from the one before, from version 1 on."""
 

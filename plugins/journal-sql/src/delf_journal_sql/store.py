@@ -17,8 +17,11 @@ from delf_journal_sql.owners import COLUMNS, is_alive, living, looking, owner_of
 EVENT: Final = "e.seq, e.at, e.type, e.v, e.data, e.blobs"
 TASK: Final = (
     "t.task_id, t.task, t.origin, t.state, t.started_at, t.finished_at, t.duration_ms, "
-    "t.cost_usd, t.error, (SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id), t.queue"
+    "t.cost_usd, t.error, (SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id), t.queue, "
+    "t.limit_key, t.takes, t.tries, t.not_before"
 )
+_OWN: Final = 15
+"""How many columns ``TASK`` has; those of the owner follow."""
 
 
 def key_of(connection: Connection, task_id: str) -> int:
@@ -175,8 +178,9 @@ def like_text(text: str) -> str:
 def stored_task(row: SqlRow, lives: Callable[[tuple[Any, ...]], bool]) -> TaskRecord:
     """A row of ``TASK`` and ``COLUMNS`` as a task; ``lives`` is of :func:`looking`."""
     task_id, task, origin, state, started, finished, duration, cost, error, events, queue = row[:11]
-    owner = owner_of(row[11:])
-    alive = state == "running" and lives(tuple(row[11:]))
+    key, takes, tries, not_before = row[11:_OWN]
+    owner = owner_of(row[_OWN:])
+    alive = state == "running" and lives(tuple(row[_OWN:]))
     return TaskRecord(
         task_id=task_id,
         task=task,
@@ -190,31 +194,11 @@ def stored_task(row: SqlRow, lives: Callable[[tuple[Any, ...]], bool]) -> TaskRe
         events=events or 0,
         owner=f"pid {owner['pid']} on {owner['host']}" if alive else None,
         queue=queue,
+        key=key,
+        takes=takes or 0,
+        tries=tries or 0,
+        not_before=not_before,
     )
-
-
-def next_queued(
-    connection: Connection, queues: Sequence[str], now: float, limit: int
-) -> list[TaskRecord]:
-    """Tasks that wait in queues and may begin, the first to come first.
-
-    Args:
-        connection: For reading.
-        queues: Their names.
-        now: Unix time in seconds.
-        limit: How many at the most.
-    """
-    names = {f"queue{number}": name for number, name in enumerate(queues)}
-    rows = connection.execute(
-        f"SELECT {TASK}, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
-        "LEFT JOIN delf_owners AS o ON o.owner = t.owner WHERE t.state = 'queued' "
-        f"AND t.queue IN ({', '.join(f':{name}' for name in names)}) "
-        "AND (t.not_before IS NULL OR t.not_before <= :now) "
-        "ORDER BY t.priority, t.id LIMIT :limit",
-        {**names, "now": now, "limit": limit},
-    )
-    lives = looking(now)
-    return [stored_task(row, lives) for row in rows]
 
 
 def resolve_id(connection: Connection, text: str) -> str:

@@ -123,7 +123,8 @@ class Tasks:
                     hint="wait for it, or end that process first",
                 )
             connection.execute(
-                "UPDATE delf_tasks SET owner = :owner, state = 'running' WHERE id = :key",
+                "UPDATE delf_tasks SET owner = :owner, state = 'running', taken_by = NULL "
+                "WHERE id = :key",
                 {"owner": self.owner.key, "key": key},
             )
         self.open.pop(task_id, None)
@@ -200,13 +201,14 @@ class Tasks:
             "at": event.at,
             "owner": None if waits else self.owner.key,
             "queue": None if queued is None else queued.queue,
+            "key": None if queued is None else queued.key,
             "priority": 0 if queued is None else queued.priority,
             "not_before": None if queued is None else queued.not_before,
         }
         rows = connection.execute(
             "INSERT INTO delf_tasks (task_id, task, origin, state, started_at, owner, queue, "
-            "priority, not_before) VALUES (:id, :task, :origin, :state, :at, :owner, :queue, "
-            ":priority, :not_before) RETURNING id",
+            "limit_key, priority, not_before) VALUES (:id, :task, :origin, :state, :at, :owner, "
+            ":queue, :key, :priority, :not_before) RETURNING id",
             values,
         )
         if not waits:

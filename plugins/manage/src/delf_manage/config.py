@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from delf.cli.complete import completes, document
 from delf.cli.state import state_of
 from delf.errors import ConfigurationError
+from delf_cli.complete import completes, document
 
 if TYPE_CHECKING:
     from delf.config.project import Project
@@ -53,9 +53,9 @@ def config() -> None:
 @click.pass_context
 def show(ctx: click.Context, as_json: bool) -> None:
     """Show every value that is set, with its origin; secrets are hidden."""
-    from delf.cli.output import json_text
-    from delf.cli.runs_view import table
+    from delf.cli.tables import table
     from delf.terminal import one_line
+    from delf_cli.output import json_text
 
     state = state_of(ctx)
     found = list(_given(state.load_project()))
@@ -198,7 +198,7 @@ def _value(project: Project, key: str) -> Any:
 
 
 def _text(value: Any) -> str:
-    from delf.cli.output import json_text
+    from delf_cli.output import json_text
 
     return value if isinstance(value, str) else json_text(value)
 

@@ -72,7 +72,7 @@ def write_findings(state: State, findings: Iterable[Finding], *, as_json: bool) 
     found = [Finding(**state.clean_data(asdict(each))) for each in findings]
     ready = all(finding.status != "problem" for finding in found)
     if as_json:
-        from delf.cli.output import json_text
+        from delf_cli.output import json_text
 
         click.echo(json_text({"ok": ready, "findings": list(map(asdict, found))}, indent=2))
         return ready
@@ -111,8 +111,8 @@ def examine_config(state: State) -> Iterator[Finding]:
 
 
 def _show(finding: Finding) -> None:
-    from delf.cli.output import wrapped
     from delf.terminal import visible
+    from delf_cli.output import wrapped
 
     mark, colour = _MARKS[finding.status]
     told = wrapped(visible(finding.text), indent=12)
@@ -139,10 +139,14 @@ def _examine(state: State) -> Iterator[Finding]:
     host = state.discover(environ)
     yield from _plugins(host)
     yield from asyncio.run(_sandboxes(host, project, config))
+    if config is not None:
+        yield _strategy(host, config)
     yield from _models(host, config, environ)
     if project is not None:
         yield from _connections(host, project)
         yield asyncio.run(_journal(host, project))
+    if project is not None and config is not None:
+        yield from asyncio.run(_embedder(host, project, config))
     yield from _folders()
 
 
@@ -194,6 +198,17 @@ async def _sandboxes(
         install = None if found else "delf plugins install sandbox-local"
         found.append(Finding(area="sandbox", status="problem", text=what, hint=install))
     return found
+
+
+def _strategy(host: PluginHost, config: AgentConfig) -> Finding:
+    from delf.errors import PluginError
+    from delf.specs import StrategySpec
+
+    try:
+        spec = host.spec(StrategySpec, config.strategy)
+    except PluginError as error:
+        return Finding(area="strategy", status="problem", text=error.message, hint=error.hint)
+    return Finding(area="strategy", status="ok", text=f"{spec.name}, of {host.origin(spec)}")
 
 
 async def _try_sandbox(
@@ -283,7 +298,7 @@ def _connections(host: PluginHost, project: Project) -> Iterator[Finding]:
 async def _journal(host: PluginHost, project: Project) -> Finding:
     """Whether the journal can be opened and read: without it no task begins."""
     from delf.errors import DelfError
-    from delf.plugins.journals import project_journal
+    from delf_cli.journals import project_journal
 
     try:
         journal = project_journal(project, host)
@@ -294,6 +309,30 @@ async def _journal(host: PluginHost, project: Project) -> Finding:
     except DelfError as error:
         return Finding(area="journal", status="problem", text=error.message, hint=error.hint)
     return Finding(area="journal", status="ok", text="can be read")
+
+
+async def _embedder(host: PluginHost, project: Project, config: AgentConfig) -> list[Finding]:
+    """Whether the agent's embedder has what it needs; without one words are searched alone."""
+    from delf.errors import DelfError
+    from delf.plugins.embedders import Embedders
+    from delf.protocols.context import PluginContext
+    from delf.protocols.embedder import SupportsCheck
+    from delf.specs import EmbedderSpec
+
+    if config.embedder is None and not host.specs(EmbedderSpec):
+        return []
+    context = PluginContext(environ=project.environ)
+    embedders = Embedders(host, project.plugin_options, context, config.embedder)
+    try:
+        embedder = embedders.get()
+        if isinstance(embedder, SupportsCheck):
+            await embedder.check()
+    except DelfError as error:
+        text = f"words are searched alone: {error.message}"
+        return [Finding(area="embedder", status="note", text=text, hint=error.hint)]
+    finally:
+        await embedders.aclose()
+    return [Finding(area="embedder", status="ok", text=f"{embedder.model} is there")]
 
 
 def _folders() -> Iterator[Finding]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from delf.cli import complete
 from delf.cli.state import State, state_of
+from delf_cli import complete
 
 if TYPE_CHECKING:
     from delf.errors import DelfError
@@ -68,7 +68,7 @@ def inspect(
     look = _look(state, connection, overrides)
     state.hide_secrets_of(getattr(look.instance, "settings", None))
     if as_json:
-        from delf.cli.output import json_text
+        from delf_cli.output import json_text
 
         data = state.clean_data(_as_data(look, verbose=verbose))
         click.echo(json_text(data, indent=2))
@@ -178,8 +178,8 @@ def _settings(look: _Look) -> Iterator[dict[str, Any]]:
 
 
 def _as_text(look: _Look, *, verbose: bool) -> Iterator[str]:
-    from delf.cli.output import counted
-    from delf.cli.runs_view import table
+    from delf.cli.tables import table
+    from delf_cli.output import counted
 
     of = f" ({look.type})" if look.type != look.name else ""
     yield f"{click.style(look.name, bold=True)}{of}: {look.summary}"
@@ -201,7 +201,7 @@ def _as_text(look: _Look, *, verbose: bool) -> Iterator[str]:
 
 
 def _details(look: _Look) -> Iterator[str]:
-    from delf.cli.runs_view import table
+    from delf.cli.tables import table
 
     for action in look.actions:
         yield click.style(f"{action.name}{action.signature}", bold=True)

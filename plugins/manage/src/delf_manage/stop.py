@@ -7,10 +7,10 @@ import asyncio
 import click
 
 from delf.cli import errors
-from delf.cli.output import json_text
 from delf.cli.state import State, state_of
 from delf.errors import ConfigurationError, DelfError
 from delf.protocols.journal import SupportsHistory, SupportsStops
+from delf_cli.output import json_text
 
 
 @click.command("stop", epilog="Exit status: 0 done, 1 it has not stopped, or is not known.")
@@ -38,7 +38,8 @@ def stop(ctx: click.Context, task_id: str, *, as_json: bool) -> None:
 
 
 async def _stop(state: State, task_id: str) -> tuple[str, bool, str]:
-    from delf.plugins.journals import journal_name, project_journal
+    from delf.plugins.journals import journal_name
+    from delf_cli.journals import project_journal
 
     project = state.load_project()
     host = state.discover(project.environ)

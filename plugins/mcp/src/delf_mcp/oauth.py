@@ -22,6 +22,7 @@ from pydantic import ValidationError
 
 from delf.errors import ConnectionUnavailableError
 from delf_mcp.assertions import by_enterprise, by_private_key, by_workload, needs
+from delf_mcp.proof import Binding, Bound
 from delf_mcp.settings import MCPSettings
 
 if TYPE_CHECKING:
@@ -74,6 +75,18 @@ class TokenFile:
         if client_info.client_secret:
             self._learned(client_info.client_secret)
         self._write("client", client_info.model_dump(mode="json", exclude_none=True))
+
+    async def get_binding(self) -> Binding | None:
+        """The key to which the token is bound, where it is."""
+        found = self._read("binding", Binding)
+        if found is not None:
+            self._learned(found.key)
+        return found
+
+    async def set_binding(self, binding: Binding) -> None:
+        """Keep the key to which a token is bound."""
+        self._learned(binding.key)
+        self._write("binding", binding.model_dump())
 
     def _learn(self, tokens: OAuthToken) -> None:
         self._learned(tokens.access_token)
@@ -183,18 +196,29 @@ def login(
     if settings.oauth == "off" or settings.url is None:
         return None
     tokens = TokenFile(_file(name, settings), learned)
+    return Bound(_provider(name, settings, settings.url, tokens, learned, open_url), tokens)
+
+
+def _provider(
+    name: str,
+    settings: MCPSettings,
+    url: str,
+    tokens: TokenFile,
+    learned: Callable[[str], None],
+    open_url: OpenURL,
+) -> httpx2.Auth:
     secret = settings.client_secret.get_secret_value() if settings.client_secret else None
     scope = " ".join(settings.scopes) or None
     if settings.oauth == "workload":
-        return by_workload(name, settings, tokens, settings.url, learned)
+        return by_workload(name, settings, tokens, url, learned)
     if settings.oauth == "enterprise":
-        return by_enterprise(name, settings, tokens, settings.url, learned)
+        return by_enterprise(name, settings, tokens, url, learned)
     if settings.oauth == "client_credentials":
         if settings.private_key is not None:
-            return by_private_key(name, settings, tokens, settings.url)
+            return by_private_key(name, settings, tokens, url)
         needs(name, settings, "client_id", "client_secret")
         return ClientCredentialsOAuthProvider(
-            settings.url,
+            url,
             tokens,
             settings.client_id or "",
             secret or "",
@@ -213,7 +237,7 @@ def login(
     if settings.client_id:
         store = _Known(tokens, {**fields, "client_id": settings.client_id, "client_secret": secret})
     return OAuthClientProvider(
-        settings.url,
+        url,
         OAuthClientMetadata.model_validate(fields),
         store,
         redirect_handler=back.show,

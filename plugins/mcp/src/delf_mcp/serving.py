@@ -85,7 +85,7 @@ class Served:
     """
 
     def __init__(self, make_agent: MakeAgent) -> None:
-        self._calls = make_agent(strategy="mcp-call", on_confirm=self._confirm, code_in="fence")
+        self._calls = make_agent(strategy="mcp-call", on_confirm=self._confirm)
         self._tasks = make_agent(on_confirm=self._confirm)
         self._tools: dict[str, types.Tool] = {}
         self._names: dict[str, str] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Final
 
@@ -48,9 +48,9 @@ class RecordedModel:
         self._unused = dict(enumerate(entries))
 
     @staticmethod
-    def record(model: Model, path: str) -> RecordingModel:
-        """Another model, with every exchange added to a recording."""
-        return RecordingModel(model, path)
+    def record(model: Model, path: str, clean: Callable[[str], str] = str) -> RecordingModel:
+        """Another model, with every exchange added to a recording; ``clean`` takes secrets out."""
+        return RecordingModel(model, path, clean)
 
     def __repr__(self) -> str:
         return f"RecordedModel({str(self._path)!r}, {len(self._unused)} of {self._count} unused)"

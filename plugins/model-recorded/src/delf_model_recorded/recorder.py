@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,17 @@ class RecordingModel:
     Args:
         inner: The model that answers.
         path: The file. It is created, readable by its owner alone: prompts are private.
+        clean: Takes secrets out of what is written there.
 
     Raises:
         ModelConfigurationError: When the file cannot be written, before anything is asked.
     """
 
-    def __init__(self, inner: Model, path: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, inner: Model, path: str | os.PathLike[str], clean: Callable[[str], str] = str
+    ) -> None:
         self._inner = inner
+        self._clean = clean
         self._path = Path(path).expanduser()
         self._write(b"")
 
@@ -76,6 +81,8 @@ class RecordingModel:
         await self._inner.aclose()
 
     def _append(self, request: ModelRequest, reply: ModelReply) -> None:
+        calls = tuple(replace(c, arguments=self._clean(c.arguments)) for c in reply.calls)
+        reply = replace(reply, text=self._clean(reply.text), calls=calls)
         entry = {
             "request": recording.describe_request(request),
             "reply": recording.describe_reply(reply),

@@ -19,7 +19,7 @@ from delf_prefilter_semantic.vectors import CatalogVectors
 _log = logging.getLogger(__name__)
 
 _LOOKED_AT: Final = 100
-"""How far down each ranking counts."""
+"""How far down each ranking counts, where words and vectors are fused."""
 _BY_WORDS: Final = 0.6
 """What words count for where vectors count for the rest; both are from 0 to 1."""
 
@@ -69,9 +69,10 @@ class SemanticPrefilter:
     async def rank(self, task: str, catalog: Catalog) -> Sequence[int]:
         """The places in the catalog of the actions that fit a task, best first."""
         steps = steps_of(task)
-        by_words = [dict(catalog.shares(step, _LOOKED_AT)) for step in steps]
-        rankings = [list(shares) for shares in by_words]
         vectors = await self._vectors(catalog)
+        looked_at = self._limit if vectors is None else _LOOKED_AT
+        by_words = [dict(catalog.shares(step, looked_at)) for step in steps]
+        rankings = [list(shares) for shares in by_words]
         if vectors is not None:
             try:
                 likeness = await vectors.likeness(steps)

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from delf import Agent
-from delf.cli.resume import as_before
-from delf.cli.session import Options, Setup
 from delf.cli.state import State
 from delf.errors import ConfigurationError
+from delf_cli.session import Options, Setup, as_before
 
 _KEPT: Final = 8
 _NOTHING_GIVEN: Final[Mapping[str, Any]] = dict.fromkeys(

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import click
 
 from delf import plugin_context
-from delf.cli.session import log_to_stderr
 from delf.errors import ConfigurationError
-from delf.plugins.journals import journal_name, need_durable_journal, project_journal
+from delf.plugins.journals import journal_name, need_durable_journal
 from delf.protocols.journal import SupportsHistory, SupportsLeases, SupportsQueues
+from delf_cli.journals import project_journal
+from delf_cli.session import log_to_stderr
 from delf_runner_dbos.settings import RunnerSettings
 
 if TYPE_CHECKING:
@@ -69,12 +70,10 @@ def worker(ctx: click.Context, queues: tuple[str, ...], concurrency: int, grace:
     project = state.load_project()
     settings = _settings(project)
     options = WorkerOptions(
-        queues=tuple(dict.fromkeys(queues)) or (_DEFAULT,),
+        queues={name: settings.of(name) for name in queues or (_DEFAULT,)},
         concurrency=concurrency,
         lease=settings.lease,
         grace=grace,
-        at_once=settings.global_concurrency,
-        per_second=settings.per_second,
     )
     asyncio.run(_work(state, project, settings, options))
 
@@ -88,7 +87,7 @@ def _url(project: Project, settings: RunnerSettings) -> str:
     return settings.url(plugin_context(project).data_dir)
 
 
-def _journal(state: State, project: Project) -> QueueJournal:
+def _journal(state: State, project: Project, lease: float) -> QueueJournal:
     """The project's journal.
 
     Raises:
@@ -104,6 +103,7 @@ def _journal(state: State, project: Project) -> QueueJournal:
             f"workers cannot share the journal {journal_name(project, host)!r}",
             hint='name one that processes share: journal = "sql"',
         )
+    cast("SupportsLeases", journal).lease(lease)
     return cast("QueueJournal", journal)
 
 
@@ -115,20 +115,20 @@ async def _work(
     from delf_runner_dbos.worker import Worker
 
     logging.getLogger("dbos").setLevel(logging.ERROR)
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    journal = _journal(state, project)
+    journal = _journal(state, project, options.lease)
     name = journal_name(project, state.discover(project.environ))
     more = {"lease": options.lease, "journal": name, "max_tasks": options.concurrency}
     agents = Agents(state, more)
     work = Worker(journal, agents, options)
-    workflows = Workflows(_url(project, settings), options.queues, work.work, work.hand_in)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, work.end)
+    workflows = Workflows(_url(project, settings), work.work, work.hand_in)
     click.echo(f"takes {', '.join(options.queues)}; up to {options.concurrency} at once", err=True)
     try:
-        await work.run(workflows, stop)
+        await work.run(workflows)
     finally:
         await agents.aclose()
+        await workflows.stop()
         await journal.aclose()
     click.echo("ended in order", err=True)
 

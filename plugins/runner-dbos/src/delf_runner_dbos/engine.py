@@ -1,8 +1,7 @@
-"""DBOS, as a worker uses it: queues whose workflows each do one task of delf's journal.
+"""DBOS, as a worker uses it: each task that is begun is a workflow, and schedules fire.
 
-DBOS decides which worker begins a task, how many at once and how fast, and fires schedules. What
-was done, and who may go on with a task, the journal knows: a workflow that is begun twice finds
-there what is done, or that somebody else does it.
+Which task is begun, and by whom, the journal says: it also knows who may go on with one. DBOS
+would look at its queues at intervals only, and longer ones while workers contend.
 
 Its blocking functions are used, in threads: its asynchronous ones would put an executor of DBOS's
 in the place of the event loop's own, and shut it down at the end.
@@ -11,16 +10,15 @@ in the place of the event loop's own, and shut it down at the end.
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import os
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any, Final
 
-from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer, SetEnqueueOptions, SetWorkflowID
+from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer, SetWorkflowID
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +26,8 @@ APPLICATION: Final = "delf"
 TASK: Final = "delf.task"
 SCHEDULED: Final = "delf.scheduled"
 _VERSION: Final = "1"
-_POLL_SECONDS: Final = 0.2
+_LAST_SECONDS: Final = 2
+"""How long the outcomes of tasks that are over may take to be written down."""
 
 Work = Callable[[str], Awaitable[str]]
 """Does the task of an id; what became of it in a word."""
@@ -56,14 +55,13 @@ class Workflows:
 
     Args:
         url: Where it keeps its workflows.
-        queues: The queues from which this process takes tasks.
         work: Does a task.
         fire: Hands in a task.
     """
 
-    def __init__(self, url: str, queues: Sequence[str], work: Work, fire: Fire) -> None:
-        self._queues = tuple(queues)
+    def __init__(self, url: str, work: Work, fire: Fire) -> None:
         self._url = url
+        self._launched = False
         loop = asyncio.get_running_loop()
         DBOS(config=configuration(url))
 
@@ -88,63 +86,38 @@ class Workflows:
             return False
         return True
 
-    async def start(
-        self, *, concurrency: int, at_once: int | None, per_second: float | None
-    ) -> None:
-        """Begin to take tasks.
-
-        Args:
-            concurrency: How many this process does at once.
-            at_once: How many all processes together do at once, of a queue.
-            per_second: How many begin in a second, of a queue.
-        """
-        DBOS.listen_queues(self._queues)
+    async def start(self) -> None:
+        """Get ready for tasks; schedules fire from now on."""
+        DBOS.listen_queues([])
         await asyncio.to_thread(DBOS.launch)
-        limiter: Any = None if per_second is None else {"limit": 1, "period": 1 / per_second}
-        for queue in self._queues:
-            register = functools.partial(
-                DBOS.register_queue,
-                queue,
-                worker_concurrency=concurrency,
-                global_concurrency=at_once,
-                limiter=limiter,
-                polling_interval_sec=_POLL_SECONDS,
-                on_conflict="always_update",
-            )
-            await asyncio.to_thread(register)
+        self._launched = True
 
-    async def enqueue(self, key: str, queue: str, task_id: str, delay: float = 0.0) -> None:
-        """Have a task done by one of the workers; the same key again changes nothing.
+    async def begin(self, task_id: str, *, again: bool) -> None:
+        """Begin the work on a task; it is under way when this returns.
 
         Args:
-            key: The workflow's name.
-            queue: The queue.
             task_id: The task.
-            delay: Seconds to wait.
+            again: Whether a worker had taken it before; of one that is gone, its workflow is ended.
         """
 
-        def enqueue() -> None:
-            with SetWorkflowID(key), SetEnqueueOptions(delay_seconds=delay or None):
-                DBOS.enqueue_workflow(queue, self._task, task_id)
+        def begin() -> None:
+            if again:
+                left = DBOS.list_workflows(
+                    workflow_id_prefix=f"{task_id}:", status="PENDING", load_input=False
+                )
+                for workflow in left:
+                    DBOS.cancel_workflow(workflow.workflow_id)
+            with SetWorkflowID(f"{task_id}:{secrets.token_hex(4)}"):
+                DBOS.start_workflow(self._task, task_id)
 
-        await asyncio.to_thread(enqueue)
+        await asyncio.to_thread(begin)
 
-    async def tries(self, prefix: str) -> list[tuple[str, str, str | None]]:
-        """The workflows whose names begin so: name, status, and what work on its task returned."""
-        found = await asyncio.to_thread(
-            lambda: DBOS.list_workflows(workflow_id_prefix=prefix, load_input=False)
-        )
-        return [(item.workflow_id, item.status, item.output) for item in found]
-
-    async def again(self, key: str, queue: str) -> None:
-        """Have a workflow begun once more: whoever had it is gone."""
-        await asyncio.to_thread(lambda: DBOS.resume_workflow(key, queue_name=queue))
-
-    async def stop(self, seconds: float) -> None:
-        """Take no more tasks, and wait so long for those that were begun."""
+    async def stop(self) -> None:
+        """Let go of the database; nothing is begun any more."""
         await asyncio.to_thread(
             lambda: DBOS.destroy(
-                destroy_registry=True, workflow_completion_timeout_sec=max(0, round(seconds))
+                destroy_registry=True,
+                workflow_completion_timeout_sec=_LAST_SECONDS if self._launched else 0,
             )
         )
 

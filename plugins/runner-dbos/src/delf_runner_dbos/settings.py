@@ -4,12 +4,40 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
+from delf.protocols.journal import QueueLimits
 from delf.settings import PluginSettings, SecretStr
 
 
-class RunnerSettings(PluginSettings):
+class QueueSettings(BaseModel, extra="forbid"):
+    """What holds for a queue."""
+
+    global_concurrency: int | None = Field(
+        default=None, ge=1, description="Tasks of a queue that run at once, on all machines."
+    )
+    per_second: float | None = Field(
+        default=None, gt=0, description="Tasks of a queue that begin in a second, on all machines."
+    )
+    key_concurrency: int | None = Field(
+        default=1, ge=1, description="Tasks with the same key that run at once, on all machines."
+    )
+    key_per_second: float | None = Field(
+        default=None, gt=0, description="Tasks with the same key that begin in a second."
+    )
+
+    @property
+    def limits(self) -> QueueLimits:
+        """Its limits, as a journal has them."""
+        return QueueLimits(
+            at_once=self.global_concurrency,
+            per_second=self.per_second,
+            key_at_once=self.key_concurrency,
+            key_per_second=self.key_per_second,
+        )
+
+
+class RunnerSettings(PluginSettings, QueueSettings):  # pyright: ignore[reportIncompatibleVariableOverride] - pydantic puts the two together
     """Where DBOS keeps its workflows, and how workers share tasks."""
 
     database: SecretStr | None = Field(
@@ -22,12 +50,17 @@ class RunnerSettings(PluginSettings):
         ge=1,
         description="Seconds of silence after which a worker's tasks are handed on.",
     )
-    global_concurrency: int | None = Field(
-        default=None, ge=1, description="Tasks of a queue that run at once, on all machines."
+    queues: dict[str, QueueSettings] = Field(
+        default_factory=dict,
+        description="What holds for single queues, by their names; the rest holds for the others.",
     )
-    per_second: float | None = Field(
-        default=None, gt=0, description="Tasks of a queue that begin in a second, on all machines."
-    )
+
+    def of(self, queue: str) -> QueueSettings:
+        """What holds for a queue: what is said of it, and else what is said of all."""
+        said = self.queues.get(queue)
+        names = QueueSettings.model_fields
+        own = {} if said is None else said.model_dump(exclude_unset=True)
+        return QueueSettings(**{name: getattr(self, name) for name in names} | own)
 
     def url(self, data_dir: Path) -> str:
         """Where DBOS keeps its workflows, as it wants to have it.

@@ -1,4 +1,4 @@
-"""A worker: brings tasks from the journal into queues, and does those that it is given."""
+"""A worker: takes tasks out of the journal's queues and does them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ from delf.protocols.journal import SupportsHistory, SupportsQueues, TaskRecord
 if TYPE_CHECKING:
     from delf_runner_dbos.agents import Agents
     from delf_runner_dbos.engine import Workflows
+    from delf_runner_dbos.settings import QueueSettings
 
 _log = logging.getLogger(__name__)
-_FEED_SECONDS: Final = 0.2
-_AHEAD: Final = 32
-"""Tasks that are brought into queues before somebody is free for them."""
-
-_TRIES: Final = 6
-_LONGEST_DELAY: Final = 300.0
+_LOOK_SECONDS: Final = 0.2
+_AWAY_SECONDS: Final = 2.0
+_LONGEST_REST: Final = 300.0
 
 
 class QueueJournal(SupportsHistory, SupportsQueues, Protocol):
@@ -35,20 +33,16 @@ class WorkerOptions:
     """How a worker works.
 
     Args:
-        queues: The queues whose tasks it does.
+        queues: The queues whose tasks it does, and what holds for them.
         concurrency: How many at once.
         lease: Seconds of silence after which another one takes its tasks.
         grace: Seconds that begun tasks have when it is to end.
-        at_once: How many tasks of a queue run at once on all machines.
-        per_second: How many begin in a second.
     """
 
-    queues: tuple[str, ...]
+    queues: Mapping[str, QueueSettings]
     concurrency: int
     lease: float
     grace: float
-    at_once: int | None = None
-    per_second: float | None = None
 
 
 class Worker:
@@ -64,83 +58,89 @@ class Worker:
         self._journal = journal
         self._agents = agents
         self._options = options
-        self._known: dict[str, float] = {}
+        self._limits = {name: queue.limits for name, queue in options.queues.items()}
         self._in_hand: set[str] = set()
-        self._given_up: set[str] = set()
+        self._unclaimed: set[str] = set()
+        self._rests: dict[str, tuple[float, int]] = {}
+        self._beginning: set[asyncio.Task[None]] = set()
+        self._ending = False
+        self._news = asyncio.Event()
 
-    async def run(self, workflows: Workflows, stop: asyncio.Event) -> None:
-        """Work until an event is set; then end in order.
+    def end(self) -> None:
+        """Let it take nothing more, and end in order."""
+        self._ending = True
+        self._news.set()
+
+    async def run(self, workflows: Workflows) -> None:
+        """Work until it is told to end.
 
         Args:
-            workflows: Give tasks to workers.
-            stop: Set when it is time.
+            workflows: Keep what became of each task that is begun.
         """
-        options = self._options
         while not await workflows.is_reachable():
-            await _wait(stop, 2.0)
-            if stop.is_set():
+            await self._wait(_AWAY_SECONDS)
+            if self._ending:
                 return
-        await workflows.start(
-            concurrency=options.concurrency,
-            at_once=options.at_once,
-            per_second=options.per_second,
-        )
-        sweep_at = 0.0
-        while not stop.is_set():
+        await workflows.start()
+        while not self._ending:
             try:
-                await self._feed(workflows)
-                if time.monotonic() >= sweep_at:
-                    await self._sweep(workflows)
-                    sweep_at = time.monotonic() + options.lease / 4
+                taken = await self._take()
             except Exception as error:  # the database may be away; its drivers differ
                 _log.warning("the queues cannot be looked at now: %s", error)
-                await _wait(stop, 2.0)
-            await _wait(stop, _FEED_SECONDS)
-        await workflows.stop(options.grace)
+                await self._wait(_AWAY_SECONDS)
+                continue
+            for record in taken:
+                self._in_hand.add(record.task_id)
+                beginning = asyncio.ensure_future(self._begin(workflows, record))
+                self._beginning.add(beginning)
+                beginning.add_done_callback(self._beginning.discard)
+            await self._wait(_LOOK_SECONDS if self._free else None)
+        deadline = time.monotonic() + self._options.grace
+        while self._in_hand and time.monotonic() < deadline:
+            await self._wait(deadline - time.monotonic())
 
-    # -- tasks come in ------------------------------------------------------------------
+    @property
+    def _free(self) -> int:
+        return self._options.concurrency - len(self._in_hand)
 
-    async def _feed(self, workflows: Workflows) -> None:
-        """Bring tasks that wait into the queues, as many as can soon be begun."""
-        limit = _AHEAD + 4 * self._options.concurrency
-        waiting = await self._journal.next_queued(self._options.queues, limit)
-        names = {record.task_id for record in waiting}
-        self._known = {name: at for name, at in self._known.items() if name in names}
-        for record in waiting:
-            if record.task_id not in self._known and record.queue is not None:
-                await workflows.enqueue(f"{record.task_id}:1:1", record.queue, record.task_id)
-                self._known[record.task_id] = time.monotonic()
-
-    async def _sweep(self, workflows: Workflows) -> None:
-        """Hand on the tasks of workers that are gone."""
-        patience = time.monotonic() - self._options.lease
-        stuck = [name for name, at in self._known.items() if at < patience]
-        for record in await self._journal.find(1000, state="interrupted"):
-            if record.queue in self._options.queues and record.task_id not in self._in_hand:
-                await self._hand_on(workflows, record)
-        for task_id in stuck:  # enqueued long ago, and nobody has begun it
-            self._known[task_id] = time.monotonic()
-            await self._hand_on(workflows, await self._journal.task(task_id))
-
-    async def _hand_on(self, workflows: Workflows, record: TaskRecord) -> None:
-        queue, prefix = record.queue or "", f"{record.task_id}:{record.events}:"
-        if record.state not in ("interrupted", "queued"):
+    async def _wait(self, seconds: float | None) -> None:
+        """Wait until a task is over, or for so long."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        except TimeoutError:
             return
-        tries = await workflows.tries(prefix)
-        for name, status, _ in tries:  # in no order that a clock which was set back would keep
-            if status == "PENDING":  # who took it died, perhaps before it began the task
-                await workflows.again(name, queue)
-            if status in ("PENDING", "ENQUEUED", "DELAYED"):
-                return
-        failed = sum(result != "taken" for _, _, result in tries)
-        if failed >= _TRIES:
-            if prefix not in self._given_up:
-                _log.warning("task %s was tried %d times; see to it", record.task_id, failed)
-                self._given_up.add(prefix)
-            return
-        delay = min(2.0**failed, _LONGEST_DELAY) if tries else 0.0
-        key = f"{prefix}{len(tries) + 1}"
-        await workflows.enqueue(key, queue, record.task_id, delay)
+        self._news.clear()
+
+    async def _take(self) -> Sequence[TaskRecord]:
+        if self._unclaimed:
+            names = tuple(self._unclaimed)
+            await self._journal.give_back(names)
+            self._unclaimed.difference_update(names)
+        if not self._free:
+            return ()
+        now = time.monotonic()
+        resting = {name for name, (until, _) in self._rests.items() if until > now}
+        without = resting | self._in_hand
+        return await self._journal.take(self._limits, self._free, without=without)
+
+    async def _begin(self, workflows: Workflows, record: TaskRecord) -> None:
+        try:
+            await workflows.begin(record.task_id, again=record.takes > 1)
+        except Exception as error:  # the database may be away; its drivers differ
+            _log.warning("task %s cannot be begun now: %s", record.task_id, error)
+            self._put_back(record.task_id)
+            self._let_go(record.task_id)
+
+    def _put_back(self, task_id: str) -> None:
+        """Leave a task to others, and to this one after a while that grows."""
+        count = self._rests.get(task_id, (0.0, 0))[1] + 1
+        self._rests[task_id] = time.monotonic() + min(2.0**count, _LONGEST_REST), count
+
+    def _let_go(self, task_id: str) -> None:
+        self._unclaimed.add(task_id)
+        self._in_hand.discard(task_id)
+        self._news.set()
 
     # -- and are done -------------------------------------------------------------------
 
@@ -148,22 +148,24 @@ class Worker:
         """Do a task, or go on with it.
 
         Returns:
-            ``done``, ``failed``; ``taken`` where somebody else does it, and ``put back`` where it
-            cannot be done here.
+            Its state then; ``taken`` where somebody else does it, and ``put back`` where it cannot
+            be done here.
         """
-        if task_id in self._in_hand:
-            return "taken"
-        self._in_hand.add(task_id)
+        self._put_back(task_id)  # until it is known to be over, here or elsewhere
         try:
-            return await self._work(task_id)
+            state = await self._work(task_id)
         except DelfError as error:
-            record = await self._journal.task(task_id)
-            if record.state == "running":
-                return "taken"
-            _log.warning("task %s is put back: %s", task_id, error)
-            return "put back"
+            state = (await self._journal.task(task_id)).state
+            if state != "running" and not self._ending:
+                _log.warning("task %s is put back: %s", task_id, error)
+            return "taken" if state == "running" else "put back"
+        else:
+            if state == "interrupted":
+                return "put back"
+            del self._rests[task_id]
+            return state
         finally:
-            self._in_hand.discard(task_id)
+            self._let_go(task_id)
 
     async def _work(self, task_id: str) -> str:
         queued = _queued(await self._journal.read(task_id))
@@ -172,7 +174,7 @@ class Worker:
             response = await agent.aresume(task_id, queued.timeout)
         finally:
             give_back()
-        return "done" if response.status else "failed"
+        return "done" if response.status else (await self._journal.task(task_id)).state
 
     async def hand_in(self, context: Mapping[str, Any]) -> str:
         """Hand in the task of a schedule.
@@ -196,11 +198,3 @@ def _queued(events: Sequence[Event]) -> TaskQueued:
     if not isinstance(first, TaskQueued):
         raise DelfError("the task was not handed in for a queue")
     return first
-
-
-async def _wait(stop: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await stop.wait()
-    except TimeoutError:
-        return

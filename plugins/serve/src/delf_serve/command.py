@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from delf.cli.run import flags_of, rest_of
-from delf.cli.run import run as run_command
 from delf.cli.state import state_of
+from delf_cli.options import flags_of, rest_of, run_options
 
 if TYPE_CHECKING:
     from delf import Agent
     from delf_serve.app import Application
 
 _NOT_SHARED: Final = {
-    *("task", "as_json", "events", "show_code", "verbose", "no_journal", "detach", "queue"),
+    "as_json",
+    "events",
+    "show_code",
+    "verbose",
+    "no_journal",
 }
 _LISTS: Final = ("hosts", "allow_origins")
 _OWN: Final = ("api_key", "keys_file", *_LISTS)
@@ -88,7 +91,7 @@ def serve(
     delf serve
     DELF_API_KEY=ada:run+read:s3cret-key delf serve --host 0.0.0.0
     """  # noqa: D301 - click's mark for lines that stay as they are
-    from delf.cli.session import Options
+    from delf_cli.session import Options
     from delf_serve.workers import serve_project
 
     own: dict[str, Any] = {name: given.pop(name) for name in _OWN}
@@ -107,4 +110,4 @@ def serve(
     ctx.exit(status)
 
 
-serve.params += [option for option in run_command.params if option.name not in _NOT_SHARED]
+serve.params += run_options(without=_NOT_SHARED)

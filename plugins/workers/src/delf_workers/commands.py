@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delf.cli import errors
-from delf.cli.run import flags_of, rest_of
-from delf.cli.run import run as run_command
 from delf.cli.state import State, state_of
 from delf.errors import DelfError, ToolRefusedError
+from delf_cli.options import flags_of, rest_of, run_options
 
 if TYPE_CHECKING:
     from delf_workers.definition import WorkerDefinition
     from delf_workers.registry import Registry
 
-_NOT_SHARED: Final = {"task", "connections", "files", "strategy", "detach", "queue"}
+_NOT_SHARED: Final = {"connections", "files", "strategy"}
 
 
 @click.group("workers")
@@ -153,7 +152,7 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
     """  # noqa: D301 - click's mark for lines that stay as they are
     from pathlib import Path
 
-    from delf.cli.session import Options, run_session
+    from delf_cli.session import Options, run_session
     from delf_workers.running import order
 
     state = state_of(ctx)
@@ -173,7 +172,7 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
     ctx.exit(run_session(state, text, Options(flags=flags, **rest)))
 
 
-run.params += [option for option in run_command.params if option.name not in _NOT_SHARED]
+run.params += run_options(without=_NOT_SHARED)
 
 
 def _inputs(ctx: click.Context, worker: WorkerDefinition, given: tuple[str, ...]) -> dict[str, Any]:

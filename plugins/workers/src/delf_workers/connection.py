@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypedDict
 
-from delf import CallContext, Connection, action
+from delf import Agent, CallContext, Connection, action
 from delf.errors import ConfigurationError, ToolExecutionError, ToolRefusedError
 from delf.llm import LLMConfig
 from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
@@ -200,7 +200,7 @@ class Workers(Connection):
                 else [],
                 timeout=found.limits.timeout,
                 worker=found.name,
-                strategy="codegen" if context.strategy == STRATEGY else None,
+                strategy=await asyncio.to_thread(_strategy, context),
                 budget_usd=min(budgets, default=None),
                 retry_count=found.limits.retries,
                 rerun_count=found.limits.reruns,
@@ -258,6 +258,15 @@ class Workers(Connection):
         shop, self.workshop = self.workshop, None
         if shop is not None:
             await shop.aclose()
+
+
+def _strategy(context: CallContext) -> str | None:
+    """What a worker uses that is its whole task: what the project has chosen."""
+    if context.strategy != STRATEGY:
+        return None
+    project = Agent.from_project(context.folder, connections=(), llm=context.llm)
+    chosen = project.config.strategy
+    return "codegen" if chosen == STRATEGY else chosen
 
 
 def _line(worker: WorkerDefinition) -> str:

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from delf.cli.toolfile import load_tools
 from delf.errors import ConfigurationError
 from delf.protocols.connection import ConnectionLike, SupportsClose
 from delf.tools.context import Connect
 from delf.tools.function import Tool
 from delf.tools.permissions import check_permission
+from delf_cli.toolfile import load_tools
 from delf_workers.definition import TOOLS, WorkerDefinition
 from delf_workers.registry import Registry
 

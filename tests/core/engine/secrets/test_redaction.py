@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import enum
 import itertools
 import json
 import logging
@@ -97,30 +96,18 @@ def _put_in(kind: str, value: Any) -> Any:
             return Holder(value)
 
 
-class _Colour(enum.Enum):
-    RED = "red"
-
-
-@pytest.mark.parametrize("leaf", ["plain", LONG, _Colour.RED], ids=["plain", "secret", "enum"])
-def test_what_is_nested_deeper_than_it_could_be_made_anew(leaf: Any) -> None:
-    redactor = Redactor([LONG])
-    for kind in ("list", "dict", "tuple", "record"):
-        value = leaf
-        for _ in range(5_000):
-            value = _put_in(kind, value)
-        if leaf is LONG:
-            assert redactor.value(value) == f"<{type(value).__name__}, nested too deeply>"
-        else:
-            assert redactor.value(value) is value
+@pytest.mark.parametrize("kind", ["list", "dict", "tuple", "record"])
+def test_what_is_nested_deeper_than_it_could_be_made_anew(kind: str) -> None:
+    value: Any = LONG
+    for _ in range(5_000):
+        value = _put_in(kind, value)
+    assert Redactor([LONG]).value(value) == f"<{type(value).__name__}, nested too deeply>"
 
 
 def test_what_is_in_itself() -> None:
     value: list[Any] = ["plain"]
     value.append(value)
-    redactor = Redactor([LONG])
-    assert redactor.value(value) is value
-    value.append(LONG)
-    assert redactor.value(value) == "<list, nested too deeply>"
+    assert Redactor([LONG]).value(value) == "<list, nested too deeply>"
 
 
 @pytest.mark.parametrize("word", ["", "abc", "postgres", "password", "12345678", "        "])

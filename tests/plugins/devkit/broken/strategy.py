@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from delf.engine.codegen.strategy import CodegenStrategy
 from delf.errors import DelfError
 from delf.messages import user
 from delf.testing import StrategyContract, script
+from delf_strategy_codegen.strategy import CodegenStrategy
 
 
 class Suite(StrategyContract):
@@ -60,7 +60,7 @@ class TestGoodByCall(Suite):
 class TestGoodByCallsTogether(TestGoodByCall):
     class kind(ByCall):
         async def solve(self, host):
-            while ":" in (text := (await host.ask(host.begin())).text):
+            while ":" in (text := (await host.ask(host.begin("Help."))).text):
                 said = [line.split(": ") for line in text.splitlines()]
                 keys = {"add": {"a": 1, "b": 2}}
                 calls = [(name, keys.get(name, {"name": value})) for name, value in said]
@@ -100,7 +100,7 @@ class TestGuesses(Suite):
 
     class kind:
         async def solve(self, host):
-            await host.ask(host.begin())
+            await host.ask(host.begin("Help."))
             return "3"
 
 
@@ -109,7 +109,7 @@ class TestGoesPastTheGate(Suite):
 
     class kind:
         async def solve(self, host):
-            await host.ask(host.begin())
+            await host.ask(host.begin("Help."))
             return str((await host.call("add", {"a": 1, "b": 2})).value)
 
 

@@ -132,6 +132,7 @@ class ChildTasks:
             depth=self.depth,
             input_files=self.input_files,
             llm=self.config.main_llm,
+            vision_llm=self.config.image_llm,
             strategy=self.config.strategy,
             tools={connection.name: connection for connection in self.connections},
             connect=self.connect,

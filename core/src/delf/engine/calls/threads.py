@@ -29,12 +29,6 @@ _LOOKS: Final = 1e-3
 """Seconds after which it is seen whether functions get on that were left to threads at work."""
 
 
-def _held() -> threading.Lock:
-    lock = threading.Lock()
-    lock.acquire()
-    return lock
-
-
 @dataclass(slots=True)
 class _Job:
     function: Callable[[], Any] | None
@@ -46,22 +40,14 @@ class _Job:
 
 @dataclass(slots=True)
 class _Companion:
-    """A thread for the one function that a loop waits for in place: a hop there, a hop back.
-
-    It is woken by a pipe: to write into one lets go of the interpreter, which the thread needs as
-    soon as it is awake. Woken by a lock, it would wait at once for whoever has just woken it.
-    """
+    """A thread for the one function that a loop waits for in place: a hop there, a hop back."""
 
     job: _Job | None = None
+    # To write into it lets go of the interpreter, which who is woken needs; a lock keeps it.
     pipe: tuple[int, int] = field(default_factory=os.pipe)
-    done: threading.Lock = field(default_factory=_held)
-
-    def wake(self) -> None:
-        """Let it look for a function."""
-        os.write(self.pipe[1], b"\0")
+    done: threading.Lock = field(default_factory=threading.Lock)
 
     def __del__(self) -> None:
-        """Nobody can wake it any more."""
         for end in self.pipe:
             os.close(end)
 
@@ -169,7 +155,7 @@ class ToolThreads:
         if companion is None:
             return False
         companion.job = job
-        companion.wake()
+        os.write(companion.pipe[1], b"\0")
         if not companion.done.acquire(timeout=_AT_ONCE):
             with self._lock:
                 if job.end is None:
@@ -186,6 +172,7 @@ class ToolThreads:
                 return companion
             self._has_companion = True
         companion = _Companion()
+        companion.done.acquire()
         self._executor.submit(self._accompany, companion)
         return companion
 
@@ -193,7 +180,7 @@ class ToolThreads:
         companion.job = None
         with self._lock:
             if self._closed:
-                companion.wake()
+                os.write(companion.pipe[1], b"\0")
             else:
                 self._companion = companion
 
@@ -215,7 +202,7 @@ class ToolThreads:
                 self._line.put(None)
             companion, self._companion = self._companion, None
             if companion is not None:
-                companion.wake()
+                os.write(companion.pipe[1], b"\0")
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _work(self) -> None:

@@ -268,6 +268,7 @@ def handed_in(request: TaskRequest, agent_id: str, redactor: Redactor) -> TaskQu
         conversation=None if conversation is None else conversation.conversation_id,
         attended=request.attended,
         queue=request.queue,
+        key=None if request.key is None else redactor.text(request.key),
         priority=request.priority,
         not_before=request.not_before,
     )

@@ -6,9 +6,8 @@ import asyncio
 import logging
 from typing import Final
 
-from delf.engine.builtins.find_tools import find_tools_in
-from delf.engine.codegen.stubs import fits
 from delf.engine.loop.prefilters import SEARCH_FROM, Choice
+from delf.engine.stubs import fits
 from delf.engine.task import TaskState
 from delf.errors import DelfError, PrefilterError
 from delf.events import ToolsSelected, Warned
@@ -53,6 +52,8 @@ async def _show(task: TaskState, names: frozenset[str]) -> None:
     """Show a part of the tools; where that is not all of each, a way to find the rest."""
     tools = task.tools.showing(names)
     if tools.left_out or not fits(tools.shown):
+        from delf.engine.loop.find_tools import find_tools_in
+
         tools = await tools.with_builtins([find_tools_in(tools)])
     task.tools = tools
 

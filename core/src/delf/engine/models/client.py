@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import field, replace
 from typing import Final
@@ -39,7 +39,6 @@ from delf.protocols.model import (
     SupportsPrice,
     SupportsRecording,
     SupportsSessions,
-    SupportsTools,
 )
 from delf.protocols.strategy import OnDelta
 from delf.records import dataclass
@@ -105,7 +104,7 @@ class ModelPool:
         player = self._host.resolve(spec)
         if not isinstance(player, SupportsRecording):
             raise PluginError(f"{self._host.origin(spec)} cannot record")
-        return player.record(_CleanModel(model, self._redactor), self._record)
+        return player.record(model, self._record, self._redactor.text)
 
     async def warm_up(self, config: LLMConfig) -> None:
         """Let a model prepare for its first call, if it can."""
@@ -126,50 +125,6 @@ class ModelPool:
         self._priced.clear()
         for model in models:
             await model.aclose()
-
-
-class _CleanModel:
-    """A model whose answers hold no secrets, for who records them.
-
-    Args:
-        inner: The model that answers.
-        redactor: Knows the secrets.
-    """
-
-    def __init__(self, inner: Model, redactor: Redactor) -> None:
-        self._inner = inner
-        self._redactor = redactor
-
-    @property
-    def takes_tools(self) -> bool:
-        """Whether the inner model does."""
-        return isinstance(self._inner, SupportsTools) and self._inner.takes_tools
-
-    async def warm_up(self) -> None:
-        """Prepare the inner model, if it can be."""
-        if isinstance(self._inner, SupportsModelWarmUp):
-            await self._inner.warm_up()
-
-    async def complete(self, request: ModelRequest) -> ModelReply:
-        """The inner model's answer."""
-        return _clean_reply(await self._inner.complete(request), self._redactor)
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """The inner model's answer in pieces."""
-        shown = self._redactor.stream()
-        async with aclosing(self._inner.stream(request)) as pieces:
-            async for piece in pieces:
-                if isinstance(piece, ModelDelta) and piece.call is not None:
-                    continue  # the reply has its calls, without secrets
-                text = shown.feed(piece.text) if isinstance(piece, ModelDelta) else shown.end()
-                if text:
-                    yield ModelDelta(text)
-                if isinstance(piece, ModelReply):
-                    yield _clean_reply(piece, self._redactor)
-
-    async def aclose(self) -> None:
-        """Close the inner model."""
-        await self._inner.aclose()
 
 
 def _clean_reply(reply: ModelReply, redactor: Redactor) -> ModelReply:

@@ -151,22 +151,7 @@ class Redactor:
         try:
             return self._clean(value)
         except RecursionError:
-            return self._clean_deep(value)
-
-    def _clean_deep(self, value: Any) -> Any:
-        """The value, if nothing in it is a secret. It may be in itself."""
-        seen: dict[int, Any] = {}
-        todo = [value]
-        while todo:
-            each = todo.pop()
-            parts = _parts_of(each)
-            if parts is None:
-                if self._clean(each) is not each:
-                    return f"<{type(value).__name__}, nested too deeply>"
-            elif id(each) not in seen:
-                seen[id(each)] = each
-                todo += parts
-        return value
+            return f"<{type(value).__name__}, nested too deeply>"
 
     def _clean(self, value: Any) -> Any:
         kind = cast("type[Any]", type(value))
@@ -278,20 +263,6 @@ def _with_causes(error: BaseException) -> Iterable[BaseException]:
                 met[id(other)] = other
                 todo.append(other)
     return met.values()
-
-
-def _parts_of(value: Any) -> list[Any] | None:
-    """What a value is made of; None of one that is whole."""
-    if isinstance(value, (str, *_BYTES)):
-        return None
-    if isinstance(value, Mapping):
-        items = cast("Mapping[Any, Any]", value).items()
-        return [part for item in items for part in item]
-    if isinstance(value, enum.Enum):
-        return [value.value]
-    if isinstance(value, Collection):
-        return list(cast("Collection[Any]", value))
-    return list(_fields_of(value).values()) or None
 
 
 def _fields_of(value: Any) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]
         first: The first one's sequence number.
     """
     known: list[tuple[type[Any], dict[str, Any]]] = [
-        (ev.TaskQueued, {"task": "Pay the bill.\nToday.", "origin": "agent_1", "timeout": 60.0}),
+        (ev.TaskQueued, {"task": "Pay the bill.\nToday.", "origin": "agent_1", "key": "customer"}),
         (ev.TaskStarted, {"task": "Pay the bill.\nToday.", "origin": "agent_1", "seed": "5eed"}),
         (ev.TaskResumed, {"origin": "agent_2"}),
         (ev.StepStarted, {"step": "generate", "attempt": 2}),

@@ -70,6 +70,7 @@ class ScriptedTask:
             depth=0,
             input_files=dict(input_files or {}),
             llm=LLMConfig(model="scripted"),
+            vision_llm=LLMConfig(model="scripted"),
             strategy="codegen",
             tools=dict(tools or {}),
             connect=_no_connection,

@@ -1,0 +1,58 @@
+"""Tables on a terminal: as wide as it is, and no wider."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+_NARROW: Final = 30
+"""The last column is to have so many columns of the terminal, if it needs them."""
+_NARROWEST: Final = 60
+
+
+def table(
+    rows: Sequence[Sequence[str]], head: Sequence[str], droppable: Sequence[str] = ()
+) -> list[str]:
+    """Rows in aligned columns under their heads; on a terminal none is wider than it.
+
+    Args:
+        rows: Cells, which may be coloured.
+        head: The columns' names.
+        droppable: Columns that are left out, in this order, where the last one has no room.
+    """
+    if not rows:
+        return []
+    lines = [[click.style(cell, bold=True) for cell in head], *rows]
+    columns = list(zip(*lines, strict=True))
+    widths = [max(len(click.unstyle(cell)) for cell in column) for column in columns]
+    width = terminal_width()
+    if width is not None:
+        room = width - sum(widths[:-1]) - 2 * len(widths) + 2
+        if droppable and room < min(_NARROW, widths[-1]):
+            out = head.index(droppable[0])
+            rest = [[*row[:out], *row[out + 1 :]] for row in (head, *rows)]
+            return table(rest[1:], rest[0], droppable[1:])
+        widths[-1] = min(widths[-1], max(20, room))
+    drawn: list[str] = []
+    for line in lines:
+        cells = [*line[:-1], cut(line[-1], widths[-1])]
+        pairs = zip(cells, widths, strict=True)
+        padded = (cell + " " * (size - len(click.unstyle(cell))) for cell, size in pairs)
+        drawn.append("  ".join(padded).rstrip())
+    return drawn
+
+
+def terminal_width() -> int | None:
+    """The terminal's width; None when stdout is none."""
+    if not sys.stdout.isatty():
+        return None
+    return max(_NARROWEST, shutil.get_terminal_size().columns)
+
+
+def cut(text: str, width: int) -> str:
+    """A text of at most so many characters."""
+    return text if len(click.unstyle(text)) <= width else f"{text[: width - 1]}…"

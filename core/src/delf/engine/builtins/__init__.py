@@ -1,1 +1,0 @@
-"""Connections that every script finds, whatever tools the agent has; one file each."""

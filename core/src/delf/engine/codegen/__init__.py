@@ -1,1 +1,0 @@
-"""The strategy ``codegen``: a model writes scripts, a sandbox runs them."""

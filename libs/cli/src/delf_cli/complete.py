@@ -1,0 +1,88 @@
+"""What a shell completes beside commands and options: names of this project, and ids.
+
+Each is asked at every press of the tab key: names are read from ``delf.toml`` and from the specs
+of plugins, without the schema of the configuration, and what cannot be read completes nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final, cast
+
+import click
+
+from delf.cli.state import state_of
+from delf.errors import DelfError
+from delf_cli.ids import short_id
+
+_MOST_IDS: Final = 50
+_MODELS: Final = ("llm", "light_llm", "heavy_llm", "vision_llm")
+
+Completer = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+def completes(find: Callable[[click.Context], Iterable[str]]) -> Completer:
+    """What is found and begins as was typed; nothing where it cannot be read."""
+
+    @functools.wraps(find)
+    def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+        try:
+            return sorted({name for name in find(ctx) if name.startswith(incomplete)})
+        except (DelfError, OSError, ValueError):
+            return []
+
+    return complete
+
+
+@completes
+def connections(ctx: click.Context) -> Iterable[str]:
+    """Connections of ``delf.toml``, and types."""
+    from delf.specs import ConnectionSpec
+
+    types = (spec.name for spec in state_of(ctx).discover().specs(ConnectionSpec))
+    return [*document(ctx).get("connections", {}), *types]
+
+
+@completes
+def sandboxes(ctx: click.Context) -> Iterable[str]:
+    """Sandboxes that are installed."""
+    from delf.specs import SandboxSpec
+
+    return ["auto", *(spec.name for spec in state_of(ctx).discover().specs(SandboxSpec))]
+
+
+@completes
+def models(ctx: click.Context) -> Iterable[str]:
+    """Models that this project names."""
+    agent = document(ctx).get("agent", {})
+    named = [agent.get(key) for key in _MODELS]
+    named += [os.environ.get(f"DELF_{key.upper()}") for key in _MODELS]
+    return [text for text in (_model(item) for item in named) if text]
+
+
+@completes
+def task_ids(ctx: click.Context) -> Iterable[str]:
+    """The newest tasks of the journal, as `delf runs list` shows them."""
+    from delf_cli.journals import ask_journal
+
+    return [short_id(task.task_id) for task in ask_journal(ctx, lambda j: j.find(_MOST_IDS))]
+
+
+def document(ctx: click.Context) -> dict[str, Any]:
+    """What stands in the ``delf.toml`` that applies here."""
+    import tomllib
+
+    given = state_of(ctx).config
+    here = Path.cwd()
+    files = [Path(given)] if given else [folder / "delf.toml" for folder in (here, *here.parents)]
+    for file in files:
+        if file.is_file():
+            return tomllib.loads(file.read_text(encoding="utf-8-sig"))
+    return {}
+
+
+def _model(item: Any) -> str | None:
+    return cast("dict[str, str]", item).get("model") if isinstance(item, dict) else item

@@ -1,0 +1,130 @@
+"""The journal of a project, as commands look through it and speak through it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import click
+
+from delf.cli.state import state_of
+from delf.errors import ConfigurationError
+from delf.events import ChildStarted, Event
+from delf.plugins.journals import (
+    durable_package,
+    journal_name,
+    make_journal,
+    need_durable_journal,
+)
+from delf.protocols.journal import SupportsHistory, SupportsInbox
+
+if TYPE_CHECKING:
+    from delf.config.project import Project
+    from delf.plugins.host import PluginHost
+    from delf.protocols.journal import Journal
+
+
+class _Closable(Protocol):
+    def aclose(self) -> Awaitable[None]: ...
+
+
+T = TypeVar("T")
+JournalT = TypeVar("JournalT", bound=_Closable)
+
+
+def project_journal(project: Project, host: PluginHost) -> Journal:
+    """The journal that is used in a project, not yet open."""
+    name = journal_name(project, host)
+    return make_journal(host, name, project.plugin_options, project.environ)
+
+
+def shared_journal(project: Project, host: PluginHost) -> Any:
+    """The same, if other processes can speak through it.
+
+    Raises:
+        ConfigurationError: When they cannot.
+    """
+    journal = project_journal(project, host)
+    if not isinstance(journal, SupportsInbox):
+        raise ConfigurationError(
+            f"the journal {journal_name(project, host)!r} is not for several processes",
+            hint=f"install {durable_package()}, and name its journal",
+        )
+    return journal
+
+
+def history_journal(ctx: click.Context) -> SupportsHistory:
+    """The same, if it can be looked through.
+
+    Args:
+        ctx: Of the command.
+
+    Raises:
+        ConfigurationError: When it cannot.
+    """
+    state = state_of(ctx)
+    project = state.load_project()
+    host = state.discover(project.environ)
+    journal = project_journal(project, host)
+    if isinstance(journal, SupportsHistory):
+        return journal
+    need_durable_journal(host, "`delf runs`")
+    raise ConfigurationError(
+        f"the journal {journal_name(project, host)!r} cannot be looked through",
+        hint="take it out of delf.toml, or name another one",
+    )
+
+
+def work_with(journal: JournalT, work: Callable[[JournalT], Awaitable[T]]) -> T:
+    """Work with a journal, then close it.
+
+    Args:
+        journal: Not yet open.
+        work: What is done with it, in an event loop of its own.
+    """
+
+    async def main() -> T:
+        async with aclosing(journal):
+            return await work(journal)
+
+    return asyncio.run(main())
+
+
+def ask_journal(ctx: click.Context, work: Callable[[Any], Awaitable[T]]) -> T:
+    """Work with the journal of the project that other processes speak through, too.
+
+    Args:
+        ctx: Of the command.
+        work: What is done with it.
+
+    Raises:
+        ConfigurationError: When others cannot speak through it.
+    """
+    state = state_of(ctx)
+    project = state.load_project()
+    return work_with(shared_journal(project, state.discover(project.environ)), work)
+
+
+def load_tree(ctx: click.Context, text: str) -> list[Event]:
+    """The events of a task and of all its child tasks, in the order in which they came.
+
+    Args:
+        ctx: Of the command.
+        text: The task's id, or its beginning.
+
+    Raises:
+        DelfError: When there is no such task, or the journal cannot be read.
+    """
+
+    async def load(journal: SupportsHistory) -> list[Event]:
+        found: list[Event] = []
+        left = [await journal.resolve(text)]
+        while left:
+            events = await journal.read(left.pop())
+            found += events
+            left += [event.child_id for event in events if isinstance(event, ChildStarted)]
+        return sorted(found, key=lambda event: event.at)
+
+    return work_with(history_journal(ctx), load)

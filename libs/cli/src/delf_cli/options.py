@@ -1,0 +1,165 @@
+"""The options of ``delf run``, which other commands that do tasks take, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import click
+
+from delf_cli import complete
+
+HANDING: Final = ("queue", "key")
+"""Options that go along with ``--detach``."""
+_MODES: Final = {"ask": "interactive", "all": "approve_all", "none": "strict"}
+_MODES_BY_NAME: Final = ("interactive", "approve_all", "strict", *_MODES)
+_OPTIONS: Final = (
+    click.Option(
+        ["--llm"],
+        metavar="MODEL",
+        shell_complete=complete.models,
+        help="The model, as gpt-4o-mini or recorded:FILE.",
+    ),
+    click.Option(["--base-url"], metavar="URL", help="An OpenAI-compatible endpoint to ask it at."),
+    click.Option(
+        ["-c", "--connection", "connections"],
+        metavar="NAME",
+        multiple=True,
+        shell_complete=complete.connections,
+        help="A connection of delf.toml, or a type set up by its DELF_<TYPE>_… variables. Without "
+        "any, all of delf.toml are used. May be repeated.",
+    ),
+    click.Option(
+        ["--tools", "tool_files"],
+        metavar="FILE.py",
+        multiple=True,
+        type=click.Path(),
+        help="Use the @tool functions and connections that a Python file defines. May be repeated.",
+    ),
+    click.Option(
+        ["--set", "overrides"],
+        metavar="KEY=VALUE",
+        multiple=True,
+        help="A setting, as agent.retry_count=3 or connections.shop.url=… May be repeated.",
+    ),
+    click.Option(["--memory"], metavar="NAME", help="Where facts from before are kept."),
+    click.Option(
+        ["--strategy"],
+        metavar="NAME",
+        help="How a task becomes tool calls; by scripts, when omitted.",
+    ),
+    click.Option(
+        ["--sandbox"],
+        metavar="NAME",
+        shell_complete=complete.sandboxes,
+        help="Where scripts run; the strongest by default.",
+    ),
+    click.Option(
+        ["--approval-mode", "--approve", "approve"],
+        type=click.Choice(_MODES_BY_NAME),
+        help="Calls that need approval: ask for each (interactive, the default), allow all "
+        "(approve_all), or deny all (strict). Short: ask, all, none.",
+    ),
+    click.Option(
+        ["--confirm-mode"],
+        type=click.Choice(("call", "plan")),
+        help="Ask at each call (default), or once for the whole script before it runs.",
+    ),
+    click.Option(
+        ["--wait-approvals"],
+        is_flag=True,
+        help="Where nobody can be asked, wait for `delf approvals` in another process.",
+    ),
+    click.Option(
+        ["--journal"], metavar="NAME", help="Where events are kept.  [default: sql, if installed]"
+    ),
+    click.Option(["--no-journal"], is_flag=True, help="Keep nothing of the task."),
+    click.Option(
+        ["--timeout"],
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        help="The most that the task may take, with all waiting.  [default: 300, with "
+        "--wait-approvals 600]",
+    ),
+    click.Option(["--out"], metavar="DIR", type=click.Path(), help="Where output files go."),
+    click.Option(
+        ["--file", "files"],
+        metavar="PATH",
+        multiple=True,
+        type=click.Path(),
+        help="An input file that scripts may read. May be repeated.",
+    ),
+    click.Option(
+        ["--record"],
+        metavar="FILE",
+        type=click.Path(),
+        help="Write what the model answers to a file that --llm recorded:FILE replays.",
+    ),
+    click.Option(
+        ["--observe", "observers"],
+        metavar="NAME",
+        multiple=True,
+        help="Let an observer see the task that is not used unasked; --NAME is short for it. "
+        "May be repeated.",
+    ),
+    click.Option(["--stream"], is_flag=True, help="Take the model's answers in pieces."),
+    click.Option(
+        ["--detach"],
+        is_flag=True,
+        help="Leave the task to a worker (`delf worker`), and write its id.",
+    ),
+    click.Option(
+        ["--queue"], metavar="NAME", help="Of which worker, with --detach.  [default: default]"
+    ),
+    click.Option(
+        ["--key"],
+        metavar="TEXT",
+        help="On whose behalf, as customer-7, with --detach: a queue has limits for each key.",
+    ),
+    click.Option(["--show-code"], is_flag=True, help="Show each script."),
+    click.Option(["-v", "--verbose"], is_flag=True, help="Show each step and call, and a summary."),
+    click.Option(
+        ["--json", "as_json"], is_flag=True, help="Write the whole response as one object."
+    ),
+    click.Option(
+        ["--events"], is_flag=True, help="Write each event as a line of JSON as it happens."
+    ),
+)
+
+
+def run_options(without: Iterable[str] = (), *, handing: bool = False) -> list[click.Parameter]:
+    """Those of ``delf run``, to be added to the parameters of a command.
+
+    Args:
+        without: Names of options that the command does not take.
+        handing: Whether it can leave a task to a worker: ``--detach``, and what goes along.
+    """
+    left_out = {*without, *(() if handing else ("detach", *HANDING))}
+    return [option for option in _OPTIONS if option.name not in left_out]
+
+
+def flags_of(given: dict[str, Any]) -> dict[str, Any]:
+    """The options that are fields of the agent's configuration."""
+    model = {"model": given["llm"], "base_url": given["base_url"]}
+    return {
+        "llm": {key: value for key, value in model.items() if value is not None} or None,
+        "memory": given["memory"],
+        "strategy": given.get("strategy"),
+        "sandbox": given["sandbox"],
+        "approval_mode": _MODES.get(given["approve"], given["approve"]),
+        "confirm_mode": given["confirm_mode"],
+        "wait_approvals": given["wait_approvals"] or None,
+        "journal": "memory" if given["no_journal"] else given["journal"],
+        "timeout": given["timeout"],
+        "output_dir": given["out"],
+        "files": list(given["files"]) or None,
+        "observers": list(given["observers"]) or None,
+        "record": given["record"],
+        "stream": given["stream"] or None,
+    }
+
+
+def rest_of(given: dict[str, Any]) -> dict[str, Any]:
+    """The other fields of a session's options."""
+    names = ("connections", "tool_files", "overrides", "show_code", "verbose", "as_json", "events")
+    return {name: given[name] for name in names}

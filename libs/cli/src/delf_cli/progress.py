@@ -1,0 +1,221 @@
+"""Live progress on a terminal, and the story of a task in lines: listeners of its events."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from delf import events as ev
+from delf.cli.errors import say
+from delf.engine.views.story import cut, story
+from delf.terminal import visible
+from delf_cli.output import Screen, counted, wrapped
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.spinner import Spinner
+    from rich.table import Table
+
+_DOING: Final = {
+    "recall": "remembering",
+    "setup": "getting tools ready",
+    "select": "choosing tools",
+    "context": "looking at the connections",
+    "generate": "writing a script",
+    "preview": "checking the script",
+    "execute": "running the script",
+    "rerun": "reading what it found",
+    "retry": "reading what went wrong",
+    "compose": "finishing",
+}
+REPLAYING: Final = "replaying what was done"
+_WIDEST: Final = 50
+
+
+class Narrator:
+    """Writes warnings, and what else was asked for, as it happens.
+
+    Args:
+        screen: Where to.
+        show_code: Write each script.
+        verbose: Write each step, model call and tool call.
+        waits: Write how to answer the requests that nobody here is asked about.
+        asks: Whether there are others than those about interrupted calls.
+        root: The project, which is told once what is to be said of its set-up.
+    """
+
+    def __init__(
+        self,
+        screen: Screen,
+        *,
+        show_code: bool,
+        verbose: bool,
+        waits: bool = False,
+        asks: bool = True,
+        root: Path | None = None,
+    ) -> None:
+        self._screen = screen
+        self._root = root
+        self._asks = asks
+        self._waits = waits
+        self._show_code = show_code
+        self._verbose = verbose
+        self._scripts = 0
+        self._begun = False
+
+    def __call__(self, event: ev.Event) -> None:
+        """Take an event."""
+        self._begun = self._begun or isinstance(event, ev.StepStarted)
+        match event:
+            case ev.Warned() if self._was_told(event):
+                pass
+            case ev.Warned() if self._screen.console is not None:
+                told = wrapped(f"warning: {event.message}", stream=sys.stderr)
+                self._screen.line(told, "yellow")  # above the moving line
+            case ev.Warned():
+                say("warning", event.message)
+            case ev.ScriptGenerated():
+                self._scripts += 1
+                if self._show_code:
+                    self._screen.script(event.code, self._scripts)
+            case ev.ApprovalRequested() if self._waits and (self._asks or event.unsettled):
+                name = event.request_id
+                say("approval needed", f"{event.action}; delf approvals show {name}")
+            case ev.ApprovalDecided() if event.note is not None:
+                self._screen.line(f"{event.decision} by {event.by}", "dim")
+            case ev.Noted() if event.topic == "notification" and event.text:
+                self._screen.line(f"{event.topic}: {event.text}", "dim")
+            case ev.SandboxOpened() if self._screen.console is not None:
+                self._tell(event)
+            case _ if self._verbose:
+                self._tell(event)
+            case _:
+                pass
+
+    def _was_told(self, event: ev.Warned) -> bool:
+        """Whether a warning is about the set-up, and this project was told before."""
+        of_set_up = not self._begun and self._root is not None and not self._verbose
+        return of_set_up and not is_news(f"{self._root}\n{event.message}")
+
+    def _tell(self, event: ev.Event) -> None:
+        text = story(event)
+        if text:
+            self._screen.line(text, "dim")
+
+
+def is_news(text: str) -> bool:
+    """Whether this user was not told a text before; from here on, they were."""
+    from platformdirs import user_state_path
+
+    name = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:32]
+    try:
+        told = user_state_path("delf") / "told"
+        told.mkdir(parents=True, exist_ok=True)
+        (told / name).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    except OSError:  # better twice than never
+        return True
+    return True
+
+
+class LiveStatus:
+    """One moving line: what is being done, calls, seconds.
+
+    It gives way while a person is asked, from ``ApprovalRequested`` to ``ApprovalDecided``, and
+    is drawn by a thread of its own, a few times a second whatever the number of events.
+
+    Args:
+        console: A terminal.
+        asks: Whether approvals are asked for on this terminal; interrupted calls always are.
+        doing: What is being done at first.
+    """
+
+    def __init__(self, console: Console, *, asks: bool, doing: str = "starting") -> None:
+        self._console = console
+        self._asks = asks
+        self._live: Live | None = None
+        self._started = time.monotonic()
+        self._waiting: set[str] = set()
+        self._doing = doing
+        self._calls = 0
+        self._running: dict[int, str] = {}
+        self._written = 0
+        self._spinner: Spinner | None = None
+
+    def start(self) -> None:
+        """Show the line."""
+        if self._live is not None:
+            return
+        from rich.live import Live
+        from rich.spinner import Spinner
+
+        self._spinner = self._spinner or Spinner("dots", style="cyan")
+        self._live = Live(
+            get_renderable=self._render,
+            console=self._console,
+            refresh_per_second=8,
+            transient=True,
+            redirect_stdout=False,
+        )
+        self._live.start()
+
+    def stop(self) -> None:
+        """Take the line away; :meth:`start` brings it back."""
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+
+    def on_delta(self, text: str) -> None:
+        """Count what a model has written."""
+        self._written += text.count("\n")
+
+    def __call__(self, event: ev.Event) -> None:
+        """Take an event."""
+        match event:
+            case ev.TaskResumed():
+                self._doing = REPLAYING
+            case ev.StepStarted():
+                self._doing = _DOING.get(event.step, event.step)
+                self._written = 0
+                if event.step == "generate" and event.attempt > 1:
+                    self._doing = f"writing script {event.attempt}"
+            case ev.CallStarted():
+                self._running[event.call_id] = event.description or event.action
+            case ev.CallFinished():
+                self._calls += 1
+                self._running.pop(event.call_id, None)
+            case ev.ApprovalRequested() if self._asks or event.unsettled:
+                self._waiting.add(event.request_id)
+                self.stop()
+            case ev.ApprovalDecided() if event.request_id in self._waiting:
+                self._waiting.discard(event.request_id)
+                if not self._waiting:
+                    self.start()
+            case ev.TaskFinished():
+                self.stop()
+            case _:
+                pass
+
+    def _render(self) -> Table:
+        from rich.table import Table
+        from rich.text import Text
+
+        parts = [self._doing]
+        if self._written:
+            parts[0] += f", {counted(self._written, 'line')}"
+        running = list(self._running.values())
+        if running:
+            more = f" and {len(running) - 1} more" if len(running) > 1 else ""
+            parts.append(cut(visible(running[-1]).replace("\n", " "), _WIDEST) + more)
+        if self._calls:
+            parts.append(counted(self._calls, "call"))
+        parts.append(f"{time.monotonic() - self._started:.1f} s")
+        row = Table.grid(padding=(0, 1))
+        text = Text(" · ".join(parts), no_wrap=True, overflow="ellipsis")
+        row.add_row(self._spinner or "", text)
+        return row

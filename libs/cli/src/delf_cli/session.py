@@ -1,0 +1,459 @@
+"""One run: from the options of ``delf run`` to its output and exit status."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from delf.agent import Agent
+from delf.cli import errors
+from delf.cli.state import State
+from delf.config.connections import plugin_warnings
+from delf.engine.secrets.redaction import REDACTED
+from delf.engine.views.story import short_name
+from delf.errors import ConfigurationError, DelfError, JournalUnavailableError
+from delf.events import Event, TaskFinished
+from delf.records import dataclass
+from delf.response import Response, past_response
+from delf.surroundings import as_chat
+from delf_cli import output
+from delf_cli.interrupt import run_until_done
+from delf_cli.progress import REPLAYING, LiveStatus, Narrator
+
+if TYPE_CHECKING:
+    from delf.background import HandingIn
+    from delf.config.project import Project
+    from delf.plugins.host import PluginHost
+
+TIMEOUT: Final = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What ``delf run`` was told.
+
+    Args:
+        flags: Fields of the agent's configuration; None means not given.
+        connections: Names of connections.
+        tool_files: Python files with tools.
+        overrides: ``KEY=VALUE`` texts.
+        show_code: Write each script to stderr.
+        verbose: Write each step and call to stderr, and the trace's summary at the end.
+        as_json: Write the response as JSON.
+        events: Write events as JSON lines.
+        conversation: The kept conversation that the task continues.
+        resumes: What was done is replayed first.
+    """
+
+    flags: Mapping[str, Any]
+    connections: tuple[str, ...] = ()
+    tool_files: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    show_code: bool = False
+    verbose: bool = False
+    as_json: bool = False
+    events: bool = False
+    conversation: str | None = None
+    resumes: bool = False
+
+    def to_record(self, state: State) -> dict[str, Any]:
+        """What ``delf resume`` needs to set up the same agent again."""
+        flags = {name: value for name, value in self.flags.items() if value is not None}
+        return {
+            "folder": str(Path.cwd()),
+            "config": state.config,
+            "flags": flags,
+            "connections": list(self.connections),
+            "tool_files": list(self.tool_files),
+            "overrides": list(self.overrides),
+        }
+
+
+Work = Callable[[Agent, Mapping[str, Any]], Coroutine[Any, Any, "Response"]]
+"""What an agent is asked to do, given who sees how it goes."""
+
+
+def run_session(state: State, task: str, options: Options) -> int:
+    """Do a task and write what became of it.
+
+    Args:
+        state: The program's flags.
+        task: What to do.
+        options: How.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        InterruptedRunError: When a signal stopped it.
+        BrokenPipeError: When nobody reads stdout any more.
+    """
+
+    def do(agent: Agent, seen: Mapping[str, Any]) -> Coroutine[Any, Any, Response]:
+        return agent.arun(task, setup=options.to_record(state), **seen)
+
+    return work_session(state, do, options)
+
+
+def work_session(state: State, do: Work, options: Options) -> int:
+    """Have an agent do something and write what became of it.
+
+    Args:
+        state: The program's flags.
+        do: What to do with the agent that the options describe.
+        options: How.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        InterruptedRunError: When a signal stopped it.
+        BrokenPipeError: When nobody reads stdout any more.
+    """
+    log_to_stderr(state)
+    screen = output.Screen()
+    try:
+        setup = Setup.of(state, options)
+        options = setup.options
+        response, stop = _do(setup, do, options, screen)
+    except DelfError as error:
+        if options.as_json:
+            click.echo(output.failure_json(state.clean(error.message)))
+        return errors.report(error, debug=state.debug, clean=state.clean)
+    status = _write(response, options, screen, state)
+    advised = response.state == "failed" and getattr(response.exception, "hint", None)
+    told = options.as_json or options.events or response.status or advised
+    if not told and setup.keeps:
+        name = response.trace.task_id.removeprefix("task_")[:7]
+        then = "resume" if response.state == "interrupted" else "runs show"
+        errors.say("hint", f"delf {then} {name}")
+    return status if stop is None else stop.status
+
+
+def detach(state: State, task: str, options: Options, handing: HandingIn) -> int:
+    """Leave a task to a worker, and write its id.
+
+    Args:
+        state: The program's flags.
+        task: What to do.
+        options: How; the worker's agent is set up by them.
+        handing: Where workers look for it, and what goes along.
+
+    Returns:
+        The exit status.
+    """
+    log_to_stderr(state)
+
+    async def submit() -> str:
+        async with Setup.of(state, options).agent() as agent:
+            how: HandingIn = {**handing, "setup": options.to_record(state)}
+            return agent.submit(task, **how)
+
+    try:
+        task_id = asyncio.run(submit())
+    except DelfError as error:
+        return errors.report(error, debug=state.debug, clean=state.clean)
+    click.echo(
+        json.dumps({"task_id": task_id, "queue": handing["queue"]}) if options.as_json else task_id
+    )
+    return errors.OK
+
+
+def _write(response: Response, options: Options, screen: output.Screen, state: State) -> int:
+    if options.as_json:
+        click.echo(output.response_json(response))
+    elif response.status and not options.events:
+        output.show_answer(response.text)
+        sys.stdout.flush()
+    failed = not response.status
+    if failed and not options.as_json and not options.events:
+        output.show_failure(response, screen)
+    status = errors.FAILED if failed else errors.OK
+    if response.exception is not None and response.state != "stopped":
+        status = errors.report(response.exception, debug=state.debug, clean=state.clean)
+    if options.verbose:
+        screen.line(response.trace.summary(), "dim")
+    if not options.events and status != errors.USAGE:
+        output.show_end(response, screen)
+    return status
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What an agent of the command line is made of.
+
+    Args:
+        project: The configuration.
+        host: The plugins.
+        options: What the command was told.
+    """
+
+    project: Project
+    host: PluginHost
+    options: Options
+
+    @classmethod
+    def of(cls, state: State, options: Options) -> Setup:
+        """What the options describe, its warnings said.
+
+        Raises:
+            DelfError: For what cannot be used.
+        """
+        project = state.load_project(options.overrides, options.flags)
+        host = state.discover(project.environ)
+        for warning in (*project.warnings, *host.warnings, *plugin_warnings(host, project)):
+            errors.say("warning", state.clean(warning))
+        options = replace(options, verbose=options.verbose or project.agent.verbose)
+        return cls(project, host, options)
+
+    @property
+    def journal_was_chosen(self) -> bool:
+        """Whether the user said where events are kept."""
+        return "journal" in self.project.agent.model_fields_set
+
+    @property
+    def keeps(self) -> bool:
+        """Whether events are kept where `delf runs` finds them."""
+        from delf.plugins.journals import journal_name
+
+        return journal_name(self.project, self.host) != "memory"
+
+    @property
+    def keeps_nothing(self) -> bool:
+        """Whether the user said that events are kept in memory alone."""
+        return self.journal_was_chosen and self.project.agent.journal == "memory"
+
+    def agent(self, **more: Any) -> Agent:
+        """A new agent."""
+        config = self.project.agent
+        if "timeout" not in config.model_fields_set:
+            waits = config.approval_timeout if config.wait_approvals else 0.0
+            more = {"timeout": TIMEOUT + waits, **more}
+        if self.options.conversation is not None:
+            kept = {"persist": True, "conversation_id": self.options.conversation}
+            more = {"chat": as_chat(kept, self.host), **more}
+        # What happens is told by the command, which knows the terminal, and not by the agent.
+        return Agent.from_project(
+            self.project,
+            connections=self.options.connections or None,
+            tools=_tools(self.project, self.options),
+            host=self.host,
+            verbose=False,
+            **more,
+        )
+
+    async def start(self, agent: Agent, *, must_keep: bool = False) -> Agent:
+        """The agent, started; one without a journal if the default one cannot be written.
+
+        Its chat lives in memory, then.
+
+        Args:
+            agent: The agent.
+            must_keep: There is no use in one without a journal.
+        """
+        try:
+            await agent.astart()
+        except JournalUnavailableError as error:
+            if must_keep or self.journal_was_chosen or self.options.conversation is not None:
+                raise
+            errors.say("warning", f"nothing of this task is kept: {error.message}")
+        else:
+            return agent
+        chat = agent.chat
+        if chat is not None:
+            chat = chat.in_memory()
+        agent = self.agent(journal="memory", chat=chat)
+        await agent.astart()
+        return agent
+
+
+def _tools(project: Project, options: Options) -> list[Any]:
+    tools: list[Any] = []
+    if options.tool_files:
+        from delf_cli.toolfile import load_tools
+
+        for file in dict.fromkeys(options.tool_files):
+            tools += load_tools(Path(file), project.environ)
+    return tools
+
+
+def _do(
+    setup: Setup, do: Work, options: Options, screen: output.Screen
+) -> tuple[Response, errors.InterruptedRunError | None]:
+    """The response, and the signal that stopped the task, if one did.
+
+    Raises:
+        InterruptedRunError: When a signal came before the task had begun.
+    """
+    agent = setup.agent()
+    asks = agent.config.approval_mode == "interactive"
+    live: LiveStatus | None = None
+    if screen.console is not None and not options.events:
+        first = REPLAYING if options.resumes else "starting"
+        live = LiveStatus(screen.console, asks=asks, doing=first)
+        title = f"delf · {short_name(agent.config.main_llm.model)} · {named_tools(agent)}"
+        screen.line(title, "dim")
+    narrator = Narrator(
+        screen,
+        show_code=options.show_code,
+        verbose=options.verbose,
+        waits=agent.config.wait_approvals and not sys.stdin.isatty(),
+        asks=asks,
+        root=setup.project.root,
+    )
+    seen: list[Event] = []
+    listeners: list[Callable[[Event], None]] = [narrator, seen.append]
+    listeners += [live] if live is not None else []
+    lines = EventLines()
+
+    async def work() -> Response:
+        if options.events:
+            listeners.append(lines)
+            lines.watch()
+        started = await setup.start(agent)
+        try:
+            told = {"listeners": listeners, "on_delta": live.on_delta if live else None}
+            return await do(started, told)
+        finally:
+            await started.astop()
+
+    if live is not None:
+        live.start()
+    try:
+        return run_until_done(work), None
+    except errors.InterruptedRunError as stop:
+        if lines.broken:
+            raise BrokenPipeError from None
+        if not seen or not isinstance(seen[-1], TaskFinished):
+            raise
+        return past_response(seen, seen[-1]), stop
+    finally:
+        if live is not None:
+            live.stop()
+
+
+def named_tools(agent: Agent) -> str:
+    """The names of an agent's tools, in a few words."""
+    names = [item.name for item in agent.tools]
+    shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    return shown or "no tools"
+
+
+class EventLines:
+    """Writes each event to stdout as it happens; ends the run when nobody reads them."""
+
+    def __init__(self) -> None:
+        self.broken = False
+        self._stop: Callable[[], object] = bool
+
+    def watch(self) -> None:
+        """Remember the current task as the run."""
+        task = asyncio.current_task()
+        if task is not None:
+            self._stop = task.cancel
+
+    def __call__(self, event: Event) -> None:
+        """Take an event."""
+        if self.broken:
+            return
+        try:
+            click.echo(output.event_line(event))
+            sys.stdout.flush()
+        except BrokenPipeError:
+            self.broken = True
+            self._stop()
+
+
+def as_before(state: State, options: Options, record: Mapping[str, Any]) -> Options:
+    """The options of the task, under those that are given now; its folder becomes this one's.
+
+    Raises:
+        ConfigurationError: When its folder is gone, or an option held a secret.
+    """
+    if not record:
+        return options  # not of the command line: the options given now describe the agent
+    options = _with_whole_paths(state, options)
+    folder = str(record["folder"])
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise ConfigurationError(
+            f"the task's folder {folder!r} cannot be entered: {error.strerror}"
+        ) from None
+    state.config = state.config or record["config"]
+    flags = {name: value for name, value in options.flags.items() if value is not None}
+    for name, value in record["flags"].items():
+        if name not in flags and REDACTED in repr(value):
+            raise ConfigurationError(
+                f"the option of the task that sets {name!r} holds a secret, which the journal "
+                "does not keep",
+                hint="give that option again",
+            )
+    overrides = [*record["overrides"], *options.overrides]
+    held = [text for text in record["overrides"] if REDACTED in text]
+    given = {text.partition("=")[0] for text in options.overrides}
+    for text in held:
+        name = text.partition("=")[0]
+        if name not in given:
+            raise ConfigurationError(
+                f"the value of --set {name}=… is a secret, which the journal does not keep",
+                hint=f"give it again: --set {name}=…",
+            )
+        overrides.remove(text)
+    return replace(
+        options,
+        flags={**options.flags, **record["flags"], **flags},
+        connections=options.connections or tuple(record["connections"]),
+        tool_files=options.tool_files or tuple(record["tool_files"]),
+        overrides=tuple(overrides),
+    )
+
+
+def _with_whole_paths(state: State, options: Options) -> Options:
+    """The options with paths that hold in any folder: they are those of the user's own."""
+    whole, flags = os.path.abspath, dict(options.flags)
+    state.config = state.config and whole(state.config)
+    for name in ("output_dir", "record"):
+        flags[name] = flags[name] and whole(flags[name])
+    flags["files"] = flags["files"] and [whole(file) for file in flags["files"]]
+    tools = tuple(whole(file) for file in options.tool_files)
+    return replace(options, flags=flags, tool_files=tools)
+
+
+def log_to_stderr(state: State) -> None:
+    """Warnings as one line each, without secrets; with ``--debug`` everything, with tracebacks."""
+    root = logging.getLogger()
+    for old in [handler for handler in root.handlers if isinstance(handler, _Lines)]:
+        root.removeHandler(old)  # of a run before this one in the same process
+    root.addHandler(_Lines(logging.DEBUG if state.debug else logging.WARNING, state.clean))
+    logging.captureWarnings(True)
+    if state.debug:
+        logging.getLogger("delf").setLevel(logging.DEBUG)
+
+
+class _Lines(logging.Handler):
+    """Log records on stderr; without tracebacks unless it takes everything."""
+
+    def __init__(self, level: int, clean: Callable[[str], str]) -> None:
+        super().__init__(level)
+        self._clean = clean
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, "in_events", False):
+            return  # the narrator tells it
+        if self.level <= logging.DEBUG:
+            text = f"{record.name}: {self.format(record)}"
+        else:
+            text = " ".join(record.getMessage().split())
+            error = record.exc_info[1] if record.exc_info is not None else None
+            text += f" ({type(error).__name__}: {error})" if error is not None else ""
+        errors.say(record.levelname.lower(), self._clean(text))

@@ -1,0 +1,1 @@
+"""The connection ``llm`` of delf, by which scripts ask a language model."""

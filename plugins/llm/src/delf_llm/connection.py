@@ -1,0 +1,72 @@
+"""``llm``: a script asks a language model, about texts, images and documents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from delf import CallContext, Connection, action
+from delf.errors import ToolException
+from delf.messages import user
+from delf.protocols.formats import FileFormats, InputFile
+from delf.tools.action import Action
+from delf.tools.signature import Parameter
+
+_SHOWN: Final = (
+    Parameter(name="prompt", type_text="str"),
+    Parameter(name="file_data", type_text="list", default_text="[]"),
+)
+
+MAX_PROMPT: Final = 1_000_000
+"""The most characters of one prompt."""
+
+
+class LLM(Connection):
+    """a language model, for what code cannot judge
+
+    Args:
+        files: The task's input files.
+        formats: Not needed here.
+    """  # noqa: D415 - its first line stands in every prompt
+
+    def __init__(self, files: Sequence[InputFile], formats: FileFormats) -> None:
+        super().__init__(name="llm")
+        self._files = {name: file.path for file in files for name in (file.name, file.visible)}
+
+    async def actions(self) -> Sequence[Action]:
+        """Its one action as it is shown: in every prompt, so in few words."""
+        (item,) = await super().actions()
+        few = "file_data: input files' names, or bytes"
+        return (replace(item, summary=few, parameters=_SHOWN),)
+
+    @action(effect="read")
+    async def call(
+        self, prompt: str, file_data: list[Any] | None = None, *, context: CallContext
+    ) -> str:
+        """Ask a language model; about images and other files the model for those.
+
+        Args:
+            prompt: The question, with all that is needed to answer it.
+            file_data: What it is about: names of input files, bytes, ``(name, bytes)``, or
+                ``{"name": …, "data": bytes, "media_type": …}``.
+            context: The task that asks, and pays.
+
+        Raises:
+            ToolException: For an empty or too long prompt, and for what is no file.
+            BudgetExceededError: Before anything is spent.
+            LLMExecutionError: When the model failed for good.
+        """
+        if not prompt.strip():
+            raise ToolException("the prompt is empty")
+        if len(prompt) > MAX_PROMPT:
+            raise ToolException(
+                f"the prompt has {len(prompt):,} characters, and at most {MAX_PROMPT:,} can be "
+                "asked at once; ask about parts of it"
+            )
+        if not file_data:
+            return (await context.ask([user(prompt)])).text
+        from delf_llm.attachments import Attachments
+
+        parts = await Attachments(self._files).parts(file_data)
+        return (await context.ask([user(prompt, parts)], llm=context.vision_llm)).text

@@ -1,0 +1,19 @@
+"""What this plugin brings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from delf.hookspecs import hookimpl
+from delf.specs import ConnectionSpec
+
+
+@hookimpl
+def delf_connections() -> Iterable[ConnectionSpec]:
+    """``llm``, in every task."""
+    yield ConnectionSpec(
+        name="llm",
+        summary="A language model that scripts ask, about texts, images and documents.",
+        factory="delf_llm.connection:LLM",
+        input_files="always",
+    )

@@ -1,0 +1,1 @@
+"""Tasks from the command line: ``delf run``, ``delf resume`` and ``delf runs``."""

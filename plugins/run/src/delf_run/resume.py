@@ -1,0 +1,86 @@
+"""``delf resume``: a task whose process was killed goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from delf.cli.state import State, state_of
+from delf_cli import complete
+from delf_cli.options import flags_of, rest_of, run_options
+
+if TYPE_CHECKING:
+    from delf import Agent, Response
+    from delf.events import TaskQueued, TaskStarted
+    from delf_cli.session import Options
+
+_NOT_SHARED: Final = {"no_journal"}
+
+
+@click.command(
+    "resume",
+    epilog="Exit status: 0 done, 1 the task failed, 2 usage or configuration, 130 interrupted.",
+)
+@click.argument("task_id", metavar="ID", shell_complete=complete.task_ids)
+@click.pass_context
+def resume(ctx: click.Context, task_id: str, **given: Any) -> None:
+    """Go on with the task ID of the journal, which may be shortened while it is unique.
+
+    The task runs with the options that it was started with, in its folder; those that are given
+    here come first. What it did is not done again: the answers of models and calls come from the
+    journal. Of a call that was begun and may have changed something, a person is asked.
+
+    \b
+    delf runs list --state interrupted
+    delf resume 3f9a
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    if given["as_json"] and given["events"]:
+        raise click.UsageError("--json and --events exclude each other", ctx)
+    from delf.errors import DelfError
+    from delf_cli.session import Options, as_before, work_session
+
+    state = state_of(ctx)
+    flags = flags_of({**given, "no_journal": False})
+    options = Options(flags=flags, **rest_of(given), resumes=True)
+    try:
+        name, started = asyncio.run(_find(state, options, task_id))
+        record: Mapping[str, Any] = {} if started is None else started.setup
+        options = as_before(state, options, record)
+        if started is not None and record.get("chat"):
+            options = replace(options, conversation=started.conversation)
+    except DelfError as error:
+        from delf.cli import errors
+
+        ctx.exit(errors.report(error, debug=state.debug, clean=state.clean))
+
+    def do(agent: Agent, seen: Mapping[str, Any]) -> Coroutine[Any, Any, Response]:
+        return agent.aresume(name, **seen)
+
+    ctx.exit(work_session(state, do, options))
+
+
+resume.params += run_options(without=_NOT_SHARED)
+
+
+async def _find(
+    state: State, options: Options, text: str
+) -> tuple[str, TaskQueued | TaskStarted | None]:
+    """A task's id, and how it began."""
+    from delf.events import TaskQueued, TaskStarted
+    from delf.protocols.journal import SupportsHistory
+    from delf_cli.journals import project_journal
+
+    project = state.load_project(options.overrides, {"journal": options.flags["journal"]})
+    journal = project_journal(project, state.discover(project.environ))
+    try:
+        name = await journal.resolve(text) if isinstance(journal, SupportsHistory) else text
+        events = await journal.read(name)
+    finally:
+        await journal.aclose()
+    return name, next(
+        (event for event in events if isinstance(event, (TaskQueued, TaskStarted))), None
+    )

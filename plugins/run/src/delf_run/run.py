@@ -1,0 +1,81 @@
+"""``delf run``: one task from the command line."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, cast
+
+import click
+
+from delf.cli.state import state_of
+from delf_cli.options import HANDING, flags_of, rest_of, run_options
+
+
+class _RunCommand(click.Command):
+    """Takes the name of an observer that is not used unasked as a flag: ``--otel``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, list(args))
+        except click.NoSuchOption as error:
+            from delf.specs import ObserverSpec
+
+            specs = state_of(ctx).discover().specs(ObserverSpec)
+            if error.option_name not in {f"--{spec.name}" for spec in specs if spec.opt_in}:
+                raise
+            observe = f"--observe={error.option_name.removeprefix('--')}"
+            known = [observe if arg == error.option_name else arg for arg in args]
+            return self.parse_args(ctx, known)
+
+
+@click.command(
+    "run",
+    cls=_RunCommand,
+    epilog="Exit status: 0 done, 1 the task failed, 2 usage or configuration, 130 interrupted.",
+)
+@click.argument("task")
+@click.pass_context
+def run(ctx: click.Context, task: str, **given: Any) -> None:
+    """Do TASK, which is said in plain words; "-" reads it from the standard input.
+
+    The answer goes to the standard output and everything else to the standard error. On a
+    terminal, calls that change things are shown and wait for a yes.
+
+    \b
+    delf run "How many orders are open?" -c shop
+    echo "Say hello" | delf run - --llm gpt-4o-mini
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    if given["as_json"] and given["events"]:
+        raise click.UsageError("--json and --events exclude each other", ctx)
+    if given["journal"] and given["no_journal"]:
+        raise click.UsageError("--journal and --no-journal exclude each other", ctx)
+    handing: dict[str, Any] = {name: given[name] for name in HANDING if given[name] is not None}
+    if handing and not given["detach"]:
+        option = next(iter(handing)).replace("_", "-")
+        raise click.UsageError(f"--{option} goes with --detach", ctx)
+    state = state_of(ctx)
+    text = _task_text(ctx, task)
+    if given["detach"]:
+        from delf_cli.session import Options, detach
+
+        handing.setdefault("queue", "default")
+        options = Options(flags=flags_of(given), **rest_of(given))
+        ctx.exit(detach(state, text, options, cast("Any", handing)))
+    from delf_cli.session import Options, run_session
+
+    ctx.exit(run_session(state, text, Options(flags=flags_of(given), **rest_of(given))))
+
+
+run.params += run_options(handing=True)
+
+
+def _task_text(ctx: click.Context, task: str) -> str:
+    """The task, read from the standard input if it is ``-``."""
+    if task == "-":
+        try:
+            task = sys.stdin.buffer.read().decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise click.UsageError("the task on the standard input is not UTF-8", ctx) from None
+    if not task.strip():
+        raise click.UsageError("the task is empty", ctx)
+    return task.strip()

@@ -1,0 +1,267 @@
+"""``delf runs``: look at the tasks in the journal."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from delf.cli.lazy import LazyGroup
+from delf.errors import DelfError
+from delf.events import Event, ScriptGenerated, TaskFinished, encode
+from delf.protocols.journal import SupportsHistory, SupportsInbox, TaskRecord
+from delf.terminal import one_line, visible
+from delf_cli import complete
+from delf_cli.journals import history_journal, work_with
+from delf_cli.output import json_text
+from delf_cli.pruning import DURATION, Pruning, prune_options
+from delf_run import runs_view as render
+
+T = TypeVar("T")
+
+_STATES: Final = ("queued", "running", "interrupted", "stopped", "done", "failed")
+_LOOK_SECONDS: Final = 5.0
+_CALLS_SHOWN: Final = 30
+
+task_argument = click.argument("task_id", metavar="ID", shell_complete=complete.task_ids)
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+
+
+@click.group("runs", cls=LazyGroup, group="runs ")
+def runs() -> None:
+    """Look at the tasks in the journal; an ID may be shortened while it is unique.
+
+    \b
+    delf runs list --state failed
+    delf runs show 3f9a
+    delf runs events 3f9a --follow
+    """  # noqa: D301 - click's mark for lines that stay as they are
+
+
+@runs.command("list")
+@click.option("--state", type=click.Choice(_STATES), help="Only tasks in this state.")
+@click.option("--text", metavar="TEXT", help="Only tasks that hold this text.")
+@click.option("--since", type=DURATION, metavar="AGE", help="Only tasks of the last 2h, 7d, …")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="At most so many tasks.",
+)
+@as_json_option
+@click.pass_context
+def list_command(
+    ctx: click.Context,
+    state: str | None,
+    text: str | None,
+    since: float | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List tasks, the newest first.
+
+    A task is done, failed, stopped (by a person), queued for a worker, running, waiting for a
+    person, or interrupted: its process ended before it did.
+    """
+    begin = None if since is None else time.time() - since
+    journal = history_journal(ctx)
+    found = work_with(journal, lambda j: _find(j, limit, state=state, text=text, since=begin))
+    if as_json:
+        click.echo(json_text([render.task_data(task) for task in found], indent=2))
+        return
+    if not found:
+        wanted = any(item is not None for item in (state, text, since))
+        what = "No task fits" if wanted else "There is no task yet"
+        click.echo(f"{what} in {journal.place}", err=True)
+        return
+    for line in render.tasks_table(found):
+        click.echo(line)
+
+
+@runs.command("show")
+@task_argument
+@as_json_option
+@click.pass_context
+def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
+    """Show how a task went: steps, calls, tokens, cost, answer."""
+    from delf import Trace
+
+    task, events = _load(ctx, task_id)
+    trace = Trace(events)
+    last = events[-1] if events else None
+    ended = last if isinstance(last, TaskFinished) else None
+    if as_json:
+        data = render.task_data(task)
+        answer = None if ended is None else ended.text
+        files = {} if ended is None else dict(ended.files)
+        whole = {**data, "answer": answer, "files": files, "trace": trace.to_dict()}
+        click.echo(json_text(whole, indent=2))
+        return
+    click.echo(click.style(one_line(task.task), bold=True))
+    where = f", by {task.owner}" if task.owner else ""
+    click.echo(f"{render.coloured(task.state)}, started {render.moment(task.started_at)}{where}")
+    click.echo("")
+    click.echo(visible(trace.summary(calls=False)))
+    rows = [
+        (
+            str(call.call_id),
+            call.status,
+            render.span(call.duration_ms),
+            one_line(call.name),
+            one_line(call.error or call.description or ""),
+        )
+        for call in trace.tool_calls[:_CALLS_SHOWN]
+    ]
+    if rows:
+        click.echo("")
+        for line in render.table(rows, ("call", "status", "took", "action", "what")):
+            click.echo(line)
+        more = len(trace.tool_calls) - len(rows)
+        click.echo(f"… and {more} more; delf runs events shows all") if more > 0 else None
+    if task.error:
+        click.echo(f"\n{click.style('error:', fg='red', bold=True)} {one_line(task.error)}")
+    if ended is not None and ended.text.strip():
+        click.echo(f"\n{visible(ended.text.strip())}")
+    if task.state == "interrupted":
+        name = one_line(task.task_id)
+        click.echo(f"\n{click.style('hint:', fg='cyan', bold=True)} delf resume {name}")
+
+
+@runs.command("events")
+@task_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until it is over.")
+@as_json_option
+@click.pass_context
+def events(ctx: click.Context, task_id: str, follow: bool, as_json: bool) -> None:
+    """Write a task's events, a line each."""
+    began: float | None = None
+
+    async def write(journal: SupportsHistory) -> None:
+        nonlocal began
+        name = await journal.resolve(task_id)
+        async for event in _events(journal, name, follow=follow):
+            began = event.at if began is None else began
+            record = json_text(encode(event)) if as_json else None
+            click.echo(record or render.event_line(event, began))
+            if follow:
+                sys.stdout.flush()
+
+    work_with(history_journal(ctx), write)
+
+
+@runs.command("code")
+@task_argument
+@as_json_option
+@click.pass_context
+def code(ctx: click.Context, task_id: str, as_json: bool) -> None:
+    """Write the scripts that a task ran."""
+    task, found = _load(ctx, task_id)
+    scripts = [event for event in found if isinstance(event, ScriptGenerated)]
+    if as_json:
+        data = [{"attempt": item.attempt, "code": item.code} for item in scripts]
+        click.echo(json_text(data, indent=2))
+        return
+    if not scripts:
+        click.echo(f"task {task.task_id} has no script", err=True)
+    for number, item in enumerate(scripts, 1):
+        if len(scripts) > 1:
+            click.echo(f"{chr(10) if number > 1 else ''}# script {number} of {len(scripts)}")
+        click.echo(visible(item.code.rstrip()))
+
+
+@runs.command("export")
+@task_argument
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Where to.")
+@click.pass_context
+def export(ctx: click.Context, task_id: str, out: Path | None) -> None:
+    """Write a task with all its events as one JSON document."""
+    task, found = _load(ctx, task_id)
+    document = {
+        "format": "delf-run",
+        "version": 1,
+        "task": render.task_data(task),
+        "events": [encode(event) for event in found],
+    }
+    text = json_text(document, indent=2)
+    if out is None:
+        click.echo(text)
+        return
+    try:
+        out.write_text(f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        raise DelfError(f"{out} cannot be written: {error.strerror}") from error
+    click.echo(f"{out}: task {task.task_id}, {task.events:,} events", err=True)
+
+
+@runs.command("prune")
+@prune_options(older_than="Remove tasks that ended so long ago.", keep="Keep the newest N tasks.")
+@as_json_option
+@click.pass_context
+def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:
+    """Remove old tasks with all their events; never one that runs."""
+    age, keep, dry_run = pruning.older_than, pruning.keep, pruning.dry_run
+    done = work_with(history_journal(ctx), lambda j: j.prune(age, keep, dry_run=dry_run))
+    if as_json:
+        data = {"dry_run": dry_run, "tasks": list(done.tasks), "events": done.events}
+        click.echo(json_text(data, indent=2))
+        return
+    if dry_run:
+        for name in done.tasks:
+            click.echo(one_line(name))
+    verb = "would be removed" if dry_run else "removed"
+    count = f"{len(done.tasks):,} task{'' if len(done.tasks) == 1 else 's'}"
+    click.echo(f"{count} with {done.events:,} events {verb}", err=dry_run)
+
+
+# -- what they share --------------------------------------------------------------------------
+
+
+async def _find(journal: SupportsHistory, limit: int, **wanted: Any) -> list[TaskRecord]:
+    """Tasks; of those that run, which wait for a person."""
+    found = await journal.find(limit, **wanted)
+    if not isinstance(journal, SupportsInbox) or all(task.state != "running" for task in found):
+        return list(found)
+    waiting = {r.task.task_id for r in await journal.find_requests(waiting=True)}
+    return [replace(t, state="waiting") if t.task_id in waiting else t for t in found]
+
+
+def _load(ctx: click.Context, text: str) -> tuple[TaskRecord, list[Event]]:
+    """A task and its events."""
+
+    async def load(journal: SupportsHistory) -> tuple[TaskRecord, list[Event]]:
+        name = await journal.resolve(text)
+        return await journal.task(name), list(await journal.read(name))
+
+    return work_with(history_journal(ctx), load)
+
+
+async def _events(journal: SupportsHistory, name: str, *, follow: bool) -> AsyncGenerator[Event]:
+    """A task's events; with ``follow`` until it is over, or nobody works on it any more."""
+    live = journal.subscribe(name)
+    seen = 0
+    for event in await journal.read(name):
+        yield event
+        seen = event.seq
+        follow = follow and not isinstance(event, TaskFinished)
+    while follow:
+        state = (await journal.task(name)).state
+        try:
+            event = await asyncio.wait_for(anext(live), _LOOK_SECONDS)
+        except TimeoutError:
+            if state == "interrupted":
+                click.echo("interrupted: the process that worked on it is gone", err=True)
+            if state != "running":
+                return
+            continue
+        if event.seq > seen:
+            yield event
+            seen = event.seq
+            follow = not isinstance(event, TaskFinished)

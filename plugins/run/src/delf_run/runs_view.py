@@ -1,0 +1,112 @@
+"""How tasks and events look on a terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import click
+
+from delf.cli.tables import cut, table, terminal_width
+from delf.events import Event
+from delf.protocols.journal import TaskRecord
+from delf.terminal import one_line
+from delf_cli.ids import short_ids
+
+_COLOURS: Final = {
+    "queued": "blue",
+    "running": "cyan",
+    "waiting": "yellow",
+    "interrupted": "yellow",
+    "stopped": "yellow",
+    "done": "green",
+    "failed": "red",
+}
+_HEAD: Final = ("task_id", "seq", "at")
+
+
+def moment(at: float) -> str:
+    """A time as it is here."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def span(milliseconds: float | None) -> str:
+    """A duration for people."""
+    if milliseconds is None:
+        return "-"
+    seconds = milliseconds / 1000
+    if seconds < 1:
+        return f"{milliseconds:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def money(task: TaskRecord) -> str:
+    """What a task cost."""
+    if task.cost_usd is not None:
+        return f"${task.cost_usd:.4f}"
+    return "unknown" if task.finished_at is not None else "-"
+
+
+def coloured(state: str) -> str:
+    """A state in its colour."""
+    return click.style(state, fg=_COLOURS.get(state))
+
+
+def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
+    """Tasks as rows; an id is as short as keeps it apart from the others."""
+    names = short_ids([task.task_id for task in tasks])
+    head = ("id", "state", "started", "took", "cost", "task")
+    rows = [
+        (
+            one_line(name),
+            coloured(task.state),
+            ago(task.started_at),
+            span(task.duration_ms),
+            money(task),
+            one_line(task.task),
+        )
+        for name, task in zip(names, tasks, strict=True)
+    ]
+    return table(rows, head, ("took", "cost"))
+
+
+def ago(at: float) -> str:
+    """How long ago a moment was; the day of one that was not of these days."""
+    seconds = max(0, round(time.time() - at))
+    for unit, length, most in (("s", 1, 60), ("min", 60, 60), ("h", 3600, 48)):
+        if seconds < length * most:
+            return f"{seconds // length} {unit} ago"
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d")
+
+
+def event_line(event: Event, began: float) -> str:
+    """An event as a line: number, time since the task began, kind, fields."""
+    fields = (item.name for item in dataclasses.fields(event) if item.name not in _HEAD)
+    data = {name: value for name in fields if (value := getattr(event, name)) is not None}
+    texts = [f"{name}={one_line(_short(item))}" for name, item in data.items()]
+    head = f"{event.seq:5d}  {event.at - began:9.3f} s  {type(event).__name__:<17} "
+    line = head + " ".join(texts)
+    width = terminal_width()
+    return line if width is None else cut(line, width)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, float):
+        return str(round(value, 6))
+    try:
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):  # what JSON lacks, as Python has it
+        return repr(value)
+
+
+def task_data(task: TaskRecord) -> dict[str, Any]:
+    """A task as JSON-ready data."""
+    return dataclasses.asdict(task)

@@ -1,0 +1,155 @@
+"""The words that a model gets: how to write scripts, and what became of the last one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from delf.messages import Message, assistant, user
+from delf.protocols.sandbox import Failed, LimitReached, Rerun
+
+_RULES = """\
+You do the user's task by writing one Python script that calls the tools below. \
+{answer}
+
+- The script runs as a whole in a sandbox (Python {python}, no network, no os or sys). \
+Top-level await works. Only harmless standard modules{libraries} can be imported.
+- The tools are in scope; do not import or define them. Every call is awaited: \
+`rows = await name.action(arg=1)`. Make independent calls together with asyncio.gather. \
+Any call takes desc="…", a few words that say why.
+- What the script prints is the answer that the user reads: complete, readable text or \
+Markdown, in the language of the task. Use only what the tools return; invent nothing.
+- A failing call raises ToolError. Let errors rise unless the script can go on without that call.
+- Calls marked [asks] wait for a person, who may refuse: ApprovalRejected is raised.
+- add_to_output_files(name, content) hands a file over: text, bytes, a dict or list for JSON, \
+a list of dicts for .csv or .xlsx.
+- rerun(context, remaining) ends the script so that you can write the next one with its \
+variables kept. Use it only when the next step cannot be written without seeing data first; \
+context says what was found, remaining what is left."""
+
+_IN_FENCE = "Answer with the script alone, in one ```python block."
+_IN_TOOL = "Answer with one call of run, whose code is the script, and nothing else."
+_PYTHON = "3.11+"
+_MAX_PRINTED = 2000
+_MAX_DONE = 20
+
+
+def script_rules(stubs: str, libraries: Sequence[str] = (), *, in_tool: bool = False) -> str:
+    """How to write scripts: the same for every task with the same tools.
+
+    Args:
+        stubs: The tools.
+        libraries: Packages that scripts may import, too.
+        in_tool: Whether the model hands its script to a tool of its own, ``run``.
+    """
+    extra = f" and {', '.join(libraries)}" if libraries else ""
+    answer = _IN_TOOL if in_tool else _IN_FENCE
+    rules = _RULES.format(python=_PYTHON, libraries=extra, answer=answer)
+    tools = f"```python\n{stubs}\n```" if stubs else "There are none; compute the answer."
+    return f"{rules}\n\nTools:\n{tools}"
+
+
+def no_code_messages(reply: str, *, in_tool: bool = False) -> tuple[Message, ...]:
+    """The follow-up to an answer without a script.
+
+    Args:
+        reply: The answer's text.
+        in_tool: Whether the next one can be a call of ``run``.
+    """
+    how = _IN_TOOL if in_tool else "Answer with one ```python block."
+    return (
+        assistant(reply or "(nothing)"),
+        user(f"There was no Python script in that answer. {how}"),
+    )
+
+
+def retry_messages(
+    code: str,
+    outcome: Failed | LimitReached,
+    printed: str,
+    *,
+    fresh: bool,
+    done: Sequence[str] = (),
+) -> tuple[Message, Message]:
+    """The follow-up to a script that failed.
+
+    Args:
+        code: The script.
+        outcome: How it failed.
+        printed: What it had printed, which the user will not see.
+        fresh: Whether the next script starts without its variables.
+        done: Its calls that changed something, in order.
+    """
+    kind = outcome.kind if isinstance(outcome, Failed) else f"{outcome.limit} limit"
+    lines = [f"The script failed: {kind}: {outcome.message}"]
+    if outcome.line is not None:
+        lines.append(f"Line {outcome.line}: {outcome.source or ''}".rstrip())
+    if fresh:
+        lines.append("Its variables are lost; read again what you need.")
+    else:
+        lines += _alive(outcome.variables)
+    if printed.strip():
+        lines.append(f"It had printed (the user will not see this):\n{_cap(printed)}")
+    if done:
+        earlier = [f"- … {len(done) - _MAX_DONE:,} calls"] if len(done) > _MAX_DONE else []
+        listed = "\n".join([*earlier, *(f"- {call}" for call in done[-_MAX_DONE:])])
+        lines.append(f"What it changed, and is done:\n{listed}")
+    lines.append(
+        "Write the script that completes the task now, with the whole answer printed. "
+        "Calls that succeeded before have had their effect; do not repeat those that change things."
+    )
+    return assistant(_fenced(code)), user("\n".join(lines))
+
+
+def unfit_messages(code: str, text: str, problem: str) -> tuple[Message, Message]:
+    """The follow-up to an answer that is not as it was to be.
+
+    Args:
+        code: The script.
+        text: What it printed, which the user will not see.
+        problem: What is wrong with that.
+    """
+    said = (
+        f"The script ran, and its answer is refused: {problem}\n"
+        f"It had printed (the user will not see this):\n{_cap(text)}\n"
+        "Its variables are still there, and what it did is done. Write a script that prints the "
+        "whole answer as it is to be, and nothing else."
+    )
+    return assistant(_fenced(code)), user(said)
+
+
+def crash_messages(code: str, message: str, done: Sequence[str] = ()) -> tuple[Message, Message]:
+    """The follow-up to a script that took its sandbox with it."""
+    gone = LimitReached(limit="sandbox", message=message)
+    return retry_messages(code, gone, "", fresh=True, done=done)
+
+
+def rerun_messages(code: str, outcome: Rerun, printed: str) -> tuple[Message, Message]:
+    """The follow-up to a script that asked for another pass."""
+    lines = [f"The script stopped to look at data. It learned:\n{outcome.context}"]
+    variables = dict(outcome.variables)
+    if outcome.carry:
+        lines.append(f"It wants you to use: {', '.join(outcome.carry)}")
+    lines += _alive(variables)
+    if printed.strip():
+        lines.append(f"Printed so far (the user sees it above what comes):\n{_cap(printed)}")
+    lines.append(f"Write the next script, for what remains:\n{outcome.remaining}")
+    return assistant(_fenced(code)), user("\n".join(lines))
+
+
+def _alive(variables: Mapping[str, str]) -> list[str]:
+    if not variables:
+        return ["No variables are alive."]
+    listed = "\n".join(f"- {name}: {kind}" for name, kind in variables.items())
+    return [f"Variables still alive, use them as they are:\n{listed}"]
+
+
+def _fenced(code: str) -> str:
+    marks = "```"
+    while marks in code:
+        marks += "`"
+    return f"{marks}python\n{code}\n{marks}"
+
+
+def _cap(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= _MAX_PRINTED else f"{text[:_MAX_PRINTED]}… (cut)"

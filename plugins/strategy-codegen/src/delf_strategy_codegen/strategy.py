@@ -1,0 +1,219 @@
+"""``CodegenStrategy``: the model writes a script, which calls the tools.
+
+A script that asks for another pass, or fails, is followed by another one, written with what was
+learned or with what went wrong, until one is done or the passes are used up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any, Final, Literal, cast
+
+from delf.errors import (
+    ApprovalRejectedError,
+    CodeGenerationError,
+    DelfError,
+    ModelConfigurationError,
+    SandboxExecutionError,
+    SandboxLimitError,
+    ToolException,
+    ToolExecutionError,
+    ToolRefusedError,
+)
+from delf.messages import Message, ModelTool, ToolCall, ToolResult, assistant, results
+from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Outcome, Rerun
+from delf.protocols.strategy import ScriptResult, StrategyHost
+from delf_strategy_codegen.extract import call_with_script, script_in
+from delf_strategy_codegen.prompt import (
+    crash_messages,
+    no_code_messages,
+    rerun_messages,
+    retry_messages,
+    script_rules,
+    unfit_messages,
+)
+
+_HINT: Final = "response.trace has the scripts and calls; retry_count allows more attempts"
+_OF_KIND: Final[dict[str, type[DelfError]]] = {
+    "ToolError": ToolExecutionError,
+    "ToolException": ToolException,
+    "ToolArgumentError": ToolRefusedError,
+    "ToolNotAllowed": ToolRefusedError,
+}
+"""What a task fails with when its script did not catch the failure of a call."""
+
+
+_RUN: Final = ModelTool(
+    name="run",
+    description="Runs a Python script that does the task.",
+    parameters={
+        "type": "object",
+        "properties": {"code": {"type": "string", "description": "The whole script."}},
+        "required": ["code"],
+        "additionalProperties": False,
+    },
+)
+
+
+CodeIn = Literal["auto", "fence", "tool"]
+
+
+class CodegenStrategy:
+    """Scripts that the model writes. Implements :class:`delf.protocols.strategy.Strategy`.
+
+    Args:
+        code_in: Where the model writes a script: in a ``fence`` of its answer, or in the argument
+            of a ``tool``. With ``auto`` it is offered the tool after an answer without a script.
+    """
+
+    def __init__(self, *, code_in: CodeIn = "auto") -> None:
+        self._code_in: CodeIn = code_in
+
+    async def solve(self, host: StrategyHost) -> str:
+        """Write and run scripts until one is done.
+
+        Raises:
+            SandboxExecutionError: When the last allowed script failed, too.
+            CodeGenerationError: When the model wrote none.
+            DelfError: When the model, the budget or the sandbox gave up.
+        """
+        in_tool = self._code_in == "tool"
+        messages = host.begin(script_rules(host.stubs, host.libraries, in_tool=in_tool))
+        retries = reruns = 0
+        while True:
+            code, call = await _write(host, messages, self._code_in)
+            result = await host.execute(code)
+            match result.outcome:
+                case Done(value=value):
+                    text = compose(host.said, value)
+                    problem = host.refuse(text)
+                    if problem is None or retries >= host.retry_count:
+                        return text
+                    retries += 1
+                    await host.retrying(problem)
+                    messages += _as_written(call, unfit_messages(code, text, problem))
+                case Rerun() as outcome:
+                    if reruns >= host.rerun_count:
+                        raise _too_many_reruns(host, outcome)
+                    reruns, retries = reruns + 1, 0
+                    messages += _as_written(call, rerun_messages(code, outcome, result.printed))
+                case outcome:
+                    if result.refused is not None:
+                        raise result.refused
+                    if retries >= host.retry_count or not result.can_retry:
+                        raise as_error(outcome)
+                    retries += 1
+                    await host.retrying(_reason(outcome))
+                    messages += _as_written(call, _what_went_wrong(code, outcome, result))
+
+
+async def _write(
+    host: StrategyHost, messages: tuple[Message, ...], code_in: CodeIn
+) -> tuple[str, ToolCall | None]:
+    """Ask the main model until there is a script, as often as retries are allowed.
+
+    A model that takes tools is given one for its script where that is wanted, and by itself after
+    an answer without one.
+
+    Returns:
+        The script, and the call that it came in where a tool was offered.
+
+    Raises:
+        CodeGenerationError: When no answer held a script.
+        ModelConfigurationError: When a tool is wanted that the model cannot be given.
+        DelfError: When the model failed, or the budget is used up.
+    """
+    async with host.step("generate"):
+        has_called = any(isinstance(part, ToolCall) for said in messages for part in said.parts)
+        tools = (_RUN,) if code_in == "tool" or has_called else ()
+        if tools and not host.takes_tools:
+            raise ModelConfigurationError(
+                "code_in is 'tool', and the model cannot be given tools",
+                hint='code_in = "fence", or "auto"',
+            )
+        tries = 1
+        while True:
+            reply = await host.ask(messages, tools=tools)
+            code = script_in(reply)
+            if code is not None:
+                return code, call_with_script(reply) if tools else None
+            if tries > host.retry_count:
+                raise CodeGenerationError(
+                    f"the model {reply.model!r} answered without a script {tries} times"
+                )
+            tries += 1
+            await host.retrying("the answer held no script")
+            if code_in == "auto" and host.takes_tools:
+                tools = (_RUN,)
+            messages = (*messages, *no_code_messages(reply.text, in_tool=bool(tools)))
+
+
+def _as_written(call: ToolCall | None, told: tuple[Message, Message]) -> tuple[Message, ...]:
+    """A script and what became of it, as the model wrote it: in a fence, or as call and result."""
+    if call is None:
+        return told
+    result = ToolResult(id=call.id, name=call.name, text=told[1].text)
+    return assistant("", (call,)), results((result,))
+
+
+def compose(said: str, value: Any) -> str:
+    """The answer's text: what was printed, else the script's value.
+
+    Args:
+        said: Everything that the scripts printed.
+        value: What the last script returned or left as its last expression.
+    """
+    text = said.strip("\n")
+    if text.strip() or value is None:
+        return text
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (dict, list, tuple)):
+        with contextlib.suppress(TypeError, ValueError):  # of keys that JSON lacks
+            return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    return str(cast("object", value))
+
+
+def _what_went_wrong(code: str, outcome: Outcome, result: ScriptResult) -> tuple[Message, Message]:
+    if isinstance(outcome, (Failed, LimitReached)):
+        fresh, printed = not result.variables_alive, result.printed
+        return retry_messages(code, outcome, printed, fresh=fresh, done=result.changes)
+    return crash_messages(code, _reason(outcome), result.changes)
+
+
+def _reason(outcome: Outcome) -> str:
+    match outcome:
+        case Failed(kind=kind, message=message):
+            return f"{kind}: {message}"
+        case LimitReached(message=message) | Crashed(message=message):
+            return message
+        case _:
+            return "failed"
+
+
+def _too_many_reruns(host: StrategyHost, outcome: Rerun) -> DelfError:
+    return SandboxExecutionError(
+        f"the script asked for another pass after {host.rerun_count} of them; "
+        f"left to do: {outcome.remaining}",
+        hint="raise rerun_count, or split the task",
+    )
+
+
+def as_error(outcome: Outcome) -> DelfError:
+    """The error that a task fails with when its last script ended like this."""
+    if isinstance(outcome, LimitReached):
+        return SandboxLimitError(
+            outcome.message,
+            limit=outcome.limit,
+            hint=f"sandbox_config sets the limits; this one was {outcome.limit!r}",
+        )
+    if isinstance(outcome, Crashed):
+        return SandboxExecutionError(outcome.message, hint=_HINT)
+    if isinstance(outcome, Failed):
+        if outcome.kind == "ApprovalRejected":
+            return ApprovalRejectedError(outcome.message)
+        where = f" (line {outcome.line}: {outcome.source})" if outcome.line else ""
+        said = f"the script failed: {outcome.kind}: {outcome.message}{where}"
+        return _OF_KIND.get(outcome.kind, SandboxExecutionError)(said, hint=_HINT)
+    return SandboxExecutionError("the script did not end as expected", hint=_HINT)

@@ -1,0 +1,218 @@
+"""What models and people read: stubs, the task with its context, preview, output folder."""
+
+import os
+
+import pytest
+
+from delf import Connection, action
+from delf.engine.output import OutputFolder
+from delf.engine.scripts import named_actions
+from delf.engine.stubs import render_stubs
+from delf.engine.task import TaskContext
+from delf.engine.toolset import check_connection_names, load_toolset
+from delf.engine.views.changes import told_call
+from delf.errors import ConnectionConfigurationError, ToolDefinitionError
+from delf.tools.action import Action, action_from_function
+from delf.tools.function import tool
+
+
+class Shop(Connection):
+    """A shop with "quotes" and
+    more lines."""
+
+    @action(effect="read")
+    async def find(self, status: str, limit: int = 10) -> list[dict]:
+        """Find orders.
+
+        Args:
+            status: open or closed.
+        """
+        return []
+
+    @action(effect="write")
+    async def close(self, number: int) -> None:
+        """Close an order."""
+
+
+@tool
+def add(a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+# -- stubs ----------------------------------------------------------------------------------
+
+
+async def test_stubs_are_compact_and_parse():
+    import ast
+
+    text = render_stubs((await load_toolset([Shop(), add])).actions)
+    assert text == (
+        'async def add(a: int, b: int = 1) -> int:  """Add two numbers. [asks]"""\n'
+        'class shop:  # A shop with "quotes" and\n'
+        "    async def find(status: str, limit: int = 10) -> list[dict]:\n"
+        '        """Find orders.\n'
+        '        status: open or closed."""\n'
+        '    async def close(number: int) -> None:  """Close an order. [asks]"""'
+    )
+    assert ast.parse(text)
+
+
+async def test_stubs_survive_quotes_and_long_words_in_descriptions():
+    import ast
+
+    @tool(description='say """hi""" and\n\n' + "x" * 1_000)
+    def odd(a: int) -> None:
+        """Odd."""
+
+    text = render_stubs((await load_toolset([odd])).actions)
+    ast.parse(text)
+    assert len(text) < 400
+
+
+# -- context ------------------------------------------------------------------------------
+
+
+def test_what_belongs_to_the_task_comes_before_it():
+    context = TaskContext(facts=["likes tea"], live={"sql": "users(id)"}, files=["/in.csv"])
+    text = context.message("the task").text
+    places = [text.index(part) for part in ("likes tea", "users(id)", "/in.csv", "the task")]
+    assert places == sorted(places)
+
+
+# -- toolset --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["print", "rerun", "add_to_output_files", "asyncio", "ToolError", "open", "list"]
+)
+def test_names_that_scripts_need_are_refused(name):
+    with pytest.raises(ToolDefinitionError, match="scripts need that name"):
+        check_connection_names([Shop(name=name)])
+
+
+async def test_two_tools_of_one_name_are_refused():
+    with pytest.raises(ToolDefinitionError, match="two tools are named 'shop'"):
+        await load_toolset([Shop(), Shop()])
+
+
+async def test_names_in_allow_are_checked_once_the_actions_are_known():
+    shop = Shop()
+    shop.allow = ("fnd",)
+    with pytest.raises(ConnectionConfigurationError, match="did you mean 'find'"):
+        await load_toolset([shop])
+
+
+async def test_a_part_of_the_tools():
+    tools = await load_toolset([Shop(), add])
+    part = tools.showing(frozenset({"shop.find", "add", "other"}))
+    assert [bound.name for bound in part.shown] == ["shop.find", "add"]
+    assert [bound.name for bound in part.left_out] == ["shop.close"]
+    assert len(part) == len(tools) == 3
+    assert [entry.name for entry in part.catalog()] == ["shop.find", "shop.close", "add"]
+    assert [c.name for c in part.connections] == ["shop", "add"]
+
+
+# -- preview --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("await shop.close(1)", ("shop.close",)),
+        ("f = shop.close\nx = [add]", ("shop.close", "add")),
+        ("await shop.find('x')", ()),
+        ("x = = 1", ()),
+        ("'shop.close'", ()),
+        ("\0", ()),
+    ],
+)
+async def test_actions_that_ask_are_named(code, names):
+    named = named_actions(code, await load_toolset([Shop(), add]))
+    assert tuple(bound.name for bound in named) == names
+
+
+def test_a_call_is_told_in_a_line():
+    assert told_call("sql.write", {"sql": "INSERT 1", "params": None}) == (
+        "sql.write(sql='INSERT 1', params=None)"
+    )
+    assert len(told_call("sql.write", {"sql": "x\n" * 10_000})) < 300
+
+
+# -- output folder --------------------------------------------------------------------------
+
+
+def test_files_are_written_whole_into_the_folder(tmp_path):
+    folder = OutputFolder(str(tmp_path / "out"))
+    path = folder.write("sub/a.txt", b"one")
+    assert folder.write("sub/a.txt", b"two") == path
+    assert (tmp_path / "out/sub/a.txt").read_bytes() == b"two"
+    assert folder.files == {"sub/a.txt": path}
+    assert os.listdir(tmp_path / "out/sub") == ["a.txt"]
+    assert os.path.isabs(path)
+
+
+def test_a_folder_is_made_only_for_a_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = OutputFolder(None)
+    assert os.listdir(tmp_path) == []
+    folder.write("a", b"")
+    assert len(os.listdir(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("name", ["../a", "/a", "a/../../b", "", ".", "a\0"])
+def test_no_name_leaves_the_folder(tmp_path, name):
+    with pytest.raises(ValueError, match="name"):
+        OutputFolder(str(tmp_path)).write(name, b"x")
+
+
+def test_no_link_leaves_the_folder(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/link").symlink_to(tmp_path)
+    with pytest.raises(ValueError, match="leaves the output folder"):
+        OutputFolder(str(tmp_path / "out")).write("link/a", b"x")
+
+
+def test_a_file_that_cannot_be_put_leaves_nothing(tmp_path):
+    folder = OutputFolder(str(tmp_path))
+    folder.write("a/b", b"x")
+    with pytest.raises(OSError, match=r"."):
+        folder.write("a/b/c", b"x")
+    assert os.listdir(tmp_path) == ["a"]
+    assert os.listdir(tmp_path / "a") == ["b"]
+
+
+class Huge(Connection):
+    """A service with very many actions."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
+
+    async def actions(self) -> list[Action]:
+        async def get(key: str, deep: bool = False) -> dict:
+            """Get one of the many things."""
+            return {}
+
+        made = (
+            action_from_function(get, name=f"get_{n}", effect="write") for n in range(self.count)
+        )
+        return list(made)
+
+
+@pytest.mark.parametrize(
+    ("count", "line"),
+    [
+        (200, "async def get_7(key: str, deep: bool = False) -> dict:"),
+        (
+            240,
+            'async def get_7(key: str, deep=...) -> dict:  """Get one of the many things. [asks]"""',
+        ),
+        (400, "get_7(key, ...)  # Get one of the many things. [asks]"),
+        (5000, "    # ... and "),
+    ],
+)
+async def test_the_stubs_of_a_connection_stay_within_a_budget(count: int, line: str) -> None:
+    stubs = render_stubs(await load_toolset([Huge(count)]))
+    assert line in stubs
+    assert len(stubs) < 25_000

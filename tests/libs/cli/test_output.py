@@ -1,0 +1,131 @@
+import json
+import re
+from decimal import Decimal
+
+import pytest
+
+from delf import events as ev
+from delf.cli.errors import visible
+from delf.engine.views.trace import Trace
+from delf.response import Response
+from delf_cli import output
+
+
+def strict(text: str) -> object:
+    """Parse as other languages' parsers do: NaN is no number."""
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is no JSON")
+
+    return json.loads(text.encode(), parse_constant=refuse)
+
+
+class Odd:
+    def __repr__(self) -> str:
+        return "<odd>"
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        ({"a": float("nan"), "b": [float("inf")]}, {"a": "nan", "b": ["inf"]}),
+        ("half a pair: \ud800", "half a pair: \ud800"),
+        ("grün 🍵", "grün 🍵"),
+        ([Odd(), re.compile("x")], ["<odd>", "re.compile('x')"]),
+        ({1: (1, 2)}, {"1": [1, 2]}),
+        (Decimal("1.5"), {"$t": "decimal", "v": "1.5"}),
+    ],
+)
+def test_json_is_valid_whatever_the_value(value, wanted):
+    assert strict(output.json_text(value)) == wanted
+
+
+def test_text_stays_readable_in_json():
+    assert output.json_text("grün") == '"grün"'
+
+
+def test_a_nest_without_an_end():
+    nest: list[object] = []
+    nest.append(nest)
+    strict(output.json_text(nest))
+
+
+@pytest.mark.parametrize("result", [float("nan"), Odd(), "\ud800", {"a": {1, 2}}])
+def test_an_event_is_one_valid_line(result):
+    event = ev.CallFinished(
+        task_id="t", seq=1, at=1.0, call_id=1, action="a", status="ok", duration_ms=1, result=result
+    )
+    line = output.event_line(event)
+    assert "\n" not in line
+    record = strict(line)
+    assert (record["type"], record["seq"], record["data"]["action"]) == ("CallFinished", 1, "a")
+
+
+FIELDS = [
+    "text",
+    "status",
+    "state",
+    "error",
+    "cost_usd",
+    "duration_ms",
+    "files",
+    "changes",
+    "trace",
+]
+
+
+@pytest.mark.parametrize("value", [1, float("inf"), Odd()])
+def test_a_response_is_one_valid_object(value):
+    head = {"task_id": "t", "at": 1.0}
+    trace = Trace(
+        [
+            ev.TaskStarted(seq=1, task="x", **head),
+            ev.CallStarted(
+                seq=2,
+                call_id=1,
+                action="a",
+                arguments={"v": value},
+                effect="read",
+                digest="d",
+                **head,
+            ),
+            ev.CallFinished(
+                seq=3, call_id=1, action="a", status="ok", duration_ms=1.0, result=value, **head
+            ),
+        ]
+    )
+    response = Response(text="x", status=True, trace=trace)
+    data = strict(output.response_json(response))
+    assert list(data) == FIELDS
+    assert data["trace"]["tool_calls"][0]["name"] == "a"
+
+
+def test_a_task_that_was_never_started_has_the_same_fields():
+    data = strict(output.failure_json("no"))
+    assert list(data) == FIELDS
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("plain", "plain"),
+        ("a\nb\tc", "a\nb\tc"),
+        ("a\r\nb", "a\nb"),
+        ("\x1b[2J", "\\x1b[2J"),
+        ("\u202eabc", "\\u202eabc"),
+        ("a\xa0b", "a b"),
+    ],
+)
+def test_visible(text, wanted):
+    assert visible(text) == wanted
+
+
+@pytest.mark.parametrize("text", ["x", "x\n", "| a |\n|---|\n| 1 |\n"])
+def test_in_a_pipe_the_answer_is_as_it_is(capsys, text):
+    output.show_answer(text)
+    assert capsys.readouterr().out == text.rstrip("\n") + "\n"
+
+
+def test_no_answer_is_no_line(capsys):
+    output.show_answer(" \n")
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,119 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from delf.errors import ConfigurationError, DelfError, ToolDefinitionError
+from delf_cli.toolfile import load_tools
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+
+    def make(source: str, name: str = "my_tools.py") -> Path:
+        path = tmp_path / name
+        path.write_text(source)
+        return path
+
+    return make
+
+
+def names(path: Path, environ: dict[str, str] | None = None) -> list[str]:
+    return [tool.name for tool in load_tools(path, environ or {})]
+
+
+HEAD = "from delf import tool, Connection, action\n"
+ADD = '@tool\ndef add(a: int) -> int:\n    """Add."""\n    return a\n'
+
+
+def test_tools_and_connections_in_the_order_of_the_file(write):
+    path = write(
+        HEAD + ADD + "class Box(Connection):\n    '''A box.'''\n"
+        "    @action(effect='read')\n    def look(self) -> int:\n        '''Look.'''\n        return 1\n"
+        "left, right = Box(name='left'), Box(name='right')\nsame = left\n_hidden = Box(name='no')\n"
+        "@tool\nasync def last() -> None:\n    '''Last.'''\n"
+    )
+    assert names(path) == ["add", "left", "right", "last"]
+
+
+def test_a_file_can_import_its_neighbours_and_offers_only_its_own(write):
+    write(HEAD + ADD, "neighbour.py")
+    path = write(HEAD + "from neighbour import add\n" + ADD.replace("add", "mine"))
+    assert names(path) == ["mine"]
+
+
+def test_all_says_what_counts(write):
+    write(HEAD + ADD, "neighbour.py")
+    path = write("from neighbour import add\n__all__ = ['add']\n")
+    assert names(path) == ["add"]
+
+
+def test_annotations_are_found_in_the_file(write):
+    path = write(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        + HEAD
+        + "@dataclass\n"
+        "class P:\n    x: int\n@tool\ndef f(p: P) -> P:\n    '''F.'''\n    return p\n"
+    )
+    assert names(path) == ["f"]
+
+
+def test_connections_read_the_given_environment(write):
+    path = write(
+        HEAD + "from delf.settings import PluginSettings\nclass S(PluginSettings):\n    url: str\n"
+        "class Box(Connection):\n    '''A box.'''\n    Settings = S\nbox = Box()\n"
+    )
+    (box,) = load_tools(path, {"DELF_BOX_URL": "u"})
+    assert box.settings.url == "u"
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "message"),
+    [
+        ("x = 1\n", ToolDefinitionError, "defines no tool"),
+        ("x = (\n", ConfigurationError, "my_tools.py:1: SyntaxError"),
+        (
+            "\n\nimport nothing_like_this\n",
+            ConfigurationError,
+            "my_tools.py:3: ModuleNotFoundError",
+        ),
+        (
+            "def f():\n    return 1 / 0\nf()\n",
+            ConfigurationError,
+            "my_tools.py:2: ZeroDivisionError",
+        ),
+        ("import sys\nsys.exit(3)\n", ConfigurationError, "my_tools.py:2: SystemExit: 3"),
+        (
+            HEAD + "@tool\ndef f(*args: int) -> int:\n    '''F.'''\n    return 1\n",
+            ToolDefinitionError,
+            "my_tools.py:2: ",
+        ),
+        (
+            HEAD
+            + "from delf.settings import PluginSettings\nclass S(PluginSettings):\n    url: str\n"
+            "class Box(Connection):\n    '''A box.'''\n    Settings = S\nbox = Box()\n",
+            ConfigurationError,
+            "my_tools.py:8: ",
+        ),
+    ],
+)
+def test_errors_name_the_file_and_the_line(write, source, kind, message):
+    with pytest.raises(DelfError) as caught:
+        load_tools(write(source), {})
+    assert isinstance(caught.value, kind)
+    assert message in caught.value.message
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(ConfigurationError, match="does not exist"):
+        load_tools(tmp_path / "nope.py", {})
+    with pytest.raises(ConfigurationError, match="is no file"):
+        load_tools(tmp_path, {})
+
+
+def test_a_name_that_is_taken(write):
+    path = write(HEAD + ADD, "json.py")
+    assert names(path) == ["add"]
+    assert sys.modules["json"].__file__ != str(path)

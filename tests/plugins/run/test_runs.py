@@ -1,0 +1,224 @@
+"""``delf runs``, as it is typed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+
+import pytest
+
+from delf.errors import UnknownTaskError
+from delf.events import Printed, TaskFinished, TaskStarted
+from delf_devkit.testing.events import every_event
+from delf_journal_sql import SqlJournal
+
+
+@pytest.fixture
+def place(tmp_path):
+    return str(tmp_path / "journal.db")
+
+
+@pytest.fixture
+async def open_journal():
+    """Opens journals and closes them after the test."""
+    made = []
+
+    def make(url):
+        made.append(SqlJournal(url))
+        return made[-1]
+
+    yield make
+    for journal in made:
+        await journal.aclose()
+
+
+@pytest.fixture
+def runs(delf_project, place):
+    def run(*arguments):
+        return delf_project.run("runs", *arguments, DELF_JOURNAL_SQL_URL=place)
+
+    return run
+
+
+@pytest.fixture
+def filled(place):
+    async def fill():
+        journal = SqlJournal(place)
+        for event in every_event("task_whole"):
+            await journal.append(event)
+        old = TaskStarted(task_id="task_wait", seq=1, at=50.0, task="Wait\x1b[31m\nlong")
+        await journal.append(old)
+        now = time.time()
+        await journal.append(TaskStarted(task_id="task_new", seq=1, at=now, task="Fail"))
+        end = {"status": False, "text": "", "duration_ms": 90_000.0, "error": "no luck"}
+        await journal.append(TaskFinished(task_id="task_new", seq=2, at=now, **end))
+        await journal.aclose()
+
+    asyncio.run(fill())
+
+
+def test_an_empty_journal(runs, place):
+    outcome = runs("list")
+    assert (outcome.exit_code, outcome.stdout) == (0, "")
+    assert outcome.stderr == f"There is no task yet in {place}\n"
+    assert json.loads(runs("list", "--json").stdout) == []
+
+
+def test_list(runs, filled):
+    outcome = runs("list")
+    assert outcome.exit_code == 0
+    head, *rows = outcome.stdout.splitlines()
+    assert head.split() == ["id", "state", "started", "took", "cost", "task"]
+    assert [row.split()[:2] for row in rows] == [
+        ["new", "failed"],
+        ["whole", "done"],
+        ["wait", "interrupted"],
+    ]
+    assert "Wait\\x1b[31m long" in rows[2], "nothing steers the terminal"
+    assert "1 min 30 s" in rows[0]
+    assert "$0.1000" in rows[1]
+
+
+def test_list_with_filters(runs, filled):
+    def ids(*arguments):
+        return [task["task_id"] for task in json.loads(runs("list", "--json", *arguments).stdout)]
+
+    assert ids("--state", "interrupted") == ["task_wait"]
+    assert ids("--text", "BILL") == ["task_whole"]
+    assert ids("--since", "1h") == ["task_new"]
+    assert ids("--limit", "1") == ["task_new"]
+    assert runs("list", "--state", "done", "--text", "nowhere").stderr.startswith("No task fits")
+    assert runs("list", "--since", "yesterday").exit_code == 2
+
+
+def test_show(runs, filled):
+    outcome = runs("show", "who")
+    assert outcome.exit_code == 0
+    assert outcome.stdout.startswith("Pay the bill. Today.\ndone, started ")
+    assert "bank.pay" in outcome.stdout
+    assert outcome.stdout.endswith("\npaid\n")
+    assert "error: no luck" in runs("show", "task_new").stdout
+
+
+def test_show_as_json(runs, filled):
+    data = json.loads(runs("show", "whole", "--json").stdout)
+    assert (data["task_id"], data["state"], data["answer"]) == ("task_whole", "done", "paid")
+    assert data["trace"]["usage"]["input_tokens"] == 5
+
+
+def test_events(runs, filled):
+    lines = runs("events", "whole").stdout.splitlines()
+    assert len(lines) == len(every_event())
+    assert lines[0].split()[:4] == ["1", "0.000", "s", "TaskQueued"]
+    records = [
+        json.loads(line) for line in runs("events", "whole", "--json").stdout.split("\n")[:-1]
+    ]
+    assert [record["seq"] for record in records] == list(range(1, len(lines) + 1))
+    assert runs("events", "whole", "--follow").stdout.splitlines() == lines, "it is over already"
+
+
+def test_code(runs, filled):
+    assert runs("code", "whole").stdout == "print(1)\n"
+    assert json.loads(runs("code", "whole", "--json").stdout) == [
+        {"attempt": 1, "code": "print(1)"}
+    ]
+    assert runs("code", "wait").stderr == "task task_wait has no script\n"
+
+
+def test_export(runs, filled, tmp_path):
+    document = json.loads(runs("export", "whole").stdout)
+    assert document["format"] == "delf-run"
+    assert len(document["events"]) == len(every_event())
+    out = tmp_path / "task.json"
+    assert runs("export", "whole", "--out", str(out)).exit_code == 0
+    assert json.loads(out.read_text()) == document
+    failed = runs("export", "whole", "--out", str(tmp_path / "no" / "task.json"))
+    assert failed.exit_code == 1
+    assert "cannot be written: No such file or directory" in failed.stderr
+
+
+def test_prune(runs, filled):
+    told = runs("prune", "--dry-run", "--older-than", "30d")
+    assert told.stdout == "task_wait\ntask_whole\n"
+    assert told.stderr == f"2 tasks with {len(every_event()) + 1} events would be removed\n"
+    assert runs("prune", "--keep", "2").stdout == "1 task with 1 events removed\n"
+    assert json.loads(runs("prune", "--json").stdout)["tasks"] == ["task_whole"]
+    assert [row.split()[0] for row in runs("list").stdout.splitlines()[1:]] == ["new"]
+
+
+@pytest.mark.parametrize("command", ["show", "events", "code", "export"])
+def test_an_id_that_does_not_fit(runs, filled, command):
+    unknown = runs(command, "zzz")
+    assert unknown.exit_code == 1
+    assert unknown.stderr == "error: no task 'zzz' is known\nhint: delf runs list shows them all\n"
+    several = runs(command, "w")
+    assert several.exit_code == 1
+    assert several.stderr == (
+        "error: more than one task begins with 'w'\nhint: one of: task_whole, task_wait\n"
+    )
+
+
+def test_a_journal_that_cannot_be_opened(delf_project, tmp_path):
+    outcome = delf_project.run("runs", "list", DELF_JOURNAL_SQL_URL=str(tmp_path))
+    assert outcome.exit_code == 2
+    assert "cannot be opened" in outcome.stderr
+    assert "hint: DELF_JOURNAL_SQL_URL" in outcome.stderr
+
+
+def test_the_place_may_stand_in_the_configuration(delf_project, place, filled):
+    delf_project.config(f'[plugins.journal-sql]\nurl = "{place}"\n')
+    assert "whole" in delf_project.run("runs", "list").stdout
+    delf_project.config("[plugins.journal-sql]\nulr = 1\n")
+    outcome = delf_project.run("runs", "list")
+    assert outcome.exit_code == 2
+    assert "unknown setting 'ulr'; did you mean 'url'?" in outcome.stderr
+
+
+async def test_follow_goes_on_until_the_end(place, open_journal):
+    from delf_run.runs import _events
+
+    journal, reader = open_journal(place), open_journal(place)
+    with pytest.raises(UnknownTaskError):
+        await anext(_events(reader, "t", follow=True))
+    await journal.append(TaskStarted(task_id="t", seq=1, at=1.0, task="x"))
+    stream = _events(reader, "t", follow=True)
+    seen = [(await anext(stream)).seq]
+    for seq in range(2, 6):
+        await journal.append(Printed(task_id="t", seq=seq, at=1.0, text="y"))
+    end = {"status": True, "text": "", "duration_ms": 1.0}
+    await journal.append(TaskFinished(task_id="t", seq=6, at=2.0, **end))
+    seen += [event.seq async for event in stream]
+    assert seen == [1, 2, 3, 4, 5, 6]
+
+
+async def test_follow_misses_nothing_when_its_subscription_begins_late(place, open_journal):
+    from delf_journal_sql.writer import Call
+    from delf_run.runs import _events
+
+    journal, reader = open_journal(place), open_journal(place)
+    await journal.append(TaskStarted(task_id="t", seq=1, at=1.0, task="x"))
+    gate = threading.Event()
+    reader._put(Call(lambda _: gate.wait(20), write=False))  # as a busy machine holds it up
+    stream = _events(reader, "t", follow=True)
+    first = asyncio.create_task(anext(stream))
+    end = {"status": True, "text": "", "duration_ms": 1.0}
+    for seq in range(2, 6):
+        await journal.append(Printed(task_id="t", seq=seq, at=1.0, text="y"))
+    await journal.append(TaskFinished(task_id="t", seq=6, at=2.0, **end))
+    gate.set()
+    assert [(await first).seq, *[event.seq async for event in stream]] == [1, 2, 3, 4, 5, 6]
+
+
+async def test_follow_ends_when_nobody_works_on_the_task(place, open_journal, monkeypatch, capsys):
+    from delf_run import runs as command
+
+    monkeypatch.setattr(command, "_LOOK_SECONDS", 0.01)
+    journal, reader = open_journal(place), open_journal(place)
+    await journal.append(TaskStarted(task_id="t", seq=1, at=1.0, task="x"))
+    stream = command._events(reader, "t", follow=True)
+    await anext(stream)
+    await journal.aclose()
+    assert [event async for event in stream] == []
+    assert "interrupted" in capsys.readouterr().err

@@ -1,0 +1,98 @@
+"""Where a model is asked to put its script."""
+
+import json
+
+import pytest
+
+from delf import Agent
+from delf.errors import ConfigurationError, ModelConfigurationError
+from delf.messages import ModelReply, ToolCall, ToolResult, Usage
+from delf_strategy_codegen.strategy import CodegenStrategy
+
+
+@pytest.fixture
+def make_agent(delf_host):
+    """Makes agents, and stops them at the end."""
+    made = []
+
+    def make(**options):
+        made.append(Agent(llm="scripted", sandbox="local", host=delf_host, **options))
+        return made[-1]
+
+    yield make
+    for agent in made:
+        agent.stop()
+
+
+def call_of(code):
+    call = ToolCall(id="1", name="run", arguments=json.dumps({"code": code}))
+    return ModelReply(text="", model="scripted", calls=(call,), usage=Usage(output_tokens=1))
+
+
+def asked(model):
+    return [[tool.name for tool in request.tools] for request in model.requests]
+
+
+def test_in_a_tool(make_agent, scripted_model):
+    scripted_model.says(call_of("print(1 +"), call_of("print(6 * 7)"))
+    agent = make_agent(strategy=CodegenStrategy(code_in="tool"))
+    assert agent.run("what is it?").text == "42"
+    assert asked(scripted_model) == [["run"], ["run"]]
+    assert "one call of run" in scripted_model.prompts[0]
+    assert "```python block" not in scripted_model.prompts[0]
+    call, result = (message.parts[0] for message in scripted_model.requests[1].messages[-2:])
+    assert (call.name, json.loads(call.arguments)) == ("run", {"code": "print(1 +"})
+    assert (result.id, result.name) == (call.id, "run")
+    assert result.text.startswith("The script failed: SyntaxError")
+
+
+def test_in_a_fence_and_nowhere_else_it_is_asked_for(make_agent, scripted_model):
+    scripted_model.says("I cannot.", call_of("print(42)"))
+    assert make_agent(strategy=CodegenStrategy(code_in="fence")).run("what is it?").text == "42"
+    assert asked(scripted_model) == [[], []]
+
+
+def test_by_itself_a_tool_is_offered_after_an_answer_without_a_script(make_agent, scripted_model):
+    scripted_model.says("I would multiply.", call_of("print(42)"))
+    assert make_agent().run("what is it?").text == "42"
+    assert asked(scripted_model) == [[], ["run"]]
+    assert "one call of run" in scripted_model.prompts[1]
+
+
+def test_what_it_was_offered_once_it_keeps(make_agent, scripted_model):
+    failing = call_of("print(len(7))")
+    scripted_model.says(
+        "I would count.", failing, "```python\nprint(len(8))\n```", call_of("print(9)")
+    )
+    assert make_agent(retry_count=3).run("what is it?").text == "9"
+    assert asked(scripted_model) == [[], ["run"], ["run"], ["run"]]
+    first, second = (
+        scripted_model.requests[2].messages[-2:],
+        scripted_model.requests[3].messages[-2:],
+    )
+    assert [type(message.parts[0]) for message in first] == [ToolCall, ToolResult]
+    assert second[0].text == "```python\nprint(len(8))\n```"
+    assert "TypeError" in second[1].text
+
+
+def test_a_model_that_takes_no_tools_is_offered_none(make_agent, scripted_model):
+    scripted_model.takes_tools = False
+    scripted_model.says("no", "no")
+    response = make_agent().run("what is it?")
+    assert "answered without a script 2 times" in response.error
+    assert asked(scripted_model) == [[], []]
+    with pytest.raises(ModelConfigurationError, match="cannot be given tools"):
+        make_agent(strategy=CodegenStrategy(code_in="tool")).run("what is it?")
+
+
+def test_the_project_says_where(delf_host, scripted_model, tmp_path):
+    def project(code_in):
+        (tmp_path / "delf.toml").write_text(f"[plugins.strategy-codegen]\ncode_in = '{code_in}'\n")
+        return Agent.from_project(tmp_path, llm="scripted", sandbox="local", host=delf_host)
+
+    scripted_model.says(call_of("print(42)"))
+    with project("tool") as agent:
+        assert agent.run("what is it?").text == "42"
+    assert asked(scripted_model) == [["run"]]
+    with project("nowhere") as agent, pytest.raises(ConfigurationError, match="code_in: Input sho"):
+        agent.run("what is it?")

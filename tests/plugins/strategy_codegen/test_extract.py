@@ -1,0 +1,123 @@
+import ast
+import json
+import time
+import warnings
+
+import pytest
+
+from delf.messages import ModelReply, ToolCall
+from delf_strategy_codegen import extract as codeblock
+from delf_strategy_codegen.extract import extract_code, parse_script, script_in
+from support.answers import ANSWERS, SCRIPT, SHAPES, fenced
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_the_script_is_found(name):
+    answer, expected = ANSWERS[name]
+    assert extract_code(answer) == expected
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda code: code,
+        fenced,
+        lambda code: f"Sure:\n\n{fenced(code)}\n\nDone.",
+        lambda code: f"```\n{code}",
+        lambda code: fenced("\n".join(f"  {line}" if line else "" for line in code.split("\n"))),
+    ],
+    ids=["bare", "fenced", "prose", "unclosed", "indented"],
+)
+def test_every_shape_of_code_survives(name, wrap):
+    code = SHAPES[name]
+    found = extract_code(wrap(code))
+    assert found is not None
+    if '"""' in code:  # an indented string keeps its indentation
+        assert ast.parse(found)
+    else:
+        assert ast.dump(ast.parse(found)) == ast.dump(ast.parse(code))
+
+
+def test_warns_of_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert parse_script("x = '\\d' is 5") is not None
+
+
+@pytest.mark.parametrize("code", ["x = = 1", "\0", "(" * 50_000, "-" * 50_000 + "1", "[" * 300])
+def test_what_is_no_python_has_no_tree(code):
+    assert parse_script(code) is None
+    extract_code(fenced(code))
+
+
+HUGE = {
+    "a long script": fenced("\n".join(f"x{i} = await f({i})" for i in range(10_000))),
+    "a long script with a syntax error": fenced("x = = 1\n" + "print(1)\n" * 25_000),
+    "one long line": fenced("x = '" + "a" * 200_000 + "'"),
+    "prose": "This is a sentence, and it is long. " * 6_000,
+    "lines of prose": "for a moment: this looks like code (but is not).\n" * 4_000,
+    "a block that never ends well": "try:\n" + "    f()\n" * 20_000 + "and so on.",
+    "fences only": "```\n" * 50_000,
+    "labelled fences only": "```python\n" * 20_000,
+    "fences in an open string": '```python\nx = """\n' + "```\n" * 50_000,
+    "blocks of code": (fenced("f(1)") + "\n") * 10_000,
+    "blocks of broken code": (fenced("x = = 1") + "\n") * 8_000,
+    "open thinking": "<think>" * 30_000,
+    "closed thinking": "<think></think>" * 14_000,
+    "code tags": "<code>" * 30_000,
+    "braces": '{"a":' * 40_000,
+    "backticks": "`" * 200_000,
+    "white space": " " * 200_000,
+    "empty lines": "\n" * 200_000,
+    "alternatives": (fenced("\n".join(f"x{i} = {i}" for i in range(3_000))) + "\n") * 6,
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_huge_answers_are_quick(name, monkeypatch):
+    parsed = []
+    original = codeblock._parse
+
+    def counting(code):
+        parsed.append(len(code))
+        return original(code)
+
+    monkeypatch.setattr(codeblock, "_parse", counting)
+    started = time.process_time()
+    extract_code(HUGE[name])
+    assert sum(parsed) < 100 * len(HUGE[name])
+    assert time.process_time() - started < 20
+
+
+def test_the_whole_answer_is_not_needed_for_its_script():
+    assert extract_code(fenced(SCRIPT) + "\nand so on " * 20_000) == SCRIPT
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"code": "x = 1\\nprint(x)"}',
+        '{"code": "x = 1\nprint(x)"}',
+        '{"code": "```python\\nx = 1\\nprint(x)\\n```"}',
+        '{"input": {"script": "x = 1\\nprint(x)"}}',
+        '"x = 1\\nprint(x)"',
+        "x = 1\nprint(x)",
+    ],
+)
+def test_the_script_is_the_argument_of_a_call(arguments):
+    call = ToolCall(id="1", name="run", arguments=arguments)
+    assert script_in(ModelReply(text="Here it is.", model="m", calls=(call,))) == "x = 1\nprint(x)"
+
+
+def test_a_script_may_speak_of_tags_and_fences_where_it_is_an_argument():
+    code = "print('<code>no</code>')\nprint('```')"
+    call = ToolCall(id="1", name="run", arguments=json.dumps({"code": code}))
+    assert script_in(ModelReply(text="", model="m", calls=(call,))) == code
+
+
+@pytest.mark.parametrize("arguments", ['{"code": "x = 1\\nprint(', "{}", '{"a": 1}', "null", "[1]"])
+def test_a_call_without_a_script_leaves_the_text(arguments):
+    call = ToolCall(id="1", name="other", arguments=arguments)
+    reply = ModelReply(text="```python\nprint(1)\n```", model="m", calls=(call,))
+    assert script_in(reply) == "print(1)"

@@ -1,0 +1,124 @@
+"""What the model reads of its scripts, and what becomes the answer."""
+
+import datetime as dt
+
+import pytest
+
+from delf import Agent, tool
+from delf.protocols.sandbox import Failed, LimitReached, Rerun
+from delf_strategy_codegen.extract import extract_code
+from delf_strategy_codegen.prompt import (
+    no_code_messages,
+    rerun_messages,
+    retry_messages,
+    script_rules,
+)
+from delf_strategy_codegen.strategy import compose
+
+
+@tool
+def add(a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+# -- prompt ---------------------------------------------------------------------------------
+
+
+def test_one_tool_takes_at_most_600_tokens(delf_host, scripted_model):
+    scripted_model.writes("print(3)")
+    with Agent(tools=[add], llm="scripted", host=delf_host, sandbox="local") as agent:
+        agent.run("What is 1 + 2?")
+    assert "add(a: int" in scripted_model.prompts[0]
+    assert len(scripted_model.prompts[0]) / 4 <= 600
+
+
+def test_the_beginning_is_the_same_byte_for_byte(delf_host, scripted_model):
+    scripted_model.writes("1 / 0", "print(3)", "print(4)")
+    with Agent(tools=[add], llm="scripted", host=delf_host, sandbox="local") as agent:
+        agent.run("What is 1 + 2?")
+        agent.run("What is 2 + 2?")
+    first, again, second = [request.messages for request in scripted_model.requests]
+    assert again[: len(first)] == first
+    assert [message.role for message in again[len(first) :]] == ["assistant", "user"]
+    assert first[0] == second[0]
+    assert first[0].role == "system"
+
+
+def test_there_may_be_no_tools_and_further_libraries():
+    assert "There are none" in script_rules("")
+    assert "standard modules and pandas can be imported" in script_rules("", ("pandas",))
+
+
+@pytest.mark.parametrize(
+    "follow",
+    [
+        retry_messages("code", Failed(kind="E", message="m"), "", fresh=False),
+        rerun_messages("code", Rerun(context="c", remaining="r"), ""),
+        no_code_messages(""),
+    ],
+)
+def test_a_follow_up_is_what_it_wrote_and_what_became_of_it(follow):
+    assert [message.role for message in follow] == ["assistant", "user"]
+    assert follow[0].text
+
+
+def test_a_failure_is_told_with_line_variables_and_what_was_printed():
+    failed = Failed(
+        kind="KeyError",
+        message="'x'",
+        line=3,
+        source="rows['x']",
+        variables={"rows": "list of 2 dict"},
+    )
+    text = retry_messages("code", failed, "half an answer" * 1_000, fresh=False)[1].text
+    for part in (
+        "KeyError: 'x'",
+        "Line 3: rows['x']",
+        "- rows: list of 2 dict",
+        "half an answer",
+        "(cut)",
+    ):
+        assert part in text
+    fresh = retry_messages("code", LimitReached(limit="cpu", message="m"), "", fresh=True)[1].text
+    assert "cpu limit: m" in fresh
+    assert "Its variables are lost" in fresh
+    assert "rows" not in fresh
+
+
+def test_what_a_failed_script_changed_is_told():
+    done = [f"sql.write(sql='INSERT {n}', params=None)" for n in range(30)]
+    failed = Failed(kind="E", message="m")
+    text = retry_messages("code", failed, "", fresh=False, done=done)[1].text
+    assert "- … 10 calls\n- sql.write(sql='INSERT 10', params=None)\n" in text
+    assert "- sql.write(sql='INSERT 29', params=None)\n" in text
+    assert "INSERT 9'" not in text
+    assert "changed" not in retry_messages("code", failed, "", fresh=False)[1].text
+
+
+def test_a_script_with_a_fence_is_shown_in_a_longer_one():
+    code = 's = """\n```\nx\n````\n"""\nprint(s)'
+    shown = retry_messages(code, Failed(kind="E", message="m"), "", fresh=True)[0].text
+    assert shown.startswith("`````python\n")
+    assert extract_code(shown) == code
+
+
+# -- compose --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("printed", "value", "answer"),
+    [
+        ("\na\n\n", 5, "a"),
+        ("", "text", "text"),
+        ("  \n", None, "  "),
+        ("", None, ""),
+        ("", 5, "5"),
+        ("", {"ü": [1]}, '{\n  "ü": [\n    1\n  ]\n}'),
+        ("", [dt.date(2020, 1, 2)], '[\n  "2020-01-02"\n]'),
+        ("", {(1, 2): 3}, "{(1, 2): 3}"),
+        ("", {1}, "{1}"),
+    ],
+)
+def test_the_answer(printed, value, answer):
+    assert compose(printed, value) == answer
