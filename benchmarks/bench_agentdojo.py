@@ -3,8 +3,8 @@
 Needs AgentDojo, which brings the kits of many providers: in an environment of its own,
 
     uv venv .venv-agentdojo && uv pip install -p .venv-agentdojo agentdojo==0.1.35 \
-        -e core -e libs/model-providers -e plugins/devkit -e plugins/strategy-stream \
-        -e plugins/sandbox-local
+        -e core -e libs/model-providers -e plugins/devkit -e plugins/strategy-codegen \
+        -e plugins/strategy-stream -e plugins/sandbox-local
     .venv-agentdojo/bin/python benchmarks/bench_agentdojo.py [--pairs N] [--suite NAME] [--trusting]
 
 No model is asked. The scripted one makes the calls that AgentDojo itself gives as the solution of

@@ -4,7 +4,8 @@ Needs bfcl-eval without what it needs itself, in an environment of its own:
 
     uv venv .venv-bfcl && uv pip install -p .venv-bfcl --no-deps bfcl-eval==2026.3.23
     uv pip install -p .venv-bfcl mpmath -e core -e libs/model-providers -e libs/sandbox \
-        -e plugins/devkit -e plugins/strategy-stream -e plugins/sandbox-local
+        -e plugins/devkit -e plugins/strategy-codegen -e plugins/strategy-stream \
+        -e plugins/sandbox-local
     .venv-bfcl/bin/python benchmarks/bench_bfcl.py [--entries N]
 
 No model is asked: a scripted one makes the gold calls of each turn, one after the other. An entry

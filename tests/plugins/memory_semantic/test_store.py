@@ -15,6 +15,7 @@ import pytest
 from delf.errors import ConnectionUnavailableError, MemoryRetrievalError, MemorySetupError
 from delf.protocols.context import PluginContext
 from delf.testing import MemoryContract, PluginContract
+from delf_memory_semantic import store as store_module
 from delf_memory_semantic.store import SemanticStore
 
 
@@ -172,9 +173,21 @@ async def test_another_process_is_followed(context: PluginContext, url: str) -> 
     await two.aclose()
 
 
-async def test_facts_of_another_model_get_their_vectors_while_search_goes_on(
-    context: PluginContext, meaning: Meaning, url: str
+async def test_a_program_that_asks_once_finds_facts_that_had_no_vector(
+    context: PluginContext, url: str
 ) -> None:
+    store = SemanticStore(context, url, embedding_model="off")
+    await store.save(["The office is in Turin."])
+    await store.aclose()
+    store = SemanticStore(context, url)
+    assert len(await store.search("town")) == 1
+    await store.aclose()
+
+
+async def test_facts_of_another_model_get_their_vectors_while_search_goes_on(
+    context: PluginContext, meaning: Meaning, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "_PATIENCE", 0)
     store = SemanticStore(context, url, embedding_model="off")
     await store.save([f"The office number {n} is in a town." for n in range(7)])
     await store.aclose()
@@ -327,6 +340,7 @@ SAVING = """
 import asyncio, sys
 from pathlib import Path
 from delf.protocols.context import PluginContext
+from delf_memory_semantic import store as store_module
 from delf_memory_semantic.store import SemanticStore
 
 async def main():

@@ -96,7 +96,10 @@ def add(opened: _Opened, texts: Sequence[str], source: str | None) -> None:
 @click.pass_obj
 def search(opened: _Opened, query: str, top_k: int, threshold: float, as_json: bool) -> None:
     """Find facts by words and meaning, the best first."""
-    _show(opened.use(lambda store: store.search(query, top_k, threshold)), as_json)
+    found = opened.use(lambda store: store.search(query, top_k, threshold))
+    _show(found, as_json)
+    if not found:
+        click.echo("nothing found; a lower --threshold finds what fits less", err=True)
 
 
 @memory.command("list")

@@ -25,6 +25,8 @@ R = TypeVar("R")
 
 _BATCH: Final = 256
 _THREADS: Final = 16
+_PATIENCE: Final = 2.0
+"""Seconds that the first search waits for facts that have no vector yet."""
 
 
 class SemanticStore:
@@ -90,7 +92,10 @@ class SemanticStore:
         if not query.strip() or top_k < 1:
             return []
         vector = await self._query_vector(query)
-        self._fill_in_background()
+        if vector is not None and self._filling is None:
+            self._filling = asyncio.ensure_future(self.fill())
+            self._filling.add_done_callback(_tell_failure)
+            await asyncio.wait({self._filling}, timeout=_PATIENCE)
         return await self._in_thread(self._search, query, vector, top_k, threshold)
 
     def _search(self, query: str, vector: Any, top_k: int, threshold: float) -> list[StoredFact]:
@@ -139,11 +144,6 @@ class SemanticStore:
         if filled:
             await self._in_thread(self._nearest.forget)
         return filled
-
-    def _fill_in_background(self) -> None:
-        if self._embedder is not None and self._filling is None:
-            self._filling = asyncio.ensure_future(self.fill())
-            self._filling.add_done_callback(_tell_failure)
 
     async def stop_filling(self) -> None:
         """Stop giving vectors to facts in the background; the next search goes on with it."""

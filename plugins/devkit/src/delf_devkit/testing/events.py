@@ -36,6 +36,7 @@ def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]
         (ev.TaskQueued, {"task": "Pay the bill.\nToday.", "origin": "agent_1", "key": "customer"}),
         (ev.TaskStarted, {"task": "Pay the bill.\nToday.", "origin": "agent_1", "seed": "5eed"}),
         (ev.TaskResumed, {"origin": "agent_2"}),
+        (ev.TaskPostponed, {"error": "no", "code": "ERR-1", "tries": 1, "not_before": 9.5}),
         (ev.StepStarted, {"step": "generate", "attempt": 2}),
         (ev.StepFinished, {"step": "generate", "duration_ms": 1.5, "attempt": 2}),
         (ev.ToolsSelected, {"actions": ("bank.pay", "add"), "by": "prefilter"}),
