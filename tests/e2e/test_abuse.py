@@ -93,7 +93,7 @@ def test_many_short_prints_arrive_complete(agent: Agent, scripted_model: Scripte
     assert response.text.split() == [str(i) for i in range(200_000)]
 
 
-@pytest.mark.parametrize("count", [0, 10, 1000, 10_000])
+@pytest.mark.parametrize("count", [0, 10, 3000])
 @pytest.mark.parametrize("how", ["sequential", "gathered"])
 def test_every_call_is_in_the_trace(
     delf_host: TestHost, scripted_model: ScriptedModel, count: int, how: str

@@ -10,7 +10,6 @@ from __future__ import annotations
 import email.message
 import json
 import sqlite3
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -144,8 +143,8 @@ def prepared(folder: Path, chosen: dict[int, dict[str, Any]], **environ: str) ->
 
 def failures(folder: Path) -> dict[int, str]:
     """Run the blocks of a folder at a terminal; why each failed that did."""
-    env = environment(PYTHONPATH=str(folder / "site"), PYTHONWARNINGS="ignore")
-    with TerminalProcess([sys.executable, "-P", RUNNER, folder], env=env, cwd=folder) as terminal:
+    env = environment(PYTHONPATH=str(folder / "site"))
+    with TerminalProcess([RUNNER, folder], env=env, cwd=folder) as terminal:
         status = terminal.answer({"? help\n> ": "a\n", "› ": "\x04"}, 200)
     assert status == 0, terminal.text
     lines = (folder / "results.jsonl").read_text().splitlines()

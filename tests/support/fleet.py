@@ -32,6 +32,7 @@ print(await noted(name))
 TOOLS = '''
 import asyncio, os, sqlite3
 from delf import tool
+from delf.errors import ConnectionUnavailableError
 
 def truth():
     connection = sqlite3.connect({truth!r}, timeout=60, isolation_level=None)
@@ -55,6 +56,10 @@ async def mark(name: str, step: int) -> None:
 def noted(name: str) -> int:
     """How many steps are written down."""
     with truth() as connection:
+        if connection.execute("SELECT COUNT(*) FROM away WHERE name = ?", (name,)).fetchone()[0] < {away}:
+            connection.execute("INSERT INTO away VALUES (?)", (name,))
+            connection.commit()
+            raise ConnectionUnavailableError("the truth does not answer")
         return connection.execute("SELECT COUNT(*) FROM marks WHERE name = ?", (name,)).fetchone()[0]
 '''
 
@@ -70,6 +75,7 @@ class Fleet:
         pause: Seconds that a step takes.
         lease: Seconds of silence after which a worker is taken for dead.
         more: Lines of the queues' settings.
+        away: How often the last call of each task finds a service that does not answer.
     """
 
     def __init__(
@@ -82,18 +88,22 @@ class Fleet:
         pause: float = 0.02,
         lease: float = 1.5,
         more: str = "",
+        away: int = 0,
     ) -> None:
         self.folder, self.steps, self.lease = folder, steps, lease
         self._truth = folder / "truth.db"
         with contextlib.closing(sqlite3.connect(self._truth)) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("CREATE TABLE marks (name TEXT, step INTEGER)")
+            connection.execute("CREATE TABLE away (name TEXT)")
             connection.execute("CREATE TABLE begun (name TEXT, step INTEGER, pid INTEGER)")
             connection.commit()
         self.model = OpenAIServer(self._answer).__enter__()
         self.workers: list[subprocess.Popen[bytes]] = []
         self.journal = SqlJournal(journal)
-        (folder / "tools.py").write_text(TOOLS.format(truth=str(self._truth), pause=pause))
+        (folder / "tools.py").write_text(
+            TOOLS.format(truth=str(self._truth), pause=pause, away=away)
+        )
         (folder / "delf.toml").write_text(
             f'[agent]\nllm = {{ model = "gpt-4o-mini", base_url = "{self.model.base_url}" }}\n'
             f'providers = {{ openai = "test-key" }}\nsandbox = "local"\njournal = "sql"\n'

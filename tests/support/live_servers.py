@@ -11,10 +11,9 @@ import itertools
 import json
 import ssl
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, Self
 
-from google.genai import types as genai_types
-from openai.types.realtime import RealtimeClientEvent, RealtimeServerEvent
 from pydantic import TypeAdapter
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
@@ -22,10 +21,24 @@ from websockets.exceptions import ConnectionClosed
 Piece = str | tuple[str, dict[str, Any]]
 Answers = Callable[[str], Sequence[Piece]]
 
-_CLIENT: TypeAdapter[Any] = TypeAdapter(RealtimeClientEvent)
-_SERVER: TypeAdapter[Any] = TypeAdapter(RealtimeServerEvent)
 CHARS = 7
 """How many characters of a text come in one event."""
+
+
+@cache
+def _realtime() -> tuple[TypeAdapter[Any], TypeAdapter[Any]]:
+    """What clients and servers of OpenAI say; the types take a second to import."""
+    from openai.types.realtime import RealtimeClientEvent, RealtimeServerEvent
+
+    return TypeAdapter(RealtimeClientEvent), TypeAdapter(RealtimeServerEvent)
+
+
+@cache
+def _gemini() -> Any:
+    """The types of Gemini, which take half a second to import."""
+    from google.genai import types
+
+    return types
 
 
 class CutError(Exception):
@@ -134,7 +147,7 @@ class RealtimeServer(LiveServer):
 
         async def say(kind: str, **fields: Any) -> None:
             event = {"type": kind, "event_id": self.id("event"), **fields}
-            _SERVER.validate_python(event)
+            _realtime()[1].validate_python(event)
             await connection.send(json.dumps(event))
             self.saw(f"server {kind}")
 
@@ -142,7 +155,7 @@ class RealtimeServer(LiveServer):
         async for data in connection:
             self.sent_chars += len(data)
             event = json.loads(data)
-            self.requests.append(_CLIENT.validate_python(event))
+            self.requests.append(_realtime()[0].validate_python(event))
             self.saw(f"client {event['type']}")
             match event["type"]:
                 case "session.update":
@@ -239,7 +252,7 @@ class GeminiServer(LiveServer):
         answers = 0
 
         async def say(event: dict[str, Any]) -> None:
-            genai_types.LiveServerMessage.model_validate(event)
+            _gemini().LiveServerMessage.model_validate(event)
             await connection.send(json.dumps(event))
             self.saw(f"server {next(iter(event))}")
 
@@ -247,7 +260,7 @@ class GeminiServer(LiveServer):
             self.sent_chars += len(data)
             event = json.loads(data)
             event = {_camel(key): value for key, value in event.items()}
-            self.requests.append(genai_types.LiveClientMessage.model_validate(event))
+            self.requests.append(_gemini().LiveClientMessage.model_validate(event))
             (kind,) = event
             self.saw(f"client {kind}")
             if kind == "setup":

@@ -36,6 +36,7 @@ class Nursery:
 
     def __init__(self, command: Sequence[str | Path], env: Mapping[str, str] | None = None) -> None:
         self._turn = threading.Lock()
+        self._number = 0
         self._prctl = ctypes.CDLL(None).prctl
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = subprocess.Popen(
@@ -57,16 +58,25 @@ class Nursery:
 
     def fork(self, descriptors: Sequence[int], **request: Any) -> int:
         """The number of a new child of this process."""
-        data = json.dumps({"host": os.getpid(), **request}).encode()
         with self._turn:
+            self._number += 1
+            data = json.dumps({"host": os.getpid(), "number": self._number, **request}).encode()
             self._prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
             try:
                 socket.send_fds(self._control, [data], descriptors)
-                child = int(self._control.recv(100))
-                self._control.recv(100)
+                child = self._answer()
+                self._answer()
             finally:
                 self._prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
         return child
+
+    def _answer(self) -> int:
+        """The next answer to the last request; a test whose time was over left its own unread."""
+        while data := self._control.recv(100):
+            number, process = json.loads(data)
+            if number == self._number:
+                return process
+        raise RuntimeError("the process that forks others has ended")
 
 
 class _Forked(subprocess.Popen[Any]):

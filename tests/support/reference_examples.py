@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -124,6 +125,8 @@ def _become(block: Mapping[str, Any], folder: Path) -> None:
 
 def main(folder: Path) -> None:
     """Run all blocks, one after the other."""
+    sys.path.remove(str(Path(__file__).parent))
+    warnings.simplefilter("ignore")
     for name in ("agent", "engine.runtime", "engine.views.trace", "config.project"):
         importlib.import_module(f"delf.{name}")
     for name in (

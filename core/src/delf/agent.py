@@ -298,10 +298,11 @@ class Agent:
         *,
         listeners: Sequence[Listener] = (),
         on_delta: Callable[[str], None] | None = None,
+        **more: Any,
     ) -> Response:
-        """The same from asynchronous code; ``listeners`` and ``on_delta`` see what is new."""
-        seen: dict[str, Any] = {"listeners": listeners, "on_delta": on_delta}
-        return await self._home.call_async(lambda r: self._resume(r, task_id, timeout, **seen))
+        """The same; what looks on sees what is new; ``more``: retries, retry_after."""
+        more |= {"listeners": listeners, "on_delta": on_delta}
+        return await self._home.call_async(lambda r: self._resume(r, task_id, timeout, **more))
 
     async def _resume(
         self, runtime: Runtime, task_id: str, timeout: float | None, **seen: Any

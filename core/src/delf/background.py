@@ -37,6 +37,8 @@ class HandingIn(TypedDict, total=False):
         key: On whose behalf it is done, as ``customer-7``: a queue has limits for each key.
         priority: Among those of the queue; the lowest comes first, and 0 is usual.
         delay: Seconds until a worker may take it.
+        retries: How often it is tried again where a service was away; the queue's when omitted.
+        retry_after: Seconds until the first of these; each later one waits twice as long.
         setup: What a worker needs to set up the same agent; it has the project's when omitted.
     """
 
@@ -44,6 +46,8 @@ class HandingIn(TypedDict, total=False):
     key: str
     priority: int
     delay: float
+    retries: int
+    retry_after: float
     setup: Mapping[str, Any]
 
 
@@ -56,6 +60,8 @@ def handed_in(request: TaskRequest, how: HandingIn) -> TaskRequest:
         key=how.get("key") or None,
         priority=how.get("priority", 0),
         not_before=time.time() + delay if delay > 0 else None,
+        retries=how.get("retries"),
+        retry_after=how.get("retry_after"),
         setup=how.get("setup", {}),
     )
 
@@ -205,11 +211,6 @@ class BackgroundTasks:
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def running(self) -> Sequence[str]:
-        """The ids of all tasks that are not over."""
-        with self._lock:
-            return [name for name, task in self._tasks.items() if not _over(task)]
-
     def _forget_old(self) -> None:
         while len(self._sizes) > 1:
             if len(self._tasks) <= self._keep and self._bytes <= self._max_bytes:
@@ -217,10 +218,6 @@ class BackgroundTasks:
             task_id, size = self._sizes.popitem(last=False)
             self._bytes -= size
             self._tasks.pop(task_id, None)
-
-
-def _over(task: BackgroundTask) -> bool:
-    return task.outcome.done()
 
 
 class EventStream:

@@ -42,7 +42,8 @@ class TaskQueued(_Event):
     What it needs is here, so that another process can work on it. ``timeout`` is in seconds.
     ``queue`` is where workers look for it; None for one that this process works on. Tasks of a
     lower ``priority`` come first, from the Unix time ``not_before`` on. ``key`` is on whose behalf
-    it is done: limits of a key hold for all tasks of it.
+    it is done: limits of a key hold for all tasks of it. ``retries`` is how often it is tried again
+    where a service was away, first after ``retry_after`` seconds; None is as its queue has it.
     """
 
     task: str
@@ -55,6 +56,8 @@ class TaskQueued(_Event):
     key: str | None = None
     priority: int = 0
     not_before: float | None = None
+    retries: int | None = None
+    retry_after: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +90,19 @@ class TaskResumed(_Event):
     origin: str = ""
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
     parent: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPostponed(_Event):
+    """A task failed and waits in its queue again, to be tried from the Unix time ``not_before`` on.
+
+    ``tries`` is how often it was tried; what was done in them is not repeated.
+    """
+
+    error: str
+    code: str
+    tries: int
+    not_before: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -431,6 +447,7 @@ Event = (
     TaskQueued
     | TaskStarted
     | TaskResumed
+    | TaskPostponed
     | StepStarted
     | StepFinished
     | ToolsSelected

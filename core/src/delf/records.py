@@ -140,6 +140,7 @@ def _values(names: list[str]) -> Callable[[Any], Any]:
 def _initialiser(cls: type) -> Callable[..., None]:
     """Compile the ``__init__`` of a dataclass."""
     scope: dict[str, Any] = {"_set": object.__setattr__, "_absent": _ABSENT}
+    is_frozen = cls.__setattr__ is not object.__setattr__
     by_place: list[str] = []
     by_name: list[str] = []
     body: list[str] = []
@@ -159,7 +160,7 @@ def _initialiser(cls: type) -> Callable[..., None]:
             value = default if value == name else f"_make_{name}()"
         else:
             continue
-        body.append(f"_set(self, {name!r}, {value})")
+        body.append(f"_set(self, {name!r}, {value})" if is_frozen else f"self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
     parameters = ", ".join(["self", *by_place, *(["*", *by_name] if by_name else [])])

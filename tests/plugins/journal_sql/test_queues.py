@@ -12,9 +12,10 @@ from itertools import chain
 
 import pytest
 
-from delf.events import TaskFinished, TaskQueued, TaskStarted
+from delf.events import Printed, TaskFinished, TaskQueued, TaskStarted
 from delf.protocols.journal import QueueLimits
 from delf_journal_sql import SqlJournal
+from delf_journal_sql.errors import JournalConflictError
 
 Open = Callable[..., SqlJournal]
 NONE = QueueLimits()
@@ -23,6 +24,7 @@ TAKER = """
 import asyncio, sys
 from delf.protocols.journal import QueueLimits
 from delf_journal_sql import SqlJournal
+from delf_journal_sql.errors import JournalConflictError
 
 async def main():
     journal = SqlJournal(sys.argv[1])
@@ -217,3 +219,41 @@ async def test_of_a_queue_and_a_key_only_so_many_begin_in_a_time(
     assert await taken(journal, QueueLimits(per_second=hourly, key_per_second=hourly)) == ["a"]
     await shift(journal, 9999)
     assert await taken(journal, QueueLimits(per_second=hourly)) == ["d"]  # the clock was set back
+
+
+async def test_a_task_that_ended_while_somebody_took_it_stays_over(
+    open_journal: Open, journal_url: str
+) -> None:
+    first, second = open_journal(journal_url), open_journal(journal_url)
+    await hand_in(first, "a")
+    await begin(first, "a")
+    await end(first, "a")
+    await second.claim("a")  # it saw no end of it yet
+    await second.release("a")
+    assert (await second.task("a")).state == "done"
+    assert await taken(second) == []
+
+
+async def test_who_lost_a_task_does_not_end_it_even_where_the_next_one_died(
+    open_journal: Open, journal_url: str
+) -> None:
+    first, second, third = (open_journal(journal_url) for _ in range(3))
+    await hand_in(first, "a")
+    await begin(first, "a")
+    await shift_owner(first, "a")
+    printed = Printed(task_id="a", seq=3, at=3.0, text="the old one")
+    with pytest.raises(JournalConflictError):
+        await first.append(printed)
+    with pytest.raises(JournalConflictError):
+        await end(first, "a")
+    assert (await third.task("a")).state == "interrupted"
+    assert await taken(second) == ["a"]
+    await second.claim("a")
+    await end(second, "a")
+    assert (await third.task("a")).state == "done"
+
+
+async def shift_owner(journal: SqlJournal, name: str) -> None:
+    """Somebody took a task over, and died."""
+    sql = "UPDATE delf_tasks SET owner = 'who died' WHERE task_id = :name"
+    await journal._write(lambda c: c.execute(sql, {"name": name}))  # pyright: ignore[reportPrivateUsage]

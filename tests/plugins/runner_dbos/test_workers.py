@@ -12,11 +12,13 @@ import subprocess
 import sys
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from delf.events import TaskFinished, TaskStarted
+from delf.events import TaskFinished, TaskPostponed, TaskQueued, TaskStarted
 from delf.protocols.journal import QueueLimits
+from delf_journal_sql import SqlJournal
 from support.chaos import Chaos
 from support.fleet import Fleet, fleet
 from support.postgres import own_postgres
@@ -160,6 +162,29 @@ async def test_a_key_has_so_many_tasks_at_once_over_all_workers(tmp_path: Path, 
             assert await at_once(one) == {"customer-7": 1, "customer-8": 1}
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+async def test_a_task_is_tried_again_where_a_service_was_away(tmp_path: Path, kind: str) -> None:
+    with contextlib.ExitStack() as stack:
+        url = f"sqlite:///{tmp_path}/journal.db"
+        if kind == "postgresql":
+            url = stack.enter_context(own_postgres()).url
+        more = "retries = 2\nretry_after = 0.1"
+        database = url if kind == "postgresql" else None
+        async with fleet(tmp_path, url, database, steps=2, lease=20, more=more, away=2) as one:
+            await one.submit(["job-0", "job-1"])
+            await one.submit(["job-2"], retries=1)
+            for _ in range(2):
+                one.start()
+            await one.all_over(150)
+            found = {record.task: record for record in await one.journal.find()}
+            for number, state, tries in ((0, "done", 2), (1, "done", 2), (2, "failed", 1)):
+                record = found[f"Do job-{number} ."]
+                assert (record.state, record.tries) == (state, tries)
+                assert record.takes > tries
+            assert "the truth does not answer" in (found["Do job-2 ."].error or "")
+            assert once_each(one, 3)
+
+
 async def test_a_worker_that_is_told_to_end_puts_back_what_it_cannot_finish(tmp_path: Path) -> None:
     async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", pause=0.5, steps=6) as one:
         await one.submit(names(2))
@@ -192,13 +217,19 @@ async def test_priorities_and_delays(tmp_path: Path) -> None:
 
 def test_a_task_is_left_to_a_worker_and_a_schedule_is_kept(tmp_path: Path) -> None:
     llm = write_recording(tmp_path / "hello.jsonl", "print('hello')")
-    left = delf("run", "Say hello.", "--llm", llm, "--detach", "--json", cwd=tmp_path)
+    how = ("--key", "customer-7", "--retries", "2", "--retry-after", "5")
+    left = delf("run", "Say hello.", "--llm", llm, "--detach", "--json", *how, cwd=tmp_path)
     task = json.loads(left.stdout)
     assert task["queue"] == "default"
     (listed,) = json.loads(delf("runs", "list", "--json", cwd=tmp_path).stdout)
     assert (listed["task_id"], listed["state"]) == (task["task_id"], "queued")
+    assert (listed["key"], listed["tries"]) == ("customer-7", 0)
+    events = delf("runs", "events", task["task_id"], "--json", cwd=tmp_path).stdout
+    queued = json.loads(events.splitlines()[0])["data"]
+    assert (queued["key"], queued["retries"], queued["retry_after"]) == ("customer-7", 2, 5.0)
     assert delf("resume", task["task_id"], cwd=tmp_path).stdout == "hello\n"
     assert delf("run", "x", "--llm", llm, "--queue", "q", cwd=tmp_path).returncode == 2
+    assert delf("run", "x", "--llm", llm, "--retries", "1", cwd=tmp_path).returncode == 2
     memory = delf("run", "x", "--llm", llm, "--detach", "--no-journal", cwd=tmp_path)
     assert "no worker sees the journal 'memory'" in memory.stderr
     add = ("schedule", "add", "morning", "0 8 * * 1-5", "Say hello.", "--zone", "Europe/Vienna")
@@ -216,12 +247,30 @@ def test_a_task_is_left_to_a_worker_and_a_schedule_is_kept(tmp_path: Path) -> No
     assert delf("schedule", "remove", "morning", cwd=tmp_path).returncode == 2
 
 
+async def test_runs_list_and_show_tell_of_the_next_try(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/journal.db"
+    journal = SqlJournal(url)
+    told: Any = {"error": "the shop does not answer", "code": "ERR-CONN-003", "tries": 2}
+    await journal.append(TaskQueued(task_id="task_1", seq=1, at=1.0, task="Sell.", queue="q"))
+    await journal.append(TaskPostponed(task_id="task_1", seq=2, at=2.0, not_before=4e9, **told))
+    await journal.aclose()
+    env = {"DELF_JOURNAL_SQL_URL": url}
+    listed = await asyncio.to_thread(delf, "runs", "list", cwd=tmp_path, env=env)
+    assert "queued, try 3" in listed.stdout
+    shown = await asyncio.to_thread(delf, "runs", "show", "task_1", cwd=tmp_path, env=env)
+    assert "queued, try 3 not before 2096-" in shown.stdout
+    assert "the shop does not answer" in shown.stdout
+    events = await asyncio.to_thread(delf, "runs", "events", "task_1", cwd=tmp_path, env=env)
+    assert "TaskPostponed" in events.stdout
+
+
 def test_every_guarantee_on_the_page_names_a_test_that_is_there() -> None:
     root = Path(__file__).parents[3]
     page = (root / "docs" / "operations.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(test_\w+)`", page))
     sources = [*(root / "tests/plugins/runner_dbos").glob("test_*.py")]
     sources += (root / "tests/plugins/journal_sql").glob("test_*.py")
+    sources += (root / "tests/core/engine/journal").glob("test_*.py")
     known = set(re.findall(r"def (test_\w+)", "\n".join(p.read_text() for p in sources)))
     assert len(named) >= 6
     assert named <= known

@@ -313,7 +313,7 @@ async def test_sessions_side_by_side_leave_nothing(make_backend, containers, tmp
             await run.session.aclose()
             return value
 
-        assert await asyncio.gather(*map(task, range(20))) == [n * 2 for n in range(20)]
+        assert await asyncio.gather(*map(task, range(10))) == [n * 2 for n in range(10)]
     assert containers() == set()
     assert list(tmp_path.iterdir()) == []
     assert len(os.listdir("/proc/self/fd")) <= descriptors + 2

@@ -321,12 +321,10 @@ async def test_a_forged_outcome_is_only_an_outcome():
 # -- calls --------------------------------------------------------------------------------
 
 
-async def test_ten_thousand_calls_one_after_another():
-    outcome, host = await run_script(
-        "n = 0\nfor i in range(10_000):\n    n += (await echo(i))[0]\nn"
-    )
-    assert outcome.value == sum(range(10_000))
-    assert [call.args[0] for call in host.calls] == list(range(10_000))
+async def test_thousands_of_calls_one_after_another():
+    outcome, host = await run_script("n = 0\nfor i in range(2000):\n    n += (await echo(i))[0]\nn")
+    assert outcome.value == sum(range(2000))
+    assert [call.args[0] for call in host.calls] == list(range(2000))
 
 
 async def test_ten_thousand_calls_at_once():

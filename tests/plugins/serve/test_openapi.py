@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 
 from delf_openapi import APITool
@@ -57,6 +56,8 @@ STREAMS = ("/events", "/tasks/{task_id}/events")
 @pytest.mark.timeout(240)
 async def test_schemathesis_finds_nothing(serve):
     """Requests that fit the document and others: each answer is one that it tells of."""
+    import schemathesis  # takes most of a second, which only this test needs
+
     server = await serve()
     await server.until((await server.run("print(1)"))["task_id"], "done")
     schema = schemathesis.openapi.from_dict(OWN)

@@ -90,6 +90,8 @@ class TaskRequest:
         key: On whose behalf it is done there.
         priority: Among those that wait; the lowest comes first.
         not_before: The Unix time from which on it may begin.
+        retries: How often it is tried again where a service was away.
+        retry_after: Seconds until the first of these.
         past: The journal of the task, when it is resumed.
         child: What it has of its own, if it is the child of another task.
         files: Its input files; the agent's when None.
@@ -109,6 +111,8 @@ class TaskRequest:
     key: str | None = None
     priority: int = 0
     not_before: float | None = None
+    retries: int | None = None
+    retry_after: float | None = None
     past: Sequence[Event] = ()
     child: ChildOptions | None = None
     files: Sequence[str] | None = None
@@ -196,6 +200,7 @@ class TaskOutcome:
         duration_ms: From acceptance to the end.
         events: All that happened, in order.
         files: The output files: absolute paths by name.
+        postponed: It is tried again later.
     """
 
     text: str
@@ -203,8 +208,9 @@ class TaskOutcome:
     duration_ms: float
     events: Sequence[Event] = ()
     files: Mapping[str, str] = field(default_factory=dict[str, str])
+    postponed: bool = False
 
     @property
     def is_over(self) -> bool:
         """Whether the task came to its end; else it can be resumed."""
-        return not isinstance(self.error, _CAN_BE_RESUMED)
+        return not self.postponed and not isinstance(self.error, _CAN_BE_RESUMED)

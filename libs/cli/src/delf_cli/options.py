@@ -9,7 +9,7 @@ import click
 
 from delf_cli import complete
 
-HANDING: Final = ("queue", "key")
+HANDING: Final = ("queue", "key", "retries", "retry_after")
 """Options that go along with ``--detach``."""
 _MODES: Final = {"ask": "interactive", "all": "approve_all", "none": "strict"}
 _MODES_BY_NAME: Final = ("interactive", "approve_all", "strict", *_MODES)
@@ -115,6 +115,19 @@ _OPTIONS: Final = (
         ["--key"],
         metavar="TEXT",
         help="On whose behalf, as customer-7, with --detach: a queue has limits for each key.",
+    ),
+    click.Option(
+        ["--retries"],
+        metavar="N",
+        type=click.IntRange(min=0),
+        help="How often it is tried again where a model or service was away, with --detach.  "
+        "[default: the queue's]",
+    ),
+    click.Option(
+        ["--retry-after"],
+        metavar="SECONDS",
+        type=click.FloatRange(min=0, min_open=True),
+        help="Until the first of these, with --detach; each later one waits twice as long.",
     ),
     click.Option(["--show-code"], is_flag=True, help="Show each script."),
     click.Option(["-v", "--verbose"], is_flag=True, help="Show each step and call, and a summary."),

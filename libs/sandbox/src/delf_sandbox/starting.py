@@ -22,4 +22,4 @@ else:
         loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]
     ) -> asyncio.Task[None]:
         """A task that takes its first step at the loop's next turn."""
-        return loop.create_task(work, name=_CALL)
+        return asyncio.Task(work, loop=loop, name=_CALL)

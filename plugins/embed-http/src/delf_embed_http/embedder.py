@@ -3,46 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakKeyDictionary
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from delf.llm import LLMConfig
 from delf.protocols.context import PluginContext
 from delf.protocols.embedder import EmbeddingKind, Vectors
 from delf.protocols.model import ModelContext
-from delf.tls import trusted
 from delf_model_providers.endpoint import Endpoint, resolve
-from delf_model_providers.failures import (
-    Failure,
-    UnreadableError,
-    by_status,
-    chain,
-    kinds_of,
-    message_in,
-    retry_after,
-    shortened,
-    unanswered,
-    unreadable,
-)
+from delf_model_providers.failures import UnreadableError
+from delf_model_providers.http import explain, parsed, read
+from delf_model_providers.pool import Pool
 from delf_model_providers.retry import Attempts, RetryPolicy
-
-if TYPE_CHECKING:
-    import httpx
 
 _DEFAULT: Final = "text-embedding-3-small"
 _GOOGLE: Final = "https://generativelanguage.googleapis.com/v1beta"
 _TASKS: Final = {"query": "RETRIEVAL_QUERY", "passage": "RETRIEVAL_DOCUMENT"}
 _BATCH: Final = 100
 """What Gemini takes at once; OpenAI takes 2,048."""
-
-
-class _RefusedError(Exception):
-    def __init__(self, response: httpx.Response) -> None:
-        super().__init__(response.status_code)
-        self.response = response
+_MAX_BYTES: Final = 64_000_000
 
 
 class HttpEmbedder:
@@ -81,10 +62,12 @@ class HttpEmbedder:
         self._dimensions = dimensions
         self._dimension: int | None = None
         self._timeout = timeout
-        self._attempts = Attempts(explain=self._explain, policy=retry or RetryPolicy())
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = (
-            WeakKeyDictionary()
+        self._attempts = Attempts(
+            explain=lambda error: explain(error, self._endpoint, timeout),
+            policy=retry or RetryPolicy(),
         )
+        self._base = (self._endpoint.base_url or _GOOGLE).rstrip("/")
+        self._pool = Pool(is_encrypted=urlsplit(self._base).scheme == "https")
 
     @property
     def model(self) -> str:
@@ -120,16 +103,13 @@ class HttpEmbedder:
 
     async def _ask(self, texts: list[str], kind: EmbeddingKind) -> list[list[float]]:
         path, body, headers = self._request(texts, kind)
-        base = self._endpoint.base_url or _GOOGLE
-        async with asyncio.timeout(self._timeout):
-            response = await self._client().post(
-                f"{base.rstrip('/')}/{path}",
-                content=json.dumps(body).encode(),
-                headers={"Content-Type": "application/json", **headers, **self._endpoint.headers},
-            )
-        if response.status_code != 200:
-            raise _RefusedError(response)
-        return [_of_length_one(row) for row in self._rows(response.content, len(texts))]
+        headers = {"Content-Type": "application/json", **headers, **self._endpoint.headers}
+        async with (
+            asyncio.timeout(self._timeout),
+            self._pool.posted(f"{self._base}/{path}", headers, body) as response,
+        ):
+            content = await read(response, _MAX_BYTES)
+        return [_of_length_one(row) for row in self._rows(content, len(texts))]
 
     def _request(
         self, texts: list[str], kind: EmbeddingKind
@@ -150,7 +130,7 @@ class HttpEmbedder:
     def _rows(self, content: bytes, count: int) -> list[list[float]]:
         """The vectors of an answer, in the order of the texts."""
         try:
-            data: Any = json.loads(content)
+            data = parsed(content)
             if self._google:
                 rows = [entry["values"] for entry in data["embeddings"]]
             else:
@@ -159,47 +139,15 @@ class HttpEmbedder:
             found = [[float(value) for value in row] for row in rows]
         except (ValueError, KeyError, TypeError) as error:
             raise UnreadableError("no list of vectors") from error
+        except UnreadableError as error:
+            raise UnreadableError(f"no list of vectors: {error}") from None
         if len(found) != count or len({len(row) for row in found}) != 1 or not found[0]:
             raise UnreadableError(f"{len(found)} vectors for {count} texts")
         return found
 
-    def _explain(self, error: Exception) -> Failure:
-        endpoint = self._endpoint
-        if isinstance(error, _RefusedError):
-            response = error.response
-            said = _said(response.text[:10_000])
-            wait = retry_after(response.headers, said)
-            return by_status(
-                response.status_code, shortened(said, endpoint.secrets), endpoint, wait
-            )
-        if isinstance(error, UnreadableError):
-            return unreadable(endpoint, str(error))
-        said = shortened(str(error) or type(error).__name__, endpoint.secrets)
-        return unanswered(kinds_of(chain(error)), said, endpoint, self._timeout)
-
-    def _client(self) -> httpx.AsyncClient:
-        import httpx
-
-        loop = asyncio.get_running_loop()
-        if loop not in self._clients:
-            self._clients[loop] = httpx.AsyncClient(
-                verify=trusted(), follow_redirects=False, timeout=self._timeout
-            )
-        return self._clients[loop]
-
     async def aclose(self) -> None:
         """Close this loop's connections; used again, new ones are opened."""
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.aclose()
-
-
-def _said(text: str) -> str:
-    """The server's own words."""
-    try:
-        return message_in(json.loads(text)) or text
-    except ValueError:
-        return text
+        await self._pool.aclose()
 
 
 def _of_length_one(row: list[float]) -> list[float]:

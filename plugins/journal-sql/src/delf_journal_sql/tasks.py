@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from delf.events import TaskFinished, TaskQueued, TaskStarted
+from delf.events import TaskFinished, TaskPostponed, TaskQueued, TaskStarted
 from delf_journal_sql.codec import Packed, plain_text
 from delf_journal_sql.database import Connection, Database, SqlRow
 from delf_journal_sql.errors import JournalConflictError
@@ -30,12 +30,14 @@ class Tasks:
         database: Where the rows go.
         open: The tasks that are written to, by their ids.
         held: The ids of those that somebody works on here.
+        lost: The ids of those that others took over: nothing of them is kept before a claim.
     """
 
     owner: Owner
     database: Database
     open: dict[str, _Task] = field(default_factory=dict[str, _Task])
     held: set[str] = field(default_factory=set[str])
+    lost: set[str] = field(default_factory=set[str])
     _rows: list[SqlRow] = field(default_factory=list[SqlRow])
     _finished: list[str] = field(default_factory=list[str])
     _checked: set[str] = field(default_factory=set[str])
@@ -47,6 +49,8 @@ class Tasks:
             JournalConflictError: When it does not continue its task.
         """
         event = packed.event
+        if event.task_id in self.lost:
+            raise _lost(event.task_id)
         task = self.open.get(event.task_id)
         if task is None:
             task = self._load(connection, packed)
@@ -72,6 +76,8 @@ class Tasks:
         task.last = event.seq
         if isinstance(event, TaskFinished):
             self._finish(connection, task, event)
+        elif isinstance(event, TaskPostponed):
+            self._postpone(connection, task, event)
         elif isinstance(event, TaskQueued) and event.queue is not None:
             self._finished.append(event.task_id)  # whoever takes it goes on
 
@@ -106,13 +112,13 @@ class Tasks:
             JournalConflictError: When a process that lives works on it.
         """
         rows = connection.execute(
-            f"SELECT t.id, t.owner, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
+            f"SELECT t.id, t.state, t.owner, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
             "LEFT JOIN delf_owners AS o ON o.owner = t.owner WHERE t.task_id = :id",
             {"id": task_id},
         )
-        for key, owner, *columns in rows:
-            if owner == self.owner.key:
-                continue
+        for key, state, owner, *columns in rows:
+            if owner == self.owner.key or state not in ("running", "queued"):
+                continue  # one that is over stays so
             row = owner_of(columns)
             if owner is not None and is_alive(row, self.database.now(connection)):
                 here = (self.owner.pid, self.owner.birth, self.owner.place)
@@ -139,6 +145,7 @@ class Tasks:
         if task_id in self.held:
             raise _held_here(task_id)
         self.claim(connection, task_id)
+        self.lost.discard(task_id)
 
     def release(self, connection: Connection, task_id: str) -> None:
         """Nobody works on a task any more, in a transaction; one that is over stays so."""
@@ -162,7 +169,11 @@ class Tasks:
             return self._create(connection, packed)
         key, state, last = rows[0]
         if state == "running" or (state == "queued" and not isinstance(event, TaskQueued)):
-            self.claim(connection, event.task_id)
+            try:
+                self.claim(connection, event.task_id)
+            except JournalConflictError:
+                self.lost.add(event.task_id)
+                raise
             self.held.add(event.task_id)
         return _Task(key, last or 0)
 
@@ -182,10 +193,8 @@ class Tasks:
             return
         self.open.pop(task_id, None)
         self.held.discard(task_id)
-        raise JournalConflictError(
-            f"task {task_id} is not this process's any more",
-            hint="another one took it over while this one was silent; it goes on there",
-        )
+        self.lost.add(task_id)
+        raise _lost(task_id)
 
     def _create(self, connection: Connection, packed: Packed) -> _Task:
         event = packed.event
@@ -230,6 +239,20 @@ class Tasks:
             },
         )
 
+    def _postpone(self, connection: Connection, task: _Task, event: TaskPostponed) -> None:
+        """Let a task wait for a worker again, where it waited before."""
+        self._finished.append(event.task_id)
+        connection.execute(
+            "UPDATE delf_tasks SET state = CASE WHEN queue IS NULL THEN state ELSE 'queued' END, "
+            "not_before = :at, tries = :tries, error = :error, owner = NULL WHERE id = :key",
+            {
+                "at": event.not_before,
+                "tries": event.tries,
+                "error": plain_text(event.error),
+                "key": task.key,
+            },
+        )
+
     def _compare(self, connection: Connection, task: _Task, packed: Packed) -> None:
         """Let an event pass that is there already, if it is the same.
 
@@ -247,6 +270,13 @@ class Tasks:
                 f"task {event.task_id} has another event {event.seq} already",
                 hint="two processes work on the same task",
             )
+
+
+def _lost(task_id: str) -> JournalConflictError:
+    return JournalConflictError(
+        f"task {task_id} is not this process's any more",
+        hint="another one took it over while this one was silent; it goes on there",
+    )
 
 
 def _held_here(task_id: str) -> JournalConflictError:

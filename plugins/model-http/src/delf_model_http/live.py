@@ -14,11 +14,11 @@ from delf_model_http.answer import Answer
 from delf_model_http.events import MAX_BYTES
 from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.failures import BrokenStreamError, Failure, UnreadableError
+from delf_model_providers.pool import CONNECT_SECONDS
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
-CONNECT_SECONDS: Final = 15.0
 _PING_SECONDS: Final = 20.0
 _CLOSE_SECONDS: Final = 2.0
 

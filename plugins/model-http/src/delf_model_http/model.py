@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, urlsplit
@@ -24,7 +23,6 @@ from delf_model_http.gemini_live import GeminiLive
 from delf_model_http.google import GenerateContent
 from delf_model_http.live import LiveDialect, LiveSession
 from delf_model_http.openai import ChatCompletions
-from delf_model_http.pool import Pool
 from delf_model_http.realtime import Realtime
 from delf_model_providers.endpoint import resolve
 from delf_model_providers.failures import (
@@ -32,21 +30,16 @@ from delf_model_providers.failures import (
     Failure,
     UnreadableError,
     by_status,
-    chain,
-    kinds_of,
     message_in,
-    retry_after,
     shortened,
-    unanswered,
-    unreadable,
 )
-from delf_model_providers.retry import Attempts, RetryPolicy
+from delf_model_providers.http import explain, parsed, read, refused
+from delf_model_providers.model import EndpointModel
+from delf_model_providers.pool import Pool
+from delf_model_providers.retry import RetryPolicy
 
 if TYPE_CHECKING:
     import httpx
-
-DEFAULT_TIMEOUT: Final = 300.0
-"""Seconds for one request when the setting ``timeout`` is not given."""
 
 _DIALECTS: Final[Mapping[str, Dialect]] = {
     "openai": ChatCompletions(),
@@ -64,7 +57,6 @@ _OWN: Final = frozenset({"timeout", "live_model"})
 """Settings that no provider is sent."""
 
 _HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "delf"}
-_MAX_ERROR_BYTES: Final = 100_000
 _DONE: Final = "[DONE]"
 _USAGE: Final = 5.0
 """Seconds to wait for the usage after the end of an answer."""
@@ -72,20 +64,8 @@ _USAGE: Final = 5.0
 _LAST_BYTES: Final = 0.1
 """Seconds to wait for the end of a body whose last event has come."""
 
-_TITLE: Final = re.compile(r"<title[^>]*>([^<]{1,200})", re.IGNORECASE)
 
-
-class _RefusedError(Exception):
-    """The provider's answer has another status than 200."""
-
-    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        super().__init__(status)
-        self.status = status
-        self.headers = headers
-        self.text = body.decode("utf-8", errors="replace")
-
-
-class HttpModel:
+class HttpModel(EndpointModel):
     """One model at one endpoint, over HTTP.
 
     Args:
@@ -106,7 +86,7 @@ class HttpModel:
         retry: RetryPolicy | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        self._endpoint = resolve(config, context)
+        super().__init__(resolve(config, context), config.settings, retry, sleep)
         if self._endpoint.dialect is None:
             raise ModelConfigurationError(
                 f"{config.model!r}: model-http does not speak with {self._endpoint.provider}",
@@ -117,14 +97,8 @@ class HttpModel:
         self._facts = catalog.facts(self._endpoint.dialect, self._endpoint.name)
         given = {**_HEADERS, **self._dialect.headers(self._endpoint), **self._endpoint.headers}
         self._headers = {name.lower(): value for name, value in given.items()}
-        self._settings = dict(config.settings)
-        self._retry = retry or RetryPolicy()
-        self._sleep = sleep
         address = self._dialect.address(self._endpoint, stream=False)
         self._pool = Pool(is_encrypted=urlsplit(address).scheme == "https")
-
-    def __repr__(self) -> str:
-        return f"HttpModel({self._endpoint.model!r}, provider={self._endpoint.provider!r})"
 
     @property
     def _live(self) -> str | None:
@@ -146,7 +120,7 @@ class HttpModel:
         if name is None:
             return None
         self._endpoint.require_key()
-        timeout = float(self._settings.get("timeout") or DEFAULT_TIMEOUT)
+        timeout = self._timeout()
         address = None
         if name.startswith(("ws://", "wss://")):
             address, name = name, parse_qs(urlsplit(name).query).get("model", [""])[0]
@@ -165,50 +139,10 @@ class HttpModel:
         await session.connect()
         return session
 
-    @property
-    def takes_tools(self) -> bool:
-        """All three dialects have them; a server may answer that its model has not."""
-        return True
-
     async def warm_up(self) -> None:
         """Import httpx, while something else is being prepared. Fails never, sends nothing."""
         if self._endpoint.missing is None:
             await self._pool.get()
-
-    async def complete(self, request: ModelRequest) -> ModelReply:
-        """The whole answer.
-
-        Args:
-            request: What to ask.
-
-        Raises:
-            EnvironmentKeyError: When the key is missing; nothing was sent.
-            LLMExecutionError: When the call failed for good.
-        """
-        self._endpoint.require_key()
-        if self._is_live_only:
-            return await self._attempts(request).whole(lambda: self._said_once(request))
-        return await self._attempts(request).whole(lambda: self._whole(request))
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """The answer in pieces as they come, then once as a whole, with its usage.
-
-        A call that fails before its first piece is made again, as in :meth:`complete`. One that
-        breaks off later is an error: what was passed on cannot be taken back.
-
-        Args:
-            request: What to ask.
-
-        Raises:
-            EnvironmentKeyError: When the key is missing; nothing was sent.
-            LLMExecutionError: When the call failed for good.
-        """
-        self._endpoint.require_key()
-        attempts = self._attempts(request)
-        ask = self._pieces_once if self._is_live_only else self._pieces
-        async with aclosing(attempts.streamed(lambda: ask(request))) as pieces:
-            async for piece in pieces:
-                yield piece
 
     @property
     def _is_live_only(self) -> bool:
@@ -241,27 +175,20 @@ class HttpModel:
         """Close the connections. Safe to call twice; a later call opens new ones."""
         await self._pool.aclose()
 
-    def _timeout(self, request: ModelRequest) -> float:
-        given = request.settings.get("timeout") or self._settings.get("timeout")
-        return float(given or DEFAULT_TIMEOUT)
-
-    def _attempts(self, request: ModelRequest) -> Attempts:
-        timeout = self._timeout(request)
-        return Attempts(
-            explain=lambda error: self._explain(error, timeout),
-            policy=self._retry,
-            sleep=self._sleep,
-        )
-
     async def _whole(self, request: ModelRequest) -> ModelReply:
+        if self._is_live_only:
+            return await self._said_once(request)
         async with (
             asyncio.timeout(self._timeout(request)),
             self._sent(request, stream=False) as response,
         ):
-            body = await _read(response, MAX_BYTES)
-        return self._reply(self._dialect.whole(_parsed(body)))
+            body = await read(response, MAX_BYTES)
+        return self._reply(self._dialect.whole(parsed(body)))
 
-    async def _pieces(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
+    def _pieces(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
+        return self._pieces_once(request) if self._is_live_only else self._streamed(request)
+
+    async def _streamed(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         deadline = asyncio.get_running_loop().time() + self._timeout(request)
         answer = Answer()
         async with aclosing(self._received(request, deadline, answer)) as events:
@@ -269,7 +196,7 @@ class HttpModel:
                 if data == _DONE:
                     answer.ended = answer.last = True
                     continue
-                for piece in self._dialect.event(_parsed(data), answer):
+                for piece in self._dialect.event(parsed(data), answer):
                     yield piece
                 for piece in answer.complete() if answer.ended else ():
                     yield piece
@@ -307,32 +234,15 @@ class HttpModel:
             async for chunk in response.aiter_bytes():
                 yield chunk
 
-    @asynccontextmanager
-    async def _sent(
+    def _sent(
         self, request: ModelRequest, *, stream: bool
-    ) -> AsyncGenerator[httpx.Response, None]:
+    ) -> AbstractAsyncContextManager[httpx.Response]:
         """The answer to a request, its body not yet read."""
-        client = await self._pool.get()
         endpoint, dialect = self._endpoint, self._dialect
         settings = {**self._settings, **request.settings}
         given = {n: v for n, v in settings.items() if v is not None and n not in _OWN}
         body = dialect.body(request, given, endpoint, self._facts, stream=stream)
-        message = client.build_request(
-            "POST",
-            dialect.address(endpoint, stream=stream),
-            content=json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(
-                "utf-8", "replace"
-            ),
-            headers=self._headers,
-        )
-        response = await client.send(message, stream=True)
-        try:
-            if response.status_code != 200:
-                refusal = await _read(response, _MAX_ERROR_BYTES, cut=True)
-                raise _RefusedError(response.status_code, response.headers, refusal)
-            yield response
-        finally:
-            await response.aclose()
+        return self._pool.posted(dialect.address(endpoint, stream=stream), self._headers, body)
 
     def _reply(self, answer: Answer, facts: catalog.Facts | None = None) -> ModelReply:
         reason = answer.finish_reason or "stop"
@@ -348,62 +258,11 @@ class HttpModel:
 
     def _explain(self, error: BaseException, timeout: float) -> Failure:
         endpoint = self._endpoint
-        if isinstance(error, _RefusedError):
-            said = shortened(_said(error.text), endpoint.secrets)
-            wait = retry_after(error.headers, error.text)
-            return by_status(error.status, said, endpoint, wait)
         if isinstance(error, ToldError):
             said = shortened(message_in(error.body) or str(error.body), endpoint.secrets)
             return by_status(error.status, said, endpoint)
-        refusal: Any = getattr(error, "response", None)
         if type(error).__name__ == "InvalidStatus":  # of websockets, which may not be there
-            said = _said(bytes(refusal.body or b"").decode("utf-8", "replace"))
-            said = shortened(said, endpoint.secrets)
-            return by_status(refusal.status_code, said, endpoint)
-        if isinstance(error, UnreadableError):
-            return unreadable(endpoint, str(error))
-        errors = list(chain(error))
-        said = shortened(str(error), endpoint.secrets)
-        failure = unanswered(kinds_of(errors), said, endpoint, timeout)
-        return replace(failure, note=f"{type(error).__name__} was raised")
-
-
-async def _read(response: httpx.Response, most: int, *, cut: bool = False) -> bytes:
-    """A body, which may be no longer than this; a longer one is cut, or no answer."""
-    parts: list[bytes] = []
-    size = 0
-    async for part in response.aiter_bytes():
-        parts.append(part)
-        size += len(part)
-        if size > most:
-            if cut:
-                break
-            raise UnreadableError(f"it has more than {most // 1_000_000} MB")
-    return b"".join(parts)
-
-
-def _parsed(body: bytes | str) -> Any:
-    """JSON, which an answer and each of its events is."""
-    try:
-        text = body.decode("utf-8") if isinstance(body, bytes) else body
-    except UnicodeDecodeError:
-        raise UnreadableError("it is not UTF-8") from None
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        what = "it is a web page" if text.lstrip().startswith("<") else "it is not JSON"
-        raise UnreadableError(what) from None
-
-
-def _said(text: str) -> str:
-    """The provider's own words in an answer that is an error."""
-    try:
-        found = message_in(json.loads(text))
-    except (ValueError, RecursionError):
-        found = None
-    if found:
-        return found
-    if text.lstrip().startswith("<"):
-        title = _TITLE.search(text)
-        return f"a web page, {title.group(1).strip()!r}" if title else "a web page"
-    return text.strip() or "(nothing)"
+            refusal: Any = getattr(error, "response", None)
+            text = bytes(refusal.body or b"").decode("utf-8", "replace")
+            return refused(refusal.status_code, text, endpoint)
+        return explain(error, endpoint, timeout)

@@ -6,7 +6,6 @@ import asyncio
 import importlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -17,19 +16,15 @@ from delf_model_litellm import convert, library
 from delf_model_litellm.clients import Clients, cancellable
 from delf_model_litellm.failures import explain
 from delf_model_providers.endpoint import Endpoint, resolve
-from delf_model_providers.failures import BrokenStreamError, UnreadableError
-from delf_model_providers.retry import Attempts, RetryPolicy
+from delf_model_providers.failures import BrokenStreamError, Failure, UnreadableError
+from delf_model_providers.model import EndpointModel
+from delf_model_providers.pool import CONNECT_SECONDS
+from delf_model_providers.retry import RetryPolicy
 
 logger = logging.getLogger(__name__)
 
 _BY_HAND: Final = "litellm/"
 """In front of a name that another plugin would serve."""
-
-DEFAULT_TIMEOUT: Final = 300.0
-"""Seconds for one request when the setting ``timeout`` is not given."""
-
-CONNECT_TIMEOUT: Final = 15.0
-"""Seconds to reach a server; part of the request's time."""
 
 
 @dataclass
@@ -56,7 +51,7 @@ class _Collected:
         return bool(self.texts or self.calls)
 
 
-class LiteLLMModel:
+class LiteLLMModel(EndpointModel):
     """One model at one endpoint, through litellm.
 
     Args:
@@ -78,60 +73,16 @@ class LiteLLMModel:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         inner = replace(config, model=config.model.removeprefix(_BY_HAND))
-        self._endpoint = replace(resolve(inner, context), model=config.model)
-        self._settings = dict(config.settings)
-        self._retry = retry or RetryPolicy()
-        self._sleep = sleep
+        endpoint = replace(resolve(inner, context), model=config.model)
+        super().__init__(endpoint, config.settings, retry, sleep)
         self._clients = Clients(self._endpoint)
         self._unpriced = False
-
-    def __repr__(self) -> str:
-        return f"LiteLLMModel({self._endpoint.model!r}, provider={self._endpoint.provider!r})"
-
-    @property
-    def takes_tools(self) -> bool:
-        """Litellm passes them on, or leaves them out where it knows that a provider has none."""
-        return True
 
     async def warm_up(self) -> None:
         """Import litellm, while something else is being prepared. Fails never, sends nothing."""
         if self._endpoint.missing is None:
             await library.load()
             self._clients.get()
-
-    async def complete(self, request: ModelRequest) -> ModelReply:
-        """The whole answer.
-
-        Args:
-            request: What to ask.
-
-        Raises:
-            EnvironmentKeyError: When the key is missing; nothing was imported or sent.
-            ModelConfigurationError: When litellm does not know the name either.
-            LLMExecutionError: When the call failed for good.
-        """
-        self._endpoint.require_key()
-        return await self._attempts(request).whole(lambda: self._complete(request))
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """The answer in pieces as they come, then once as a whole, with its usage.
-
-        A call that fails before its first piece is made again, as in :meth:`complete`. One that
-        breaks off later is an error: what was passed on cannot be taken back.
-
-        Args:
-            request: What to ask.
-
-        Raises:
-            EnvironmentKeyError: When the key is missing; nothing was imported or sent.
-            ModelConfigurationError: When litellm does not know the name either.
-            LLMExecutionError: When the call failed for good.
-        """
-        self._endpoint.require_key()
-        attempts = self._attempts(request)
-        async with aclosing(attempts.streamed(lambda: self._pieces(request))) as pieces:
-            async for piece in pieces:
-                yield piece
 
     async def price(self) -> Price | None:
         """The model's price by litellm's list, or None where it is not in it. Sends nothing."""
@@ -149,17 +100,8 @@ class LiteLLMModel:
         """Close the connections. Safe to call twice; a later call opens new ones."""
         await self._clients.aclose()
 
-    def _timeout(self, request: ModelRequest) -> float:
-        given = request.settings.get("timeout") or self._settings.get("timeout")
-        return float(given or DEFAULT_TIMEOUT)
-
-    def _attempts(self, request: ModelRequest) -> Attempts:
-        timeout = self._timeout(request)
-        return Attempts(
-            explain=lambda error: explain(error, self._endpoint, timeout),
-            policy=self._retry,
-            sleep=self._sleep,
-        )
+    def _explain(self, error: BaseException, timeout: float) -> Failure:
+        return explain(error, self._endpoint, timeout)
 
     async def _call(self, request: ModelRequest, *, stream: bool) -> Any:
         litellm = await library.load()
@@ -190,7 +132,7 @@ class LiteLLMModel:
         call = litellm.acompletion(**arguments)
         return await (cancellable(call) if endpoint.dialect else call)
 
-    async def _complete(self, request: ModelRequest) -> ModelReply:
+    async def _whole(self, request: ModelRequest) -> ModelReply:
         async with asyncio.timeout(self._timeout(request)):
             response = await self._call(request, stream=False)
         choice = response.choices[0] if response.choices else None
@@ -272,7 +214,7 @@ def _limits(seconds: float, endpoint: Endpoint) -> Any:
     if endpoint.dialect != "openai":
         return seconds
     httpx: Any = importlib.import_module("httpx")
-    return httpx.Timeout(seconds, connect=min(seconds, CONNECT_TIMEOUT))
+    return httpx.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS))
 
 
 def _check_end(response: Any, collected: _Collected) -> None:

@@ -107,7 +107,10 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
         return
     click.echo(click.style(one_line(task.task), bold=True))
     where = f", by {task.owner}" if task.owner else ""
-    click.echo(f"{render.coloured(task.state)}, started {render.moment(task.started_at)}{where}")
+    waits = task.not_before if task.state == "queued" else None
+    when = "" if waits is None else f" not before {render.moment(waits)}"
+    told = f"{render.state_of(task)}{when}, started {render.moment(task.started_at)}{where}"
+    click.echo(told)
     click.echo("")
     click.echo(visible(trace.summary(calls=False)))
     rows = [

@@ -60,6 +60,12 @@ def coloured(state: str) -> str:
     return click.style(state, fg=_COLOURS.get(state))
 
 
+def state_of(task: TaskRecord) -> str:
+    """A task's state in its colour; of one that failed and is tried again, which try comes next."""
+    again = task.tries > 0 and task.state == "queued"
+    return f"{coloured(task.state)}, try {task.tries + 1}" if again else coloured(task.state)
+
+
 def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
     """Tasks as rows; an id is as short as keeps it apart from the others."""
     names = short_ids([task.task_id for task in tasks])
@@ -67,7 +73,7 @@ def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
     rows = [
         (
             one_line(name),
-            coloured(task.state),
+            state_of(task),
             ago(task.started_at),
             span(task.duration_ms),
             money(task),

@@ -92,21 +92,10 @@ class Workflows:
         await asyncio.to_thread(DBOS.launch)
         self._launched = True
 
-    async def begin(self, task_id: str, *, again: bool) -> None:
-        """Begin the work on a task; it is under way when this returns.
-
-        Args:
-            task_id: The task.
-            again: Whether a worker had taken it before; of one that is gone, its workflow is ended.
-        """
+    async def begin(self, task_id: str) -> None:
+        """Begin the work on a task; it is under way when this returns."""
 
         def begin() -> None:
-            if again:
-                left = DBOS.list_workflows(
-                    workflow_id_prefix=f"{task_id}:", status="PENDING", load_input=False
-                )
-                for workflow in left:
-                    DBOS.cancel_workflow(workflow.workflow_id)
             with SetWorkflowID(f"{task_id}:{secrets.token_hex(4)}"):
                 DBOS.start_workflow(self._task, task_id)
 

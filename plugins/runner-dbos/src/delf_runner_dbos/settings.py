@@ -25,6 +25,17 @@ class QueueSettings(BaseModel, extra="forbid"):
     key_per_second: float | None = Field(
         default=None, gt=0, description="Tasks with the same key that begin in a second."
     )
+    retries: int = Field(
+        default=0,
+        ge=0,
+        description="How often a task is tried again where a model or service was away, unless it "
+        "says so itself.",
+    )
+    retry_after: float = Field(
+        default=30.0,
+        gt=0,
+        description="Seconds until the first of these; each later one waits twice as long.",
+    )
 
     @property
     def limits(self) -> QueueLimits:

@@ -126,7 +126,7 @@ class Worker:
 
     async def _begin(self, workflows: Workflows, record: TaskRecord) -> None:
         try:
-            await workflows.begin(record.task_id, again=record.takes > 1)
+            await workflows.begin(record.task_id)
         except Exception as error:  # the database may be away; its drivers differ
             _log.warning("task %s cannot be begun now: %s", record.task_id, error)
             self._put_back(record.task_id)
@@ -169,9 +169,15 @@ class Worker:
 
     async def _work(self, task_id: str) -> str:
         queued = _queued(await self._journal.read(task_id))
+        queue = self._options.queues[queued.queue or ""]
         agent, give_back = await self._agents.lend(queued.setup)
         try:
-            response = await agent.aresume(task_id, queued.timeout)
+            response = await agent.aresume(
+                task_id,
+                queued.timeout,
+                retries=queue.retries if queued.retries is None else queued.retries,
+                retry_after=queued.retry_after or queue.retry_after,
+            )
         finally:
             give_back()
         return "done" if response.status else (await self._journal.task(task_id)).state

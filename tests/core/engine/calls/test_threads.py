@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import gc
+import os
 import threading
 import weakref
 
@@ -159,3 +160,15 @@ async def test_functions_that_are_waited_for_in_place_by_many_at_once():
         await asyncio.gather(*(call(number) for number in range(8)))
     finally:
         threads.close()
+
+
+async def test_nothing_stays_open_after_the_end():
+    before, running = len(os.listdir("/dev/fd")), {*threading.enumerate()}
+    for _ in range(20):
+        threads = ToolThreads(2)
+        for number in range(3):
+            assert await threads.run(functools.partial(abs, -number), alone=True) == number
+        threads.close()
+    for thread in {*threading.enumerate()} - running:
+        await asyncio.to_thread(thread.join, 10)
+    assert len(os.listdir("/dev/fd")) <= before

@@ -200,7 +200,7 @@ class Gate:
         except asyncio.CancelledError:
             await self._records.never_made(call)
             raise
-        judged = await self._judge(call)
+        judged = None if call.bound.judge is None else await self._judge(call)
         if isinstance(judged, Refused):
             return await self._turn_down(call, judged.message)
         if call.bound.asks or isinstance(judged, Asks):
@@ -381,7 +381,10 @@ class Gate:
         started = time.perf_counter()
         try:
             try:
-                result = await self._invoke(action, arguments, alone=call.alone)
+                if action.is_async:
+                    result = await action.call(**arguments)
+                else:
+                    result = await self._call_plainly(action, arguments, alone=call.alone)
             finally:
                 if self._children is not None and self._children.held_back:
                     self._children.said_all(call)
@@ -443,9 +446,7 @@ class Gate:
         await self._records.end(call, "error", started, error=error.message, result=told)
         return Told(told)
 
-    async def _invoke(self, action: Action, arguments: dict[str, Any], *, alone: bool) -> Any:
-        if action.is_async:
-            return await action.call(**arguments)
+    async def _call_plainly(self, action: Action, arguments: dict[str, Any], *, alone: bool) -> Any:
         context = contextvars.copy_context()
         call = functools.partial(context.run, action.call, **arguments)
         result = await self._threads.run(call, alone=alone)

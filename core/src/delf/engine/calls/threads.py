@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import select
 import threading
 import time
 from collections import deque
@@ -27,12 +29,6 @@ _LOOKS: Final = 1e-3
 """Seconds after which it is seen whether functions get on that were left to threads at work."""
 
 
-def _held() -> threading.Lock:
-    lock = threading.Lock()
-    lock.acquire()
-    return lock
-
-
 @dataclass(slots=True)
 class _Job:
     function: Callable[[], Any] | None
@@ -47,8 +43,13 @@ class _Companion:
     """A thread for the one function that a loop waits for in place: a hop there, a hop back."""
 
     job: _Job | None = None
-    go: threading.Lock = field(default_factory=_held)
-    done: threading.Lock = field(default_factory=_held)
+    # To write into it lets go of the interpreter, which who is woken needs; a lock keeps it.
+    pipe: tuple[int, int] = field(default_factory=os.pipe)
+    done: threading.Lock = field(default_factory=threading.Lock)
+
+    def __del__(self) -> None:
+        for end in self.pipe:
+            os.close(end)
 
 
 class ToolThreads:
@@ -154,7 +155,7 @@ class ToolThreads:
         if companion is None:
             return False
         companion.job = job
-        companion.go.release()
+        os.write(companion.pipe[1], b"\0")
         if not companion.done.acquire(timeout=_AT_ONCE):
             with self._lock:
                 if job.end is None:
@@ -171,15 +172,17 @@ class ToolThreads:
                 return companion
             self._has_companion = True
         companion = _Companion()
+        companion.done.acquire()
         self._executor.submit(self._accompany, companion)
         return companion
 
     def _give_back(self, companion: _Companion) -> None:
         companion.job = None
         with self._lock:
-            self._companion = companion
             if self._closed:
-                companion.go.release()
+                os.write(companion.pipe[1], b"\0")
+            else:
+                self._companion = companion
 
     def _withdraw(self, job: _Job) -> bool:
         """Whether a function has not begun, so that it never will; nor does it stay in the line."""
@@ -197,8 +200,9 @@ class ToolThreads:
                     self._line.get_nowait()
             for _ in range(self._working):
                 self._line.put(None)
-            if self._companion is not None:
-                self._companion.go.release()
+            companion, self._companion = self._companion, None
+            if companion is not None:
+                os.write(companion.pipe[1], b"\0")
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _work(self) -> None:
@@ -209,13 +213,16 @@ class ToolThreads:
             del job, end
 
     def _accompany(self, companion: _Companion) -> None:
+        woken = select.poll()
+        woken.register(companion.pipe[0], select.POLLIN)
         while True:
-            if not companion.go.acquire(timeout=_STAYS):
+            if not woken.poll(_STAYS * 1000):
                 with self._lock:
                     if self._companion is companion:
                         self._companion, self._has_companion = None, False
                         return
-                companion.go.acquire()  # it was taken just now
+                woken.poll()  # it was taken just now
+            os.read(companion.pipe[0], 1)
             job = companion.job
             if job is None:
                 return

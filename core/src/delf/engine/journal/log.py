@@ -12,7 +12,15 @@ from typing import Any, Final
 from delf.engine.journal.replay import Replay
 from delf.engine.secrets.matching import StreamMatcher
 from delf.engine.secrets.redaction import Redactor
-from delf.events import ClockRead, Event, Printed, StepFinished, StepStarted, TaskFinished
+from delf.events import (
+    ClockRead,
+    Event,
+    Printed,
+    StepFinished,
+    StepStarted,
+    TaskFinished,
+    TaskPostponed,
+)
 from delf.protocols.journal import Journal
 
 _log = logging.getLogger(__name__)
@@ -21,6 +29,9 @@ SAFE: Final = frozenset(
     {
         "not_before",
         "priority",
+        "retries",
+        "retry_after",
+        "tries",
         "at",
         "attempt",
         "attended",
@@ -248,7 +259,7 @@ class TaskLog:
         self._show(event)
 
     def _show(self, event: Event) -> None:
-        self._over = self._over or isinstance(event, TaskFinished)
+        self._over = self._over or isinstance(event, (TaskFinished, TaskPostponed))
         self.events.append(event)
         self.show(event)
 

@@ -43,7 +43,7 @@ def _large_part(event: Event) -> Any:
         case CallStarted():
             return event.arguments
         case CallFinished():
-            return event.result, event.error
+            return event.result if event.error is None else (event.result, event.error)
         case Printed():
             return event.text
         case _:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from delf import events as ev
 from delf.engine.journal.recording import RecordedCall, RecordedScript, Recording
+from delf.engine.journal.retrying import as_untried
 from delf.errors import ReplayMismatch
 from delf.messages import ModelReply, Purpose
 from delf.protocols.sandbox import LimitReached
@@ -192,7 +193,7 @@ class Replay:
         self.seed = "" if began is None else began.seed
         """What the task's scripts drew chance from."""
         self._patience = patience
-        self._recording = Recording(self.events)
+        self._recording = Recording(as_untried(self.events))
         self.recorded = self._recording.known
         """The recorded events that have not come again; true as long as there may be some."""
         self.last_call = self._recording.last_call

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from delf.engine.host import TaskHost
+from delf.engine.journal.retrying import next_try
 from delf.engine.loop.learn import learn
 from delf.engine.loop.recall import keep_turn, recall
 from delf.engine.loop.select import select
@@ -33,6 +34,7 @@ from delf.events import (
     ChildFinished,
     ModelReplied,
     TaskFinished,
+    TaskPostponed,
     TaskQueued,
     TaskResumed,
     TaskStarted,
@@ -220,6 +222,8 @@ class TaskPipeline:
         if error is not None and not outcome.is_over:
             await self._leave(outcome)
             return outcome
+        if error is not None and await self._postpone(error):
+            return replace(outcome, postponed=True)
         if task.request.conversation is not None:
             await keep_turn(task, text, error)
         paid = [e for e in log.events if isinstance(e, (ModelReplied, ChildFinished))]
@@ -235,6 +239,21 @@ class TaskPipeline:
             files=dict(outcome.files),
         )
         return outcome
+
+    async def _postpone(self, error: DelfError) -> bool:
+        """Leave a task that failed to its queue, if another try is worth it."""
+        request, log = self._task.request, self._task.log
+        wait = next_try(error, log.events, request.retries or 0, request.retry_after or 0.0)
+        if wait is None:
+            return False
+        await log.record(
+            TaskPostponed,
+            error=error.message,
+            code=error.code,
+            tries=1 + sum(isinstance(event, TaskPostponed) for event in log.events),
+            not_before=time.time() + wait,
+        )
+        return True
 
     async def _leave(self, outcome: TaskOutcome) -> None:
         """Leave a task without an end in the journal, and say there why, if it can be written."""
@@ -272,6 +291,8 @@ def handed_in(request: TaskRequest, agent_id: str, redactor: Redactor) -> TaskQu
         key=None if request.key is None else redactor.text(request.key),
         priority=request.priority,
         not_before=request.not_before,
+        retries=request.retries,
+        retry_after=request.retry_after,
     )
 
 

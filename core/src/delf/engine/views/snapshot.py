@@ -79,7 +79,8 @@ def snapshot(events: Sequence[ev.Event], *, interrupted: bool = False) -> Stream
     }
     if last is None:
         elapsed = int((time.time() - first.at) * 1000)
-        state = "running" if len(events) > 1 or not isinstance(first, ev.TaskQueued) else "queued"
+        waits = isinstance(events[-1], (ev.TaskQueued, ev.TaskPostponed))
+        state = "queued" if waits else "running"
         state = "interrupted" if interrupted else state
         return StreamSnapshot(state=state, elapsed_ms=elapsed, **common)
     return StreamSnapshot(

@@ -26,7 +26,7 @@ MAX_LINES: Final = 1_000
 """Printed lines that a trace holds one by one."""
 MAX_LETTERS: Final = 1_000_000
 """Of these lines together. The journal, and the answer, have everything."""
-_CHANGING = (ev.ScriptGenerated, ev.ScriptFinished, ev.CallStarted, ev.CallFinished)
+_CHANGING = frozenset({ev.ScriptGenerated, ev.ScriptFinished, ev.CallStarted, ev.CallFinished})
 _CALL_FIELDS = tuple(item.name for item in fields(ToolCallTrace))
 _ASKED_FIELDS = tuple(item.name for item in fields(ApprovalTrace))
 
@@ -75,19 +75,19 @@ class Trace:
 
     def add(self, event: ev.Event) -> None:
         """Take one more event into account."""
-        if isinstance(event, _CHANGING):
+        if type(event) in _CHANGING:
             self._changing.append(event)
-        match event:
+        match event:  # the most frequent first
+            case ev.CallStarted():
+                self._start_call(event)
+            case ev.CallFinished():
+                self._finish_call(event)
             case ev.TaskQueued() | ev.TaskStarted():
                 self.task_id, self.task = event.task_id, event.task
             case ev.SandboxOpened():
                 self.sandbox, self.isolation = event.backend, event.isolation
             case ev.ScriptGenerated():
                 self.scripts.append(event.code)
-            case ev.CallStarted():
-                self._start_call(event)
-            case ev.CallFinished():
-                self._finish_call(event)
             case ev.CallPrinted():
                 self._add_output(event)
             case ev.ChangeKept():

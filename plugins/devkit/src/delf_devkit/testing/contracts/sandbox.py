@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import pytest
-
 from delf.protocols.sandbox import (
     Available,
     Done,
@@ -151,15 +149,14 @@ add_to_output_files("empty.txt", "")
         assert not wrong
         assert set(run.host.files) == set(expected)
 
-    @pytest.mark.parametrize("name", ["../a", "/etc/passwd", "", "a/../../b", "~/a", "a\0b"])
-    async def test_file_names_stay_in_their_folder(
-        self, backend: SandboxBackend, name: str
-    ) -> None:
+    async def test_file_names_stay_in_their_folder(self, backend: SandboxBackend) -> None:
         async with Bench(backend) as bench:
             run = await bench.open()
-            outcome = await self.within(run(f"add_to_output_files({name!r}, 'x')"))
-        assert not isinstance(outcome, Done)
-        assert run.host.files == {}
+            for name in ("../a", "/etc/passwd", "", "a/../../b", "~/a", "a\0b"):
+                run = run if run.session.alive else await bench.open()
+                outcome = await self.within(run(f"add_to_output_files({name!r}, 'x')"))
+                assert not isinstance(outcome, Done), name
+                assert run.host.files == {}
 
     @needs("input_files")
     async def test_input_files_can_be_read(self, backend: SandboxBackend, tmp_path: Path) -> None:

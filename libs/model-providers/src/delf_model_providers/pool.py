@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 import ssl
 import sys
 import threading
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from delf.tls import trusted
+from delf_model_providers.http import RefusedError, read
 
 if TYPE_CHECKING:
     import httpx
@@ -18,13 +22,14 @@ if TYPE_CHECKING:
 CONNECT_SECONDS: Final = 15.0
 """To reach a server; part of the request's time."""
 
+_MAX_ERROR_BYTES: Final = 100_000
 _KEPT: Final = 64
 _KEPT_SECONDS: Final = 30.0
 _import_lock: Final = threading.Lock()
 
 
 class Pool:
-    """The connections of one model.
+    """The connections to one endpoint.
 
     Redirects are not followed: the key would go along. Proxies are those of the environment.
 
@@ -46,6 +51,34 @@ class Pool:
             making = loop.create_task(asyncio.to_thread(self._make))
             self._clients[loop] = making
         return making.result() if making.done() else await asyncio.shield(making)
+
+    @asynccontextmanager
+    async def posted(
+        self, address: str, headers: Mapping[str, str], body: Any
+    ) -> AsyncGenerator[httpx.Response]:
+        """The answer to a request, its own body not yet read.
+
+        Args:
+            address: Where it goes.
+            headers: Its headers.
+            body: What is sent as JSON.
+
+        Raises:
+            RefusedError: When it has another status than 200.
+        """
+        client = await self.get()
+        content = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+        request = client.build_request(
+            "POST", address, content=content.encode("utf-8", "replace"), headers=headers
+        )
+        response = await client.send(request, stream=True)
+        try:
+            if response.status_code != 200:
+                refusal = await read(response, _MAX_ERROR_BYTES, cut=True)
+                raise RefusedError(response.status_code, response.headers, refusal)
+            yield response
+        finally:
+            await response.aclose()
 
     def _make(self) -> httpx.AsyncClient:
         _import_httpx()

@@ -1,0 +1,128 @@
+"""Answers over HTTP: their bodies within limits, and what a failed request means."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from delf_model_providers.endpoint import Endpoint
+from delf_model_providers.failures import (
+    Failure,
+    UnreadableError,
+    by_status,
+    chain,
+    kinds_of,
+    message_in,
+    retry_after,
+    shortened,
+    unanswered,
+    unreadable,
+)
+
+if TYPE_CHECKING:
+    import httpx
+
+_TITLE: Final = re.compile(r"<title[^>]*>([^<]{1,200})", re.IGNORECASE)
+
+
+class RefusedError(Exception):
+    """An answer has another status than 200.
+
+    Args:
+        status: Of HTTP.
+        headers: Of the answer.
+        body: As much of it as was read.
+    """
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        super().__init__(status)
+        self.status = status
+        self.headers = headers
+        self.text = body.decode("utf-8", errors="replace")
+
+
+async def read(response: httpx.Response, most: int, *, cut: bool = False) -> bytes:
+    """A body.
+
+    Args:
+        response: The answer.
+        most: The most bytes that it may have.
+        cut: Whether a longer one is cut.
+
+    Raises:
+        UnreadableError: When it is longer, and not to be cut.
+    """
+    parts: list[bytes] = []
+    size = 0
+    async for part in response.aiter_bytes():
+        parts.append(part)
+        size += len(part)
+        if size > most:
+            if cut:
+                break
+            raise UnreadableError(f"it has more than {most // 1_000_000} MB")
+    return b"".join(parts)
+
+
+def parsed(body: bytes | str) -> Any:
+    """The JSON that an answer is, or an event of one.
+
+    Raises:
+        UnreadableError: When it is anything else.
+    """
+    try:
+        text = body.decode("utf-8") if isinstance(body, bytes) else body
+    except UnicodeDecodeError:
+        raise UnreadableError("it is not UTF-8") from None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        what = "it is a web page" if text.lstrip().startswith("<") else "it is not JSON"
+        raise UnreadableError(what) from None
+
+
+def explain(error: BaseException, endpoint: Endpoint, timeout: float) -> Failure:
+    """What it means that a request failed.
+
+    Args:
+        error: What was raised.
+        endpoint: Who was asked.
+        timeout: The seconds that the request was given.
+    """
+    if isinstance(error, RefusedError):
+        wait = retry_after(error.headers, error.text)
+        return refused(error.status, error.text, endpoint, wait)
+    if isinstance(error, UnreadableError):
+        return unreadable(endpoint, str(error))
+    said = shortened(str(error) or type(error).__name__, endpoint.secrets)
+    failure = unanswered(kinds_of(chain(error)), said, endpoint, timeout)
+    return replace(failure, note=f"{type(error).__name__} was raised")
+
+
+def refused(status: int, text: str, endpoint: Endpoint, wait: float | None = None) -> Failure:
+    """What an answer with another status than 200 means.
+
+    Args:
+        status: Of HTTP.
+        text: The body.
+        endpoint: Who was asked.
+        wait: Seconds that the provider asks to wait.
+    """
+    return by_status(status, shortened(_said(text), endpoint.secrets), endpoint, wait)
+
+
+def _said(text: str) -> str:
+    """The provider's own words in an answer that is an error."""
+    try:
+        found = message_in(json.loads(text))
+    except (ValueError, RecursionError):
+        found = None
+    if found:
+        return found
+    if text.lstrip().startswith("<"):
+        title = _TITLE.search(text)
+        return f"a web page, {title.group(1).strip()!r}" if title else "a web page"
+    return text.strip() or "(nothing)"

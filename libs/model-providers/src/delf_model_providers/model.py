@@ -1,0 +1,107 @@
+"""``EndpointModel``: what the models of these plugins do alike, however they send a request."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, Final
+
+from delf.messages import ModelDelta, ModelReply, ModelRequest
+from delf_model_providers.endpoint import Endpoint
+from delf_model_providers.failures import Failure
+from delf_model_providers.retry import Attempts, RetryPolicy
+
+DEFAULT_TIMEOUT: Final = 300.0
+"""Seconds for one request when the setting ``timeout`` is not given."""
+
+
+class EndpointModel(ABC):
+    """A model at one endpoint, asked again where that may help.
+
+    Args:
+        endpoint: Where it is.
+        settings: Of every request, unless that has others.
+        retry: How often failed calls are made again.
+        sleep: Waits between attempts.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        settings: Mapping[str, Any],
+        retry: RetryPolicy | None,
+        sleep: Callable[[float], Awaitable[object]],
+    ) -> None:
+        self._endpoint = endpoint
+        self._settings = dict(settings)
+        self._retry = retry or RetryPolicy()
+        self._sleep = sleep
+
+    def __repr__(self) -> str:
+        kind, at = type(self).__name__, self._endpoint
+        return f"{kind}({at.model!r}, provider={at.provider!r})"
+
+    @property
+    def takes_tools(self) -> bool:
+        """All providers have them; a server may answer that its model has not."""
+        return True
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """The whole answer.
+
+        Args:
+            request: What to ask.
+
+        Raises:
+            EnvironmentKeyError: When the key is missing; nothing was imported or sent.
+            ModelConfigurationError: When no provider is known for the name.
+            LLMExecutionError: When the call failed for good.
+        """
+        self._endpoint.require_key()
+        return await self._attempts(request).whole(lambda: self._whole(request))
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
+        """The answer in pieces as they come, then once as a whole, with its usage.
+
+        A call that fails before its first piece is made again, as in :meth:`complete`. One that
+        breaks off later is an error: what was passed on cannot be taken back.
+
+        Args:
+            request: What to ask.
+
+        Raises:
+            EnvironmentKeyError: When the key is missing; nothing was imported or sent.
+            ModelConfigurationError: When no provider is known for the name.
+            LLMExecutionError: When the call failed for good.
+        """
+        self._endpoint.require_key()
+        attempts = self._attempts(request)
+        async with aclosing(attempts.streamed(lambda: self._pieces(request))) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    def _timeout(self, request: ModelRequest | None = None) -> float:
+        """Seconds for a request, or for one without settings of its own."""
+        given = request.settings.get("timeout") if request is not None else None
+        return float(given or self._settings.get("timeout") or DEFAULT_TIMEOUT)
+
+    def _attempts(self, request: ModelRequest) -> Attempts:
+        timeout = self._timeout(request)
+        return Attempts(
+            explain=lambda error: self._explain(error, timeout),
+            policy=self._retry,
+            sleep=self._sleep,
+        )
+
+    @abstractmethod
+    async def _whole(self, request: ModelRequest) -> ModelReply:
+        """Ask once, for a whole answer."""
+
+    @abstractmethod
+    def _pieces(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
+        """Ask once, for an answer in pieces and then as a whole."""
+
+    @abstractmethod
+    def _explain(self, error: BaseException, timeout: float) -> Failure:
+        """What an exception of a call means, which was given so many seconds."""
