@@ -268,8 +268,8 @@ class Agent:
             conversation_id: As for :meth:`run`.
         """
         request = self._request(task, timeout, conversation_id, setup=setup)
-        request = replace(request, listeners=listeners, on_delta=on_delta)
-        return await self._home.call_async(lambda runtime: self._run(runtime, request))
+        seen = replace(request, listeners=listeners, on_delta=on_delta)
+        return await self._home.call_async(lambda r: self._run(r, seen))
 
     def resume(self, task_id: str, timeout: float | None = None) -> Response:
         """Go on with a task whose process was killed, and wait for it.
@@ -319,8 +319,7 @@ class Agent:
             self._request("resumed", timeout, kept), task_id=task_id, past=past, **seen
         )
         if begun is not None:
-            patient, setup = not begun.attended, begun.setup
-            files = setup.get("input_files")
+            patient, setup, files = not begun.attended, begun.setup, begun.setup.get("input_files")
             request = replace(request, task=begun.task, patient=patient, files=files, setup=setup)
         return await self._run(runtime, request)
 

@@ -35,12 +35,8 @@ def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]
     known: list[tuple[type[Any], dict[str, Any]]] = [
         (ev.TaskQueued, {"task": "Pay the bill.\nToday.", "origin": "agent_1", "key": "customer"}),
         (ev.TaskStarted, {"task": "Pay the bill.\nToday.", "origin": "agent_1", "seed": "5eed"}),
-<<<<<<< HEAD
         (ev.TaskResumed, {"origin": "agent_2", "setup": {}, "parent": None}),
-=======
-        (ev.TaskResumed, {"origin": "agent_2"}),
         (ev.TaskPostponed, {"error": "no", "code": "ERR-1", "tries": 1, "not_before": 9.5}),
->>>>>>> main
         (ev.StepStarted, {"step": "generate", "attempt": 2}),
         (ev.StepFinished, {"step": "generate", "duration_ms": 1.5, "attempt": 2}),
         (ev.ToolsSelected, {"actions": ("bank.pay", "add"), "by": "prefilter"}),
