@@ -63,42 +63,6 @@ if TYPE_CHECKING:
     from delf.tools.context import CallContext
     from delf.tools.function import Tool, tool
 
-_ERRORS: Final = (
-    "AgentConfirmationError",
-    "AgentStateError",
-    "ApprovalRejectedError",
-    "BudgetExceededError",
-    "CodeGenerationError",
-    "ConfigurationError",
-    "ConnectionConfigurationError",
-    "ConnectionFileNotFoundError",
-    "ConnectionUnavailableError",
-    "ConversationCompressionError",
-    "DelfError",
-    "EnvironmentKeyError",
-    "LLMExecutionError",
-    "MemoryRetrievalError",
-    "MemorySetupError",
-    "ModelConfigurationError",
-    "OptionalDependencyError",
-    "PluginError",
-    "PrefilterError",
-    "ReplayMismatch",
-    "SQLSchemaError",
-    "SandboxExecutionError",
-    "SandboxLimitError",
-    "SandboxUnavailableError",
-    "TaskStoppedError",
-    "TaskTimeoutError",
-    "ToolDefinitionError",
-    "ToolException",
-    "ToolExecutionError",
-    "ToolRefusedError",
-    "UnknownRequestError",
-    "UnknownTaskError",
-    "UnrecordedCallError",
-)
-
 _HOMES: Final = {
     "Action": "delf.tools.action",
     "Agent": "delf.agent",
@@ -124,7 +88,6 @@ _HOMES: Final = {
     "action": "delf.tools.action",
     "plugin_context": "delf.surroundings",
     "tool": "delf.tools.function",
-    **dict.fromkeys(_ERRORS, "delf.errors"),
 }
 
 __all__ = [
@@ -190,7 +153,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
+    home = _HOMES.get(name, "delf.errors" if name in __all__ else None)
     value = _exported(name) if home is None else getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value

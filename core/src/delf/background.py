@@ -211,11 +211,6 @@ class BackgroundTasks:
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def running(self) -> Sequence[str]:
-        """The ids of all tasks that are not over."""
-        with self._lock:
-            return [name for name, task in self._tasks.items() if not _over(task)]
-
     def _forget_old(self) -> None:
         while len(self._sizes) > 1:
             if len(self._tasks) <= self._keep and self._bytes <= self._max_bytes:
@@ -223,10 +218,6 @@ class BackgroundTasks:
             task_id, size = self._sizes.popitem(last=False)
             self._bytes -= size
             self._tasks.pop(task_id, None)
-
-
-def _over(task: BackgroundTask) -> bool:
-    return task.outcome.done()
 
 
 class EventStream:

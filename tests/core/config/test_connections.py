@@ -1,7 +1,7 @@
 import pytest
 from pydantic import Field
 
-from delf.config.connections import make_connection, plugin_warnings
+from delf.config.connections import make_connection
 from delf.errors import (
     AgentConfirmationError,
     ConfigurationError,
@@ -224,9 +224,3 @@ def test_what_a_plugin_gets_wrong_names_the_plugin(host, project):
     assert isinstance(caught.value.__cause__, KeyError)
     with pytest.raises(PluginError, match="is no connection, but 3"):
         make_connection(host, project(), "three")
-
-
-def test_options_for_a_plugin_that_is_not_installed_are_a_warning(host, project):
-    found = project("[plugins.dsk]\nx = 1\n[plugins.desk]\nx = 1\n")
-    (warning,) = plugin_warnings(host, found)
-    assert warning.endswith("[plugins.dsk]: no such plugin is installed; did you mean 'desk'?")

@@ -12,7 +12,6 @@ import click
 from delf.records import dataclass
 
 if TYPE_CHECKING:
-    from delf.config.connections import Connector
     from delf.config.project import Project
     from delf.engine.secrets.redaction import Redactor
     from delf.plugins.host import PluginHost
@@ -65,18 +64,6 @@ class State:
         project = self.load_project()
         host = self.discover(project.environ)
         return [make_connection(host, project, name) for name in names]
-
-    def connector(self) -> Connector:
-        """Makes connections that are named elsewhere than in the configuration."""
-        from delf.config.connections import Connector
-
-        project = self.load_project()
-        return Connector(
-            host=self.discover(project.environ),
-            entries=project.connections,
-            environ=project.environ,
-            folder=project.root,
-        )
 
     def clean(self, text: str) -> str:
         """A text without the secrets of the environment and of the configuration."""

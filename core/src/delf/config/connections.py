@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -132,19 +132,6 @@ def _of_spec(host: PluginHost, spec: ConnectionSpec, entry: ConnectionEntry) -> 
     if not callable(factory):
         raise PluginError(f"{owner}: {spec.factory} is no connection, but {factory!r}")
     return _make(factory, entry, owner)
-
-
-def plugin_warnings(host: PluginHost, project: Project) -> Iterator[str]:
-    """A warning for each ``[plugins.NAME]`` whose plugin is not installed.
-
-    Args:
-        host: Knows the plugins; none of them is imported for this.
-        project: Knows the sections.
-    """
-    for name in project.plugin_options:
-        if name not in host.names:
-            close = did_you_mean(name, host.names)
-            yield f"{project.file} [plugins.{name}]: no such plugin is installed{close}"
 
 
 def _type(host: PluginHost, entries: Mapping[str, ConnectionEntry], name: str) -> ConnectionSpec:

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,10 +17,15 @@ import click
 from delf.agent import Agent
 from delf.cli import errors
 from delf.cli.state import State
-from delf.config.connections import plugin_warnings
+from delf.config.connections import Connector
 from delf.engine.secrets.redaction import REDACTED
 from delf.engine.views.story import short_name
-from delf.errors import ConfigurationError, DelfError, JournalUnavailableError
+from delf.errors import (
+    ConfigurationError,
+    DelfError,
+    JournalUnavailableError,
+    did_you_mean,
+)
 from delf.events import Event, TaskFinished
 from delf.records import dataclass
 from delf.response import Response, past_response
@@ -427,6 +432,30 @@ def _with_whole_paths(state: State, options: Options) -> Options:
     flags["files"] = flags["files"] and [whole(file) for file in flags["files"]]
     tools = tuple(whole(file) for file in options.tool_files)
     return replace(options, flags=flags, tool_files=tools)
+
+
+def plugin_warnings(host: PluginHost, project: Project) -> Iterator[str]:
+    """A warning for each ``[plugins.NAME]`` whose plugin is not installed.
+
+    Args:
+        host: Knows the plugins; none of them is imported for this.
+        project: Knows the sections.
+    """
+    for name in project.plugin_options:
+        if name not in host.names:
+            close = did_you_mean(name, host.names)
+            yield f"{project.file} [plugins.{name}]: no such plugin is installed{close}"
+
+
+def connector(state: State) -> Connector:
+    """Makes connections that are named elsewhere than in the configuration."""
+    project = state.load_project()
+    return Connector(
+        host=state.discover(project.environ),
+        entries=project.connections,
+        environ=project.environ,
+        folder=project.root,
+    )
 
 
 def log_to_stderr(state: State) -> None:

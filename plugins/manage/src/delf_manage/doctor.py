@@ -281,8 +281,9 @@ async def _make_model(host: PluginHost, config: AgentConfig, environ: Mapping[st
 
 
 def _connections(host: PluginHost, project: Project) -> Iterator[Finding]:
-    from delf.config.connections import make_connection, plugin_warnings
+    from delf.config.connections import make_connection
     from delf.errors import DelfError
+    from delf_cli.session import plugin_warnings
 
     for name, entry in project.connections.items():
         try:

@@ -107,6 +107,7 @@ class _Checking:
     """Makes what workers use, without using it."""
 
     def __init__(self, state: State, registry: Registry) -> None:
+        from delf_cli.session import connector
         from delf_workers.connection import Workers
         from delf_workers.rights import Workshop
 
@@ -115,7 +116,7 @@ class _Checking:
         self._own = Workers(folders=[str(folder) for folder in registry.folders])
         held = {made.name: made for made in state.connections(tuple(project.connections))}
         tools = {self._own.name: self._own, **held}
-        self._shop = Workshop(registry, tools, state.connector(), project.environ)
+        self._shop = Workshop(registry, tools, connector(state), project.environ)
 
     def check(self, name: str) -> WorkerDefinition:
         """Make a worker's connections.

@@ -1,0 +1,17 @@
+"""What a session says before its task begins."""
+
+from delf.config.project import load_project
+from delf.plugins.host import PluginHost
+from delf_cli.session import plugin_warnings
+
+
+class Plugin:
+    """Stands for a plugin that brings nothing."""
+
+
+def test_options_for_a_plugin_that_is_not_installed_are_a_warning(tmp_path):
+    file = tmp_path / "delf.toml"
+    file.write_text("[plugins.dsk]\nx = 1\n[plugins.desk]\nx = 1\n")
+    host = PluginHost.discover(no_plugins=True, environ={}, extra=[("desk", Plugin())])
+    (warning,) = plugin_warnings(host, load_project(tmp_path, environ={}))
+    assert warning == f"{file} [plugins.dsk]: no such plugin is installed; did you mean 'desk'?"
