@@ -10,8 +10,8 @@ from pathlib import Path
 
 def guests() -> list[int]:
     """The processes that the template processes of this one have forked."""
-    above = _parents()
-    return [pid for pid, parent in above.items() if above.get(parent) == os.getpid()]
+    above = set(templates())
+    return [pid for pid, parent in _parents().items() if parent in above]
 
 
 def templates() -> list[int]:

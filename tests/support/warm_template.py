@@ -11,6 +11,7 @@ socket that listens, as :func:`lend` says.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -41,23 +42,33 @@ def lend(listening: socket.socket) -> None:
     signal.signal(signal.SIGCHLD, _reap)
     while True:
         connection, _ = listening.accept()
-        with connection:
-            _, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # its number stays its own
-            host = os.getpid()
-            child = os.fork()
-            if child == 0:
-                connection.close()
-                listening.close()
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-                become({"host": host}, descriptors)
-                os._exit(0)
-            descriptors.append(os.pidfd_open(child))
+        with connection, contextlib.suppress(OSError):  # whoever asked may have been killed
+            _lend_one(listening, connection)
+
+
+def _lend_one(listening: socket.socket, connection: socket.socket) -> None:
+    _, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
+    try:
+        if len(descriptors) != 2:
+            return
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # its number stays its own
+        host = os.getpid()
+        child = os.fork()
+        if child == 0:
+            connection.close()
+            listening.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-            socket.send_fds(connection, [str(child).encode()], descriptors[-1:])
-            for descriptor in descriptors:
-                os.close(descriptor)
+            try:
+                become({"host": host}, descriptors)
+            finally:
+                os._exit(0)  # and never go on here
+        descriptors.append(os.pidfd_open(child))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        socket.send_fds(connection, [str(child).encode()], descriptors[-1:])
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def _reap(_number: int, _frame: object) -> None:
