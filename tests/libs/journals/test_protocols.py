@@ -4,7 +4,7 @@ from pathlib import Path
 
 from delf.engine.journal.memory import MemoryJournal
 from delf.protocols.journal import SupportsInbox, SupportsRecords
-from delf_journal_sql.journal import SQLJournal
+from delf_journal_sql import SqlJournal
 from delf_journals.conversations import SupportsNamespaces, SupportsRetention
 from delf_journals.history import SupportsHistory
 from delf_journals.queues import SupportsQueues
@@ -14,7 +14,7 @@ ALL = (SupportsHistory, SupportsQueues, SupportsRequests, SupportsNamespaces)
 
 
 async def test_a_journal_that_can_do_all_is_known_by_it(tmp_path: Path) -> None:
-    journal = SQLJournal(str(tmp_path / "journal.db"))
+    journal = SqlJournal(str(tmp_path / "journal.db"))
     try:
         assert all(isinstance(journal, kind) for kind in ALL)
         assert isinstance(journal.conversations("default"), SupportsRetention)
