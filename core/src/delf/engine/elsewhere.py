@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from delf.engine.task import TaskOutcome
-from delf.errors import DelfError, TaskStoppedError
-from delf.events import ChildFinished, Event, ModelReplied, TaskFinished
-from delf.protocols.journal import Journal, SupportsHistory
+from delf.errors import TaskStoppedError
+from delf.events import Event, TaskFinished
+from delf.protocols.journal import Journal, SupportsRecords
 
 if TYPE_CHECKING:
     from delf.engine.views.snapshot import StreamSnapshot
@@ -20,7 +19,7 @@ async def snapshot_of(journal: Journal, task_id: str) -> StreamSnapshot:
     from delf.engine.views.snapshot import snapshot
 
     events = await journal.read(task_id)
-    state = (await journal.task(task_id)).state if isinstance(journal, SupportsHistory) else ""
+    state = (await journal.task(task_id)).state if isinstance(journal, SupportsRecords) else ""
     return snapshot(events, interrupted=state == "interrupted")
 
 
@@ -46,30 +45,3 @@ async def outcome_of(journal: Journal, task_id: str) -> TaskOutcome:
         events=events,
         files=dict(end.files),
     )
-
-
-def end_of(events: Sequence[Event], error: DelfError) -> TaskFinished:
-    """The last event of a task on which nobody works.
-
-    Args:
-        events: All of its events.
-        error: Why it ends.
-    """
-    return TaskFinished(
-        task_id=events[-1].task_id,
-        seq=events[-1].seq + 1,
-        at=time.time(),
-        status=False,
-        text="",
-        duration_ms=0.0,
-        error=error.message,
-        code=error.code,
-        cost_usd=cost_of(events),
-    )
-
-
-def cost_of(events: Sequence[Event]) -> float | None:
-    """What a task's models cost in USD; None where a price is not known."""
-    paid = [event for event in events if isinstance(event, (ModelReplied, ChildFinished))]
-    costs = [e.cost_usd for e in paid if isinstance(e, ChildFinished) or e.purpose != "setup"]
-    return None if None in costs else sum((cost or 0.0 for cost in costs), 0.0)

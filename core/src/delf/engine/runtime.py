@@ -20,7 +20,7 @@ from delf.engine.approvals.policy import Approvals
 from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
-from delf.engine.elsewhere import end_of, outcome_of
+from delf.engine.elsewhere import outcome_of
 from delf.engine.host import TaskHost
 from delf.engine.inputs import find_inputs, input_files, readers_of
 from delf.engine.journal.claims import Claims, is_over
@@ -43,7 +43,7 @@ from delf.engine.toolset import Toolset, load_toolset
 from delf.engine.waiting import Slot, Stops, TaskClock, Turns, to_its_end
 from delf.environment import using_environ
 from delf.errors import AgentStateError, ConfigurationError, DelfError, TaskStoppedError
-from delf.events import Event, TaskFinished
+from delf.events import Event, TaskFinished, end_of
 from delf.libraries import allowed_modules, applying
 from delf.plugins.embedders import Embedders
 from delf.plugins.factories import check_made, make

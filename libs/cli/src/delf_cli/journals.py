@@ -18,7 +18,8 @@ from delf.plugins.journals import (
     make_journal,
     need_durable_journal,
 )
-from delf.protocols.journal import SupportsHistory, SupportsInbox
+from delf_journals.history import SupportsHistory
+from delf_journals.requests import SupportsRequests
 
 if TYPE_CHECKING:
     from delf.config.project import Project
@@ -47,7 +48,7 @@ def shared_journal(project: Project, host: PluginHost) -> Any:
         ConfigurationError: When they cannot.
     """
     journal = project_journal(project, host)
-    if not isinstance(journal, SupportsInbox):
+    if not isinstance(journal, SupportsRequests):
         raise ConfigurationError(
             f"the journal {journal_name(project, host)!r} is not for several processes",
             hint=f"install {durable_package()}, and name its journal",

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from delf.errors import DelfError
 from delf.events import Event
-from delf.protocols.journal import Note, Pruned, QueueLimits, RequestRecord, TaskRecord
+from delf.protocols.journal import Note, TaskRecord
 from delf.values import to_jsonable
 from delf_journal_sql import inbox, store
 from delf_journal_sql.codec import Packed, encode_large, pack, put_together, take_out
@@ -23,6 +23,9 @@ from delf_journal_sql.settings import JournalSettings
 from delf_journal_sql.stopping import STOP, end_task, stop_task
 from delf_journal_sql.watch import Subscription, Watcher
 from delf_journal_sql.writer import Append, Call, Writer
+from delf_journals.history import Pruned
+from delf_journals.queues import QueueLimits
+from delf_journals.requests import RequestRecord
 
 T = TypeVar("T")
 

@@ -6,9 +6,8 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Final
 
-from delf.engine.elsewhere import end_of
 from delf.errors import DelfError, TaskStoppedError
-from delf.events import TaskFinished
+from delf.events import TaskFinished, end_of
 from delf.protocols.journal import TaskRecord
 
 if TYPE_CHECKING:

@@ -14,10 +14,12 @@ import click
 from delf import plugin_context
 from delf.errors import ConfigurationError
 from delf.plugins.journals import journal_name, need_durable_journal
-from delf.protocols.journal import SupportsHistory, SupportsLeases, SupportsQueues
+from delf.protocols.journal import SupportsLeases
 from delf_cli.journals import project_journal
 from delf_cli.options import run_options
 from delf_cli.session import Options, log_to_stderr
+from delf_journals.history import SupportsHistory
+from delf_journals.queues import SupportsQueues
 from delf_runner_dbos.settings import RunnerSettings
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from delf.engine.elsewhere import cost_of
 from delf.engine.host import TaskHost
 from delf.engine.journal.retrying import next_try
 from delf.engine.loop.learn import learn
@@ -38,6 +37,7 @@ from delf.events import (
     TaskResumed,
     TaskStarted,
     Warned,
+    cost_of,
 )
 from delf.protocols.connection import SupportsContext
 from delf.protocols.strategy import Strategy
