@@ -21,6 +21,7 @@ from delf_cli import complete
 from delf_cli.journals import history_journal, work_with
 from delf_cli.output import json_text
 from delf_cli.pruning import DURATION, Pruning, prune_options
+from delf_cli.summary import summary_of
 from delf_journals.history import SupportsHistory
 from delf_journals.requests import SupportsRequests
 from delf_run import runs_view as render
@@ -114,7 +115,7 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
     told = f"{render.state_of(task)}{when}, started {render.moment(task.started_at)}{where}"
     click.echo(told)
     click.echo("")
-    click.echo(visible(trace.summary(calls=False)))
+    click.echo(visible(summary_of(trace, calls=False)))
     rows = [
         (
             str(call.call_id),
