@@ -15,7 +15,7 @@ from delf.engine.task import TaskRequest, check_task, new_task_id
 from delf.errors import AgentConfirmationError, AgentStateError, ConfigurationError
 from delf.llm import LLMConfig
 from delf.protocols.approval import Approved, Edited, Rejected, Remember, Settled
-from delf.protocols.command import SupportsAgent, SupportsServing
+from delf.protocols.command import SupportsAgent, SupportsServing, SupportsTelling
 from delf.protocols.journal import Journal, SupportsStops
 from delf.response import Response, past_response, response_of
 from delf.sync import RuntimeHome
@@ -415,14 +415,13 @@ class Agent:
         )
 
     async def _run(self, runtime: Runtime, request: TaskRequest) -> Response:
-        from delf.engine.views.story import tell
-
-        if self.config.verbose:
-            request = replace(request, listeners=(tell, *request.listeners))
+        teller = self._command("run", SupportsTelling) if self.config.verbose else None
+        if teller is not None:
+            request = replace(request, listeners=(teller.tell, *request.listeners))
         response = response_of(await runtime.run(request))
         response.raise_if_never_begun()
-        if self.config.verbose:
-            sys.stderr.write(visible(response.trace.summary()) + "\n")
+        if teller is not None:
+            sys.stderr.write(visible(teller.summary(response.trace)) + "\n")
         return response
 
     def run_chat(self, timeout: float | None = None, **options: Any) -> None:

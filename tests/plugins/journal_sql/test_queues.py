@@ -13,16 +13,16 @@ from itertools import chain
 import pytest
 
 from delf.events import Printed, TaskFinished, TaskQueued, TaskStarted
-from delf.protocols.journal import QueueLimits
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.errors import JournalConflictError
+from delf_journals.queues import QueueLimits
 
 Open = Callable[..., SqlJournal]
 NONE = QueueLimits()
 
 TAKER = """
 import asyncio, sys
-from delf.protocols.journal import QueueLimits
+from delf_journals.queues import QueueLimits
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.errors import JournalConflictError
 

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from delf.events import TaskFinished, TaskPostponed, TaskQueued, TaskStarted
-from delf.protocols.journal import QueueLimits
 from delf_journal_sql import SqlJournal
+from delf_journals.queues import QueueLimits
 from support.chaos import Chaos
 from support.fleet import Fleet, fleet
 from support.postgres import own_postgres
@@ -103,7 +103,7 @@ async def test_another_worker_goes_on_with_the_tasks_of_a_dead_one(tmp_path: Pat
 
 TAKER = """
 import asyncio, sys
-from delf.protocols.journal import QueueLimits
+from delf_journals.queues import QueueLimits
 from delf_journal_sql import SqlJournal
 
 async def main():

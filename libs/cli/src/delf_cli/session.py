@@ -18,7 +18,6 @@ from delf.agent import Agent
 from delf.cli import errors
 from delf.cli.state import State
 from delf.engine.secrets.redaction import REDACTED
-from delf.engine.views.story import short_name
 from delf.errors import (
     ConfigurationError,
     DelfError,
@@ -32,6 +31,8 @@ from delf.surroundings import as_chat
 from delf_cli import output
 from delf_cli.interrupt import run_until_done
 from delf_cli.progress import REPLAYING, LiveStatus, Narrator
+from delf_cli.story import short_name
+from delf_cli.summary import summary_of
 
 if TYPE_CHECKING:
     from delf.background import HandingIn
@@ -185,7 +186,7 @@ def _write(response: Response, options: Options, screen: output.Screen, state: S
     if response.exception is not None and response.state != "stopped":
         status = errors.report(response.exception, debug=state.debug, clean=state.clean)
     if options.verbose:
-        screen.line(response.trace.summary(), "dim")
+        screen.line(summary_of(response.trace), "dim")
     if not options.events and status != errors.USAGE:
         output.show_end(response, screen)
     return status

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from delf.events import Event
-from delf.protocols.journal import Note, Pruned, QueueLimits, RequestRecord, TaskRecord
+from delf.protocols.journal import Note, TaskRecord
 from delf.values import to_jsonable
 from delf_journal_sql import inbox, store
 from delf_journal_sql.codec import Packed, encode_large, pack, put_together, take_out
@@ -22,6 +22,9 @@ from delf_journal_sql.settings import JournalSettings
 from delf_journal_sql.stopping import STOP, stop_task
 from delf_journal_sql.watch import Subscription, Watcher
 from delf_journal_sql.writer import Append, Call, Writer
+from delf_journals.history import Pruned
+from delf_journals.queues import QueueLimits
+from delf_journals.requests import RequestRecord
 
 T = TypeVar("T")
 

@@ -11,10 +11,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from delf.protocols.journal import QueueLimits, TaskRecord
+from delf.protocols.journal import TaskRecord
 from delf_journal_sql.database import Connection, SqlRow
 from delf_journal_sql.owners import COLUMNS, living, looking
 from delf_journal_sql.store import TASK, stored_task
+from delf_journals.queues import QueueLimits
 
 _PAGE: Final = 64
 _MOST_EXCLUDED: Final = 200

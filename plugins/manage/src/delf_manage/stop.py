@@ -9,8 +9,9 @@ import click
 from delf.cli import errors
 from delf.cli.state import State, state_of
 from delf.errors import ConfigurationError, DelfError
-from delf.protocols.journal import SupportsHistory, SupportsStops
+from delf.protocols.journal import SupportsStops
 from delf_cli.output import json_text
+from delf_journals.history import SupportsHistory
 
 
 @click.command("stop", epilog="Exit status: 0 done, 1 it has not stopped, or is not known.")

@@ -16,9 +16,11 @@ from delf import plugin_context
 from delf.errors import ConfigurationError
 from delf.plugins.journals import need_durable_journal
 from delf.projects import journal_name
-from delf.protocols.journal import SupportsHistory, SupportsLeases, SupportsQueues
+from delf.protocols.journal import SupportsLeases
 from delf_cli.journals import project_journal
 from delf_cli.session import log_to_stderr
+from delf_journals.history import SupportsHistory
+from delf_journals.queues import SupportsQueues
 from delf_runner_dbos.settings import RunnerSettings
 
 if TYPE_CHECKING:

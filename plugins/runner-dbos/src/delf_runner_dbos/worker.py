@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from delf.errors import DelfError
 from delf.events import Event, TaskQueued
-from delf.protocols.journal import SupportsHistory, SupportsQueues, TaskRecord
+from delf.protocols.journal import TaskRecord
+from delf_journals.history import SupportsHistory
+from delf_journals.queues import SupportsQueues
 
 if TYPE_CHECKING:
     from delf_runner_dbos.agents import Agents

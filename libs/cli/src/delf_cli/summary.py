@@ -3,17 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from delf.engine.views.parts import ApprovalTrace, ModelUse, StreamEvent, ToolCallTrace
-from delf.engine.views.story import cut
 from delf.terminal import visible
+from delf_cli.story import cut
+
+if TYPE_CHECKING:
+    from delf import Trace
 
 MAX_CALLS: Final = 30
 _MAX_CELL: Final = 60
 _NUMBER: Final = ">"
 
 Row = Sequence[str]
+
+
+def summary_of(trace: Trace, *, calls: bool = True) -> str:
+    """The task as a table: what it took, its steps, calls, tokens and cost.
+
+    Args:
+        trace: What happened.
+        calls: Whether to list the calls.
+    """
+    uses: dict[tuple[str, str], ModelUse] = {}
+    total = ModelUse()
+    for call in trace.model_calls:
+        uses.setdefault((call.model, call.purpose), ModelUse()).add(call)
+        total.add(call)
+    again = f"{len(trace.reruns)} reruns, {len(trace.retries)} retries"
+    lines = [
+        f"task      {trace.task_id}",
+        f"sandbox   {trace.sandbox or '-'} ({trace.isolation or '-'})",
+        f"scripts   {len(trace.scripts)} ({again})",
+        f"calls     {outcomes(trace.tool_calls)}",
+        (
+            f"models    {len(trace.model_calls)} calls, {trace.usage.input_tokens:,} tokens in "
+            f"({trace.usage.cached_tokens:,} cached), {trace.usage.output_tokens:,} out"
+        ),
+        f"cost      {usd(trace.total_cost_usd)}",
+    ]
+    if trace.api_enrichment is not None:
+        cached = " (cached)" if trace.api_enrichment.cached else ""
+        lines.append(f"set-up    {usd(trace.api_enrichment.cost_usd)}{cached}")
+    if trace.duration_ms is not None:
+        lines.append(f"time      {trace.duration_ms:,.0f} ms")
+    steps = step_rows(trace.timeline)
+    lines += ["", *table(("step", "status", ">time"), steps)] if steps else []
+    if calls and trace.tool_calls:
+        rows = call_rows(trace.tool_calls)
+        heads = (">call", "action", "status", ">time", "what")
+        more = len(trace.tool_calls) - len(rows)
+        lines += ["", *table(heads, rows), *([f"  … and {more} more"] if more else [])]
+    if trace.approvals:
+        heads = (">call", "action", "decision", "by", "what")
+        lines += ["", *table(heads, approval_rows(trace.approvals))]
+    if trace.changes:
+        lines += ["", "changed", *(f"  {visible(change)}" for change in trace.changes)]
+    if uses:
+        heads = ("model", "for", ">calls", ">in", ">cached", ">out", ">time", ">cost")
+        lines += ["", *table(heads, model_rows(uses, total))]
+    return "\n".join(lines)
 
 
 def step_rows(timeline: Iterable[StreamEvent]) -> list[Row]:
