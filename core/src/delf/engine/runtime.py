@@ -26,7 +26,7 @@ from delf.engine.journal.log import TaskLog
 from delf.engine.journal.observers import ObserverFeed, names_of, setup_of
 from delf.engine.journal.replay import PATIENCE_SECONDS, Replay
 from delf.engine.loop.memory import AgentMemory
-from delf.engine.loop.pipeline import LEFT, TaskPipeline, handed_in, never_begun
+from delf.engine.loop.pipeline import LEFT, TaskPipeline, handed_in
 from delf.engine.loop.prefilters import Prefilters
 from delf.engine.loop.setup import SetUp
 from delf.engine.models.client import ModelClient, ModelPool
@@ -40,8 +40,8 @@ from delf.engine.task import TaskContext, TaskOutcome, TaskRequest, TaskState
 from delf.engine.toolset import Toolset, load_toolset
 from delf.engine.waiting import Slot, Stops, TaskClock, Turns, to_its_end
 from delf.environment import using_environ
-from delf.errors import AgentStateError, ConfigurationError, DelfError
-from delf.events import Event, TaskFinished
+from delf.errors import AgentStateError, ConfigurationError, DelfError, TaskStoppedError
+from delf.events import Event, TaskFinished, end_of
 from delf.libraries import allowed_modules, applying
 from delf.plugins.embedders import Embedders
 from delf.plugins.factories import check_made, make
@@ -348,7 +348,7 @@ class Runtime:
     async def _never_begun(self, request: TaskRequest) -> None:
         """A task of the journal that was cancelled while it waited for a place is over."""
         if request.past and not is_over(request.past):
-            end = never_begun(request)
+            end = end_of(request.past, TaskStoppedError("the task was stopped"))
             await self._journal.append(end)
             for listener in (*self._feeds, *request.listeners):
                 listener(end)

@@ -28,7 +28,7 @@ class TaskRecord:
         owner: The process that works on it, as ``pid 7 on host``.
         queue: Where it waits, or waited, for a worker.
         key: On whose behalf it is done there: limits of a key hold for all tasks of it.
-        takes: How often a worker has taken it from there.
+        losses: How many processes died, or were silent for too long, with it in hand.
         tries: How often it failed and was put back to be tried again; ``error`` says why then.
         not_before: The Unix time from which on a worker may take it.
     """
@@ -46,7 +46,7 @@ class TaskRecord:
     owner: str | None = None
     queue: str | None = None
     key: str | None = None
-    takes: int = 0
+    losses: int = 0
     tries: int = 0
     not_before: float | None = None
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from delf.errors import DelfError
 from delf.protocols.journal import TaskRecord
 
 
@@ -53,4 +54,8 @@ class SupportsQueues(Protocol):
 
     async def give_back(self, task_ids: Collection[str]) -> None:
         """Let somebody else take tasks that were not claimed."""
+        ...
+
+    async def give_up(self, task_id: str, error: DelfError) -> None:
+        """End a task that was taken and not claimed, as failed."""
         ...

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
+from delf.errors import DelfError
 from delf.events import Event
 from delf.protocols.journal import Note, TaskRecord
 from delf.values import to_jsonable
@@ -19,7 +20,7 @@ from delf_journal_sql.errors import ConnectionLostError
 from delf_journal_sql.queues import choose, records
 from delf_journal_sql.schema import migrate
 from delf_journal_sql.settings import JournalSettings
-from delf_journal_sql.stopping import STOP, stop_task
+from delf_journal_sql.stopping import STOP, end_task, stop_task
 from delf_journal_sql.watch import Subscription, Watcher
 from delf_journal_sql.writer import Append, Call, Writer
 from delf_journals.history import Pruned
@@ -244,6 +245,10 @@ class SqlJournal:
         operation = writer.give_back(task_ids)
         if writer.put(operation):
             await asyncio.wrap_future(operation.done)
+
+    async def give_up(self, task_id: str, error: DelfError) -> None:
+        """End a task that was taken and not claimed, as failed."""
+        await end_task(self, await self.task(task_id), error)
 
     async def claim(self, task_id: str) -> None:
         """Make a task on which nobody works any more the caller's own, to resume it.

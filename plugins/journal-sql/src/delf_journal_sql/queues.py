@@ -47,7 +47,8 @@ def take(
         limits = queues[queue]
         counted = begins and (limits.per_second or limits.key_per_second) is not None
         connection.execute(
-            "UPDATE delf_tasks SET taken_by = :taker, takes = COALESCE(takes, 0) + 1, "
+            "UPDATE delf_tasks SET taken_by = :taker, losses = COALESCE(losses, 0) + "
+            "CASE WHEN taken_by IS NULL THEN 0 ELSE 1 END, "
             "begun_at = CASE WHEN :counted = 1 THEN :now ELSE begun_at END WHERE id = :id",
             {"taker": taker, "counted": int(counted), "now": now, "id": key},
         )

@@ -37,6 +37,13 @@ class QueueSettings(BaseModel, extra="forbid"):
         description="Seconds until the first of these; each later one waits twice as long.",
     )
 
+    losses: int = Field(
+        default=10,
+        ge=1,
+        description="How many workers may end while they do a task, before it is given up as "
+        "failed.",
+    )
+
     @property
     def limits(self) -> QueueLimits:
         """Its limits, as a journal has them."""
