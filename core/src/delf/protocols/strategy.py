@@ -11,6 +11,7 @@ from delf.records import dataclass
 if TYPE_CHECKING:
     from delf.errors import DelfError
     from delf.messages import Message, ModelDelta, ModelReply, ModelTool
+    from delf.protocols.model import ModelSession
     from delf.protocols.sandbox import CallAnswer, Outcome
     from delf.types import Effect
 
@@ -57,33 +58,6 @@ class ScriptResult:
     changes: Sequence[str] = ()
     refused: DelfError | None = None
     can_retry: bool = True
-
-
-class ModelChat(Protocol):
-    """A conversation of several turns with the main model.
-
-    The model's open session carries it where the model has one; else, and after a session broke,
-    each turn sends what was said before.
-    """
-
-    async def send(
-        self,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[ModelTool] = (),
-        on_delta: OnDelta | None = None,
-        instead: Sequence[Message] | None = None,
-    ) -> ModelReply:
-        """Say something new, and wait for the answer.
-
-        Args:
-            messages: What was not said before.
-            tools: What the model may call in its answer; see :attr:`StrategyHost.takes_tools`.
-            on_delta: Sees the answer's pieces as they come; see :meth:`StrategyHost.ask`.
-            instead: The whole conversation with the new messages, where it is not simply all that
-                was said: what is sent by a request, and to a session that knows nothing yet.
-        """
-        ...
 
 
 class StrategyHost(Protocol):
@@ -147,16 +121,20 @@ class StrategyHost(Protocol):
         *,
         tools: Sequence[ModelTool] = (),
         on_delta: OnDelta | None = None,
+        session: ModelSession | None = None,
+        continues: bool = False,
     ) -> ModelReply:
         """Ask the main model once; counted in cost and budget.
 
         Args:
-            messages: The whole conversation.
+            messages: The whole conversation; in a session that was asked before, what is new.
             tools: What the model may call in its answer, where it takes tools.
             on_delta: Sees the answer's pieces as they come. It may begin calls with them: what the
                 model has written by then is journalled first. An answer that breaks off after its
                 first piece is then returned as far as it came, with ``cut`` as its
                 ``finish_reason``; so is one whose process died after a call of it was begun.
+            session: Where it is asked, of :meth:`connect`, if not by a request of its own.
+            continues: Whether the session has answered before.
 
         Raises:
             BudgetExceededError: Before anything is spent.
@@ -164,8 +142,15 @@ class StrategyHost(Protocol):
         """
         ...
 
-    def chat(self) -> AbstractAsyncContextManager[ModelChat]:
-        """A conversation of several turns, in one session of the model where it has those."""
+    async def connect(self) -> ModelSession | None:
+        """A session that stays open, so that no turn sends it all again; whoever has it closes it.
+
+        None where the model has none, and while a resumed task's answers come from the journal.
+        One may break: a strategy keeps all that was said, for another session or plain requests.
+
+        Raises:
+            DelfError: When none can be had now.
+        """
         ...
 
     async def call(

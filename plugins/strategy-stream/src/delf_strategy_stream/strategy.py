@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any, Final
 
 from delf.errors import CodeGenerationError, LLMExecutionError, ModelConfigurationError
 from delf.messages import Message, ModelReply, user
-from delf.protocols.strategy import ModelChat, OnDelta, StrategyHost
+from delf.protocols.strategy import OnDelta, StrategyHost
 from delf_strategy_stream import profile
 from delf_strategy_stream.context import Turn, assemble, compact, tokens_of
 from delf_strategy_stream.events import Event, Misread, Result, Said, Thought
 from delf_strategy_stream.notation import SUSPICIOUS, FunctionCalls, Markers
+from delf_strategy_stream.sessions import Turns
 from delf_strategy_stream.settings import StreamSettings
 from delf_strategy_stream.turns import TurnRunner
 from delf_strategy_stream.values import within
@@ -61,12 +61,13 @@ class StreamStrategy:
             ModelConfigurationError: When its own function calls are wanted, and it has none.
             DelfError: When the model or the budget gave up.
         """
-        async with AsyncExitStack() as stack:
-            chat: ModelChat | None = None
-            if self._settings.way == "auto":
-                chat = await stack.enter_async_context(host.chat())
+        turns = Turns(host)
+        try:
+            chat = turns if self._settings.way == "auto" else None
             task = _Task(host, self._settings, chat, self._notifications, self._listener)
             return await task.solve()
+        finally:
+            await turns.aclose()
 
 
 class _Task:
@@ -76,7 +77,7 @@ class _Task:
         self,
         host: StrategyHost,
         settings: StreamSettings,
-        chat: ModelChat | None,
+        chat: Turns | None,
         notifications: Notifications | None,
         listener: Listener | None,
     ) -> None:
@@ -162,7 +163,7 @@ class _Task:
         given = None if self._settings.granularity == "whole" else on_delta
         if self._chat is None:
             return await self._host.ask(whole, tools=tools, on_delta=given)
-        return await self._chat.send(fresh, tools=tools, on_delta=given, instead=whole)
+        return await self._chat.send(fresh, whole, tools=tools, on_delta=given)
 
     async def _judged(self, result: Result) -> Result:
         """A result as the model may see it."""
