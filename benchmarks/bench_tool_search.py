@@ -90,11 +90,11 @@ async def measure(
         embedder: What makes vectors, if anything.
     """
     started = time.perf_counter()
-    Catalog(entries).ranking("warm up")
+    places(Catalog(entries), "warm up")
     indexed = time.perf_counter() - started
     tracemalloc.start()  # it makes everything slower
     catalog = Catalog(entries)
-    catalog.ranking("warm up")
+    places(catalog, "warm up")
     held = tracemalloc.get_traced_memory()[0] / 1e6
     tracemalloc.stop()
     context = PluginContext(

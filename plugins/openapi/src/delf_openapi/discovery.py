@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Final
 
-from delf.ranking import Ranking
+from delf_ranking import Ranking
 from delf_openapi.compiler import Entry, compile_operation, responses_of
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError

@@ -61,7 +61,7 @@ class SearchPrefilter:
             if names:
                 return Selection(names=names)
             for words in [rest for word, rest in commands if word.upper() == "SEARCH"] or [said]:
-                found = catalog.search(words, _FOUND)
+                found = search(catalog, words, _FOUND)
                 surfaced |= {entry.name: entry for entry in found}
                 story += [
                     f"SEARCH: {words.strip()[:200]}",

@@ -71,7 +71,7 @@ class SemanticPrefilter:
         steps = steps_of(task)
         vectors = await self._vectors(catalog)
         looked_at = self._limit if vectors is None else _LOOKED_AT
-        by_words = [dict(catalog.shares(step, looked_at)) for step in steps]
+        by_words = [dict(shares(catalog, step, looked_at)) for step in steps]
         rankings = [list(shares) for shares in by_words]
         if vectors is not None:
             try:

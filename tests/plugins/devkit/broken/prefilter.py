@@ -122,7 +122,7 @@ class TestMixesUpTasks(Suite):
         async def select(self, task, catalog, ask):
             self.task = task
             await asyncio.sleep(0)
-            found = catalog.search(self.task, 2)
+            found = search(catalog, self.task, 2)
             return Selection(names=frozenset(entry.name for entry in found))
 
 
