@@ -8,6 +8,7 @@ from typing import Final
 from delf.errors import PrefilterError
 from delf.protocols.prefilter import Ask, Catalog, CatalogEntry, Selection
 from delf_prefilter_llm.names import answer, line, named_in
+from delf_ranking import search
 
 _ROUNDS: Final = 5
 _FOUND: Final = 15

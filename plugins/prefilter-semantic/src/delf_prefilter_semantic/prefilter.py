@@ -15,6 +15,7 @@ from delf.protocols.embedder import Embedder
 from delf.protocols.prefilter import Ask, Catalog, Selection
 from delf_prefilter_semantic.steps import steps_of
 from delf_prefilter_semantic.vectors import CatalogVectors
+from delf_ranking import shares
 
 _log = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ import pytest
 from delf.errors import DelfError, PrefilterError
 from delf.protocols.prefilter import Selection
 from delf.testing import PrefilterContract
+from delf_ranking import search
 
 
 class Good:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delf.protocols.prefilter import Catalog, CatalogEntry
-from delf_ranking import Ranking, words_of
+from delf_ranking import Ranking, search, words_of
 
 CATALOG = Catalog(
     [
