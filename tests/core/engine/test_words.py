@@ -75,7 +75,9 @@ async def test_a_part_of_the_tools():
     tools = await load_toolset([Shop(), add])
     part = tools.showing(frozenset({"shop.find", "add", "other"}))
     assert [bound.name for bound in part.shown] == ["shop.find", "add"]
-    assert [bound.name for bound in part.left_out] == ["shop.close"]
+    choice = part.choice()
+    assert ([tool.name for tool in choice.shown], choice.left_out) == (["shop.find", "add"], 1)
+    assert choice.describe("shop.close").signature == "(number: int) -> None"
     assert len(part) == len(tools) == 3
     assert [entry.name for entry in part.catalog()] == ["shop.find", "shop.close", "add"]
     assert [c.name for c in part.connections] == ["shop", "add"]

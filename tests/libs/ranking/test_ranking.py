@@ -68,7 +68,7 @@ def test_the_first_few_are_the_first_of_all(texts: list[str], words: str, limit:
 
 
 def test_an_empty_catalog_finds_nothing() -> None:
-    assert Catalog().search("anything") == ()
+    assert search(Catalog(), "anything") == ()
 
 
 def test_a_catalog_is_a_sequence() -> None:

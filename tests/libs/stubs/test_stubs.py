@@ -114,7 +114,7 @@ async def test_what_was_chosen_of_many_is_shown_in_little_room_what_fits_best_wh
     async def pay_invoice(number: int, note: str = "") -> str:
         """Pay an invoice."""
 
-    tools = await load_toolset([*map(read, range(60)), pay_invoice])
+    tools = await load_toolset([*map(read, range(36)), pay_invoice])
     chosen = tools.showing(frozenset(bound.name for bound in tools))
     own = own_tools(chosen.choice())
     shown = [b.describe() for b in await chosen.with_builtins(own)]
@@ -122,7 +122,7 @@ async def test_what_was_chosen_of_many_is_shown_in_little_room_what_fits_best_wh
     assert "async def find_tools(words: str) -> str:" in text
     assert 'async def pay_invoice(number: int, note: str = "") -> str:' in text.replace("''", '""')
     assert len(text) < 3_500
-    assert len(stubs_of([b.describe() for b in tools], "pay the invoice 7")) > 5_000
+    assert len(stubs_of([b.describe() for b in tools], "pay the invoice 7")) > 3_500
 
 
 async def test_there_is_nothing_to_find_where_all_is_shown_whole():
