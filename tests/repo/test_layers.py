@@ -22,7 +22,6 @@ CONTRACTS = frozenset(
         "delf.llm",
         "delf.messages",
         "delf.protocols",
-        "delf.ranking",
         "delf.settings",
         "delf.specs",
         "delf.threads",
