@@ -1,12 +1,23 @@
-"""A pytest plugin: templates of the local sandbox start at once; see :mod:`support.nurseries`."""
+"""A pytest plugin: the local sandbox starts at once, and no process too many.
+
+See :mod:`support.nurseries`. The sandbox's own tests start it as users do, and say how many
+processes are kept ready, as do programs that tests start.
+"""
+
+from typing import Final
 
 import pytest
 
 from delf_sandbox_local import forkserver
+from delf_sandbox_local.backend import LocalBackend
 from support import nurseries
+
+NONE_AHEAD: Final = {"pool_size": 0}
+"""Most tests run one script, so that what is forked ahead would only be killed."""
 
 
 @pytest.fixture(autouse=True)
 def quick_templates(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sandbox's own tests start it as users do."""
     monkeypatch.setattr(forkserver, "subprocess", nurseries.quick_templates)
+    monkeypatch.setattr(LocalBackend.__init__, "__kwdefaults__", NONE_AHEAD)

@@ -127,9 +127,10 @@ def main(folder: Path) -> None:
     """Run all blocks, one after the other."""
     sys.path.remove(str(Path(__file__).parent))
     warnings.simplefilter("ignore")
-    for name in ("agent", "engine.runtime", "engine.views.trace", "config.project"):
+    for name in ("agent", "engine.runtime", "engine.views.trace"):
         importlib.import_module(f"delf.{name}")
     for name in (
+        "project",
         "sql.connection",
         "openapi.connection",
         "gmail.connection",

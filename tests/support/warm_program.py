@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 def preload() -> None:
     """Import what most runs of the program import."""
-    for name in ("agent", "config.project", "engine.runtime", "engine.views.trace"):
+    for name in ("agent", "engine.runtime", "engine.views.trace"):
         importlib.import_module(f"delf.{name}")
     importlib.import_module("delf.plugins.host").PluginHost.discover(environ={}).records()
     for name in (
@@ -43,6 +43,7 @@ def preload() -> None:
         "cli.session",
         "journal_sql.sqlite",
         "model_recorded.model",
+        "project",
         "run.run",
         "runner_dbos.agents",
         "runner_dbos.engine",

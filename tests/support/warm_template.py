@@ -1,7 +1,7 @@
-"""Templates of the local sandbox, forked from a process that has imported what they import.
+"""Templates of the local sandbox, forked from a process that has done what each of them does first.
 
-Three quarters of what a template costs are its imports, and most tests start one. The tests of
-the sandbox itself start theirs as users do.
+Its imports and namespaces are most of what a template costs, and most tests start one. The tests
+of the sandbox itself start theirs as users do.
 
 python -P -s -S -X utf8 warm_template.py SOURCE ZIPAPP DESCRIPTOR
 
@@ -17,22 +17,26 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any
+
+Serve = Callable[[int, int], None]
 
 _PR_SET_PDEATHSIG = 1
 
 
-def become(request: dict[str, Any], descriptors: list[int]) -> None:
+def become(template: Serve, request: dict[str, Any], descriptors: list[int]) -> None:
     """In a child: be a template."""
     control, errors = descriptors
     os.setsid()
     os.dup2(errors, 2)
     os.close(errors)
     os.chdir("/")
-    main(sys.argv[2], control, request["host"])
+    template(control, request["host"])
 
 
-def lend(listening: socket.socket) -> None:
+def lend(listening: socket.socket, template: Serve) -> None:
     """Fork a template for each connection until the starter of this process ends.
 
     A connection brings the template's socket and its standard error, and is answered with the
@@ -43,10 +47,10 @@ def lend(listening: socket.socket) -> None:
     while True:
         connection, _ = listening.accept()
         with connection, contextlib.suppress(OSError):  # whoever asked may have been killed
-            _lend_one(listening, connection)
+            _lend_one(listening, connection, template)
 
 
-def _lend_one(listening: socket.socket, connection: socket.socket) -> None:
+def _lend_one(listening: socket.socket, connection: socket.socket, template: Serve) -> None:
     _, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
     try:
         if len(descriptors) != 2:
@@ -60,7 +64,7 @@ def _lend_one(listening: socket.socket, connection: socket.socket) -> None:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
             try:
-                become({"host": host}, descriptors)
+                become(template, {"host": host}, descriptors)
             finally:
                 os._exit(0)  # and never go on here
         descriptors.append(os.pidfd_open(child))
@@ -83,15 +87,14 @@ if __name__ == "__main__":
     sys.path[:0] = [os.path.dirname(__file__), sys.argv[1]]
     from forking import serve
 
-    from delf_sandbox_local.template import main
+    from delf_sandbox_local.template import make_ready
+    from delf_sandbox_local.template import serve as serve_guests
 
-    sys.path[:2] = [sys.argv[2]]
-    from delf_sandbox.guest.preload import preload
-
-    preload()
-    del sys.path[0]
+    sys.path[:2] = []
+    own, server = make_ready(sys.argv[2])
+    template = partial(serve_guests, own=own, server=server)
     control = socket.socket(fileno=int(sys.argv[3]))
     if control.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-        lend(control)
+        lend(control, template)
     else:
-        serve(control, become)
+        serve(control, partial(become, template))

@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from delf.llm import LLMConfig
     from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected, Settled
     from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
-    from delf.protocols.conversation import ChatMessage
     from delf.response import Response
     from delf.surroundings import plugin_context
     from delf.tools.action import Action, action
@@ -71,7 +70,6 @@ _HOMES: Final = {
     "Approved": "delf.protocols.approval",
     "Asks": "delf.protocols.connection",
     "CallContext": "delf.tools.context",
-    "ChatMessage": "delf.protocols.conversation",
     "Connection": "delf.tools.connection",
     "Edited": "delf.protocols.approval",
     "Judgement": "delf.protocols.connection",
@@ -102,7 +100,6 @@ __all__ = [
     "Asks",
     "BudgetExceededError",
     "CallContext",
-    "ChatMessage",
     "CodeGenerationError",
     "ConfigurationError",
     "Connection",

@@ -8,7 +8,8 @@ pending approvals are folds over them. ``encode`` and ``decode`` give the stable
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final, Literal, get_args
 
@@ -525,3 +526,30 @@ def decode(record: Mapping[str, Any]) -> Event:
         known["calls"] = tuple(ToolCall(**call) for call in known["calls"])
     head = {name: record[name] for name in _HEAD}
     return cls(**head, **known)
+
+
+def end_of(events: Sequence[Event], error: DelfError) -> TaskFinished:
+    """The last event of a task on which nobody works.
+
+    Args:
+        events: All of its events.
+        error: Why it ends.
+    """
+    return TaskFinished(
+        task_id=events[-1].task_id,
+        seq=events[-1].seq + 1,
+        at=time.time(),
+        status=False,
+        text="",
+        duration_ms=0.0,
+        error=error.message,
+        code=error.code,
+        cost_usd=cost_of(events),
+    )
+
+
+def cost_of(events: Sequence[Event]) -> float | None:
+    """What a task's models cost in USD; None where a price is not known."""
+    paid = [event for event in events if isinstance(event, (ModelReplied, ChildFinished))]
+    costs = [e.cost_usd for e in paid if isinstance(e, ChildFinished) or e.purpose != "setup"]
+    return None if None in costs else sum((cost or 0.0 for cost in costs), 0.0)

@@ -14,7 +14,7 @@ import pytest
 from delf import Agent, Chat
 from delf.errors import ConfigurationError
 from delf.events import TaskStarted
-from delf.protocols.conversation import ChatMessage, SupportsConversations, SupportsNamespaces
+from delf.protocols.conversation import SupportsConversations
 from delf.testing import ConversationContract
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.database import open_database
@@ -23,6 +23,7 @@ from delf_journal_sql.postgresql import PostgresConnection
 from delf_journal_sql.schema import MIGRATIONS, migrate
 from delf_journal_sql.settings import JournalSettings
 from delf_journal_sql.sqlite import SqliteConnection
+from delf_journals.conversations import ChatMessage, SupportsNamespaces
 from support.program import start
 
 
@@ -138,7 +139,7 @@ async def test_a_journal_of_the_version_before_gets_the_tables(journal_url, open
 
 WRITER = """
 import asyncio, sys, time
-from delf.protocols.conversation import ChatMessage
+from delf_journals.conversations import ChatMessage
 from delf_journal_sql import SqlJournal
 
 async def main(url, name, turns):

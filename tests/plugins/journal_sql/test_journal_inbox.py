@@ -13,10 +13,11 @@ from delf.engine.approvals.pending import PendingRequests
 from delf.errors import JournalUnavailableError
 from delf.events import ApprovalDecided, ApprovalRequested, TaskFinished, TaskStarted
 from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected
-from delf.protocols.journal import SupportsInbox, SupportsOpen
+from delf.protocols.journal import SupportsOpen
 from delf.testing import script
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.errors import JournalError
+from delf_journals.requests import SupportsRequests
 
 ASKED = {"call_id": 1, "action": "pay", "effect": "write", "digest": "d"}
 
@@ -41,7 +42,7 @@ def names(records):
 
 async def test_requests_that_wait(journal_url, open_journal):
     journal, other = open_journal(journal_url), open_journal(journal_url)
-    assert isinstance(journal, SupportsInbox)
+    assert isinstance(journal, SupportsRequests)
     await ask(journal, "a", "req_1a", "req_2b")
     await ask(journal, "b", "req_2c")
     await decide(journal, "a", 4, "req_1a")

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from delf.events import TaskFinished, TaskPostponed, TaskQueued, TaskStarted
-from delf.protocols.journal import QueueLimits
 from delf_journal_sql import SqlJournal
+from delf_journals.queues import QueueLimits
 from support.chaos import Chaos
 from support.fleet import Fleet, fleet
 from support.postgres import own_postgres
@@ -103,7 +103,7 @@ async def test_another_worker_goes_on_with_the_tasks_of_a_dead_one(tmp_path: Pat
 
 TAKER = """
 import asyncio, sys
-from delf.protocols.journal import QueueLimits
+from delf_journals.queues import QueueLimits
 from delf_journal_sql import SqlJournal
 
 async def main():
@@ -129,7 +129,7 @@ async def test_a_task_whose_worker_died_before_it_began_goes_on(tmp_path: Path) 
         await one.all_over(120)
         assert dict(await one.states()) == {"done": 2}
         assert once_each(one, 2)
-        assert {record.takes for record in await one.journal.find()} == {2}
+        assert {record.losses for record in await one.journal.find()} == {1}
 
 
 async def at_once(one: Fleet) -> dict[str | None, int]:
@@ -180,9 +180,52 @@ async def test_a_task_is_tried_again_where_a_service_was_away(tmp_path: Path, ki
             for number, state, tries in ((0, "done", 2), (1, "done", 2), (2, "failed", 1)):
                 record = found[f"Do job-{number} ."]
                 assert (record.state, record.tries) == (state, tries)
-                assert record.takes > tries
+                assert record.losses == 0
             assert "the truth does not answer" in (found["Do job-2 ."].error or "")
             assert once_each(one, 3)
+
+
+DEADLY = """
+import os, signal
+from delf import tool
+
+@tool(effect="read", confirm=False)
+def noted(name: str) -> int:
+    \"\"\"End the process that works on the task.\"\"\"
+    os.kill(os.getpid(), signal.SIGKILL)
+    return 0
+"""
+
+
+async def test_a_task_that_ends_its_worker_each_time_is_given_up(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/journal.db"
+    async with fleet(tmp_path, url, steps=0, lease=1, more="losses = 2") as one:
+        (tmp_path / "tools.py").write_text(DEADLY)
+        await one.submit(["job-0"])
+        for _ in range(3):
+            worker = one.start()
+            assert await asyncio.to_thread(worker.wait, 60) == -signal.SIGKILL
+        one.start()
+        await one.all_over(60)
+        (record,) = await one.journal.find()
+        assert (record.state, record.losses) == ("failed", 3)
+        assert record.error == "3 workers ended while they did this task"
+
+
+async def test_a_schedule_hands_a_task_in_each_time(tmp_path: Path) -> None:
+    def program(*words: str) -> None:
+        ended = delf("schedule", *words, cwd=tmp_path)
+        assert ended.returncode == 0, ended.stderr
+
+    async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", steps=1) as one:
+        every_second = ("often", "* * * * * *", "Do job-0 .")
+        await asyncio.to_thread(program, "add", *every_second, "--tools", "tools.py")
+        one.start()
+        async with asyncio.timeout(90):
+            while (await one.states())["done"] < 2:
+                await asyncio.sleep(0.05)
+        await asyncio.to_thread(program, "remove", "often")
+        assert one.marks()["job-0", 0] >= 2
 
 
 async def test_a_worker_that_is_told_to_end_puts_back_what_it_cannot_finish(tmp_path: Path) -> None:

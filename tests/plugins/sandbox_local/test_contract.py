@@ -7,7 +7,7 @@ from delf_sandbox_local.backend import LocalBackend
 class TestSandboxLocal(SandboxContract):
     @pytest.fixture
     def backend(self):
-        return LocalBackend()
+        return LocalBackend(pool_size=2)
 
 
 class TestPlugin(PluginContract):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from delf.engine.task import TaskOutcome
 from delf.errors import TaskStoppedError
 from delf.events import Event, TaskFinished
-from delf.protocols.journal import Journal, SupportsHistory
+from delf.protocols.journal import Journal, SupportsRecords
 
 if TYPE_CHECKING:
     from delf.engine.views.snapshot import StreamSnapshot
@@ -19,7 +19,7 @@ async def snapshot_of(journal: Journal, task_id: str) -> StreamSnapshot:
     from delf.engine.views.snapshot import snapshot
 
     events = await journal.read(task_id)
-    state = (await journal.task(task_id)).state if isinstance(journal, SupportsHistory) else ""
+    state = (await journal.task(task_id)).state if isinstance(journal, SupportsRecords) else ""
     return snapshot(events, interrupted=state == "interrupted")
 
 

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.gate import Gate
 from delf.engine.models.client import Draft
 from delf.engine.scripts import ScriptRunner, named_actions
-from delf.engine.stubs import fits, render_fitting, render_stubs
 from delf.engine.task import TaskState
 from delf.engine.toolset import BoundAction, Toolset
 from delf.engine.views.changes import changes_of
 from delf.errors import (
-    BudgetExceededError,
     CodeGenerationError,
     DelfError,
     ReplayMismatch,
     UnrecordedCallError,
 )
 from delf.events import Noted, RerunRequested, RetryScheduled, ScriptGenerated, Warned
-from delf.messages import Message, ModelReply, ModelRequest, ModelTool, assistant, system
+from delf.messages import Message, ModelReply, ModelRequest, ModelTool, system
 from delf.protocols.model import ModelSession, SupportsTools
 from delf.protocols.sandbox import (
     GIVEN_UP,
@@ -79,15 +76,7 @@ class TaskHost:
     @property
     def tools(self) -> Sequence[ToolDescription]:
         """The tools that the model is shown."""
-        return [_described(bound) for bound in self._task.tools.shown]
-
-    @property
-    def stubs(self) -> str:
-        """The same tools in Python, as scripts find them."""
-        tools = self._task.tools
-        if tools.is_chosen and (tools.left_out or not fits(tools.shown)):
-            return render_fitting(tools.shown_by(self.task))
-        return render_stubs(tools.shown)
+        return [bound.describe() for bound in self._task.tools.shown]
 
     @property
     def libraries(self) -> Sequence[str]:
@@ -123,14 +112,12 @@ class TaskHost:
         *,
         tools: Sequence[ModelTool] = (),
         on_delta: OnDelta | None = None,
+        session: ModelSession | None = None,
+        continues: bool = False,
     ) -> ModelReply:
         """Ask the main model once."""
         request = ModelRequest(messages=tuple(messages), tools=tuple(tools))
-        return await self._ask(request, on_delta=on_delta)
-
-    async def _ask(
-        self, request: ModelRequest, on_delta: OnDelta | None = None, **how: Any
-    ) -> ModelReply:
+        how: dict[str, Any] = {"session": session, "continues": continues}
         config, attempt = self._task.config.main_llm, self._next_attempt()
         if on_delta is None:
             return await self._task.models.ask(config, request, attempt, **how)
@@ -143,14 +130,11 @@ class TaskHost:
         finally:
             self._drafts.remove(draft)
 
-    @asynccontextmanager
-    async def chat(self) -> AsyncGenerator[_Chat]:
-        """A conversation of several turns, in one session of the model where it has those."""
-        chat = _Chat(self._task, self._ask)
-        try:
-            yield chat
-        finally:
-            await chat.aclose()
+    async def connect(self) -> ModelSession | None:
+        """A session of the main model, if it has sessions. What is recorded is said without one."""
+        if self._task.replay.has_reply("generate"):
+            return None
+        return await self._task.models.pool.connect(self._task.config.main_llm)
 
     # -- calls --------------------------------------------------------------------------
 
@@ -377,103 +361,3 @@ class TaskHost:
             await self._gate.wait_for_calls(seconds)
         finally:
             await self.scripts.output.all_written(seconds)
-
-
-_SESSIONS: Final = 2
-"""How many sessions a conversation may have, one after the other."""
-
-
-class _Chat:
-    """Implements :class:`delf.protocols.strategy.ModelChat`."""
-
-    def __init__(self, task: TaskState, ask: Callable[..., Awaitable[ModelReply]]) -> None:
-        self._task = task
-        self._ask = ask
-        self._messages: list[Message] = []
-        self._session: ModelSession | None = None
-        self._connects = _SESSIONS
-        self._knows = False
-
-    async def send(
-        self,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[ModelTool] = (),
-        on_delta: OnDelta | None = None,
-        instead: Sequence[Message] | None = None,
-    ) -> ModelReply:
-        """Say something new, and wait for the answer."""
-        self._messages += messages
-        if instead is not None:
-            self._messages = [*instead]
-        whole = ModelRequest(messages=tuple(self._messages), tools=tuple(tools))
-        if self._task.replay.has_reply("generate"):
-            reply = await self._ask(whole, on_delta=on_delta)
-        else:
-            reply = await self._answer(whole, messages, on_delta)
-        self._messages.append(assistant(reply.text, reply.calls))
-        return reply
-
-    async def _answer(
-        self, whole: ModelRequest, new: Sequence[Message], on_delta: OnDelta | None
-    ) -> ModelReply:
-        while True:
-            reply = await self._answer_in_session(whole, new, on_delta)
-            if reply is not None:
-                return reply
-            if not self._connects:
-                return await self._ask(whole, on_delta=on_delta)
-
-    async def _answer_in_session(
-        self, whole: ModelRequest, new: Sequence[Message], on_delta: OnDelta | None
-    ) -> ModelReply | None:
-        """The session's answer; None where there is no session, or it ended."""
-        try:
-            session = await self._connected()
-            if session is None:
-                return None
-            request = replace(whole, messages=tuple(new)) if self._knows else whole
-            more: dict[str, Any] = {"session": session, "continues": self._knows}
-            reply = await self._ask(request, on_delta=on_delta, **more)
-        except BudgetExceededError:
-            raise
-        except DelfError as error:
-            await self._lost(error.message)
-            return None
-        self._knows = True
-        if reply.finish_reason == "cut":
-            await self._lost("it broke off in the middle of an answer")
-        return reply
-
-    async def _connected(self) -> ModelSession | None:
-        """The session; one that was lost is opened anew once, and is told all that was said."""
-        if self._session is None and self._connects > 0:
-            self._connects -= 1
-            self._session = await self._task.models.pool.connect(self._task.config.main_llm)
-            if self._session is None:
-                self._connects = 0
-        return self._session
-
-    async def _lost(self, why: str) -> None:
-        """Close a session that is of no use any more, and say what comes in its place."""
-        await self.aclose()
-        then = "is opened anew" if self._connects > 0 else "is not used any more"
-        message = f"the model's session ended, and {then}: {why}"
-        await self._task.log.record(Warned, message=message)
-
-    async def aclose(self) -> None:
-        """Close the session, if there is one."""
-        session, self._session, self._knows = self._session, None, False
-        if session is not None:
-            await session.aclose()
-
-
-def _described(bound: BoundAction) -> ToolDescription:
-    action = bound.action
-    return ToolDescription(
-        name=bound.name,
-        summary=action.summary,
-        effect=action.effect,
-        asks=bound.asks,
-        schema={"type": "object"} if action.schema is None else action.schema(),
-    )

@@ -10,9 +10,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from delf.config.connections import Connector
-from delf.config.project import ConnectionEntry
-from delf.config.schema import AgentConfig
+from delf.config import AgentConfig
 from delf.engine.approvals.channels import CallbackChannel, NamedChannel
 from delf.engine.approvals.inbox import Inbox, open_journal
 from delf.engine.approvals.pending import PendingRequests
@@ -28,7 +26,7 @@ from delf.engine.journal.log import TaskLog
 from delf.engine.journal.observers import ObserverFeed, names_of, setup_of
 from delf.engine.journal.replay import PATIENCE_SECONDS, Replay
 from delf.engine.loop.memory import AgentMemory
-from delf.engine.loop.pipeline import LEFT, TaskPipeline, handed_in, never_begun
+from delf.engine.loop.pipeline import LEFT, TaskPipeline, handed_in
 from delf.engine.loop.prefilters import Prefilters
 from delf.engine.loop.setup import SetUp
 from delf.engine.models.client import ModelClient, ModelPool
@@ -42,8 +40,8 @@ from delf.engine.task import TaskContext, TaskOutcome, TaskRequest, TaskState
 from delf.engine.toolset import Toolset, load_toolset
 from delf.engine.waiting import Slot, Stops, TaskClock, Turns, to_its_end
 from delf.environment import using_environ
-from delf.errors import AgentStateError, ConfigurationError, DelfError
-from delf.events import Event, TaskFinished
+from delf.errors import AgentStateError, ConfigurationError, DelfError, TaskStoppedError
+from delf.events import Event, TaskFinished, end_of
 from delf.libraries import allowed_modules, applying
 from delf.plugins.embedders import Embedders
 from delf.plugins.factories import check_made, make
@@ -65,7 +63,7 @@ from delf.protocols.sandbox import SessionSpec, SupportsWarmUp
 from delf.protocols.strategy import Strategy
 from delf.records import dataclass
 from delf.specs import ApprovalSpec, JournalSpec, MemorySpec, ObserverSpec, Spec, StrategySpec
-from delf.tools.context import ChildResult
+from delf.tools.context import ChildResult, Connect
 
 _log = logging.getLogger(__name__)
 _TOOL_THREADS = 64
@@ -90,7 +88,8 @@ class RuntimeParts:
         pricing_files: Where the user's own prices may be.
         conversations: Opens the journal that keeps conversations.
         attached: What is closed with it.
-        configured: Every connection that its project names.
+        connect: Makes further connections.
+        secrets: Those of its project.
         folder: The project's folder, which actions may ask for.
     """
 
@@ -102,13 +101,14 @@ class RuntimeParts:
     environ: Mapping[str, str] = field(repr=False)
     ledger: Ledger
     conversations: Callable[[str | None], SupportsConversations]
+    connect: Connect = field(repr=False)
     pending: PendingRequests = field(default_factory=PendingRequests)
     memory: MemoryStore | None = None
     strategy: Strategy | None = None
     on_confirm: Callable[[Any], Any] | None = None
     pricing_files: tuple[Path, ...] = ()
     attached: tuple[SupportsClose, ...] = ()
-    configured: tuple[ConnectionEntry, ...] = ()
+    secrets: tuple[str, ...] = field(default=(), repr=False)
     folder: Path = field(default_factory=Path.cwd)
 
 
@@ -123,15 +123,8 @@ class Runtime:
         self._parts = parts
         self._config = parts.config
         self._host = parts.host
-        self._redactor = Redactor(
-            secrets_of_agent(
-                parts.config,
-                parts.connections,
-                parts.plugin_options,
-                parts.environ,
-                parts.configured,
-            )
-        )
+        own = secrets_of_agent(parts.config, parts.connections, parts.environ)
+        self._redactor = Redactor((*own, *parts.secrets))
         for connection in parts.connections:
             if isinstance(connection, SupportsSecrets):
                 connection.tell_secrets(self._redactor)
@@ -140,12 +133,6 @@ class Runtime:
             ModelContext(environ=parts.environ, providers=parts.config.providers),
             parts.config.record,
             self._redactor,
-        )
-        self._connector = Connector(
-            host=parts.host,
-            entries={entry.name: entry for entry in parts.configured},
-            environ=parts.environ,
-            folder=parts.folder,
         )
         self._threads = ToolThreads(_TOOL_THREADS)
         self._running: set[asyncio.Task[TaskOutcome]] = set()
@@ -361,7 +348,7 @@ class Runtime:
     async def _never_begun(self, request: TaskRequest) -> None:
         """A task of the journal that was cancelled while it waited for a place is over."""
         if request.past and not is_over(request.past):
-            end = never_begun(request)
+            end = end_of(request.past, TaskStoppedError("the task was stopped"))
             await self._journal.append(end)
             for listener in (*self._feeds, *request.listeners):
                 listener(end)
@@ -456,7 +443,7 @@ class Runtime:
             slot=slot,
             clock=clock,
             connections=set_up.connections,
-            connect=self._connector,
+            connect=self._parts.connect,
             folder=self._parts.folder,
             input_files={file.name: Path(file.path) for file in inputs},
             output_files=lambda: {name: Path(path) for name, path in output.files.items()},

@@ -85,6 +85,7 @@ _BROUGHT_BY: Final = {
 }
 _EXPORTED: Final = {
     "Chat": ("command", "chat"),
+    "ChatMessage": ("command", "chat"),
     "APITool": ("connection", "openapi"),
     "Memory": ("memory", "semantic"),
 }

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from delf.events import Event
 
 
 @runtime_checkable
@@ -45,4 +48,22 @@ class SupportsServing(Protocol):
 
     def asgi_app(self, agent: Any, **options: Any) -> Any:
         """The same as an ASGI application, for a server of the user's own."""
+        ...
+
+
+@runtime_checkable
+class SupportsTelling(Protocol):
+    """A ``click.Command`` that tells people of tasks, as ``verbose`` and ``trace.summary()`` do."""
+
+    def tell(self, event: Event) -> None:
+        """Say on stderr what happened."""
+        ...
+
+    def summary(self, trace: Any, *, calls: bool = True) -> str:
+        """A :class:`delf.Trace` as a table.
+
+        Args:
+            trace: What happened.
+            calls: Whether to list the calls.
+        """
         ...

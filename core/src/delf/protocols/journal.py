@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from delf.events import ApprovalDecided, ApprovalRequested, Event
+from delf.events import Event
 from delf.records import dataclass
 
 
@@ -28,7 +28,7 @@ class TaskRecord:
         owner: The process that works on it, as ``pid 7 on host``.
         queue: Where it waits, or waited, for a worker.
         key: On whose behalf it is done there: limits of a key hold for all tasks of it.
-        takes: How often a worker has taken it from there.
+        losses: How many processes died, or were silent for too long, with it in hand.
         tries: How often it failed and was put back to be tried again; ``error`` says why then.
         not_before: The Unix time from which on a worker may take it.
     """
@@ -46,7 +46,7 @@ class TaskRecord:
     owner: str | None = None
     queue: str | None = None
     key: str | None = None
-    takes: int = 0
+    losses: int = 0
     tries: int = 0
     not_before: float | None = None
 
@@ -83,71 +83,15 @@ class Journal(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pruned:
-    """What was removed, or would be.
-
-    Args:
-        tasks: Their ids, the oldest first.
-        events: How many events they have.
-    """
-
-    tasks: tuple[str, ...]
-    events: int
-
-
 @runtime_checkable
-class SupportsHistory(Journal, Protocol):
-    """A journal that can be looked through, and told to forget: what ``delf runs`` asks of one."""
-
-    @property
-    def place(self) -> str:
-        """Where it is, for people; no login."""
-        ...
-
-    async def find(
-        self,
-        limit: int = 100,
-        *,
-        state: str | None = None,
-        text: str | None = None,
-        since: float | None = None,
-    ) -> Sequence[TaskRecord]:
-        """The newest tasks first.
-
-        Args:
-            limit: How many at the most.
-            state: Only those in this state.
-            text: Only those whose task holds this text, in any case.
-            since: Only those that started at this Unix time or later.
-        """
-        ...
-
-    async def resolve(self, text: str) -> str:
-        """The id that a text abbreviates.
-
-        Raises:
-            UnknownTaskError: When no id or more than one begins so.
-        """
-        ...
+class SupportsRecords(Protocol):
+    """A journal that knows how a single task stands."""
 
     async def task(self, task_id: str) -> TaskRecord:
         """One task.
 
         Raises:
             UnknownTaskError: When it is not known.
-        """
-        ...
-
-    async def prune(
-        self, older_than: float | None = None, keep: int = 0, *, dry_run: bool = False
-    ) -> Pruned:
-        """Remove old tasks with all their events; never one that runs.
-
-        Args:
-            older_than: Only those that ended so many seconds ago.
-            keep: How many of the newest stay in any case.
-            dry_run: Only say which.
         """
         ...
 
@@ -167,53 +111,6 @@ class SupportsClaims(Protocol):
 
     async def release(self, task_id: str) -> None:
         """Let somebody claim a task, from the return on. One that is unknown is passed over."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueLimits:
-    """How much of a queue is worked on, by all processes together; None is no limit.
-
-    Args:
-        at_once: How many of its tasks.
-        per_second: How many of them begin in a second.
-        key_at_once: How many of those with one key.
-        key_per_second: How many of those begin in a second.
-    """
-
-    at_once: int | None = None
-    per_second: float | None = None
-    key_at_once: int | None = None
-    key_per_second: float | None = None
-
-
-@runtime_checkable
-class SupportsQueues(Protocol):
-    """A journal in which tasks wait for workers."""
-
-    async def take(
-        self,
-        queues: Mapping[str, QueueLimits],
-        most: int,
-        *,
-        without: Collection[str] = (),
-        dry_run: bool = False,
-    ) -> Sequence[TaskRecord]:
-        """Take tasks that may be worked on now: first those whose process is gone.
-
-        Nobody else is given them until somebody claims them, they are given back, or this process
-        ends or is silent for longer than its lease.
-
-        Args:
-            queues: Where they wait, and the limits there.
-            most: How many at the most.
-            without: The ids of tasks that are passed over.
-            dry_run: Only say which.
-        """
-        ...
-
-    async def give_back(self, task_ids: Collection[str]) -> None:
-        """Let somebody else take tasks that were not claimed."""
         ...
 
 
@@ -264,41 +161,9 @@ class Note:
     data: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestRecord:
-    """A request for approval, as a journal knows it.
-
-    Args:
-        requested: What was asked.
-        decided: How it was decided, if it was.
-        task: Its task; ``running`` only while a process that lives works on it.
-    """
-
-    requested: ApprovalRequested
-    decided: ApprovalDecided | None
-    task: TaskRecord
-
-    @property
-    def waits(self) -> bool:
-        """Whether an answer would still count."""
-        return self.decided is None and self.task.state == "running"
-
-
 @runtime_checkable
 class SupportsInbox(Protocol):
     """A journal through which other processes reach the one that works on a task."""
-
-    async def find_requests(
-        self, start: str = "", *, waiting: bool = False, limit: int = 1000
-    ) -> Sequence[RequestRecord]:
-        """Requests for approval, the oldest first.
-
-        Args:
-            start: Only those whose id begins so, with or without its ``req_``.
-            waiting: Only those that wait for an answer.
-            limit: How many at the most; the newest.
-        """
-        ...
 
     async def post(self, task_id: str, kind: str, data: Mapping[str, Any]) -> int:
         """Leave a note for the process that works on a task; its position.

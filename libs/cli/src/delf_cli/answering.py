@@ -19,8 +19,9 @@ from delf.events import (
     TaskFinished,
 )
 from delf.protocols.approval import Decision, Edited
-from delf.protocols.journal import Journal, RequestRecord, SupportsInbox
+from delf.protocols.journal import Journal
 from delf.values import to_jsonable_or_repr
+from delf_journals.requests import RequestRecord, SupportsRequests
 
 _SECONDS: Final = 15.0
 """How long the other process has to take an answer; it takes it at once unless it is stopped."""
@@ -28,7 +29,7 @@ _LOOK_SECONDS: Final = 1.0
 _SHOWN: Final = 5
 
 
-class InboxJournal(Journal, SupportsInbox, Protocol):
+class InboxJournal(Journal, SupportsRequests, Protocol):
     """A journal that other processes can speak through."""
 
 

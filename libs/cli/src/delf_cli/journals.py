@@ -12,18 +12,15 @@ import click
 from delf.cli.state import state_of
 from delf.errors import ConfigurationError
 from delf.events import ChildStarted, Event
-from delf.plugins.journals import (
-    durable_package,
-    journal_name,
-    make_journal,
-    need_durable_journal,
-)
-from delf.protocols.journal import SupportsHistory, SupportsInbox
+from delf.plugins.journals import durable_package, make_journal, need_durable_journal
+from delf.projects import journal_name
+from delf_journals.history import SupportsHistory
+from delf_journals.requests import SupportsRequests
 
 if TYPE_CHECKING:
-    from delf.config.project import Project
     from delf.plugins.host import PluginHost
     from delf.protocols.journal import Journal
+    from delf_project import Project
 
 
 class _Closable(Protocol):
@@ -47,7 +44,7 @@ def shared_journal(project: Project, host: PluginHost) -> Any:
         ConfigurationError: When they cannot.
     """
     journal = project_journal(project, host)
-    if not isinstance(journal, SupportsInbox):
+    if not isinstance(journal, SupportsRequests):
         raise ConfigurationError(
             f"the journal {journal_name(project, host)!r} is not for several processes",
             hint=f"install {durable_package()}, and name its journal",

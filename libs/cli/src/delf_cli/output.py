@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 import click
 
 from delf.cli.errors import say
-from delf.engine.views.story import cut
 from delf.events import Event, TaskFinished, encode
 from delf.terminal import visible
 from delf.values import UnsupportedValueError, to_jsonable
+from delf_cli.story import cut
 
 if TYPE_CHECKING:
     from rich.console import Console

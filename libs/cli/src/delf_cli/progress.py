@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from delf import events as ev
 from delf.cli.errors import say
-from delf.engine.views.story import cut, story
 from delf.terminal import visible
 from delf_cli.output import Screen, counted, wrapped
+from delf_cli.story import cut, story
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,10 +11,10 @@ import click
 
 from delf.cli.tables import cut
 from delf.cli.tables import table as runs_table
-from delf.protocols.journal import RequestRecord
 from delf.terminal import one_line, visible
 from delf_cli.answering import state_of_request
 from delf_cli.ids import short_ids
+from delf_journals.requests import RequestRecord
 
 if TYPE_CHECKING:
     from delf.engine.views.changes import Situation

@@ -18,22 +18,20 @@ from delf.errors import (
     did_you_mean,
 )
 from delf.llm import LLMConfig, as_llm_config
-from delf.protocols.conversation import (
-    ChatMessage,
-    ConversationRecord,
-    ConversationState,
-    ConversationStore,
-    History,
-    Summarise,
-    SupportsRetention,
-    Warn,
-)
+from delf.protocols.conversation import History, Summarise, Warn
 from delf.surroundings import Surroundings
 from delf.sync import LoopThread, call, finish
 from delf_chat.checks import check_count, check_name
 from delf_chat.history import Transform, for_model, make_message, transformed
 from delf_chat.memory import MemoryConversations
 from delf_chat.summary import Ask, fold
+from delf_journals.conversations import (
+    ChatMessage,
+    ConversationRecord,
+    ConversationState,
+    ConversationStore,
+    SupportsRetention,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -350,7 +348,7 @@ class Chat:
         with self._lock:
             if self._store is None:
                 self._journal = self._surroundings().open_conversations(self.path)
-                self._store = self._journal.conversations(self.namespace)
+                self._store = cast("ConversationStore", self._journal.conversations(self.namespace))
             return self._store
 
     def changed(self) -> None:

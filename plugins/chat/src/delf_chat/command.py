@@ -12,10 +12,13 @@ from delf.cli.lazy import LazyGroup
 from delf.cli.state import State, state_of
 from delf_chat.chat import Chat
 from delf_cli.options import flags_of, rest_of, run_options
+from delf_journals.conversations import ChatMessage
 
 if TYPE_CHECKING:
     from delf import Agent
     from delf_cli.session import Options, Setup
+
+__all__ = ["Chat", "ChatMessage", "chat"]
 
 F = TypeVar("F", bound=click.Command)
 

@@ -17,7 +17,8 @@ from delf_cli.output import counted, json_text
 from delf_cli.pruning import Pruning, prune_options
 
 if TYPE_CHECKING:
-    from delf.protocols.conversation import ConversationRecord, SupportsConversations
+    from delf.protocols.conversation import SupportsConversations
+    from delf_journals.conversations import ConversationRecord
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -79,8 +80,8 @@ async def _namespaces(journal: SupportsConversations, only: str | None) -> Seque
     Raises:
         PluginError: When the journal cannot tell which it has.
     """
-    from delf.protocols.conversation import SupportsNamespaces
     from delf_chat.checks import check_name
+    from delf_journals.conversations import SupportsNamespaces
 
     if only is not None:
         return [check_name("--namespace", only)]
@@ -205,7 +206,7 @@ def prune(
     before = None if pruning.older_than is None else time.time() - pruning.older_than
 
     async def work(journal: SupportsConversations) -> list[_Kept]:
-        from delf.protocols.conversation import SupportsRetention
+        from delf_journals.conversations import SupportsRetention
 
         gone: list[_Kept] = []
         for name in await _namespaces(journal, namespace):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from delf.protocols.conversation import ChatMessage, ConversationRecord, ConversationState
+from delf_journals.conversations import ChatMessage, ConversationRecord, ConversationState
 
 _TITLE: Final = 200
 _REMEMBERED_SECONDS: Final = 86_400.0

@@ -10,10 +10,10 @@ from delf.specs import CommandSpec
 
 @hookimpl
 def delf_commands() -> Iterable[CommandSpec]:
-    """The command ``chat``, and the class ``Chat``."""
+    """The command ``chat``, and the classes ``Chat`` and ``ChatMessage``."""
     yield CommandSpec(
         name="chat",
         summary="Do tasks one after another, in a conversation.",
         factory="delf_chat.command:chat",
-        exports=("Chat",),
+        exports=("Chat", "ChatMessage"),
     )

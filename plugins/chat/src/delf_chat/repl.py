@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delf.cli import errors
-from delf.engine.views.story import short_name
 from delf.errors import AgentStateError, DelfError
 from delf.events import Event, TaskFinished, Warned
 from delf.sync import running_loop
@@ -26,6 +25,7 @@ from delf_cli import output
 from delf_cli.interrupt import run_until_done
 from delf_cli.progress import LiveStatus, Narrator
 from delf_cli.session import TIMEOUT, named_tools
+from delf_cli.story import short_name
 
 if TYPE_CHECKING:
     from delf import Agent, Response

@@ -19,7 +19,7 @@ from delf_cli.output import Screen, counted
 
 if TYPE_CHECKING:
     from delf import Agent
-    from delf.protocols.conversation import ConversationRecord
+    from delf_journals.conversations import ConversationRecord
 
 COMMANDS: Final[Mapping[str, str]] = {
     "/help": "show the commands",

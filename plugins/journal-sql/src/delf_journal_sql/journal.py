@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
+from delf.errors import DelfError
 from delf.events import Event
-from delf.protocols.journal import Note, Pruned, QueueLimits, RequestRecord, TaskRecord
+from delf.protocols.journal import Note, TaskRecord
 from delf.values import to_jsonable
 from delf_journal_sql import inbox, store
 from delf_journal_sql.codec import Packed, encode_large, pack, put_together, take_out
@@ -19,9 +20,12 @@ from delf_journal_sql.errors import ConnectionLostError
 from delf_journal_sql.queues import choose, records
 from delf_journal_sql.schema import migrate
 from delf_journal_sql.settings import JournalSettings
-from delf_journal_sql.stopping import STOP, stop_task
+from delf_journal_sql.stopping import STOP, end_task, stop_task
 from delf_journal_sql.watch import Subscription, Watcher
 from delf_journal_sql.writer import Append, Call, Writer
+from delf_journals.history import Pruned
+from delf_journals.queues import QueueLimits
+from delf_journals.requests import RequestRecord
 
 T = TypeVar("T")
 
@@ -241,6 +245,10 @@ class SqlJournal:
         operation = writer.give_back(task_ids)
         if writer.put(operation):
             await asyncio.wrap_future(operation.done)
+
+    async def give_up(self, task_id: str, error: DelfError) -> None:
+        """End a task that was taken and not claimed, as failed."""
+        await end_task(self, await self.task(task_id), error)
 
     async def claim(self, task_id: str) -> None:
         """Make a task on which nobody works any more the caller's own, to resume it.

@@ -11,10 +11,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from delf.protocols.journal import QueueLimits, TaskRecord
+from delf.protocols.journal import TaskRecord
 from delf_journal_sql.database import Connection, SqlRow
 from delf_journal_sql.owners import COLUMNS, living, looking
 from delf_journal_sql.store import TASK, stored_task
+from delf_journals.queues import QueueLimits
 
 _PAGE: Final = 64
 _MOST_EXCLUDED: Final = 200
@@ -46,7 +47,8 @@ def take(
         limits = queues[queue]
         counted = begins and (limits.per_second or limits.key_per_second) is not None
         connection.execute(
-            "UPDATE delf_tasks SET taken_by = :taker, takes = COALESCE(takes, 0) + 1, "
+            "UPDATE delf_tasks SET taken_by = :taker, losses = COALESCE(losses, 0) + "
+            "CASE WHEN taken_by IS NULL THEN 0 ELSE 1 END, "
             "begun_at = CASE WHEN :counted = 1 THEN :now ELSE begun_at END WHERE id = :id",
             {"taker": taker, "counted": int(counted), "now": now, "id": key},
         )

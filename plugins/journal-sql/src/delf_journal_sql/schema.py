@@ -92,8 +92,8 @@ def _version_6(execute: Execute) -> None:
 
 
 def _version_7(execute: Execute) -> None:
-    """Workers take tasks from a queue: by whom, how often and when; keys, and tries that failed."""
-    columns = ("limit_key TEXT", "taken_by TEXT", "takes INTEGER", "tries INTEGER")
+    """Workers take tasks from a queue: by whom and when; who was lost; keys, and tries."""
+    columns = ("limit_key TEXT", "taken_by TEXT", "losses INTEGER", "tries INTEGER")
     for column in (*columns, "begun_at {real}"):
         execute(f"ALTER TABLE delf_tasks ADD COLUMN {column}")
     execute("CREATE INDEX delf_tasks_taken ON delf_tasks (taken_by) WHERE taken_by IS NOT NULL")

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from delf.errors import DelfError, TaskStoppedError
-from delf.events import ChildFinished, ModelReplied, TaskFinished
+from delf.events import TaskFinished, end_of
 from delf.protocols.journal import TaskRecord
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ async def stop_task(journal: SqlJournal, task_id: str, by: str) -> bool:
     deadline, asked = time.monotonic() + _STOP_SECONDS, False
     while (record := await journal.task(task_id)).state not in _OVER:
         if record.state in _FREE:
-            await _end(journal, record)
+            await end_task(journal, record, TaskStoppedError("the task was stopped"))
             continue
         if not asked:
             await journal.post(task_id, STOP, {"by": by})
@@ -59,7 +59,7 @@ async def stop_task(journal: SqlJournal, task_id: str, by: str) -> bool:
     return record.state == "stopped"
 
 
-async def _end(journal: SqlJournal, record: TaskRecord) -> None:
+async def end_task(journal: SqlJournal, record: TaskRecord, error: DelfError) -> None:
     """End a task that nobody works on; somebody else may be quicker."""
     try:
         await journal.claim(record.task_id)
@@ -68,20 +68,5 @@ async def _end(journal: SqlJournal, record: TaskRecord) -> None:
             raise
         return
     events = await journal.read(record.task_id)
-    if isinstance(events[-1], TaskFinished):
-        return
-    paid = [event for event in events if isinstance(event, (ModelReplied, ChildFinished))]
-    costs = [e.cost_usd for e in paid if isinstance(e, ChildFinished) or e.purpose != "setup"]
-    await journal.append(
-        TaskFinished(
-            task_id=record.task_id,
-            seq=events[-1].seq + 1,
-            at=time.time(),
-            status=False,
-            text="",
-            duration_ms=0.0,
-            error="the task was stopped",
-            code=TaskStoppedError.code,
-            cost_usd=None if None in costs else sum((cost or 0.0 for cost in costs), 0.0),
-        )
-    )
+    if not isinstance(events[-1], TaskFinished):
+        await journal.append(end_of(events, error))

@@ -18,7 +18,7 @@ EVENT: Final = "e.seq, e.at, e.type, e.v, e.data, e.blobs"
 TASK: Final = (
     "t.task_id, t.task, t.origin, t.state, t.started_at, t.finished_at, t.duration_ms, "
     "t.cost_usd, t.error, (SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id), t.queue, "
-    "t.limit_key, t.takes, t.tries, t.not_before"
+    "t.limit_key, t.losses, t.tries, t.not_before"
 )
 _OWN: Final = 15
 """How many columns ``TASK`` has; those of the owner follow."""
@@ -178,7 +178,7 @@ def like_text(text: str) -> str:
 def stored_task(row: SqlRow, lives: Callable[[tuple[Any, ...]], bool]) -> TaskRecord:
     """A row of ``TASK`` and ``COLUMNS`` as a task; ``lives`` is of :func:`looking`."""
     task_id, task, origin, state, started, finished, duration, cost, error, events, queue = row[:11]
-    key, takes, tries, not_before = row[11:_OWN]
+    key, losses, tries, not_before = row[11:_OWN]
     owner = owner_of(row[_OWN:])
     alive = state == "running" and lives(tuple(row[_OWN:]))
     return TaskRecord(
@@ -195,7 +195,7 @@ def stored_task(row: SqlRow, lives: Callable[[tuple[Any, ...]], bool]) -> TaskRe
         owner=f"pid {owner['pid']} on {owner['host']}" if alive else None,
         queue=queue,
         key=key,
-        takes=takes or 0,
+        losses=losses or 0,
         tries=tries or 0,
         not_before=not_before,
     )

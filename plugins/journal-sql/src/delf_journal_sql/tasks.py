@@ -129,7 +129,8 @@ class Tasks:
                     hint="wait for it, or end that process first",
                 )
             connection.execute(
-                "UPDATE delf_tasks SET owner = :owner, state = 'running', taken_by = NULL "
+                "UPDATE delf_tasks SET losses = COALESCE(losses, 0) + CASE WHEN owner IS NULL "
+                "THEN 0 ELSE 1 END, owner = :owner, state = 'running', taken_by = NULL "
                 "WHERE id = :key",
                 {"owner": self.owner.key, "key": key},
             )

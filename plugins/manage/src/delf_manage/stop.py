@@ -9,8 +9,9 @@ import click
 from delf.cli import errors
 from delf.cli.state import State, state_of
 from delf.errors import ConfigurationError, DelfError
-from delf.protocols.journal import SupportsHistory, SupportsStops
+from delf.protocols.journal import SupportsStops
 from delf_cli.output import json_text
+from delf_journals.history import SupportsHistory
 
 
 @click.command("stop", epilog="Exit status: 0 done, 1 it has not stopped, or is not known.")
@@ -38,7 +39,7 @@ def stop(ctx: click.Context, task_id: str, *, as_json: bool) -> None:
 
 
 async def _stop(state: State, task_id: str) -> tuple[str, bool, str]:
-    from delf.plugins.journals import journal_name
+    from delf.projects import journal_name
     from delf_cli.journals import project_journal
 
     project = state.load_project()

@@ -71,8 +71,8 @@ async def _find(
 ) -> tuple[str, TaskQueued | TaskStarted | None]:
     """A task's id, and how it began."""
     from delf.events import TaskQueued, TaskStarted
-    from delf.protocols.journal import SupportsHistory
     from delf_cli.journals import project_journal
+    from delf_journals.history import SupportsHistory
 
     project = state.load_project(options.overrides, {"journal": options.flags["journal"]})
     journal = project_journal(project, state.discover(project.environ))

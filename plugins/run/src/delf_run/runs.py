@@ -15,12 +15,15 @@ import click
 from delf.cli.lazy import LazyGroup
 from delf.errors import DelfError
 from delf.events import Event, ScriptGenerated, TaskFinished, encode
-from delf.protocols.journal import SupportsHistory, SupportsInbox, TaskRecord
+from delf.protocols.journal import TaskRecord
 from delf.terminal import one_line, visible
 from delf_cli import complete
 from delf_cli.journals import history_journal, work_with
 from delf_cli.output import json_text
 from delf_cli.pruning import DURATION, Pruning, prune_options
+from delf_cli.summary import summary_of
+from delf_journals.history import SupportsHistory
+from delf_journals.requests import SupportsRequests
 from delf_run import runs_view as render
 
 T = TypeVar("T")
@@ -112,7 +115,7 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
     told = f"{render.state_of(task)}{when}, started {render.moment(task.started_at)}{where}"
     click.echo(told)
     click.echo("")
-    click.echo(visible(trace.summary(calls=False)))
+    click.echo(visible(summary_of(trace, calls=False)))
     rows = [
         (
             str(call.call_id),
@@ -230,7 +233,7 @@ def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:
 async def _find(journal: SupportsHistory, limit: int, **wanted: Any) -> list[TaskRecord]:
     """Tasks; of those that run, which wait for a person."""
     found = await journal.find(limit, **wanted)
-    if not isinstance(journal, SupportsInbox) or all(task.state != "running" for task in found):
+    if not isinstance(journal, SupportsRequests) or all(task.state != "running" for task in found):
         return list(found)
     waiting = {r.task.task_id for r in await journal.find_requests(waiting=True)}
     return [replace(t, state="waiting") if t.task_id in waiting else t for t in found]

@@ -7,22 +7,25 @@ import json
 import logging
 import signal
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
 from delf import plugin_context
 from delf.errors import ConfigurationError
-from delf.plugins.journals import journal_name, need_durable_journal
-from delf.protocols.journal import SupportsHistory, SupportsLeases, SupportsQueues
+from delf.plugins.journals import need_durable_journal
+from delf.projects import journal_name
+from delf.protocols.journal import SupportsLeases
 from delf_cli.journals import project_journal
-from delf_cli.session import log_to_stderr
+from delf_cli.options import run_options
+from delf_cli.session import Options, log_to_stderr
+from delf_journals.history import SupportsHistory
+from delf_journals.queues import SupportsQueues
 from delf_runner_dbos.settings import RunnerSettings
 
 if TYPE_CHECKING:
     from delf.cli.state import State
-    from delf.config.project import Project
+    from delf_project import Project
     from delf_runner_dbos.worker import QueueJournal, WorkerOptions
 
 _PLUGIN: Final = "runner-dbos"
@@ -150,16 +153,19 @@ def schedule() -> None:
 @click.option("--queue", metavar="NAME", default=_DEFAULT, show_default=True, help="Whose workers.")
 @click.option("--zone", metavar="NAME", help="The time zone, as Europe/Vienna; else UTC.")
 @click.pass_context
-def add(ctx: click.Context, name: str, cron: str, task: str, queue: str, zone: str | None) -> None:
+def add(
+    ctx: click.Context,
+    name: str,
+    cron: str,
+    task: str,
+    queue: str,
+    zone: str | None,
+    connections: tuple[str, ...],
+    tool_files: tuple[str, ...],
+) -> None:
     """Have TASK done whenever CRON says so: minute, hour, day, month, weekday."""
-    setup: dict[str, Any] = {
-        "folder": str(Path.cwd()),
-        "config": ctx.find_root().obj.config,
-        "flags": {},
-        "connections": [],
-        "tool_files": [],
-        "overrides": [],
-    }
+    options = Options(flags={}, connections=connections, tool_files=tool_files)
+    setup = options.to_record(ctx.find_root().obj)
     context: dict[str, Any] = {"task": task, "queue": queue, "setup": setup}
     with _client(ctx) as client:
         if client.get_schedule(name) is not None:
@@ -184,6 +190,9 @@ def add(ctx: click.Context, name: str, cron: str, task: str, queue: str, zone: s
                 hint='as "0 8 * * 1-5": workdays at eight',
             ) from None
     click.echo(f"{name}: {cron}")
+
+
+add.params += [o for o in run_options() if o.name in {"connections", "tool_files"}]
 
 
 @schedule.command("list")

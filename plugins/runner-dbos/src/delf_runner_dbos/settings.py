@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
-from delf.protocols.journal import QueueLimits
 from delf.settings import PluginSettings, SecretStr
+from delf_journals.queues import QueueLimits
 
 
 class QueueSettings(BaseModel, extra="forbid"):
@@ -35,6 +35,13 @@ class QueueSettings(BaseModel, extra="forbid"):
         default=30.0,
         gt=0,
         description="Seconds until the first of these; each later one waits twice as long.",
+    )
+
+    losses: int = Field(
+        default=10,
+        ge=1,
+        description="How many workers may end while they do a task, before it is given up as "
+        "failed.",
     )
 
     @property

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from delf.errors import DelfError
 from delf.events import Event, TaskQueued
-from delf.protocols.journal import SupportsHistory, SupportsQueues, TaskRecord
+from delf.protocols.journal import TaskRecord
+from delf_journals.history import SupportsHistory
+from delf_journals.queues import SupportsQueues
 
 if TYPE_CHECKING:
     from delf_runner_dbos.agents import Agents
@@ -98,6 +100,7 @@ class Worker:
         deadline = time.monotonic() + self._options.grace
         while self._in_hand and time.monotonic() < deadline:
             await self._wait(deadline - time.monotonic())
+        await self._journal.give_back(self._unclaimed | self._in_hand)
 
     @property
     def _free(self) -> int:
@@ -170,6 +173,10 @@ class Worker:
     async def _work(self, task_id: str) -> str:
         queued = _queued(await self._journal.read(task_id))
         queue = self._options.queues[queued.queue or ""]
+        record = await self._journal.task(task_id)
+        if record.state == "interrupted" and record.losses >= queue.losses:
+            await self._journal.give_up(task_id, _lost(record.losses + 1))
+            return "failed"
         agent, give_back = await self._agents.lend(queued.setup)
         try:
             response = await agent.aresume(
@@ -197,6 +204,13 @@ class Worker:
             return agent.submit(str(context["task"]), queue=str(context["queue"]), setup=setup)
         finally:
             give_back()
+
+
+def _lost(count: int) -> DelfError:
+    return DelfError(
+        f"{count} workers ended while they did this task",
+        hint="perhaps it takes all of their memory; delf runs show tells what it did last",
+    )
 
 
 def _queued(events: Sequence[Event]) -> TaskQueued:

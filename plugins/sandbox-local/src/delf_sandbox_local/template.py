@@ -38,6 +38,19 @@ def main(zipapp: str, descriptor: int, parent: int) -> None:
         descriptor: The control socket.
         parent: The host's process id.
     """
+    own, server = make_ready(zipapp)
+    serve(descriptor, parent, own, server)
+
+
+def make_ready(zipapp: str) -> tuple[list[str], Server]:
+    """Confine this process, and do all that guests need that can be done ahead.
+
+    Args:
+        zipapp: Path of the guest's archive.
+
+    Returns:
+        The namespaces that it has of its own, and what each guest serves with.
+    """
     own = namespaces.enter()
     prepare()
     if "mounts" in own:
@@ -45,7 +58,6 @@ def main(zipapp: str, descriptor: int, parent: int) -> None:
     namespaces.bound_capabilities()
     if "mounts" not in own:
         namespaces.drop_capabilities()
-    die_with_parent(parent)  # after the others: a change of credentials would forget it
     sys.path.insert(0, zipapp)
     from delf_sandbox.guest.preload import preload
 
@@ -57,10 +69,23 @@ def main(zipapp: str, descriptor: int, parent: int) -> None:
     if seccomp.supported():
         for threads in (False, True):
             seccomp.prepared(platform.machine(), threads=threads, keeps_files="mounts" not in own)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, _nothing)
     gc.collect()
     gc.freeze()  # what is there now is never looked at again, so that forks go on sharing it
+    return own, server
+
+
+def serve(descriptor: int, parent: int, own: list[str], server: Server) -> None:
+    """Fork guests, in a process that was made ready.
+
+    Args:
+        descriptor: The control socket.
+        parent: The host's process id.
+        own: As of :func:`make_ready`, as is the next.
+        server: What each guest serves with.
+    """
+    die_with_parent(parent)  # after the rest: a change of credentials would forget it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, _nothing)
     with socket.socket(fileno=descriptor) as control:
         _Template(control, own, server).serve()
 

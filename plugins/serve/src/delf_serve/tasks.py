@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from delf.engine.views.snapshot import snapshot
 from delf.errors import DelfError, UnknownTaskError
 from delf.events import Event, TaskFinished, TaskQueued, TaskResumed, TaskStarted
-from delf.protocols.journal import SupportsHistory, SupportsInbox, TaskRecord
+from delf.protocols.journal import TaskRecord
+from delf_journals.history import SupportsHistory
+from delf_journals.requests import SupportsRequests
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import OutputFile, RunRequest, State, Task, TaskDetail
@@ -50,7 +52,7 @@ _ASKED: Final[dict[str, str]] = {
 }
 
 
-class SharedJournal(SupportsHistory, SupportsInbox, Protocol):
+class SharedJournal(SupportsHistory, SupportsRequests, Protocol):
     """A journal that can be looked through, and through which processes speak."""
 
 
@@ -441,7 +443,7 @@ def shared(agent: Agent) -> SharedJournal:
         ProblemError: When others cannot look into it.
     """
     journal: Any = agent.journal
-    if not isinstance(journal, SupportsHistory) or not isinstance(journal, SupportsInbox):
+    if not isinstance(journal, SupportsHistory) or not isinstance(journal, SupportsRequests):
         raise ProblemError(
             503, "the agent's journal is not for several processes", 'Agent(journal="sql")'
         )

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any, Final
 
 from delf.errors import CodeGenerationError, LLMExecutionError, ModelConfigurationError
 from delf.messages import Message, ModelReply, user
-from delf.protocols.strategy import ModelChat, OnDelta, StrategyHost
+from delf.protocols.connection import ConnectionLike
+from delf.protocols.strategy import OnDelta, StrategyHost, ToolChoice
 from delf_strategy_stream import profile
 from delf_strategy_stream.context import Turn, assemble, compact, tokens_of
 from delf_strategy_stream.events import Event, Misread, Result, Said, Thought
 from delf_strategy_stream.notation import SUSPICIOUS, FunctionCalls, Markers
+from delf_strategy_stream.sessions import Turns
 from delf_strategy_stream.settings import StreamSettings
 from delf_strategy_stream.turns import TurnRunner
 from delf_strategy_stream.values import within
 from delf_strategy_stream.watch import is_untrusted, looked_through
+from delf_stubs import own_tools
 
 Notifications = Callable[[], Awaitable[Sequence[str]]]
 """Asked before each turn for what the model is to be told, in plain words."""
@@ -52,6 +54,10 @@ class StreamStrategy:
         self._notifications = notifications
         self._listener = listener
 
+    def own_tools(self, choice: ToolChoice) -> Sequence[ConnectionLike]:
+        """``find_tools``, where the model is not shown every tool."""
+        return own_tools(choice)
+
     async def solve(self, host: StrategyHost) -> str:
         """Let the model call tools until it answers.
 
@@ -61,12 +67,13 @@ class StreamStrategy:
             ModelConfigurationError: When its own function calls are wanted, and it has none.
             DelfError: When the model or the budget gave up.
         """
-        async with AsyncExitStack() as stack:
-            chat: ModelChat | None = None
-            if self._settings.way == "auto":
-                chat = await stack.enter_async_context(host.chat())
+        turns = Turns(host)
+        try:
+            chat = turns if self._settings.way == "auto" else None
             task = _Task(host, self._settings, chat, self._notifications, self._listener)
             return await task.solve()
+        finally:
+            await turns.aclose()
 
 
 class _Task:
@@ -76,7 +83,7 @@ class _Task:
         self,
         host: StrategyHost,
         settings: StreamSettings,
-        chat: ModelChat | None,
+        chat: Turns | None,
         notifications: Notifications | None,
         listener: Listener | None,
     ) -> None:
@@ -162,7 +169,7 @@ class _Task:
         given = None if self._settings.granularity == "whole" else on_delta
         if self._chat is None:
             return await self._host.ask(whole, tools=tools, on_delta=given)
-        return await self._chat.send(fresh, tools=tools, on_delta=given, instead=whole)
+        return await self._chat.send(fresh, whole, tools=tools, on_delta=given)
 
     async def _judged(self, result: Result) -> Result:
         """A result as the model may see it."""

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from delf.errors import DelfError
-from delf.messages import user
+from delf.messages import assistant, user
 from delf.testing import StrategyContract, script
 from delf_strategy_codegen.strategy import CodegenStrategy
 
@@ -34,13 +34,14 @@ class ByCall:
 
     async def solve(self, host):
         rules = " ".join(["Name a tool and a value:", *(tool.name for tool in host.tools)])
-        async with host.chat() as chat:
-            reply = await chat.send(host.begin(rules))
-            while ":" in reply.text:
-                said = [line.split(": ") for line in reply.text.splitlines()]
-                results = [await self.call(host, name, value) for name, value in said]
-                host.say(f"{results}\n")
-                reply = await chat.send([user(f"{results}")])
+        messages = [*host.begin(rules)]
+        reply = await host.ask(messages)
+        while ":" in reply.text:
+            said = [line.split(": ") for line in reply.text.splitlines()]
+            results = [await self.call(host, name, value) for name, value in said]
+            host.say(f"{results}\n")
+            messages += [assistant(reply.text), user(f"{results}")]
+            reply = await host.ask(messages)
         host.say(reply.text)
         return host.said
 

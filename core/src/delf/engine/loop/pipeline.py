@@ -31,17 +31,16 @@ from delf.errors import (
     UnrecordedCallError,
 )
 from delf.events import (
-    ChildFinished,
-    ModelReplied,
     TaskFinished,
     TaskPostponed,
     TaskQueued,
     TaskResumed,
     TaskStarted,
     Warned,
+    cost_of,
 )
 from delf.protocols.connection import SupportsContext
-from delf.protocols.strategy import Strategy
+from delf.protocols.strategy import Strategy, SupportsOwnTools
 
 _log = logging.getLogger(__name__)
 _GRACE_SECONDS = 1.0
@@ -139,6 +138,9 @@ class TaskPipeline:
         if self._set_up.needed:
             await self._set_up(task)
         await select(task, seconds)
+        if task.tools.is_chosen and isinstance(self._strategy, SupportsOwnTools):
+            own = self._strategy.own_tools(task.tools.choice())
+            task.tools = await task.tools.with_builtins(own)
         if task.tools is not tools:
             self._host.use(task.tools)
         self._host.scripts.open()
@@ -226,8 +228,6 @@ class TaskPipeline:
             return replace(outcome, postponed=True)
         if task.request.conversation is not None:
             await keep_turn(task, text, error)
-        paid = [e for e in log.events if isinstance(e, (ModelReplied, ChildFinished))]
-        costs = [e.cost_usd for e in paid if isinstance(e, ChildFinished) or e.purpose != "setup"]
         await log.record(
             TaskFinished,
             status=error is None,
@@ -235,7 +235,7 @@ class TaskPipeline:
             duration_ms=outcome.duration_ms,
             error=None if error is None else error.message,
             code=None if error is None else error.code,
-            cost_usd=None if None in costs else sum(cost or 0.0 for cost in costs),
+            cost_usd=cost_of(log.events),
             files=dict(outcome.files),
         )
         return outcome
@@ -293,20 +293,6 @@ def handed_in(request: TaskRequest, agent_id: str, redactor: Redactor) -> TaskQu
         not_before=request.not_before,
         retries=request.retries,
         retry_after=request.retry_after,
-    )
-
-
-def never_begun(request: TaskRequest) -> TaskFinished:
-    """The end of a task that was cancelled before it had a place."""
-    return TaskFinished(
-        task_id=request.task_id,
-        seq=request.past[-1].seq + 1,
-        at=time.time(),
-        status=False,
-        text="",
-        duration_ms=0.0,
-        error="the task was stopped",
-        code=TaskStoppedError.code,
     )
 
 

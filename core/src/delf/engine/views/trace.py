@@ -7,7 +7,6 @@ from dataclasses import fields
 from typing import Any, Final
 
 from delf import events as ev
-from delf.engine.views import summary
 from delf.engine.views.changes import changes_of
 from delf.engine.views.parts import (
     ApprovalTrace,
@@ -19,7 +18,8 @@ from delf.engine.views.parts import (
     ToolCallTrace,
 )
 from delf.messages import Usage
-from delf.terminal import visible
+from delf.plugins.commands import need_command
+from delf.protocols.command import SupportsTelling
 from delf.values import to_jsonable, to_jsonable_or_repr
 
 MAX_LINES: Final = 1_000
@@ -308,45 +308,11 @@ class Trace:
 
         Args:
             calls: Whether to list the calls.
+
+        Raises:
+            OptionalDependencyError: When the plugin ``run`` is not installed, which draws it.
         """
-        uses: dict[tuple[str, str], ModelUse] = {}
-        total = ModelUse()
-        for call in self.model_calls:
-            uses.setdefault((call.model, call.purpose), ModelUse()).add(call)
-            total.add(call)
-        again = f"{len(self.reruns)} reruns, {len(self.retries)} retries"
-        lines = [
-            f"task      {self.task_id}",
-            f"sandbox   {self.sandbox or '-'} ({self.isolation or '-'})",
-            f"scripts   {len(self.scripts)} ({again})",
-            f"calls     {summary.outcomes(self.tool_calls)}",
-            (
-                f"models    {len(self.model_calls)} calls, {self.usage.input_tokens:,} tokens in "
-                f"({self.usage.cached_tokens:,} cached), {self.usage.output_tokens:,} out"
-            ),
-            f"cost      {summary.usd(self.total_cost_usd)}",
-        ]
-        if self.api_enrichment is not None:
-            cached = " (cached)" if self.api_enrichment.cached else ""
-            lines.append(f"set-up    {summary.usd(self.api_enrichment.cost_usd)}{cached}")
-        if self.duration_ms is not None:
-            lines.append(f"time      {self.duration_ms:,.0f} ms")
-        steps = summary.step_rows(self.timeline)
-        lines += ["", *summary.table(("step", "status", ">time"), steps)] if steps else []
-        if calls and self.tool_calls:
-            rows = summary.call_rows(self.tool_calls)
-            heads = (">call", "action", "status", ">time", "what")
-            more = len(self.tool_calls) - len(rows)
-            lines += ["", *summary.table(heads, rows), *([f"  … and {more} more"] if more else [])]
-        if self.approvals:
-            heads = (">call", "action", "decision", "by", "what")
-            lines += ["", *summary.table(heads, summary.approval_rows(self.approvals))]
-        if self.changes:
-            lines += ["", "changed", *(f"  {visible(change)}" for change in self.changes)]
-        if uses:
-            heads = ("model", "for", ">calls", ">in", ">cached", ">out", ">time", ">cost")
-            lines += ["", *summary.table(heads, summary.model_rows(uses, total))]
-        return "\n".join(lines)
+        return need_command(None, "run", SupportsTelling).summary(self, calls=calls)
 
     def to_dict(self) -> dict[str, Any]:
         """The trace as JSON-ready data; values that JSON lacks are tagged."""

@@ -8,14 +8,14 @@ from typing import ClassVar
 
 import pytest
 
-from delf.protocols.conversation import (
+from delf_devkit.testing.contracts.base import Contract, missing
+from delf_journals.conversations import (
     ChatMessage,
     ConversationRecord,
     ConversationState,
     ConversationStore,
     SupportsRetention,
 )
-from delf_devkit.testing.contracts.base import Contract, missing
 
 _WRITERS = 20
 _PAIRS = 5

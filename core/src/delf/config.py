@@ -1,0 +1,321 @@
+"""``AgentConfig``: everything about an agent that can be written down, validated once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Final, Literal, cast
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
+
+from delf.errors import (
+    AgentConfirmationError,
+    ConfigurationError,
+    ModelConfigurationError,
+    did_you_mean,
+)
+from delf.llm import HIDDEN, SETTINGS, LLMConfig, as_llm_config
+from delf.types import ApprovalMode, ConfirmMode, Isolation
+
+PREFIX: Final = "DELF_"
+"""How variables begin that are settings."""
+
+LLM_FIELDS: Final = ("llm", "light_llm", "heavy_llm", "vision_llm")
+"""The fields that hold a model."""
+
+LLM_KEYS: Final = tuple(inspect.signature(LLMConfig).parameters)
+"""What a model's table may hold."""
+
+
+def llm_config(value: Any) -> Any:
+    """A model given by name or as a table, as a configuration; anything else as it is.
+
+    Raises:
+        ModelConfigurationError: For a table with an unknown or missing key, or a wrong type.
+    """
+    if isinstance(value, str):
+        return as_llm_config(value)
+    if not isinstance(value, Mapping):
+        return value
+    table = cast("Mapping[str, Any]", value)
+    for key, item in table.items():
+        if key not in LLM_KEYS:
+            close = f"; did you mean 'settings.{key}'?" if key in SETTINGS else ""
+            raise ModelConfigurationError(
+                f"unknown key {key!r}{close or did_you_mean(key, LLM_KEYS)}",
+                hint=f"known keys: {', '.join(LLM_KEYS)}",
+            )
+        expected = Mapping if key in ("headers", "settings") else str
+        if item is not None and not isinstance(item, expected):
+            word = "a table" if expected is Mapping else "text"
+            raise ModelConfigurationError(f"{key} must be {word}, got {type(item).__name__}")
+    if "model" not in table:
+        raise ModelConfigurationError("model is missing")
+    return LLMConfig(**table)
+
+
+LLM = Annotated[LLMConfig | None, BeforeValidator(llm_config)]
+
+
+class AgentConfig(BaseModel):
+    """The agent's configuration; the same fields in code, ``delf.toml``, ``DELF_*`` and flags."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, arbitrary_types_allowed=True
+    )
+
+    llm: LLM = Field(default=None, description="The model for everything.")
+    light_llm: LLM = Field(default=None, description="The quick model; goes with heavy_llm.")
+    heavy_llm: LLM = Field(default=None, description="The strong model; goes with light_llm.")
+    vision_llm: LLM = Field(
+        default=None, description="The model for images and files; else heavy_llm."
+    )
+    system_prompt: str | None = Field(default=None, description="Added to every model call.")
+    providers: dict[str, str] = Field(
+        default_factory=dict, description="API keys by provider.", repr=False
+    )
+    verbose: bool = Field(default=False, description="Tell on stderr what happens, and sum it up.")
+    prefilter_mode: str = Field(
+        default="auto",
+        min_length=1,
+        description="How the tools that are shown are chosen: auto, off, or a plugin's mode.",
+    )
+    embedder: str | None = Field(
+        default=None, description="The embedding model that memory and prefilters share."
+    )
+    memory: str | None = Field(default=None, description="Where facts from before are kept.")
+    memory_namespace: str = Field(
+        default="default", min_length=1, description="Which of the memories in the store is meant."
+    )
+    memory_top_k: int = Field(
+        default=5, ge=1, le=100, description="The most facts that a task is given."
+    )
+    memory_threshold: float = Field(
+        default=0.3, ge=0, le=1, description="The least likeness of a fact to the task."
+    )
+    learn: bool | Literal["ask"] = Field(
+        default=False,
+        description="Keep facts that a task brought, with a person's approval where it is ask.",
+    )
+    retry_count: int = Field(default=1, ge=0, le=20, description="Retries of a failed script.")
+    rerun_count: int = Field(default=2, ge=0, le=20, description="Passes asked for by rerun().")
+    sandbox: str = Field(default="auto", description="The sandbox backend's name, or auto.")
+    sandbox_config: dict[str, Any] = Field(
+        default_factory=dict, description="Limits, and options of the backend."
+    )
+    min_isolation: Isolation = Field(
+        default="process", description="Refuse sandboxes that are weaker."
+    )
+    files: list[str] = Field(default_factory=list, description="Input files for scripts.")
+    allowed_libs: list[str] = Field(
+        default_factory=list, description="Packages that scripts may import, too."
+    )
+    budget_usd: float | None = Field(default=None, gt=0, description="The most to spend, in USD.")
+    allow_unpriced: bool = Field(
+        default=False, description="Let models without a known price run under a budget."
+    )
+    strategy: str = Field(default="codegen", description="How a task becomes tool calls.")
+    approval_mode: ApprovalMode = Field(
+        default="interactive", description="Ask, approve everything, or deny everything."
+    )
+    pre_approved: list[str] = Field(
+        default_factory=list,
+        description="Actions that need no approval: names or patterns, as disk.write_file.",
+    )
+    confirm_mode: ConfirmMode = Field(
+        default="call",
+        description="Ask at each call, or once for the whole script before it runs.",
+    )
+    wait_approvals: bool = Field(
+        default=False,
+        description="Where nobody can be asked, wait for `delf approvals` or `agent.approve()`.",
+    )
+    approvals: list[str] = Field(
+        default_factory=lambda: ["terminal"], description="Approval channels, in order."
+    )
+    observers: list[str] = Field(
+        default_factory=list, description="Observers to use that are not used unasked, as otel."
+    )
+    approval_timeout: float = Field(
+        default=300.0, gt=0, description="Seconds until a request expires, which means no."
+    )
+    stream: bool = Field(default=False, description="Take model answers in pieces.")
+    record: str | None = Field(
+        default=None, description="Write what models answer to this file, for recorded:FILE."
+    )
+    max_tasks: int = Field(default=256, ge=1, description="Tasks that run at once.")
+    max_depth: int = Field(
+        default=5, ge=0, description="How deeply tasks may have child tasks of their own."
+    )
+    max_children: int = Field(
+        default=100, ge=0, description="How many child tasks one task may have."
+    )
+    keep_tasks: int = Field(default=1000, ge=0, description="Finished tasks kept for poll().")
+    timeout: float = Field(default=60.0, gt=0, description="Seconds for one task.")
+    journal: str = Field(default="memory", description="Where events are kept.")
+    lease: float | None = Field(
+        default=None,
+        gt=0,
+        description="Seconds of silence after which other processes may take tasks over; "
+        "by default once this one ended.",
+    )
+    chat: bool | dict[str, Any] | None = Field(
+        default=None, description="Let tasks continue a conversation: true, or its options."
+    )
+    output_dir: str | None = Field(default=None, description="Where output files go.")
+
+    @field_validator(
+        "allowed_libs", "files", "approvals", "observers", "pre_approved", mode="before"
+    )
+    @classmethod
+    def _one_is_a_list(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @field_serializer("providers")
+    def _without_keys(self, providers: dict[str, str]) -> dict[str, str]:
+        return dict.fromkeys(providers, HIDDEN)
+
+    @model_validator(mode="after")
+    def _models_agree(self) -> AgentConfig:
+        if (self.light_llm is None) != (self.heavy_llm is None):
+            missing = "heavy_llm" if self.heavy_llm is None else "light_llm"
+            raise ModelConfigurationError(
+                f"light_llm and heavy_llm go together, but {missing} is not set",
+                hint="set both, or llm alone",
+            )
+        return self
+
+    @property
+    def main_llm(self) -> LLMConfig:
+        """The model that writes scripts.
+
+        Raises:
+            ModelConfigurationError: When none is configured.
+        """
+        chosen = self.heavy_llm or self.llm
+        if chosen is None:
+            raise ModelConfigurationError("no language model is configured")
+        return chosen
+
+    @property
+    def image_llm(self) -> LLMConfig:
+        """The model for images and documents."""
+        return self.vision_llm or self.main_llm
+
+    @property
+    def quick_llm(self) -> LLMConfig:
+        """The model for small questions."""
+        return self.light_llm or self.main_llm
+
+    @property
+    def models(self) -> dict[str, LLMConfig]:
+        """The models by their role: ``llm`` alone, or ``heavy``, ``light`` and ``vision``."""
+        if self.heavy_llm is None and self.vision_llm is None:
+            return {"llm": self.main_llm}
+        roles = {"heavy": self.main_llm, "light": self.light_llm, "vision": self.vision_llm}
+        return {role: model for role, model in roles.items() if model is not None}
+
+    @property
+    def model_words(self) -> str:
+        """The models in words; without keys, headers and logins."""
+        words = {role: _words(model) for role, model in self.models.items()}
+        return words.get("llm") or ", ".join(f"{role} {text}" for role, text in words.items())
+
+    def facts(self) -> dict[str, Any]:
+        """What people ask about an agent, as JSON-ready data; no key."""
+        names = (
+            "strategy",
+            "journal",
+            "approval_mode",
+            "timeout",
+            "retry_count",
+            "rerun_count",
+            "max_tasks",
+            "min_isolation",
+        )
+        models = {role: model.model for role, model in self.models.items()}
+        own = {name: getattr(self, name) for name in names}
+        return {"llm": self.model_words, "models": models, **own}
+
+
+def _words(model: LLMConfig) -> str:
+    """A model with its address and settings; without key, headers, and login."""
+    text = model.model if model.address is None else f"{model.model} at {model.address}"
+    settings: Sequence[str] = [f"{name}={value!r}" for name, value in model.settings.items()]
+    return f"{text} ({', '.join(settings)})" if settings else text
+
+
+def make_config(
+    values: Mapping[str, Any],
+    *,
+    where: str = "Agent",
+    origin: Callable[[tuple[str, ...]], str | None] = lambda _: None,
+) -> AgentConfig:
+    """An ``AgentConfig`` from values, with errors that name the field and what it allows.
+
+    Args:
+        values: Field values.
+        where: Where they come from, for messages: ``Agent``, a file with its section.
+        origin: Where the value at a path comes from, key included, where that is known
+            more precisely.
+
+    Raises:
+        ConfigurationError: For an unknown field or a value that does not fit.
+    """
+    checked = dict(values)
+    for field in LLM_FIELDS:
+        if field in checked:
+            try:
+                checked[field] = llm_config(checked[field])
+            except ModelConfigurationError as error:
+                place = origin((field,)) or f"{where}: {field}"
+                raise ModelConfigurationError(
+                    f"{place}: {error.message}", hint=error.hint
+                ) from None
+    try:
+        return AgentConfig.model_validate(checked)
+    except ValidationError as error:
+        raise explain(error, AgentConfig, where, origin) from None
+
+
+def explain(
+    error: ValidationError,
+    model: type[BaseModel],
+    where: str,
+    origin: Callable[[tuple[str, ...]], str | None] = lambda _: None,
+) -> ConfigurationError:
+    """A validation error as one line: place, field, problem, suggestion."""
+    known = tuple(model.model_fields)
+    problems: list[str] = []
+    hints: dict[str, None] = {}
+    kind: type[ConfigurationError] = ConfigurationError
+    for item in error.errors(include_url=False, include_input=False):
+        path = tuple(str(part) for part in item["loc"])
+        place = ".".join(path)
+        message = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "extra_forbidden":
+            problems.append(f"{where}: unknown key {place!r}{did_you_mean(place, known)}")
+            hints[f"known keys: {', '.join(known)}"] = None
+        else:
+            problems.append(f"{origin(path) or f'{where}: {place}'}: {message}")
+            hints[_meaning(model, path)] = None
+        if place.startswith(("confirm", "approval")):
+            kind = AgentConfirmationError
+    return kind("; ".join(problems), hint="; ".join(hints))
+
+
+def _meaning(model: type[BaseModel], path: tuple[str, ...]) -> str:
+    """What a field is, for whoever gave it a value that does not fit."""
+    field = model.model_fields.get(path[0]) if path else None
+    if field is None or not field.description:
+        return "docs/configuration.md lists every key"
+    return f"{path[0]}: {field.description[0].lower()}{field.description[1:].rstrip('.')}"

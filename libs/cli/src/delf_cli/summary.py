@@ -1,0 +1,158 @@
+"""A trace in a few lines that a person can read: plain text, columns of spaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from delf.engine.views.parts import ApprovalTrace, ModelUse, StreamEvent, ToolCallTrace
+from delf.terminal import visible
+from delf_cli.story import cut
+
+if TYPE_CHECKING:
+    from delf import Trace
+
+MAX_CALLS: Final = 30
+_MAX_CELL: Final = 60
+_NUMBER: Final = ">"
+
+Row = Sequence[str]
+
+
+def summary_of(trace: Trace, *, calls: bool = True) -> str:
+    """The task as a table: what it took, its steps, calls, tokens and cost.
+
+    Args:
+        trace: What happened.
+        calls: Whether to list the calls.
+    """
+    uses: dict[tuple[str, str], ModelUse] = {}
+    total = ModelUse()
+    for call in trace.model_calls:
+        uses.setdefault((call.model, call.purpose), ModelUse()).add(call)
+        total.add(call)
+    again = f"{len(trace.reruns)} reruns, {len(trace.retries)} retries"
+    lines = [
+        f"task      {trace.task_id}",
+        f"sandbox   {trace.sandbox or '-'} ({trace.isolation or '-'})",
+        f"scripts   {len(trace.scripts)} ({again})",
+        f"calls     {outcomes(trace.tool_calls)}",
+        (
+            f"models    {len(trace.model_calls)} calls, {trace.usage.input_tokens:,} tokens in "
+            f"({trace.usage.cached_tokens:,} cached), {trace.usage.output_tokens:,} out"
+        ),
+        f"cost      {usd(trace.total_cost_usd)}",
+    ]
+    if trace.api_enrichment is not None:
+        cached = " (cached)" if trace.api_enrichment.cached else ""
+        lines.append(f"set-up    {usd(trace.api_enrichment.cost_usd)}{cached}")
+    if trace.duration_ms is not None:
+        lines.append(f"time      {trace.duration_ms:,.0f} ms")
+    steps = step_rows(trace.timeline)
+    lines += ["", *table(("step", "status", ">time"), steps)] if steps else []
+    if calls and trace.tool_calls:
+        rows = call_rows(trace.tool_calls)
+        heads = (">call", "action", "status", ">time", "what")
+        more = len(trace.tool_calls) - len(rows)
+        lines += ["", *table(heads, rows), *([f"  … and {more} more"] if more else [])]
+    if trace.approvals:
+        heads = (">call", "action", "decision", "by", "what")
+        lines += ["", *table(heads, approval_rows(trace.approvals))]
+    if trace.changes:
+        lines += ["", "changed", *(f"  {visible(change)}" for change in trace.changes)]
+    if uses:
+        heads = ("model", "for", ">calls", ">in", ">cached", ">out", ">time", ">cost")
+        lines += ["", *table(heads, model_rows(uses, total))]
+    return "\n".join(lines)
+
+
+def step_rows(timeline: Iterable[StreamEvent]) -> list[Row]:
+    """The steps of the loop, in order."""
+    return [
+        (line.label, line.status, _ms(line.duration_ms))
+        for line in timeline
+        if line.kind == "phase"
+    ]
+
+
+def call_rows(calls: Sequence[ToolCallTrace]) -> list[Row]:
+    """The first calls with what they were for, or why they failed."""
+    return [
+        (
+            str(call.call_id),
+            call.name,
+            call.status,
+            _ms(call.duration_ms),
+            call.error or call.description or "",
+        )
+        for call in calls[:MAX_CALLS]
+    ]
+
+
+def approval_rows(approvals: Sequence[ApprovalTrace]) -> list[Row]:
+    """Who was asked what, and what they decided; edited arguments in place of a note."""
+    return [
+        (
+            str(asked.call_id or "-"),
+            asked.action,
+            asked.decision,
+            asked.by,
+            asked.reason or ("" if asked.edited is None else repr(dict(asked.edited))),
+        )
+        for asked in approvals[:MAX_CALLS]
+    ]
+
+
+def model_rows(uses: Mapping[tuple[str, str], ModelUse], total: ModelUse) -> list[Row]:
+    """Tokens and cost by model and purpose; with their sum when there are several."""
+    rows = [(model, purpose, *_figures(use)) for (model, purpose), use in uses.items()]
+    return [*rows, ("all", "", *_figures(total))] if len(rows) > 1 else list(rows)
+
+
+def _figures(use: ModelUse) -> tuple[str, ...]:
+    usage = use.usage
+    counts = use.calls, usage.input_tokens, usage.cached_tokens, usage.output_tokens
+    return (*(f"{count:,}" for count in counts), _ms(use.duration_ms), usd(use.cost_usd))
+
+
+def usd(cost: float | None) -> str:
+    """An amount of money."""
+    return "unknown" if cost is None else f"${cost:.6f}"
+
+
+def outcomes(calls: Iterable[ToolCallTrace]) -> str:
+    """``3 ok, 1 error``."""
+    by_status: dict[str, int] = {}
+    for call in calls:
+        by_status[call.status] = by_status.get(call.status, 0) + 1
+    return ", ".join(f"{count} {status}" for status, count in by_status.items()) or "none"
+
+
+def table(heads: Sequence[str], rows: Sequence[Row]) -> list[str]:
+    """Aligned columns under their heads; nothing when there are no rows.
+
+    Args:
+        heads: The columns' names; numbers go to the right where a name begins with ``>``.
+        rows: The cells.
+    """
+    if not rows:
+        return []
+    names = tuple(head.removeprefix(_NUMBER) for head in heads)
+    cells = [names, *(tuple(_cell(text) for text in row) for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
+    lines: list[str] = []
+    for row in cells:
+        aligned = (
+            text.rjust(width) if head.startswith(_NUMBER) else text.ljust(width)
+            for text, width, head in zip(row, widths, heads, strict=True)
+        )
+        lines.append(f"  {'  '.join(aligned)}".rstrip())
+    return lines
+
+
+def _cell(text: str) -> str:
+    return cut(visible(text), _MAX_CELL)
+
+
+def _ms(duration: float | None) -> str:
+    return "-" if duration is None else f"{duration:,.0f} ms"

@@ -1,0 +1,1 @@
+"""What a journal can do beyond what a task needs of it."""

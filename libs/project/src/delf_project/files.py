@@ -1,0 +1,155 @@
+"""``delf.toml``: where it is, and what its sections may be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+from delf.config import LLM_KEYS, AgentConfig
+from delf.errors import ConfigurationError, ToolDefinitionError, did_you_mean
+from delf.tools.signature import check_name
+
+CONFIG_FILE: Final = "delf.toml"
+SECTIONS: Final = ("agent", "connections", "plugins")
+PREFER: Final = "prefer"
+"""The key of ``[plugins]`` that is no plugin: who wins where several give one name."""
+
+_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+_RESERVED: Final = ("name", "metadata")
+
+
+def find_config(start: Path) -> Path | None:
+    """The nearest ``delf.toml`` in a directory or those above it.
+
+    Args:
+        start: An absolute path.
+    """
+    for directory in (start, *start.parents):
+        path = directory / CONFIG_FILE
+        try:
+            if path.is_file():
+                return path
+        except OSError:  # a directory above that may not be entered
+            continue
+    return None
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The document, with its sections and their keys checked but no value.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ConfigurationError: Naming the file and the line or key.
+    """
+    import tomllib
+
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError as error:
+        raise ConfigurationError(f"{path} does not exist") from error
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path} is not UTF-8 text") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(
+            f"{path}{_position(str(error))}: {_PLACE.sub('', str(error))}",
+            hint="the file is TOML: https://toml.io",
+        ) from error
+    _check(path, document)
+    return document
+
+
+def _position(message: str) -> str:
+    found = _PLACE.search(message)
+    if found is None:
+        return ""
+    return f", line {found[1]}, column {found[2]}" if found[1] else ", at its end"
+
+
+def _check(path: Path, document: Mapping[str, Any]) -> None:
+    fields = tuple(AgentConfig.model_fields)
+    for section, content in document.items():
+        if section in fields:
+            raise ConfigurationError(
+                f"{path}: {section!r} stands outside of a section", hint="put it under [agent]"
+            )
+        if section not in SECTIONS:
+            raise ConfigurationError(
+                f"{path}: unknown section {section!r}{did_you_mean(section, SECTIONS)}",
+                hint=f"known sections: {', '.join(SECTIONS)}",
+            )
+        _table(path, section, content)
+    for key in document.get("agent", {}):
+        check_agent_key(f"{path} [agent]", key)
+    for name, content in document.get("connections", {}).items():
+        where = f"{path} [connections.{name}]"
+        check_instance_name(where, name)
+        for key in _table(path, f"connections.{name}", content):
+            check_connection_key(where, key)
+    for name, content in document.get("plugins", {}).items():
+        if name == PREFER:
+            _check_prefer(path, content)
+        else:
+            _table(path, f"plugins.{name}", content)
+
+
+def _check_prefer(path: Path, content: object) -> None:
+    names = cast("list[object]", content) if isinstance(content, list) else [None]
+    if not all(isinstance(name, str) and name for name in names):
+        raise ConfigurationError(
+            f"{path} [plugins] prefer: it is no list of names",
+            hint='the plugins that win where several give one name: prefer = ["delf-plugin-sql"]',
+        )
+
+
+def check_agent_key(where: str, key: str) -> None:
+    """Refuse a key that no agent has.
+
+    Raises:
+        ConfigurationError: With a suggestion.
+    """
+    fields = tuple(AgentConfig.model_fields)
+    if key in fields:
+        return
+    close = f"; did you mean 'llm.{key}'?" if key in LLM_KEYS else did_you_mean(key, fields)
+    raise ConfigurationError(
+        f"{where}: unknown key {key!r}{close}", hint=f"known keys: {', '.join(fields)}"
+    )
+
+
+def check_instance_name(where: str, name: str) -> None:
+    """Refuse a name that a script could not use as a variable.
+
+    Raises:
+        ConfigurationError: Naming the section.
+    """
+    try:
+        check_name(name, "the connection name")
+    except ToolDefinitionError as error:
+        raise ConfigurationError(f"{where}: {error.message}", hint=error.hint) from None
+
+
+def check_connection_key(where: str, key: str) -> None:
+    """Refuse keys that have another meaning in a connection's constructor.
+
+    Raises:
+        ConfigurationError: Naming the section.
+    """
+    if key in _RESERVED:
+        raise ConfigurationError(
+            f"{where}: {key!r} cannot be set here",
+            hint="a connection's name is the name of its section",
+        )
+
+
+def _table(path: Path, section: str, content: object) -> Mapping[str, Any]:
+    if not isinstance(content, Mapping):
+        raise ConfigurationError(
+            f"{path}: {section!r} is a value, not a section", hint=f"write it as [{section}]"
+        )
+    return cast("Mapping[str, Any]", content)

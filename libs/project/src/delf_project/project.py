@@ -1,0 +1,281 @@
+"""``Project``: everything that was configured where a command runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from delf.config import LLM_FIELDS, AgentConfig, make_config
+from delf.engine.secrets.known import secrets_of_headers, secrets_of_options
+from delf.environment import ENV_FILE, FileText, beside, read_env_file
+from delf.errors import ConfigurationError
+from delf.records import dataclass
+from delf_project import texts
+from delf_project.connections import Connector
+from delf_project.entries import ConnectionEntry, PluginOptions, entries_of
+from delf_project.files import PREFER, find_config, read_config
+from delf_project.values import Values, substitute
+
+if TYPE_CHECKING:
+    from delf.plugins.host import PluginHost
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """What flags, ``--set``, ``DELF_*``, ``.env`` and ``delf.toml`` say together.
+
+    Implements :class:`delf.projects.Project`.
+
+    Args:
+        root: The directory of ``delf.toml``, or where the search for one began.
+        file: The ``delf.toml``, if there is one.
+        connections: The named instances.
+        plugin_options: Options by plugin.
+        environ: All variables, the process's over those of ``.env``.
+        warnings: What the user should know, though nothing is wrong for sure.
+        agent_values: The agent's settings with their origins.
+    """
+
+    root: Path
+    file: Path | None
+    connections: Mapping[str, ConnectionEntry]
+    plugin_options: PluginOptions
+    environ: Mapping[str, str] = field(repr=False)
+    warnings: tuple[str, ...] = ()
+    agent_values: Values = field(repr=False)
+
+    @property
+    def agent(self) -> AgentConfig:
+        """The agent's configuration.
+
+        Made when it is asked for: a missing key does not stop a look at a connection.
+
+        Raises:
+            EnvironmentKeyError: When a variable that it refers to is not set.
+            ConfigurationError: When a value does not fit, naming where it was given.
+        """
+        return self._agent
+
+    @cached_property
+    def _agent(self) -> AgentConfig:
+        values = self.agent_values.resolve(self.environ, placed=False)
+        self._place_models(values)
+        where = f"{self.file} [agent]" if self.file else "configuration"
+        config = make_config(values, where=where, origin=self.agent_values.origin)
+        return self._with_paths(config)
+
+    @property
+    def journal(self) -> str | None:
+        """The name of the journal if one was given; nothing else is looked at.
+
+        Raises:
+            EnvironmentKeyError: When a variable that it refers to is not set.
+        """
+        others = {path[0] for path, _ in self.agent_values.leaves()} - {"journal"}
+        found = self.agent_values.resolve(self.environ, without=others)
+        return str(found["journal"]) if found else None
+
+    def connector(self, host: PluginHost) -> Connector:
+        """What makes connections by name.
+
+        Args:
+            host: Knows the types.
+        """
+        return Connector(
+            host=host, entries=self.connections, environ=self.environ, folder=self.root
+        )
+
+    def secrets(self) -> Iterator[str]:
+        """Every secret that is configured here, whether or not a task is given it."""
+        sections = [self.agent_values, *self.plugin_options.sections.values()]
+        sections += [entry.values for entry in self.connections.values()]
+        for path, given in (leaf for values in sections for leaf in values.leaves()):
+            try:
+                value = substitute(given.value, self.environ, given.origin)
+            except ConfigurationError:
+                value = given.value  # a variable is missing, and the rest is still a secret
+            if "headers" in path[:-1] and isinstance(value, str):
+                yield from secrets_of_headers({path[-1]: value})
+            elif "providers" in path[:-1] and isinstance(value, str):
+                yield value
+            else:
+                yield from secrets_of_options({path[-1]: value}, sure=True)
+
+    def _place_models(self, values: Mapping[str, Any]) -> None:
+        """Let names of models know the folder of their file: some plugins' are paths."""
+        for path, given in self.agent_values.leaves():
+            if given.folder is None or path[0] not in LLM_FIELDS or path[1:] != ("model",):
+                continue
+            table = values[path[0]]
+            if isinstance(table["model"], str):
+                table["model"] = FileText(table["model"], given.folder)
+
+    def _with_paths(self, config: AgentConfig) -> AgentConfig:
+        """Paths in ``delf.toml`` are relative to it, wherever the command runs."""
+        written = {path[0] for path, given in self.agent_values.leaves() if given.from_file}
+        update: dict[str, Any] = {}
+        if "files" in written:
+            update["files"] = [beside(self.root, name) for name in config.files]
+        for name in ("output_dir", "record"):
+            if name in written and (path := getattr(config, name)) is not None:
+                update[name] = beside(self.root, path)
+        return config.model_copy(update=update) if update else config
+
+
+def load_project(
+    start: str | os.PathLike[str] | None = None,
+    *,
+    overrides: Sequence[str] = (),
+    flags: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+    file: str | os.PathLike[str] | None = None,
+) -> Project:
+    """Read the configuration that applies in a directory.
+
+    What is wrong with the form (TOML, sections, keys) is an error here; values are checked
+    when they are used.
+
+    Args:
+        start: Where the search for ``delf.toml`` begins, upwards; the working directory when
+            omitted.
+        overrides: ``KEY=VALUE`` texts, as from ``--set``.
+        flags: Fields of ``AgentConfig``, as from the command line; None means not given.
+        environ: The process's environment; ``os.environ`` when omitted.
+        file: The file to use instead of searching.
+
+    Raises:
+        ConfigurationError: Naming file or variable, key and what is allowed.
+    """
+    begin = _directory(start)
+    path = Path(file).expanduser().absolute() if file is not None else find_config(begin)
+    document = read_config(path) if path is not None else {}
+    root = path.parent if path is not None else begin
+    process = dict(os.environ if environ is None else environ)
+    env_file = next((p for p in (root / ENV_FILE, begin / ENV_FILE) if p.is_file()), None)
+    dotenv, warnings = read_env_file(env_file, process) if env_file is not None else ({}, [])
+    merged = {**dotenv, **process}
+    if prefer := document.get("plugins", {}).pop(PREFER, None):
+        merged.setdefault("DELF_PREFER_PLUGINS", ",".join(prefer))
+
+    agent, connections, plugins = _from_file(path, document)
+    variables = texts.from_environ(merged)
+    _put_layer(
+        agent,
+        [
+            (key, value, name if name in process else f"{env_file}: {name}")
+            for name, key, value in variables
+        ],
+    )
+    _put_layer(agent, _put_overrides(overrides, connections, plugins))
+    named = [(key, value) for key, value in (flags or {}).items() if value is not None]
+    _put_layer(agent, [((key,), value, f"{key} on the command line") for key, value in named])
+    entries = entries_of(path, document, connections, merged)
+    return Project(
+        root=root,
+        file=path,
+        connections=entries,
+        plugin_options=PluginOptions(plugins, merged),
+        environ=merged,
+        warnings=(*warnings, *texts.stray(merged, entries)),
+        agent_values=agent,
+    )
+
+
+def project_at(path: str | os.PathLike[str]) -> Project:
+    """The project of a directory or of a ``delf.toml``.
+
+    Args:
+        path: Either.
+
+    Raises:
+        ConfigurationError: When it is neither, or the file is wrong.
+    """
+    given = Path(path).expanduser()
+    if given.is_file():
+        return load_project(given.absolute().parent, file=given)
+    if not given.is_dir():
+        raise ConfigurationError(f"{given} does not exist", hint="name a folder or a delf.toml")
+    return load_project(given)
+
+
+_Setting = tuple[tuple[str, ...], Any, str]
+"""Path, value and origin."""
+
+
+def _directory(start: str | os.PathLike[str] | None) -> Path:
+    try:
+        return Path(start or ".").expanduser().absolute()
+    except FileNotFoundError as error:
+        raise ConfigurationError("the working directory does not exist any more") from error
+
+
+def _from_file(
+    path: Path | None, document: Mapping[str, Any]
+) -> tuple[Values, dict[str, Values], dict[str, Values]]:
+    """The sections ``agent``, ``connections`` and ``plugins``."""
+    agent = Values()
+    for key, value in document.get("agent", {}).items():
+        _put_from_file(agent, path, "agent", key, value)
+    groups: list[dict[str, Values]] = []
+    for section in ("connections", "plugins"):
+        group: dict[str, Values] = {}
+        for name, content in document.get(section, {}).items():
+            group[name] = Values()
+            for key, value in content.items():
+                _put_from_file(group[name], path, f"{section}.{name}", key, value)
+        groups.append(group)
+    return agent, groups[0], groups[1]
+
+
+def _put_from_file(values: Values, path: Path | None, section: str, key: str, value: Any) -> None:
+    if _is_model((key,), value):
+        value = {"model": value}
+    folder = path.parent if path is not None else None
+    values.put((key,), value, lambda at: f"{path} [{section}] {'.'.join(at)}", folder)
+
+
+def _put_overrides(
+    overrides: Sequence[str], connections: dict[str, Values], plugins: dict[str, Values]
+) -> list[_Setting]:
+    """Put those of connections and plugins in their place; return those of the agent."""
+    rest: list[_Setting] = []
+    for section, key, value in map(texts.from_override, overrides):
+        label = f"--set {section}.{'.'.join(key)}"
+        if section == "agent":
+            rest.append((key, value, label))
+        else:
+            group = connections if section == "connections" else plugins
+            group.setdefault(key[0], Values()).put(key[1:], value, lambda _, at=label: at)
+    return rest
+
+
+def _put_layer(agent: Values, settings: Sequence[_Setting]) -> None:
+    """Put a source's settings over those of weaker sources.
+
+    A model's name merges with what else is known about the model (its endpoint, its key), so
+    that another ``--llm`` does not send a task to another place. A new ``llm`` is for
+    everything and replaces a weaker source's ``light_llm`` and ``heavy_llm``.
+    """
+    prepared = [
+        (path, {"model": value} if _is_model(path, value) else value, origin)
+        for path, value, origin in settings
+    ]
+    if any(_names_llm(path, value) for path, value, _ in prepared):
+        agent.drop(("light_llm",))
+        agent.drop(("heavy_llm",))
+    for path, value, origin in prepared:
+        agent.put(path, value, lambda _, at=origin: at)
+
+
+def _is_model(path: tuple[str, ...], value: object) -> bool:
+    return len(path) == 1 and path[0] in LLM_FIELDS and isinstance(value, str)
+
+
+def _names_llm(path: tuple[str, ...], value: object) -> bool:
+    if path == ("llm", "model"):
+        return True
+    return path == ("llm",) and (not isinstance(value, Mapping) or "model" in value)

@@ -1,0 +1,74 @@
+"""A trace as a table."""
+
+import pytest
+
+from delf import Trace
+from delf import events as ev
+from delf.errors import OptionalDependencyError
+from delf.messages import Usage
+from delf.plugins.commands import need_command
+from delf.plugins.host import PluginHost
+from delf.protocols.command import SupportsTelling
+from delf_cli.summary import summary_of
+
+HEAD = {"task_id": "t", "at": 1.0}
+USAGE = Usage(input_tokens=100, cached_tokens=40, output_tokens=10)
+
+
+def replied(seq, cost=0.5, model="m", purpose="generate"):
+    return ev.ModelReplied(
+        seq=seq, model=model, purpose=purpose, cost_usd=cost,
+        text="x", usage=USAGE, duration_ms=9.0, **HEAD,
+    )  # fmt: skip
+
+
+def story(cost=0.5):
+    end = {"action": "shop.find", "duration_ms": 2.0, **HEAD}
+    begun = {"action": "shop.find", "arguments": {}, "effect": "read", "digest": "d", **HEAD}
+    return [
+        ev.TaskStarted(seq=1, task="count", origin="agent", **HEAD),
+        replied(2, cost),
+        ev.CallStarted(seq=3, call_id=1, **begun),
+        ev.CallFinished(seq=4, call_id=1, status="ok", **end),
+        ev.CallStarted(seq=5, call_id=2, **begun),
+        ev.CallFinished(seq=6, call_id=2, status="error", error="bad", **end),
+        ev.CallFinished(seq=7, call_id=3, status="refused", error="no", **end),
+    ]
+
+
+def test_the_summary_says_what_happened():
+    text = Trace(story()).summary()
+    assert "1 ok, 1 error, 1 refused" in text
+    assert "100 tokens in (40 cached), 10 out" in text
+    assert "$0.500000" in text
+    assert "shop.find  error" in text
+    assert "shop.find  error" not in summary_of(Trace(story()), calls=False)
+    assert "calls     none" in summary_of(Trace(story()[:2]))
+
+
+def test_a_cost_that_is_not_known_is_not_zero():
+    assert "cost      unknown" in summary_of(Trace(story(cost=None)))
+
+
+def test_models_are_listed_by_what_they_were_asked_for():
+    events = [
+        replied(1, 0.25, "light", "setup"),
+        replied(2, 0.5, "heavy"),
+        replied(3, 1.0, "eyes", "call"),
+        replied(4, None, "eyes", "call"),
+    ]
+    text = summary_of(Trace(events))
+    rows = text.splitlines()[-4:]
+    assert [row.split()[:6] for row in rows] == [
+        ["light", "setup", "1", "100", "40", "10"],
+        ["heavy", "generate", "1", "100", "40", "10"],
+        ["eyes", "call", "2", "200", "80", "20"],
+        ["all", "4", "400", "160", "40", "36"],
+    ]
+    assert "set-up    $0.250000" in text
+
+
+def test_without_its_plugin_the_package_is_named():
+    with pytest.raises(OptionalDependencyError, match="run") as caught:
+        need_command(PluginHost([]), "run", SupportsTelling)
+    assert caught.value.package == "delf-plugin-run"
