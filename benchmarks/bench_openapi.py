@@ -50,10 +50,10 @@ async def _load(spec: str, **settings: Any) -> tuple[tuple[float, float], Any, A
 
 
 async def _stubs(tool: Any) -> int:
-    from delf.engine.stubs import render_stubs
     from delf.engine.toolset import load_toolset
+    from delf_stubs.stubs import render_stubs
 
-    return len(render_stubs(await load_toolset([tool]))) // 4
+    return len(render_stubs(bound.describe() for bound in await load_toolset([tool]))) // 4
 
 
 async def measure(spec: str) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from delf.errors import PrefilterError
 from delf.protocols.context import PluginContext
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf_prefilter_semantic.prefilter import SemanticPrefilter
+from delf_ranking import places
 
 DATA = Path(__file__).resolve().parents[2] / "shared/data"
 AT = (5, 10, 20)
@@ -90,11 +91,11 @@ async def measure(
         embedder: What makes vectors, if anything.
     """
     started = time.perf_counter()
-    Catalog(entries).ranking("warm up")
+    places(Catalog(entries), "warm up")
     indexed = time.perf_counter() - started
     tracemalloc.start()  # it makes everything slower
     catalog = Catalog(entries)
-    catalog.ranking("warm up")
+    places(catalog, "warm up")
     held = tracemalloc.get_traced_memory()[0] / 1e6
     tracemalloc.stop()
     context = PluginContext(

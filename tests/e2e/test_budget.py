@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from delf import Agent, BudgetExceededError, ConfigurationError, LLMConfig, Response
-from delf.config.project import load_project
+from delf_project import load_project
 from support.model_fixtures import LITELLM_WARNING
 from support.openai_server import OpenAIServer, Reply, Request
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from delf import errors, values
-from delf.config.files import read_config
+from delf_project.files import read_config
 from delf_sandbox.guest import frames
 from support.pages import PageError, run_page
 from support.tables import PAGE as CONFIGURATION

@@ -22,7 +22,6 @@ CONTRACTS = frozenset(
         "delf.llm",
         "delf.messages",
         "delf.protocols",
-        "delf.ranking",
         "delf.settings",
         "delf.specs",
         "delf.threads",
@@ -38,7 +37,7 @@ VIEWS = "delf.engine.views"
 # What commands share: tasks are run, looked at and decided about, in whatever process.
 SHARED = PROGRAM | {
     "delf.agent", "delf.background", "delf.config", "delf.environment", "delf.engine.approvals", "delf.engine.secrets", VIEWS,
-    "delf.plugins", "delf.records", "delf.response", "delf.surroundings",
+    "delf.plugins", "delf.projects", "delf.records", "delf.response", "delf.surroundings",
 }  # fmt: skip
 RUN_TASKS = PROGRAM | {"delf.plugins", "delf.surroundings", "delf.sync", VIEWS}
 # Those that need more than the contracts and what commands share.
@@ -48,9 +47,12 @@ MORE: dict[str, frozenset[str]] = {
     "cli": SHARED,
     "devkit": frozenset({"delf.cli", "delf.plugins", "delf.response"}),
     "filesystem": PROGRAM,
-    "manage": PROGRAM | {"delf.config", "delf.plugins"},
+    "manage": PROGRAM | {"delf.config", "delf.plugins", "delf.projects"},
+    "project": frozenset(
+        {"delf.config", "delf.engine.secrets", "delf.environment", "delf.plugins", "delf.records"}
+    ),
     "run": PROGRAM,
-    "runner-dbos": PROGRAM | {"delf.config", "delf.plugins", "delf.surroundings", "delf.sync"},
+    "runner-dbos": PROGRAM | {"delf.plugins", "delf.projects", "delf.surroundings", "delf.sync"},
     "serve": RUN_TASKS,
     "workers": PROGRAM,
 }

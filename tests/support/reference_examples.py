@@ -127,7 +127,7 @@ def main(folder: Path) -> None:
     """Run all blocks, one after the other."""
     sys.path.remove(str(Path(__file__).parent))
     warnings.simplefilter("ignore")
-    for name in ("agent", "engine.runtime", "engine.views.trace", "config.project"):
+    for name in ("agent", "engine.runtime", "engine.views.trace"):
         importlib.import_module(f"delf.{name}")
     for name in (
         "drive.connection",
@@ -136,6 +136,7 @@ def main(folder: Path) -> None:
         "openapi.connection",
         "openapi.loading",
         "prefilter_semantic.prefilter",
+        "project",
         "sandbox_local.backend",
         "sheets.connection",
         "sql.backends.sqlite",

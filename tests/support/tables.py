@@ -10,7 +10,7 @@ from typing import Any, Final, get_args, get_origin
 
 from pydantic_core import PydanticUndefined
 
-from delf.config.schema import LLM_FIELDS, AgentConfig
+from delf.config import LLM_FIELDS, AgentConfig
 from support.workspace import ROOT
 
 PAGE: Final = ROOT / "docs/configuration.md"

@@ -36,7 +36,7 @@ def preload() -> None:
     """Import what most runs of the program import."""
     for name in ("agent", "cli.main", "cli.secrets", "cli.tables", "tools.typeddicts"):
         importlib.import_module(f"delf.{name}")
-    for name in ("config.project", "engine.runtime", "engine.views.trace"):
+    for name in ("engine.runtime", "engine.views.trace"):
         importlib.import_module(f"delf.{name}")
     for name in (
         "approval_terminal.channel",
@@ -52,6 +52,7 @@ def preload() -> None:
         "journal_sql.sqlite",
         "llm.connection",
         "model_recorded.model",
+        "project",
         "run.resume",
         "run.run",
         "run.runs",

@@ -24,13 +24,13 @@ from delf.tools.function import as_connection
 from delf.types import ApprovalMode, ConfirmMode, Isolation
 
 if TYPE_CHECKING:
-    from delf.config.project import Project
     from delf.engine.journal.log import Listener
     from delf.engine.runtime import Runtime
     from delf.engine.views.snapshot import StreamSnapshot
     from delf.events import Event
     from delf.messages import ModelDelta, Usage
     from delf.plugins.host import PluginHost
+    from delf.projects import Project
     from delf.protocols.memory import MemoryStore, SupportsStore
     from delf.protocols.strategy import Strategy
     from delf.surroundings import AgentChat
@@ -45,7 +45,7 @@ class Agent:
     ``await``, or one in a thread of its own when first used from synchronous code. Calls
     from other threads and loops are passed on to it.
 
-    What is not explained here is a field of :class:`delf.config.schema.AgentConfig`, with its
+    What is not explained here is a field of :class:`delf.config.AgentConfig`, with its
     default: ``docs/configuration.md`` has them all. None means not given.
 
     Args:
@@ -116,7 +116,7 @@ class Agent:
         project: Project | None = None,
         **unknown: Never,
     ) -> None:
-        from delf.config.schema import AgentConfig, make_config
+        from delf.config import AgentConfig, make_config
         from delf.engine.approvals.pending import PendingRequests
         from delf.engine.models.money import Ledger
 
@@ -176,16 +176,16 @@ class Agent:
 
         Raises:
             ConfigurationError: Naming file or variable, key and what is allowed.
+            OptionalDependencyError: When the package is not installed that reads ``delf.toml``.
         """
-        from delf.config.connections import make_connection
-        from delf.config.project import Project, project_at
         from delf.plugins.host import PluginHost
-        from delf.plugins.journals import journal_name
+        from delf.projects import journal_name, project_at
 
-        project = path if isinstance(path, Project) else project_at(path)
+        project = project_at(path)
         host = host or PluginHost.discover(environ=project.environ)
+        connect = project.connector(host)
         names = dict.fromkeys(project.connections if connections is None else connections)
-        named = [make_connection(host, project, name) for name in names]
+        named = [connect(name) for name in names]
         overrides.setdefault("journal", journal_name(project, host))
         return cls(tools=[*named, *tools], host=host, project=project, **overrides)
 

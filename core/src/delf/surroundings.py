@@ -12,16 +12,18 @@ from delf.errors import ModelConfigurationError, PluginError
 from delf.plugins.embedders import Embedders
 from delf.plugins.host import PluginHost
 from delf.plugins.journals import make_journal, need_durable_journal
+from delf.projects import connector_of
 from delf.protocols.context import PluginContext
 from delf.protocols.conversation import Conversation, SupportsConversations
 from delf.records import dataclass
 from delf.specs import JournalSpec
 
 if TYPE_CHECKING:
-    from delf.config.project import ConnectionEntry, Project
-    from delf.config.schema import AgentConfig
+    from delf.config import AgentConfig
     from delf.engine.models.money import Ledger
     from delf.llm import LLMConfig
+    from delf.projects import Project
+    from delf.tools.context import Connect
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +38,8 @@ class Surroundings:
         ledger: Counts what is spent.
         pricing_files: Where the user's own prices may be.
         folder: The project's.
-        connections: Those that the project names.
+        connect: Makes the project's connections, and others.
+        secrets: Those of the project.
     """
 
     host: PluginHost
@@ -46,7 +49,8 @@ class Surroundings:
     ledger: Ledger | None = None
     pricing_files: tuple[Path, ...] = ()
     folder: Path
-    connections: tuple[ConnectionEntry, ...] = ()
+    connect: Connect = field(repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
     def parts(self) -> dict[str, Any]:
         """What of it a :class:`delf.engine.runtime.RuntimeParts` is made of."""
@@ -56,7 +60,8 @@ class Surroundings:
             "environ": self.environ,
             "pricing_files": self.pricing_files,
             "folder": self.folder,
-            "configured": self.connections,
+            "connect": self.connect,
+            "secrets": self.secrets,
             "conversations": self.open_conversations,
         }
 
@@ -80,15 +85,17 @@ class Surroundings:
 
         environ = current_environ() if project is None else project.environ
         root = Path.cwd() if project is None else project.root
+        host = host or PluginHost.discover(environ=environ)
         return cls(
-            host=host or PluginHost.discover(environ=environ),
+            host=host,
             plugin_options={} if project is None else project.plugin_options,
             environ=environ,
             config=config,
             ledger=ledger,
             pricing_files=(root / "pricing.json", user_config_path("delf") / "pricing.json"),
             folder=root,
-            connections=() if project is None else tuple(project.connections.values()),
+            connect=connector_of(project, host, environ, root),
+            secrets=() if project is None else tuple(project.secrets()),
         )
 
     def open_conversations(self, url: str | None = None) -> SupportsConversations:
@@ -138,8 +145,8 @@ class Surroundings:
             raise ModelConfigurationError(
                 "the chat has no model to summarise with", hint="Chat(summarizer_llm=…)"
             )
-        agents = secrets_of_agent(config, (), self.plugin_options, self.environ)
-        known = [*secrets_of_model(model), *agents]
+        agents = secrets_of_agent(config, (), self.environ)
+        known = [*secrets_of_model(model), *agents, *self.secrets]
         redactor = Redactor(known)
         keys = config.providers if config is not None else {}
         pool = ModelPool(self.host, ModelContext(environ=self.environ, providers=keys))

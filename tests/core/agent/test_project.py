@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from delf import Agent, ConfigurationError, Response, Trace
-from delf.config.schema import AgentConfig
+from delf.config import AgentConfig
 
 TOML = """
 [agent]

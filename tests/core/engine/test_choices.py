@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from delf.config.schema import AgentConfig
+from delf.config import AgentConfig
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.memory import MemoryJournal
 from delf.engine.loop.prefilters import Prefilters

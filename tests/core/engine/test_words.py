@@ -7,12 +7,10 @@ import pytest
 from delf import Connection, action
 from delf.engine.output import OutputFolder
 from delf.engine.scripts import named_actions
-from delf.engine.stubs import render_stubs
 from delf.engine.task import TaskContext
 from delf.engine.toolset import check_connection_names, load_toolset
 from delf.engine.views.changes import told_call
 from delf.errors import ConnectionConfigurationError, ToolDefinitionError
-from delf.tools.action import Action, action_from_function
 from delf.tools.function import tool
 
 
@@ -38,36 +36,6 @@ class Shop(Connection):
 def add(a: int, b: int = 1) -> int:
     """Add two numbers."""
     return a + b
-
-
-# -- stubs ----------------------------------------------------------------------------------
-
-
-async def test_stubs_are_compact_and_parse():
-    import ast
-
-    text = render_stubs((await load_toolset([Shop(), add])).actions)
-    assert text == (
-        'async def add(a: int, b: int = 1) -> int:  """Add two numbers. [asks]"""\n'
-        'class shop:  # A shop with "quotes" and\n'
-        "    async def find(status: str, limit: int = 10) -> list[dict]:\n"
-        '        """Find orders.\n'
-        '        status: open or closed."""\n'
-        '    async def close(number: int) -> None:  """Close an order. [asks]"""'
-    )
-    assert ast.parse(text)
-
-
-async def test_stubs_survive_quotes_and_long_words_in_descriptions():
-    import ast
-
-    @tool(description='say """hi""" and\n\n' + "x" * 1_000)
-    def odd(a: int) -> None:
-        """Odd."""
-
-    text = render_stubs((await load_toolset([odd])).actions)
-    ast.parse(text)
-    assert len(text) < 400
 
 
 # -- context ------------------------------------------------------------------------------
@@ -107,7 +75,9 @@ async def test_a_part_of_the_tools():
     tools = await load_toolset([Shop(), add])
     part = tools.showing(frozenset({"shop.find", "add", "other"}))
     assert [bound.name for bound in part.shown] == ["shop.find", "add"]
-    assert [bound.name for bound in part.left_out] == ["shop.close"]
+    choice = part.choice()
+    assert ([tool.name for tool in choice.shown], choice.left_out) == (["shop.find", "add"], 1)
+    assert choice.describe("shop.close").signature == "(number: int) -> None"
     assert len(part) == len(tools) == 3
     assert [entry.name for entry in part.catalog()] == ["shop.find", "shop.close", "add"]
     assert [c.name for c in part.connections] == ["shop", "add"]
@@ -180,39 +150,3 @@ def test_a_file_that_cannot_be_put_leaves_nothing(tmp_path):
         folder.write("a/b/c", b"x")
     assert os.listdir(tmp_path) == ["a"]
     assert os.listdir(tmp_path / "a") == ["b"]
-
-
-class Huge(Connection):
-    """A service with very many actions."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__()
-        self.count = count
-
-    async def actions(self) -> list[Action]:
-        async def get(key: str, deep: bool = False) -> dict:
-            """Get one of the many things."""
-            return {}
-
-        made = (
-            action_from_function(get, name=f"get_{n}", effect="write") for n in range(self.count)
-        )
-        return list(made)
-
-
-@pytest.mark.parametrize(
-    ("count", "line"),
-    [
-        (200, "async def get_7(key: str, deep: bool = False) -> dict:"),
-        (
-            240,
-            'async def get_7(key: str, deep=...) -> dict:  """Get one of the many things. [asks]"""',
-        ),
-        (400, "get_7(key, ...)  # Get one of the many things. [asks]"),
-        (5000, "    # ... and "),
-    ],
-)
-async def test_the_stubs_of_a_connection_stay_within_a_budget(count: int, line: str) -> None:
-    stubs = render_stubs(await load_toolset([Huge(count)]))
-    assert line in stubs
-    assert len(stubs) < 25_000

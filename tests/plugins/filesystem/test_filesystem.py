@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from delf.errors import ConnectionConfigurationError, DelfError, OptionalDependencyError
+from delf.errors import (
+    ConnectionConfigurationError,
+    ConnectionFileNotFoundError,
+    DelfError,
+    OptionalDependencyError,
+)
 from delf.protocols.connection import Allowed, Asks, ProposedCall
 from delf_filesystem import Filesystem
 
@@ -156,8 +161,12 @@ def test_roots_are_checked(tmp_path: Path) -> None:
         Filesystem(roots={"a/b": "."})
     with pytest.raises(ConnectionConfigurationError, match="mode"):
         Filesystem(roots={"a": {"root": ".", "mode": "w"}})
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    files = Filesystem(roots={"a": gone})
+    gone.rmdir()
     with pytest.raises(DelfError, match="the root 'a' cannot be opened"):
-        Filesystem(roots={"a": str(tmp_path / "gone")}).read_file("a/b")
+        files.read_file("a/b")
 
 
 async def test_the_prompt_names_the_roots(files: Filesystem) -> None:
@@ -196,3 +205,9 @@ async def test_a_write_is_asked_about_with_a_diff(notes: Path) -> None:
     assert str(judged.preview).startswith("--- /dev/null\n+++ notes/new.md")
     read = await disk.judge(ProposedCall(action="read_file", arguments={"path": "notes/plan.md"}))
     assert read == Allowed()
+
+
+def test_a_root_that_is_no_folder_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConnectionFileNotFoundError, match="'w' of filesystem is no folder") as told:
+        Filesystem(roots={"w": f"{tmp_path}:rw"})
+    assert 'mode = "rw"' in (told.value.hint or "")

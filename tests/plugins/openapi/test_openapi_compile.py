@@ -586,13 +586,13 @@ async def test_names_that_try_to_be_code() -> None:
             }
         },
     }
-    from delf.engine.stubs import render_stubs
     from delf.engine.toolset import load_toolset
+    from delf_stubs.stubs import render_stubs
 
     tool = APITool(
         spec({"/x": {"get": operation}}, info={"title": evil, "version": "1"}), name="api"
     )
-    stubs = render_stubs(await load_toolset([tool]))
+    stubs = render_stubs(bound.describe() for bound in await load_toolset([tool]))
     assert "```" not in stubs
     assert len(stubs.splitlines()) <= 5
     assert "\x1b" not in stubs

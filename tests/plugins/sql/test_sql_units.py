@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from delf.config.connections import make_connection
-from delf.config.project import load_project
 from delf.environment import FileText
 from delf.errors import ConnectionConfigurationError, DelfError, ToolRefusedError
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import ConnectionLike, SupportsClose, SupportsContext
+from delf_project import load_project
 from delf_sql import SQL
 from delf_sql.gate import check_query, check_write
 from delf_sql.placeholders import bind
@@ -89,11 +88,11 @@ async def test_a_shop_is_found_from_a_folder_below_its_config_file(tmp_path, mon
     below.mkdir()
     monkeypatch.chdir(below)
     host = PluginHost.discover()
-    shop = make_connection(host, load_project(environ={}), "shop")
+    shop = load_project(environ={}).connector(host)("shop")
     assert await shop.query("SELECT 1 AS one") == [{"one": 1}]
     await shop.aclose()
     variables = {"DELF_SHOP_URL": "sqlite:///shop.db"}
-    shop = make_connection(host, load_project(environ=variables), "shop")
+    shop = load_project(environ=variables).connector(host)("shop")
     with pytest.raises(DelfError, match="there is no SQLite file"):
         await shop.query("SELECT 1 AS one")
 

@@ -12,7 +12,6 @@ import click
 from delf.records import dataclass
 
 if TYPE_CHECKING:
-    from delf.config.project import Project
     from delf.engine.secrets.redaction import Redactor
     from delf.plugins.host import PluginHost
     from delf.tools.connection import Connection
@@ -36,8 +35,8 @@ class State:
 
     def load_project(
         self, overrides: Sequence[str] = (), flags: Mapping[str, Any] | None = None
-    ) -> Project:
-        """The configuration that applies here.
+    ) -> Any:
+        """The configuration that applies here, a :class:`delf_project.Project`.
 
         Args:
             overrides: ``KEY=VALUE`` texts of ``--set``.
@@ -45,10 +44,11 @@ class State:
 
         Raises:
             ConfigurationError: Naming the file, the key and what is allowed.
+            OptionalDependencyError: When the package is not installed that reads ``delf.toml``.
         """
-        from delf.config.project import load_project
+        from delf.projects import library
 
-        return load_project(overrides=overrides, flags=flags, file=self.config)
+        return library().load_project(overrides=overrides, flags=flags, file=self.config)
 
     def connections(self, names: Sequence[str]) -> list[Connection]:
         """Connections of the configuration, as tasks would have them.
@@ -59,11 +59,9 @@ class State:
         Raises:
             ConfigurationError: When there is no such name, or its settings do not fit.
         """
-        from delf.config.connections import make_connection
-
         project = self.load_project()
-        host = self.discover(project.environ)
-        return [make_connection(host, project, name) for name in names]
+        connect = project.connector(self.discover(project.environ))
+        return [connect(name) for name in names]
 
     def clean(self, text: str) -> str:
         """A text without the secrets of the environment and of the configuration."""
@@ -85,9 +83,15 @@ class State:
 
     def _known(self) -> Redactor:
         if self.redactor is None:
-            from delf.cli.secrets import redactor_of
+            from delf.engine.secrets.known import secrets_of_environ
+            from delf.engine.secrets.redaction import Redactor
 
-            self.redactor = redactor_of(self.load_project)
+            self.redactor = Redactor(secrets_of_environ(os.environ))
+            try:
+                found = tuple(self.load_project().secrets())
+            except Exception:  # whatever it is, it is told already: this serves to tell of failures
+                return self.redactor
+            self.redactor.learn("project", found)
         return self.redactor
 
     def discover(self, environ: Mapping[str, str] | None = None) -> PluginHost:

@@ -12,7 +12,6 @@ from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.gate import Gate
 from delf.engine.models.client import Draft
 from delf.engine.scripts import ScriptRunner, named_actions
-from delf.engine.stubs import fits, render_fitting, render_stubs
 from delf.engine.task import TaskState
 from delf.engine.toolset import BoundAction, Toolset
 from delf.engine.views.changes import changes_of
@@ -77,15 +76,7 @@ class TaskHost:
     @property
     def tools(self) -> Sequence[ToolDescription]:
         """The tools that the model is shown."""
-        return [_described(bound) for bound in self._task.tools.shown]
-
-    @property
-    def stubs(self) -> str:
-        """The same tools in Python, as scripts find them."""
-        tools = self._task.tools
-        if tools.is_chosen and (tools.left_out or not fits(tools.shown)):
-            return render_fitting(tools.shown_by(self.task))
-        return render_stubs(tools.shown)
+        return [bound.describe() for bound in self._task.tools.shown]
 
     @property
     def libraries(self) -> Sequence[str]:
@@ -370,14 +361,3 @@ class TaskHost:
             await self._gate.wait_for_calls(seconds)
         finally:
             await self.scripts.output.all_written(seconds)
-
-
-def _described(bound: BoundAction) -> ToolDescription:
-    action = bound.action
-    return ToolDescription(
-        name=bound.name,
-        summary=action.summary,
-        effect=action.effect,
-        asks=bound.asks,
-        schema={"type": "object"} if action.schema is None else action.schema(),
-    )

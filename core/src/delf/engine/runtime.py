@@ -10,9 +10,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from delf.config.connections import Connector
-from delf.config.project import ConnectionEntry
-from delf.config.schema import AgentConfig
+from delf.config import AgentConfig
 from delf.engine.approvals.channels import CallbackChannel, NamedChannel
 from delf.engine.approvals.inbox import Inbox, open_journal
 from delf.engine.approvals.pending import PendingRequests
@@ -65,7 +63,7 @@ from delf.protocols.sandbox import SessionSpec, SupportsWarmUp
 from delf.protocols.strategy import Strategy
 from delf.records import dataclass
 from delf.specs import ApprovalSpec, JournalSpec, MemorySpec, ObserverSpec, Spec, StrategySpec
-from delf.tools.context import ChildResult
+from delf.tools.context import ChildResult, Connect
 
 _log = logging.getLogger(__name__)
 _TOOL_THREADS = 64
@@ -90,7 +88,8 @@ class RuntimeParts:
         pricing_files: Where the user's own prices may be.
         conversations: Opens the journal that keeps conversations.
         attached: What is closed with it.
-        configured: Every connection that its project names.
+        connect: Makes further connections.
+        secrets: Those of its project.
         folder: The project's folder, which actions may ask for.
     """
 
@@ -102,13 +101,14 @@ class RuntimeParts:
     environ: Mapping[str, str] = field(repr=False)
     ledger: Ledger
     conversations: Callable[[str | None], SupportsConversations]
+    connect: Connect = field(repr=False)
     pending: PendingRequests = field(default_factory=PendingRequests)
     memory: MemoryStore | None = None
     strategy: Strategy | None = None
     on_confirm: Callable[[Any], Any] | None = None
     pricing_files: tuple[Path, ...] = ()
     attached: tuple[SupportsClose, ...] = ()
-    configured: tuple[ConnectionEntry, ...] = ()
+    secrets: tuple[str, ...] = field(default=(), repr=False)
     folder: Path = field(default_factory=Path.cwd)
 
 
@@ -123,15 +123,8 @@ class Runtime:
         self._parts = parts
         self._config = parts.config
         self._host = parts.host
-        self._redactor = Redactor(
-            secrets_of_agent(
-                parts.config,
-                parts.connections,
-                parts.plugin_options,
-                parts.environ,
-                parts.configured,
-            )
-        )
+        own = secrets_of_agent(parts.config, parts.connections, parts.environ)
+        self._redactor = Redactor((*own, *parts.secrets))
         for connection in parts.connections:
             if isinstance(connection, SupportsSecrets):
                 connection.tell_secrets(self._redactor)
@@ -140,12 +133,6 @@ class Runtime:
             ModelContext(environ=parts.environ, providers=parts.config.providers),
             parts.config.record,
             self._redactor,
-        )
-        self._connector = Connector(
-            host=parts.host,
-            entries={entry.name: entry for entry in parts.configured},
-            environ=parts.environ,
-            folder=parts.folder,
         )
         self._threads = ToolThreads(_TOOL_THREADS)
         self._running: set[asyncio.Task[TaskOutcome]] = set()
@@ -456,7 +443,7 @@ class Runtime:
             slot=slot,
             clock=clock,
             connections=set_up.connections,
-            connect=self._connector,
+            connect=self._parts.connect,
             folder=self._parts.folder,
             input_files={file.name: Path(file.path) for file in inputs},
             output_files=lambda: {name: Path(path) for name, path in output.files.items()},

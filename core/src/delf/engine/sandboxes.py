@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from delf.config.schema import AgentConfig
+from delf.config import AgentConfig
 from delf.errors import ConfigurationError, SandboxUnavailableError, how_to_install
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost

@@ -11,7 +11,7 @@ from delf.errors import ConfigurationError, DelfError, ReplayMismatch, Unrecorde
 from delf.records import dataclass
 
 if TYPE_CHECKING:  # an agent is made without what tasks need
-    from delf.config.schema import AgentConfig
+    from delf.config import AgentConfig
     from delf.engine.journal.log import TaskLog
     from delf.engine.journal.replay import Replay
     from delf.engine.loop.memory import AgentMemory

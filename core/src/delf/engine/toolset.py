@@ -10,6 +10,7 @@ from delf.errors import ToolDefinitionError, ToolRefusedError, did_you_mean
 from delf.protocols.connection import ConnectionLike, Judgement, ProposedCall, SupportsJudge
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.protocols.sandbox import ToolNames
+from delf.protocols.strategy import ToolChoice, ToolDescription
 from delf.records import dataclass
 from delf.tools.action import Action
 from delf.tools.permissions import check_permission_names, is_allowed, needs_confirmation
@@ -43,6 +44,23 @@ class BoundAction:
     built_in: bool = False
     judge: Callable[[ProposedCall], Judgement | Awaitable[Judgement]] | None = None
 
+    def describe(self) -> ToolDescription:
+        """What the model may be told of it."""
+        action, connection = self.action, self.connection
+        return ToolDescription(
+            name=self.name,
+            summary=action.summary,
+            effect=action.effect,
+            asks=self.asks,
+            make_schema=_any_object if action.schema is None else action.schema,
+            parameters=action.parameters,
+            returns=action.returns,
+            connection="" if connection.is_function else connection.name,
+            about=connection.summary,
+            tags=action.tags,
+            built_in=self.built_in,
+        )
+
     def bind(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[dict[str, Any], str | None]:
@@ -66,6 +84,10 @@ class BoundAction:
                 raise ToolRefusedError(f"{self.name} got {parameter.name!r} twice")
             named[parameter.name] = value
         return named, description
+
+
+def _any_object() -> dict[str, Any]:
+    return {"type": "object"}
 
 
 class Toolset:
@@ -109,27 +131,21 @@ class Toolset:
         """Those that the model is shown, in the same order."""
         return tuple(b for b in self.actions if self._is_shown(b))
 
-    def shown_by(self, words: str) -> list[BoundAction]:
-        """Those that the model is shown; what fits some words best comes first."""
-        catalog = self.catalog()
-        order = [catalog[place].name for place in catalog.ranking(words, len(catalog))]
-        rank = {name: place for place, name in enumerate(order)}
-        return sorted(self.shown, key=lambda bound: rank.get(bound.name, len(order)))
-
-    def like(self, words: str, limit: int) -> list[BoundAction]:
-        """Those, shown or not, that fit some words best; not what is built in."""
-        by_name = {bound.name: bound for bound in self.actions}
-        return [by_name[entry.name] for entry in self.catalog().search(words, limit)]
-
-    @property
-    def left_out(self) -> tuple[BoundAction, ...]:
-        """Those that may be called though the model is not shown them."""
-        return tuple(b for b in self.actions if not self._is_shown(b))
-
     @property
     def is_chosen(self) -> bool:
         """Whether a prefilter chose what the model is shown, be it all."""
         return self._shown is not None
+
+    def choice(self) -> ToolChoice:
+        """What a prefilter chose, for a strategy that has tools of its own."""
+        by_name = {bound.name: bound for bound in self.actions}
+        shown = [bound.describe() for bound in self.shown]
+        return ToolChoice(
+            shown=shown,
+            left_out=len(by_name) - len(shown),
+            catalog=self.catalog(),
+            describe=lambda name: by_name[name].describe(),
+        )
 
     def _is_shown(self, bound: BoundAction) -> bool:
         return self._shown is None or bound.built_in or bound.name in self._shown

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from delf.environment import using_environ
 from delf.errors import OptionalDependencyError
-from delf.plugins.catalog import FIRST_PARTY, package_of
+from delf.plugins.catalog import first_party
 from delf.plugins.factories import make
 from delf.specs import JournalSpec
 
 if TYPE_CHECKING:
-    from delf.config.project import Project
     from delf.plugins.host import PluginHost
     from delf.protocols.journal import Journal
-
-_FIELD: Final = "journal"
-_SHORT_LIVED: Final = "memory"
 
 
 def durable_journal(host: PluginHost) -> str | None:
@@ -45,9 +41,8 @@ def need_durable_journal(host: PluginHost, purpose: str) -> str:
     name = durable_journal(host)
     if name is not None:
         return name
-    for known in FIRST_PARTY["journal"]:
-        package = package_of("journal", known)
-        if package is not None and any(r.distribution == package for r in host.records()):
+    for known, package in first_party()["journal"].items():
+        if any(record.distribution == package for record in host.records()):
             host.spec(JournalSpec, known)  # raises: it is there, and says why it is of no use
     raise OptionalDependencyError(
         f"{purpose} needs a journal that outlives the process",
@@ -57,23 +52,7 @@ def need_durable_journal(host: PluginHost, purpose: str) -> str:
 
 def durable_package() -> str:
     """A package that brings a journal that lasts, for advice."""
-    return package_of("journal", FIRST_PARTY["journal"][0]) or ""
-
-
-def journal_name(project: Project, host: PluginHost) -> str:
-    """The journal that is used in a project: the configured one, else one that outlives it.
-
-    Nothing else of the configuration is looked at.
-
-    Args:
-        project: The configuration.
-        host: Knows what is installed.
-    """
-    values = project.agent_values
-    if not values.has((_FIELD,)):
-        return durable_journal(host) or _SHORT_LIVED
-    others = {path[0] for path, _ in values.leaves()} - {_FIELD}
-    return str(values.resolve(project.environ, without=others)[_FIELD])
+    return next(iter(first_party()["journal"].values()))
 
 
 def make_journal(

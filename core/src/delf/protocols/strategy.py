@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from delf.records import dataclass
 
 if TYPE_CHECKING:
     from delf.errors import DelfError
     from delf.messages import Message, ModelDelta, ModelReply, ModelTool
+    from delf.protocols.connection import ConnectionLike
     from delf.protocols.model import ModelSession
+    from delf.protocols.prefilter import Catalog
     from delf.protocols.sandbox import CallAnswer, Outcome
+    from delf.tools.signature import Parameter
     from delf.types import Effect
 
 OnDelta = Callable[["ModelDelta"], None]
@@ -21,21 +24,65 @@ OnDelta = Callable[["ModelDelta"], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolDescription:
-    """A tool that the model is shown.
+    """A tool that the model may be shown.
 
     Args:
         name: What calls it: ``connection.method``, or the bare name of a function.
         summary: One paragraph about it.
         effect: What a call does to the world.
         asks: Whether a person is asked before each call.
-        schema: Its arguments as a JSON Schema.
+        make_schema: Makes :attr:`schema`.
+        parameters: What it takes, in order.
+        returns: The type of its result in stub notation.
+        connection: The name of its connection; empty for a function.
+        about: What that is, in a line.
+        tags: Words that it is sorted under.
+        built_in: Whether it is always shown, as a reader of input files.
     """
 
     name: str
     summary: str
     effect: Effect
     asks: bool
-    schema: Mapping[str, Any]
+    make_schema: Callable[[], Mapping[str, Any]]
+    parameters: tuple[Parameter, ...] = ()
+    returns: str = "Any"
+    connection: str = ""
+    about: str = ""
+    tags: tuple[str, ...] = ()
+    built_in: bool = False
+
+    @property
+    def method(self) -> str:
+        """Its name without that of its connection."""
+        return self.name.rpartition(".")[2]
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """Its arguments as a JSON Schema."""
+        return self.make_schema()
+
+    @property
+    def signature(self) -> str:
+        """``(statement: str, limit: int = 100) -> list[dict]``."""
+        return f"({', '.join(map(str, self.parameters))}) -> {self.returns}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolChoice:
+    """What a prefilter chose of many tools.
+
+    Args:
+        shown: What the model is shown.
+        left_out: How many more may be called.
+        catalog: All of them, but for those that are built in.
+        describe: Describes one of the catalog by its name.
+    """
+
+    shown: Sequence[ToolDescription]
+    left_out: int
+    catalog: Catalog
+    describe: Callable[[str], ToolDescription]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +123,6 @@ class StrategyHost(Protocol):
     @property
     def tools(self) -> Sequence[ToolDescription]:
         """The tools that the model is shown."""
-        ...
-
-    @property
-    def stubs(self) -> str:
-        """The same tools in Python, as scripts find them: typed, described, and empty.
-
-        Where they are many, the less fitting ones are shortened or left out.
-        """
         ...
 
     @property
@@ -243,5 +282,18 @@ class Strategy(Protocol):
 
         Raises:
             DelfError: When the task failed.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsOwnTools(Strategy, Protocol):
+    """A strategy with tools of its own, as one that finds tools which the model is not shown."""
+
+    def own_tools(self, choice: ToolChoice) -> Sequence[ConnectionLike]:
+        """Tools of a task for which a prefilter chose; always shown, and never asked about.
+
+        Args:
+            choice: What it chose.
         """
         ...

@@ -12,19 +12,15 @@ import click
 from delf.cli.state import state_of
 from delf.errors import ConfigurationError
 from delf.events import ChildStarted, Event
-from delf.plugins.journals import (
-    durable_package,
-    journal_name,
-    make_journal,
-    need_durable_journal,
-)
+from delf.plugins.journals import durable_package, make_journal, need_durable_journal
+from delf.projects import journal_name
 from delf_journals.history import SupportsHistory
 from delf_journals.requests import SupportsRequests
 
 if TYPE_CHECKING:
-    from delf.config.project import Project
     from delf.plugins.host import PluginHost
     from delf.protocols.journal import Journal
+    from delf_project import Project
 
 
 class _Closable(Protocol):

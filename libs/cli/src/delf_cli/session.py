@@ -17,7 +17,6 @@ import click
 from delf.agent import Agent
 from delf.cli import errors
 from delf.cli.state import State
-from delf.config.connections import Connector
 from delf.engine.secrets.redaction import REDACTED
 from delf.errors import (
     ConfigurationError,
@@ -37,8 +36,8 @@ from delf_cli.summary import summary_of
 
 if TYPE_CHECKING:
     from delf.background import HandingIn
-    from delf.config.project import Project
     from delf.plugins.host import PluginHost
+    from delf_project import Project
 
 TIMEOUT: Final = 300.0
 
@@ -229,7 +228,7 @@ class Setup:
     @property
     def keeps(self) -> bool:
         """Whether events are kept where `delf runs` finds them."""
-        from delf.plugins.journals import journal_name
+        from delf.projects import journal_name
 
         return journal_name(self.project, self.host) != "memory"
 
@@ -446,17 +445,6 @@ def plugin_warnings(host: PluginHost, project: Project) -> Iterator[str]:
         if name not in host.names:
             close = did_you_mean(name, host.names)
             yield f"{project.file} [plugins.{name}]: no such plugin is installed{close}"
-
-
-def connector(state: State) -> Connector:
-    """Makes connections that are named elsewhere than in the configuration."""
-    project = state.load_project()
-    return Connector(
-        host=state.discover(project.environ),
-        entries=project.connections,
-        environ=project.environ,
-        folder=project.root,
-    )
 
 
 def log_to_stderr(state: State) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from delf import CallContext, Connection, action
-from delf.errors import ToolExecutionError, ToolRefusedError
+from delf.errors import ConnectionFileNotFoundError, ToolExecutionError, ToolRefusedError
 from delf.protocols.connection import (
     Allowed,
     Asks,
@@ -36,6 +37,9 @@ class Filesystem(Connection):
 
     Args:
         roots: Folders by name: a path, to read from, or ``{"root": …, "mode": "rw", …}``.
+
+    Raises:
+        ConnectionFileNotFoundError: When one of them is not there.
     """
 
     Settings = FilesystemSettings
@@ -45,6 +49,12 @@ class Filesystem(Connection):
         # The roots say when a person is asked; `confirm` can only add to them.
         super().__init__(confirm=False if confirm is None else confirm, **options)
         self._roots = Roots(self.settings.roots)
+        for name, root in self.settings.roots.items():
+            if not Path(root.root).is_dir():
+                raise ConnectionFileNotFoundError(
+                    f"the root {name!r} of {self.name} is no folder: {root.root}",
+                    hint='make it; one to write in is {root = "…", mode = "rw"}',
+                )
 
     async def context(self, task: str) -> str | None:
         """The roots, for the prompt."""

@@ -15,7 +15,7 @@ from delf.errors import ConfigurationError
 from delf_cli.complete import completes, document
 
 if TYPE_CHECKING:
-    from delf.config.project import Project
+    from delf_project import Project
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 
@@ -23,7 +23,7 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it 
 @completes
 def _keys(ctx: click.Context) -> Iterable[str]:
     """Keys of the agent, and those that are in ``delf.toml``."""
-    from delf.config.schema import AgentConfig
+    from delf.config import AgentConfig
 
     written = [
         f"{section}.{name}.{key}"
@@ -98,8 +98,8 @@ def set_command(ctx: click.Context, key: str, value: str) -> None:
     What is there stays as it is, with its comments. A value that does not fit is refused. A secret
     belongs into .env: write '${NAME}' in its place.
     """
-    from delf.config.files import CONFIG_FILE
-    from delf.config.texts import from_override, scalar
+    from delf_project.files import CONFIG_FILE
+    from delf_project.texts import from_override, scalar
 
     state = state_of(ctx)
     section, path, parsed = from_override(f"{key}={value}", label="")
@@ -177,7 +177,7 @@ def _value(project: Project, key: str) -> Any:
     Raises:
         ConfigurationError: For a key of the agent that there is not.
     """
-    from delf.config.files import SECTIONS, check_agent_key
+    from delf_project.files import SECTIONS, check_agent_key
 
     section, *path = (
         key.split(".") if key.partition(".")[0] in SECTIONS else ("agent", *key.split("."))

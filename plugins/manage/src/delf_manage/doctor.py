@@ -19,9 +19,9 @@ from delf import __version__
 from delf.cli.state import State, state_of
 
 if TYPE_CHECKING:
-    from delf.config.project import Project
-    from delf.config.schema import AgentConfig
+    from delf.config import AgentConfig
     from delf.plugins.host import PluginHost
+    from delf_project import Project
 
 Status = Literal["ok", "note", "problem"]
 _MARKS: Final = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
@@ -130,9 +130,10 @@ def _examine(state: State) -> Iterator[Finding]:
     project: Project | None = None
     config: AgentConfig | None = None
     try:
-        project = state.load_project()
-        yield from _config_file(project)
-        config = project.agent
+        read: Project = state.load_project()
+        project = read
+        yield from _config_file(read)
+        config = read.agent
     except DelfError as error:
         yield Finding(area="config", status="problem", text=error.message, hint=error.hint)
     environ = project.environ if project is not None else os.environ
@@ -281,13 +282,12 @@ async def _make_model(host: PluginHost, config: AgentConfig, environ: Mapping[st
 
 
 def _connections(host: PluginHost, project: Project) -> Iterator[Finding]:
-    from delf.config.connections import make_connection
     from delf.errors import DelfError
     from delf_cli.session import plugin_warnings
 
     for name, entry in project.connections.items():
         try:
-            make_connection(host, project, name)
+            project.connector(host)(name)
         except DelfError as error:
             yield Finding(area="tools", status="note", text=error.message, hint=error.hint)
         else:

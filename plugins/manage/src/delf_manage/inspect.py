@@ -78,7 +78,6 @@ def inspect(
 
 
 def _look(state: State, name: str, overrides: Sequence[str]) -> _Look:
-    from delf.config.connections import make_connection
     from delf.errors import DelfError
 
     project = state.load_project([_of_connection(text, name) for text in overrides])
@@ -86,7 +85,7 @@ def _look(state: State, name: str, overrides: Sequence[str]) -> _Look:
     entry = project.connections.get(name)
     type_name = entry.type if entry is not None else name
     try:
-        instance = make_connection(host, project, name)
+        instance = project.connector(host)(name)
         actions = asyncio.run(_actions(instance))
     except DelfError as error:
         return _look_at_type(host, name, type_name, error)

@@ -8,6 +8,7 @@ from typing import Final
 from delf.errors import PrefilterError
 from delf.protocols.prefilter import Ask, Catalog, CatalogEntry, Selection
 from delf_prefilter_llm.names import answer, line, named_in
+from delf_ranking import search
 
 _ROUNDS: Final = 5
 _FOUND: Final = 15
@@ -61,7 +62,7 @@ class SearchPrefilter:
             if names:
                 return Selection(names=names)
             for words in [rest for word, rest in commands if word.upper() == "SEARCH"] or [said]:
-                found = catalog.search(words, _FOUND)
+                found = search(catalog, words, _FOUND)
                 surfaced |= {entry.name: entry for entry in found}
                 story += [
                     f"SEARCH: {words.strip()[:200]}",

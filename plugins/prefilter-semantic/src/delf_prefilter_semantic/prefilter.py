@@ -15,6 +15,7 @@ from delf.protocols.embedder import Embedder
 from delf.protocols.prefilter import Ask, Catalog, Selection
 from delf_prefilter_semantic.steps import steps_of
 from delf_prefilter_semantic.vectors import CatalogVectors
+from delf_ranking import shares
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ class SemanticPrefilter:
         steps = steps_of(task)
         vectors = await self._vectors(catalog)
         looked_at = self._limit if vectors is None else _LOOKED_AT
-        by_words = [dict(catalog.shares(step, looked_at)) for step in steps]
+        by_words = [dict(shares(catalog, step, looked_at)) for step in steps]
         rankings = [list(shares) for shares in by_words]
         if vectors is not None:
             try:

@@ -13,7 +13,8 @@ import click
 
 from delf import plugin_context
 from delf.errors import ConfigurationError
-from delf.plugins.journals import journal_name, need_durable_journal
+from delf.plugins.journals import need_durable_journal
+from delf.projects import journal_name
 from delf.protocols.journal import SupportsLeases
 from delf_cli.journals import project_journal
 from delf_cli.options import run_options
@@ -24,7 +25,7 @@ from delf_runner_dbos.settings import RunnerSettings
 
 if TYPE_CHECKING:
     from delf.cli.state import State
-    from delf.config.project import Project
+    from delf_project import Project
     from delf_runner_dbos.worker import QueueJournal, WorkerOptions
 
 _PLUGIN: Final = "runner-dbos"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Sequence
 from typing import Any, Final, Literal, cast
 
 from delf.errors import (
@@ -22,8 +23,9 @@ from delf.errors import (
     ToolRefusedError,
 )
 from delf.messages import Message, ModelTool, ToolCall, ToolResult, assistant, results
+from delf.protocols.connection import ConnectionLike
 from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Outcome, Rerun
-from delf.protocols.strategy import ScriptResult, StrategyHost
+from delf.protocols.strategy import ScriptResult, StrategyHost, ToolChoice
 from delf_strategy_codegen.extract import call_with_script, script_in
 from delf_strategy_codegen.prompt import (
     crash_messages,
@@ -33,6 +35,7 @@ from delf_strategy_codegen.prompt import (
     script_rules,
     unfit_messages,
 )
+from delf_stubs import own_tools, stubs_of
 
 _HINT: Final = "response.trace has the scripts and calls; retry_count allows more attempts"
 _OF_KIND: Final[dict[str, type[DelfError]]] = {
@@ -70,6 +73,10 @@ class CodegenStrategy:
     def __init__(self, *, code_in: CodeIn = "auto") -> None:
         self._code_in: CodeIn = code_in
 
+    def own_tools(self, choice: ToolChoice) -> Sequence[ConnectionLike]:
+        """``find_tools``, where the model is not shown all of every tool."""
+        return own_tools(choice)
+
     async def solve(self, host: StrategyHost) -> str:
         """Write and run scripts until one is done.
 
@@ -79,7 +86,8 @@ class CodegenStrategy:
             DelfError: When the model, the budget or the sandbox gave up.
         """
         in_tool = self._code_in == "tool"
-        messages = host.begin(script_rules(host.stubs, host.libraries, in_tool=in_tool))
+        stubs = stubs_of(host.tools, host.task)
+        messages = host.begin(script_rules(stubs, host.libraries, in_tool=in_tool))
         retries = reruns = 0
         while True:
             code, call = await _write(host, messages, self._code_in)

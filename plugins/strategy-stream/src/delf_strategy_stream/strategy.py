@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from delf.errors import CodeGenerationError, LLMExecutionError, ModelConfigurationError
 from delf.messages import Message, ModelReply, user
-from delf.protocols.strategy import OnDelta, StrategyHost
+from delf.protocols.connection import ConnectionLike
+from delf.protocols.strategy import OnDelta, StrategyHost, ToolChoice
 from delf_strategy_stream import profile
 from delf_strategy_stream.context import Turn, assemble, compact, tokens_of
 from delf_strategy_stream.events import Event, Misread, Result, Said, Thought
@@ -19,6 +20,7 @@ from delf_strategy_stream.settings import StreamSettings
 from delf_strategy_stream.turns import TurnRunner
 from delf_strategy_stream.values import within
 from delf_strategy_stream.watch import is_untrusted, looked_through
+from delf_stubs import own_tools
 
 Notifications = Callable[[], Awaitable[Sequence[str]]]
 """Asked before each turn for what the model is to be told, in plain words."""
@@ -51,6 +53,10 @@ class StreamStrategy:
         self._settings = StreamSettings.for_instance(_INSTANCE, settings)
         self._notifications = notifications
         self._listener = listener
+
+    def own_tools(self, choice: ToolChoice) -> Sequence[ConnectionLike]:
+        """``find_tools``, where the model is not shown every tool."""
+        return own_tools(choice)
 
     async def solve(self, host: StrategyHost) -> str:
         """Let the model call tools until it answers.

@@ -107,16 +107,16 @@ class _Checking:
     """Makes what workers use, without using it."""
 
     def __init__(self, state: State, registry: Registry) -> None:
-        from delf_cli.session import connector
         from delf_workers.connection import Workers
         from delf_workers.rights import Workshop
 
         project = state.load_project()
         self._registry = registry
         self._own = Workers(folders=[str(folder) for folder in registry.folders])
-        held = {made.name: made for made in state.connections(tuple(project.connections))}
+        connect = project.connector(state.discover(project.environ))
+        held = {made.name: made for made in map(connect, project.connections)}
         tools = {self._own.name: self._own, **held}
-        self._shop = Workshop(registry, tools, connector(state), project.environ)
+        self._shop = Workshop(registry, tools, connect, project.environ)
 
     def check(self, name: str) -> WorkerDefinition:
         """Make a worker's connections.

@@ -22,7 +22,6 @@ from pydantic import (
 from delf import LLMConfig
 from delf.engine.secrets.known import (
     secrets_in,
-    secrets_of_agent,
     secrets_of_environ,
     secrets_of_model,
     secrets_of_options,
@@ -176,19 +175,6 @@ def test_a_key_file() -> None:
         assert "MIIabc" not in clean(f"it is {form}")
     assert clean("line MIIabcdef0123456789") == f"line {REDACTED}"
     assert clean("a@b.test") == "a@b.test"
-
-
-def test_a_section_that_cannot_be_read_hides_nothing_else() -> None:
-    from delf.errors import EnvironmentKeyError
-
-    class Sections(dict[str, dict[str, str]]):
-        def __getitem__(self, name: str) -> dict[str, str]:
-            if name == "broken":
-                raise EnvironmentKeyError("X is not set", variable="X")
-            return super().__getitem__(name)
-
-    options = Sections(broken={}, good={"token": "hunter2"})
-    assert worth_hiding(secrets_of_agent(None, (), options, {})) == {"hunter2"}
 
 
 class Client:

@@ -8,6 +8,7 @@ import pytest
 from delf.errors import DelfError, PrefilterError
 from delf.protocols.prefilter import Selection
 from delf.testing import PrefilterContract
+from delf_ranking import search
 
 
 class Good:
@@ -122,7 +123,7 @@ class TestMixesUpTasks(Suite):
         async def select(self, task, catalog, ask):
             self.task = task
             await asyncio.sleep(0)
-            found = catalog.search(self.task, 2)
+            found = search(catalog, self.task, 2)
             return Selection(names=frozenset(entry.name for entry in found))
 
 

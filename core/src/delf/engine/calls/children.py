@@ -10,7 +10,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from delf.config.schema import AgentConfig
+from delf.config import AgentConfig
 from delf.engine.approvals.identity import call_digest
 from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.records import Call

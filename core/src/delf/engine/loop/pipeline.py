@@ -40,7 +40,7 @@ from delf.events import (
     cost_of,
 )
 from delf.protocols.connection import SupportsContext
-from delf.protocols.strategy import Strategy
+from delf.protocols.strategy import Strategy, SupportsOwnTools
 
 _log = logging.getLogger(__name__)
 _GRACE_SECONDS = 1.0
@@ -138,6 +138,9 @@ class TaskPipeline:
         if self._set_up.needed:
             await self._set_up(task)
         await select(task, seconds)
+        if task.tools.is_chosen and isinstance(self._strategy, SupportsOwnTools):
+            own = self._strategy.own_tools(task.tools.choice())
+            task.tools = await task.tools.with_builtins(own)
         if task.tools is not tools:
             self._host.use(task.tools)
         self._host.scripts.open()

@@ -7,7 +7,6 @@ import logging
 from typing import Final
 
 from delf.engine.loop.prefilters import SEARCH_FROM, Choice
-from delf.engine.stubs import fits
 from delf.engine.task import TaskState
 from delf.errors import DelfError, PrefilterError
 from delf.events import ToolsSelected, Warned
@@ -32,30 +31,20 @@ async def select(task: TaskState, seconds: float) -> None:
     chosen_by = "all"
     count = task.tools.own_count
     if past is not None:
-        await _show(task, frozenset(past.actions))
+        task.tools = task.tools.showing(frozenset(past.actions))
     elif (
         count >= task.prefilters.starts_at and (choice := task.prefilters.choose(count)) is not None
     ):
         async with task.log.step("select"):
             names = await _chosen(task, choice, min(seconds, _MOST_SECONDS))
         if names is not None:
-            await _show(task, names)
+            task.tools = task.tools.showing(names)
             chosen_by = choice.spec.name
     elif count >= SEARCH_FROM and task.config.prefilter_mode == "auto":
         message = f"all {count} tools are shown to the model: no prefilter is installed"
         await task.log.record(Warned, message=message)
     shown = tuple(bound.name for bound in task.tools.shown if not bound.built_in)
     await task.log.record(ToolsSelected, actions=shown, by=chosen_by)
-
-
-async def _show(task: TaskState, names: frozenset[str]) -> None:
-    """Show a part of the tools; where that is not all of each, a way to find the rest."""
-    tools = task.tools.showing(names)
-    if tools.left_out or not fits(tools.shown):
-        from delf.engine.loop.find_tools import find_tools_in
-
-        tools = await tools.with_builtins([find_tools_in(tools)])
-    task.tools = tools
 
 
 async def _chosen(task: TaskState, choice: Choice, seconds: float) -> frozenset[str] | None:

@@ -11,18 +11,14 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import partial
 from itertools import islice
 from typing import Any, Final, cast
 from urllib.parse import unquote, unquote_plus, urlsplit
 
 from pydantic import BaseModel
 
-from delf.config.project import ConnectionEntry
-from delf.config.schema import LLM_FIELDS, AgentConfig
-from delf.config.texts import PREFIX
+from delf.config import LLM_FIELDS, PREFIX, AgentConfig
 from delf.engine.secrets.matching import HEAD, is_strong
-from delf.errors import ConfigurationError
 from delf.llm import LLMConfig
 
 _NAME: Final = re.compile(
@@ -129,20 +125,14 @@ def worth_hiding(secrets: Iterable[str]) -> set[str]:
 
 
 def secrets_of_agent(
-    config: AgentConfig | None,
-    connections: Iterable[object],
-    plugin_options: Mapping[str, Mapping[str, Any]],
-    environ: Mapping[str, str],
-    configured: Iterable[ConnectionEntry] = (),
+    config: AgentConfig | None, connections: Iterable[object], environ: Mapping[str, str]
 ) -> Iterator[str]:
-    """Every secret that an agent was given.
+    """Every secret that an agent was given, but for those of its project.
 
     Args:
         config: Its configuration.
         connections: Its tools.
-        plugin_options: Options by plugin name.
         environ: The environment that it reads.
-        configured: Every connection of its project, whether it is one of the agent's or not.
     """
     if config is not None:
         for name in LLM_FIELDS:
@@ -152,13 +142,6 @@ def secrets_of_agent(
         yield from config.providers.values()
     for connection in connections:
         yield from secrets_of_settings(getattr(connection, "settings", None))
-    sections = [partial(plugin_options.__getitem__, name) for name in plugin_options]
-    sections += [partial(getattr, entry, "settings") for entry in configured]
-    for read in sections:
-        try:
-            yield from secrets_of_options(read(), sure=True)
-        except ConfigurationError:
-            continue  # a variable is missing; who needs the section will be told
     yield from secrets_of_environ(environ)
 
 

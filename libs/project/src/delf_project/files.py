@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
-from delf.config.schema import LLM_KEYS, AgentConfig
+from delf.config import LLM_KEYS, AgentConfig
 from delf.errors import ConfigurationError, ToolDefinitionError, did_you_mean
 from delf.tools.signature import check_name
 

@@ -2,6 +2,7 @@ import os
 
 import pytest
 
+from delf.engine.secrets.known import worth_hiding
 from delf.errors import ConfigurationError, EnvironmentKeyError, ModelConfigurationError
 from delf.llm import LLMConfig
 
@@ -200,7 +201,7 @@ def test_the_process_environment_is_never_written(project):
 
 
 def test_dotenv_is_that_of_the_file_else_that_of_the_start(tmp_path):
-    from delf.config.project import load_project
+    from delf_project import load_project
 
     below = tmp_path / "below"
     below.mkdir()
@@ -369,3 +370,30 @@ def test_the_plugins_that_win_a_name(project):
     assert found.environ["DELF_PREFER_PLUGINS"] == "three"
     with pytest.raises(ConfigurationError, match="prefer: it is no list of names"):
         project('[plugins]\nprefer = "one"\n')
+
+
+# Secrets
+
+
+def test_its_secrets_are_those_of_every_section(project):
+    found = project(
+        """
+        [agent]
+        providers = { openai = "sk-of-the-agent" }
+        [agent.llm]
+        model = "m"
+        headers = { "X-Team-Token" = "of-a-header" }
+        [connections.shop]
+        url = "postgresql://me:of-a-login@host/db"
+        [plugins.memory-shelf]
+        token = "${SHELF_TOKEN}"
+        """,
+        env={"SHELF_TOKEN": "of-a-plugin"},
+    )
+    wanted = {"sk-of-the-agent", "of-a-header", "of-a-login", "of-a-plugin"}
+    assert wanted <= worth_hiding(found.secrets())
+
+
+def test_a_missing_variable_hides_no_other_secret(project):
+    toml = "[plugins.a]\ntoken = '${NO_SUCH}'\n[plugins.b]\ntoken = 'hunter2'\n"
+    assert "hunter2" in worth_hiding(project(toml).secrets())

@@ -3,106 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
-from delf.config import texts
-from delf.config.files import PREFER, find_config, read_config
-from delf.config.schema import LLM_FIELDS, AgentConfig, make_config
-from delf.config.values import Given, Values
+from delf.config import LLM_FIELDS, AgentConfig, make_config
+from delf.engine.secrets.known import secrets_of_headers, secrets_of_options
 from delf.environment import ENV_FILE, FileText, beside, read_env_file
-from delf.errors import ConfigurationError, did_you_mean
+from delf.errors import ConfigurationError
 from delf.records import dataclass
-from delf.types import Permission
+from delf_project import texts
+from delf_project.connections import Connector
+from delf_project.entries import ConnectionEntry, PluginOptions, entries_of
+from delf_project.files import PREFER, find_config, read_config
+from delf_project.values import Values, substitute
 
-_OWN_KEYS: Final = ("type", "allow", "confirm")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConnectionEntry:
-    """A named instance, ``[connections.NAME]``.
-
-    Args:
-        name: The variable's name in scripts.
-        type: The name of its type.
-        allow: As it was written; checked when the connection is made.
-        confirm: As it was written; checked when the connection is made.
-        where: Where it was configured, for messages.
-        values: Its settings with their origins.
-        environ: Where references are looked up.
-    """
-
-    name: str
-    type: str
-    allow: Permission = None
-    confirm: Permission = None
-    where: str
-    values: Values = field(repr=False)
-    environ: Mapping[str, str] = field(repr=False)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Its settings, with references looked up.
-
-        Raises:
-            EnvironmentKeyError: When a variable that it refers to is not set.
-        """
-        return self.values.resolve(self.environ)
-
-    def settings_under(self, fields: Collection[str]) -> dict[str, Any]:
-        """Its settings without those of the file that a ``DELF_<NAME>_…`` variable replaces.
-
-        Args:
-            fields: The fields that are read from such variables.
-        """
-        prefix = f"{texts.PREFIX}{self.name.upper()}_"
-        set_there = {key for key in fields if self.environ.get(f"{prefix}{key.upper()}")}
-        kept = {path[0] for path, given in self.values.leaves() if not given.from_file}
-        return self.values.resolve(self.environ, without=set_there - kept)
-
-
-class PluginOptions(Mapping[str, Mapping[str, Any]]):
-    """``[plugins.NAME]`` by name; references are looked up when a section is read.
-
-    A ``DELF_<NAME>_<OPTION>`` variable wins over an option of the file.
-    """
-
-    def __init__(self, sections: Mapping[str, Values], environ: Mapping[str, str]) -> None:
-        self._sections = sections
-        self._environ = environ
-
-    def __getitem__(self, name: str) -> Mapping[str, Any]:
-        section = self._sections[name]
-        options = section.resolve(self._environ, without=set(found := self._variables(name)))
-        return {**options, **found}
-
-    def leaves(self, name: str) -> Iterator[tuple[tuple[str, ...], Given]]:
-        """What was written of a plugin, with its origin."""
-        return self._sections[name].leaves()
-
-    def _variables(self, name: str) -> dict[str, Any]:
-        """The options of the file that are variables, too, as these say."""
-        prefix = f"{texts.PREFIX}{name.upper().replace('-', '_')}_"
-        found: dict[str, Any] = {}
-        for path, given in self._sections[name].leaves():
-            text = self._environ.get(f"{prefix}{path[0].upper()}")
-            if text and given.from_file and len(path) == 1:
-                found[path[0]] = text if isinstance(given.value, str) else texts.scalar(text)
-        return found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._sections)
-
-    def __len__(self) -> int:
-        return len(self._sections)
+if TYPE_CHECKING:
+    from delf.plugins.host import PluginHost
 
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
     """What flags, ``--set``, ``DELF_*``, ``.env`` and ``delf.toml`` say together.
+
+    Implements :class:`delf.projects.Project`.
 
     Args:
         root: The directory of ``delf.toml``, or where the search for one began.
@@ -122,7 +48,7 @@ class Project:
     warnings: tuple[str, ...] = ()
     agent_values: Values = field(repr=False)
 
-    @cached_property
+    @property
     def agent(self) -> AgentConfig:
         """The agent's configuration.
 
@@ -132,11 +58,52 @@ class Project:
             EnvironmentKeyError: When a variable that it refers to is not set.
             ConfigurationError: When a value does not fit, naming where it was given.
         """
+        return self._agent
+
+    @cached_property
+    def _agent(self) -> AgentConfig:
         values = self.agent_values.resolve(self.environ, placed=False)
         self._place_models(values)
         where = f"{self.file} [agent]" if self.file else "configuration"
         config = make_config(values, where=where, origin=self.agent_values.origin)
         return self._with_paths(config)
+
+    @property
+    def journal(self) -> str | None:
+        """The name of the journal if one was given; nothing else is looked at.
+
+        Raises:
+            EnvironmentKeyError: When a variable that it refers to is not set.
+        """
+        others = {path[0] for path, _ in self.agent_values.leaves()} - {"journal"}
+        found = self.agent_values.resolve(self.environ, without=others)
+        return str(found["journal"]) if found else None
+
+    def connector(self, host: PluginHost) -> Connector:
+        """What makes connections by name.
+
+        Args:
+            host: Knows the types.
+        """
+        return Connector(
+            host=host, entries=self.connections, environ=self.environ, folder=self.root
+        )
+
+    def secrets(self) -> Iterator[str]:
+        """Every secret that is configured here, whether or not a task is given it."""
+        sections = [self.agent_values, *self.plugin_options.sections.values()]
+        sections += [entry.values for entry in self.connections.values()]
+        for path, given in (leaf for values in sections for leaf in values.leaves()):
+            try:
+                value = substitute(given.value, self.environ, given.origin)
+            except ConfigurationError:
+                value = given.value  # a variable is missing, and the rest is still a secret
+            if "headers" in path[:-1] and isinstance(value, str):
+                yield from secrets_of_headers({path[-1]: value})
+            elif "providers" in path[:-1] and isinstance(value, str):
+                yield value
+            else:
+                yield from secrets_of_options({path[-1]: value}, sure=True)
 
     def _place_models(self, values: Mapping[str, Any]) -> None:
         """Let names of models know the folder of their file: some plugins' are paths."""
@@ -206,7 +173,7 @@ def load_project(
     _put_layer(agent, _put_overrides(overrides, connections, plugins))
     named = [(key, value) for key, value in (flags or {}).items() if value is not None]
     _put_layer(agent, [((key,), value, f"{key} on the command line") for key, value in named])
-    entries = _entries(path, document, connections, merged)
+    entries = entries_of(path, document, connections, merged)
     return Project(
         root=root,
         file=path,
@@ -312,50 +279,3 @@ def _names_llm(path: tuple[str, ...], value: object) -> bool:
     if path == ("llm", "model"):
         return True
     return path == ("llm",) and (not isinstance(value, Mapping) or "model" in value)
-
-
-def _entries(
-    path: Path | None,
-    document: Mapping[str, Any],
-    connections: Mapping[str, Values],
-    environ: Mapping[str, str],
-) -> dict[str, ConnectionEntry]:
-    written: Collection[str] = document.get("connections", {})
-    entries: dict[str, ConnectionEntry] = {}
-    for name, values in connections.items():
-        where = f"{path} [connections.{name}]" if name in written else f"--set connections.{name}"
-        own = {key: _take(values, key, where) for key in _OWN_KEYS}
-        close = did_you_mean(name, written)
-        if name not in written and close and own["type"] is None:
-            raise ConfigurationError(
-                f"{where}: there is no such connection{close}",
-                hint=f"a new one needs its type: --set connections.{name}.type=…",
-            )
-        kind: Any = name if own["type"] is None else own["type"]
-        if not isinstance(kind, str):
-            raise ConfigurationError(
-                f"{where} type: it is {type(kind).__name__}, not a name",
-                hint='the name of a type of connection, as in type = "sql"',
-            )
-        entries[name] = ConnectionEntry(
-            name=name,
-            type=kind,
-            allow=own["allow"],
-            confirm=own["confirm"],
-            where=where,
-            values=values,
-            environ=environ,
-        )
-    return entries
-
-
-def _take(values: Values, key: str, where: str) -> Any:
-    """Take a value out that is not one of the type's settings."""
-    found = [(path, given) for path, given in values.leaves() if path[0] == key]
-    values.drop((key,))
-    if any(len(path) > 1 for path, _ in found):
-        raise ConfigurationError(
-            f"{where} {key}: it cannot be a table",
-            hint="a name" if key == "type" else "true, false, an action's name or a list of names",
-        )
-    return found[0][1].value if found else None

@@ -9,8 +9,6 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from delf.config.project import ConnectionEntry, Project
-from delf.config.values import Values
 from delf.environment import using_environ
 from delf.errors import (
     AgentConfirmationError,
@@ -25,6 +23,8 @@ from delf.plugins.loader import explain
 from delf.records import dataclass
 from delf.specs import ConnectionSpec
 from delf.tools.connection import Connection
+from delf_project.entries import ConnectionEntry
+from delf_project.values import Values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,21 +81,6 @@ def _class_at(path: str, where: str) -> Any:
     if not (isinstance(found, type) and issubclass(found, Connection)):
         raise ConfigurationError(f"{where}: {path} is no class of connections")
     return found
-
-
-def make_connection(host: PluginHost, project: Project, name: str) -> Connection:
-    """The connection that a user means.
-
-    Args:
-        host: Knows the types.
-        project: Knows the instances.
-        name: An instance's name, or a type's, which then takes all settings from
-            ``DELF_<TYPE>_…``.
-
-    Raises:
-        ConfigurationError: When there is no such name, or its settings do not fit.
-    """
-    return _named(host, project.connections, project.environ, name)
 
 
 def _named(

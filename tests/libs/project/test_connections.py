@@ -1,7 +1,6 @@
 import pytest
 from pydantic import Field
 
-from delf.config.connections import make_connection
 from delf.errors import (
     AgentConfirmationError,
     ConfigurationError,
@@ -11,7 +10,7 @@ from delf.errors import (
     PluginError,
 )
 from delf.hookspecs import hookimpl
-from delf.plugins.catalog import FIRST_PARTY
+from delf.plugins.catalog import first_party
 from delf.plugins.host import PluginHost
 from delf.settings import PluginSettings, SecretStr
 from delf.specs import ConnectionSpec
@@ -87,7 +86,7 @@ def test_an_instance_by_its_name(host, project):
         """,
         env={"URL": "https://x"},
     )
-    made = make_connection(host, found, "shop")
+    made = found.connector(host)("shop")
     assert isinstance(made, Tickets)
     assert (made.name, made.allow, made.confirm) == ("shop", ("find",), True)
     assert made.settings.url.get_secret_value() == "https://x"
@@ -95,14 +94,14 @@ def test_an_instance_by_its_name(host, project):
 
 
 def test_a_type_takes_its_settings_from_the_environment(host, project):
-    made = make_connection(host, project(env={"DELF_TICKETS_URL": "u"}), "tickets")
+    made = project(env={"DELF_TICKETS_URL": "u"}).connector(host)("tickets")
     assert (made.name, made.settings.url.get_secret_value()) == ("tickets", "u")
-    made = make_connection(host, project(env={"DELF_HELP_DESK_URL": "u"}), "help-desk")
+    made = project(env={"DELF_HELP_DESK_URL": "u"}).connector(host)("help-desk")
     assert made.name == "help_desk"
 
 
 def test_the_projects_dotenv_counts_wherever_the_command_runs(host, tmp_path, monkeypatch):
-    from delf.config.project import load_project
+    from delf_project import load_project
 
     below = tmp_path / "below"
     below.mkdir()
@@ -110,23 +109,23 @@ def test_the_projects_dotenv_counts_wherever_the_command_runs(host, tmp_path, mo
     (tmp_path / ".env").write_text("DELF_TICKETS_URL=from-dotenv\nOPENAI_API_KEY=other\n")
     (below / ".env").write_text("DELF_TICKETS_URL=not-this-one\n")
     monkeypatch.chdir(below)
-    made = make_connection(host, load_project(environ={}), "tickets")
+    made = load_project(environ={}).connector(host)("tickets")
     assert made.settings.url.get_secret_value() == "from-dotenv"
 
 
 def test_set_over_environment_over_file(host, project):
     toml = "[connections.shop]\ntype = 'tickets'\nurl = '${NOT_NEEDED}'\nlimit = 1\n"
     env = {"DELF_SHOP_URL": "env", "DELF_SHOP_LIMIT": "2"}
-    made = make_connection(host, project(toml, env=env), "shop")
+    made = project(toml, env=env).connector(host)("shop")
     assert (made.settings.url.get_secret_value(), made.settings.limit) == ("env", 2)
-    made = make_connection(host, project(toml, "connections.shop.limit=3", env=env), "shop")
+    made = project(toml, "connections.shop.limit=3", env=env).connector(host)("shop")
     assert made.settings.limit == 3
 
 
 def test_nothing_is_read_from_outside_the_project(host, project, monkeypatch):
     monkeypatch.setenv("DELF_TICKETS_URL", "outside")
     with pytest.raises(ConnectionConfigurationError, match="setting 'url' is missing"):
-        make_connection(host, project(), "tickets")
+        project().connector(host)("tickets")
 
 
 @pytest.mark.parametrize(
@@ -148,7 +147,7 @@ def test_nothing_is_read_from_outside_the_project(host, project, monkeypatch):
 def test_settings_that_do_not_fit(host, project, toml, message):
     found = project(f"[connections.shop]\ntype = 'tickets'\n{toml}\n")
     with pytest.raises(ConnectionConfigurationError, match=message) as caught:
-        make_connection(host, found, "shop")
+        found.connector(host)("shop")
     assert "delf.toml" in caught.value.message
     assert caught.value.hint
 
@@ -156,23 +155,23 @@ def test_settings_that_do_not_fit(host, project, toml, message):
 def test_a_bad_confirm_keeps_its_own_kind(host, project):
     found = project("[connections.shop]\ntype = 'tickets'\nurl = 'u'\nconfirm = ['x']\n")
     with pytest.raises(AgentConfirmationError, match=r"\[connections\.shop\]: confirm of 'shop'"):
-        make_connection(host, found, "shop")
+        found.connector(host)("shop")
 
 
 def test_a_bad_variable_is_named_without_its_value(host, project):
     env = {"DELF_TICKETS_URL": "u", "DELF_TICKETS_LIMIT": "secret"}
     with pytest.raises(ConnectionConfigurationError, match="DELF_TICKETS_LIMIT: Input") as caught:
-        make_connection(host, project(env=env), "tickets")
+        project(env=env).connector(host)("tickets")
     assert "secret" not in caught.value.describe()
     env = {"DELF_TICKETS_URL": "u", "DELF_TICKETS_TAGS": "secret,"}
     with pytest.raises(ConnectionConfigurationError, match="DELF_TICKETS_TAGS is not valid JSON"):
-        make_connection(host, project(env=env), "tickets")
+        project(env=env).connector(host)("tickets")
 
 
 def test_a_missing_variable_is_named(host, project):
     found = project("[connections.shop]\ntype = 'tickets'\nurl = '${NOPE}'\n")
     with pytest.raises(EnvironmentKeyError, match=r"\[connections\.shop\] url: the variable NOPE"):
-        make_connection(host, found, "shop")
+        found.connector(host)("shop")
 
 
 def test_names_that_mean_nothing(host, project, monkeypatch):
@@ -180,14 +179,13 @@ def test_names_that_mean_nothing(host, project, monkeypatch):
     with pytest.raises(
         ConfigurationError, match=r"unknown connection 'shp'; did you mean 'shop'\?"
     ) as caught:
-        make_connection(host, found, "shp")
+        found.connector(host)("shp")
     assert "configured: shop" in (caught.value.hint or "")
     with pytest.raises(PluginError, match=r"unknown connection 'tickts'; did you mean 'tickets'\?"):
-        make_connection(host, found, "tickts")
-    known = (*FIRST_PARTY["connection"], "notion")
-    monkeypatch.setitem(FIRST_PARTY, "connection", known)
+        found.connector(host)("tickts")
+    monkeypatch.setitem(first_party()["connection"], "notion", "delf-plugin-notion")
     with pytest.raises(PluginError, match="no connection 'notion' is installed") as caught:
-        make_connection(host, found, "notion")
+        found.connector(host)("notion")
     assert caught.value.hint == "delf plugins install notion"
 
 
@@ -196,31 +194,31 @@ def test_an_unknown_type_is_named_with_its_section(host, project):
     with pytest.raises(
         PluginError, match=r"\[connections\.shop\]: unknown connection 'tickts'; did you mean"
     ):
-        make_connection(host, found, "shop")
+        found.connector(host)("shop")
 
 
 def test_a_connection_with_a_constructor_of_its_own(host, project):
     found = project(
         "[connections.api]\ntype = 'custom'\nspec = 'x.json'\ndepth = 2\nallow = false\n"
     )
-    made = make_connection(host, found, "api")
+    made = found.connector(host)("api")
     assert made.made == ("x.json", "api", False, None, 2)
     found = project("[connections.api]\ntype = 'custom'\nspec = 'x'\ndeepth = 2\n")
     with pytest.raises(
         ConnectionConfigurationError, match=r"unknown setting 'deepth'; did you mean 'depth'"
     ):
-        make_connection(host, found, "api")
+        found.connector(host)("api")
     with pytest.raises(ConnectionConfigurationError, match="setting 'spec' is missing"):
-        make_connection(host, project(""), "custom")
+        project("").connector(host)("custom")
 
 
 def test_what_a_plugin_gets_wrong_names_the_plugin(host, project):
     with pytest.raises(ConnectionUnavailableError, match=r"^no answer$"):
-        make_connection(host, project(), "dead")
+        project().connector(host)("dead")
     with pytest.raises(
         PluginError, match="connection 'buggy': plugin 'desk' given in code failed"
     ) as caught:
-        make_connection(host, project(), "buggy")
+        project().connector(host)("buggy")
     assert isinstance(caught.value.__cause__, KeyError)
     with pytest.raises(PluginError, match="is no connection, but 3"):
-        make_connection(host, project(), "three")
+        project().connector(host)("three")

@@ -1,6 +1,6 @@
 import pytest
 
-from delf.config.schema import LLM_FIELDS, AgentConfig, llm_config, make_config
+from delf.config import LLM_FIELDS, AgentConfig, llm_config, make_config
 from delf.errors import AgentConfirmationError, ConfigurationError, ModelConfigurationError
 from delf.llm import LLMConfig
 

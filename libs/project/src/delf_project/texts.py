@@ -7,11 +7,10 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, get_origin
 
-from delf.config.files import check_agent_key, check_connection_key, check_instance_name
-from delf.config.schema import LLM_FIELDS, LLM_KEYS, AgentConfig
+from delf.config import LLM_FIELDS, LLM_KEYS, PREFIX, AgentConfig
 from delf.errors import ConfigurationError, did_you_mean
+from delf_project.files import check_agent_key, check_connection_key, check_instance_name
 
-PREFIX: Final = "DELF_"
 NESTED: Final = "__"
 OTHER_VARIABLES: Final = ("DELF_API_KEY", "DELF_DISABLE_PLUGINS", "DELF_PREFER_PLUGINS")
 """Variables that are read elsewhere."""

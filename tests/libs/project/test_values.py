@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from delf.config.values import Values, substitute
 from delf.errors import ConfigurationError, EnvironmentKeyError
 from delf.settings import folder_of
+from delf_project.values import Values, substitute
 
 ENV = {"HOST": "db", "EMPTY": "", "SECRET": "pa$$word ${HOST}"}
 

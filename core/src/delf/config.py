@@ -26,6 +26,9 @@ from delf.errors import (
 from delf.llm import HIDDEN, SETTINGS, LLMConfig, as_llm_config
 from delf.types import ApprovalMode, ConfirmMode, Isolation
 
+PREFIX: Final = "DELF_"
+"""How variables begin that are settings."""
+
 LLM_FIELDS: Final = ("llm", "light_llm", "heavy_llm", "vision_llm")
 """The fields that hold a model."""
 

@@ -1,1 +1,0 @@
-"""Configuration: flags over ``--set`` over ``DELF_*`` over ``.env`` over ``delf.toml``."""

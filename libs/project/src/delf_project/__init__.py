@@ -1,0 +1,8 @@
+"""The settings of a project: ``delf.toml``, ``.env``, ``DELF_*`` variables and ``--set``."""
+
+from __future__ import annotations
+
+from delf_project.connections import Connector
+from delf_project.project import Project, load_project, project_at
+
+__all__ = ["Connector", "Project", "load_project", "project_at"]
