@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 def preload() -> None:
     """Import what most runs of the program import."""
-    for name in ("agent", "cli.main", "cli.secrets", "cli.tables", "tools.typeddicts"):
+    for name in ("agent", "cli.main", "cli.tables", "tools.typeddicts"):
         importlib.import_module(f"delf.{name}")
     for name in ("engine.runtime", "engine.views.trace"):
         importlib.import_module(f"delf.{name}")
