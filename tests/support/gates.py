@@ -13,7 +13,7 @@ from delf.engine.approvals.policy import Approvals, TaskApprovals
 from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
 from delf.engine.journal.log import TaskLog
-from delf.engine.journal.memory import MemoryJournal
+from delf_journal_memory import MemoryJournal
 from delf.engine.journal.replay import Replay
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.task import TaskRequest

@@ -11,7 +11,7 @@ import pytest
 
 from delf import Agent, tool
 from delf import events as ev
-from delf.engine.journal.memory import MemoryJournal
+from delf_journal_memory import MemoryJournal
 from delf.specs import JournalSpec
 
 SCRIPTS = {

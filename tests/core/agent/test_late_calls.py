@@ -11,7 +11,7 @@ import pytest
 
 from delf import Agent, Chat, Edited, Settled, tool
 from delf import events as ev
-from delf.engine.journal.memory import MemoryJournal
+from delf_journal_memory import MemoryJournal
 from delf.errors import AgentStateError, DelfError, SandboxUnavailableError, TaskTimeoutError
 from delf.protocols.sandbox import Outcome, SandboxSession, ScriptHost, SessionSpec
 from delf.specs import JournalSpec, SandboxSpec

@@ -27,7 +27,7 @@ from delf import (
 )
 from delf import events as ev
 from delf.engine.approvals import policy
-from delf.engine.journal.memory import MemoryJournal
+from delf_journal_memory import MemoryJournal
 from delf.engine.journal.recording import RecordedCall
 from delf.errors import DelfError, SandboxLimitError
 from delf.specs import JournalSpec

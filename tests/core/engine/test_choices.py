@@ -7,7 +7,7 @@ import pytest
 
 from delf.config import AgentConfig
 from delf.engine.journal.log import TaskLog
-from delf.engine.journal.memory import MemoryJournal
+from delf_journal_memory import MemoryJournal
 from delf.engine.loop.prefilters import Prefilters
 from delf.engine.models.client import ModelClient, ModelPool
 from delf.engine.models.money import Ledger, Pricing, load_pricing

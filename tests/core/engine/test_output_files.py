@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from delf.engine.journal.log import TaskLog
-from delf.engine.journal.memory import MemoryJournal
+from delf_journal_memory import MemoryJournal
 from delf.engine.output import OutputFiles, OutputFolder, check_output_folder
 from delf.errors import ConfigurationError, ToolExecutionError
 from delf.events import FileWritten

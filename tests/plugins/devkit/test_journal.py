@@ -1,6 +1,6 @@
 import pytest
 
-from delf.engine.journal.memory import MemoryJournal
+from delf_journal_memory import MemoryJournal
 from delf.testing import JournalContract
 
 

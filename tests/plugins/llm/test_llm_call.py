@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from delf import Agent, LLMConfig, ToolDefinitionError, tool
-from delf.engine.journal.memory import MemoryJournal
+from delf_journal_memory import MemoryJournal
 from delf.events import CallFinished
 from delf.specs import JournalSpec
 from delf.testing import PluginContract

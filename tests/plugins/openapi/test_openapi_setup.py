@@ -12,7 +12,7 @@ import pytest
 
 from delf import Agent
 from delf import events as ev
-from delf.engine.journal.memory import MemoryJournal
+from delf_journal_memory import MemoryJournal
 from delf.errors import LLMExecutionError
 from delf.events import ModelReplied
 from delf.llm import LLMConfig

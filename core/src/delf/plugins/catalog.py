@@ -67,7 +67,7 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "embedder": ("static",),
     "prefilter": ("llm-filter", "llm-search", "semantic"),
     "approval": ("terminal",),
-    "journal": ("sql",),
+    "journal": ("sql", "memory"),
     "strategy": ("codegen", "stream"),
     "observer": (),
     "command": tuple(name for names in _COMMANDS.values() for name in names),
@@ -144,10 +144,7 @@ class Catalog:
         if winner == offer:
             return None
         others = [other.plugin for other in offers if other.plugin != offer.plugin]
-        core = next((other for other in others if other.is_core), None)
         what = f"{offer.spec.kind} {offer.spec.name!r}"
-        if core is not None:
-            return f"{what} is the core's own"
         chosen = "" if winner is None else f", and {winner.plugin.origin} is preferred"
         return f"{what} is also in {_listed(others)}{chosen}"
 
@@ -166,9 +163,6 @@ class Catalog:
     def _winner(self, offers: Sequence[Offer]) -> Offer | None:
         if len(offers) == 1:
             return offers[0]
-        core = next((offer for offer in offers if offer.plugin.is_core), None)
-        if core is not None:
-            return core
         for name in self._prefer:
             found = [o for o in offers if name in _names_of(o.plugin)]
             if len(found) == 1:

@@ -6,7 +6,7 @@ import pytest
 
 from delf import Agent, Connection, action, tool
 from delf.engine.approvals.identity import call_digest
-from delf.engine.journal.memory import MemoryJournal
+from delf_journal_memory import MemoryJournal
 from delf.errors import ApprovalRejectedError, DelfError
 from delf.events import (
     ApprovalDecided,

@@ -10,7 +10,7 @@ from delf.engine.approvals.identity import call_digest
 from delf.engine.approvals.pending import PendingRequests
 from delf.engine.approvals.policy import NOBODY, Approvals
 from delf.engine.journal.log import TaskLog
-from delf.engine.journal.memory import MemoryJournal
+from delf_journal_memory import MemoryJournal
 from delf.engine.task import TaskRequest
 from delf.engine.toolset import load_toolset
 from delf.engine.waiting import Slot

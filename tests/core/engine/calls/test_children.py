@@ -9,7 +9,7 @@ import pytest
 
 from delf import Agent, Approved, CallContext, Connection, action, tool
 from delf import events as ev
-from delf.engine.journal.memory import MemoryJournal
+from delf_journal_memory import MemoryJournal
 from delf.errors import ToolDefinitionError
 from delf.messages import ModelReply
 from delf.specs import JournalSpec

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from delf import events as ev
 from delf.engine.journal.log import SAFE, TaskLog
-from delf.engine.journal.memory import MemoryJournal
+from delf_journal_memory import MemoryJournal
 from delf.engine.journal.observers import ObserverFeed
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.views.snapshot import snapshot

@@ -5,7 +5,7 @@ import dataclasses
 
 import pytest
 
-from delf.engine.journal.memory import MemoryJournal
+from delf_journal_memory import MemoryJournal
 from delf.testing import JournalContract
 
 
