@@ -6,7 +6,6 @@ import pytest
 from click.testing import CliRunner
 
 from delf.cli.main import cli
-from delf.plugins.host import PluginHost
 from delf_manage import packages
 
 

@@ -14,7 +14,7 @@ from delf.hookspecs import PLUGIN_API
 from delf.llm import LLMConfig, as_llm_config
 from delf.plugins import compat, discovery, loader, report
 from delf.plugins.catalog import Catalog, Offer, disputed, package_exporting
-from delf.plugins.discovery import CORE, Candidate, normalise
+from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.loader import Loaded
 from delf.plugins.report import PluginRecord, State
 from delf.records import dataclass
