@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import NamedTuple
 
 from delf import LLMConfig
 from delf.messages import ModelRequest, user
@@ -35,10 +36,17 @@ _PIECE = {"choices": [{"index": 0, "delta": {"content": "fi"}}]}
 _ASK = ModelRequest(messages=(user("hi"),))
 
 
+class Seen(NamedTuple):
+    """What a server saw of requests that it begins to answer: each came, and its end, and when."""
+
+    came: asyncio.Queue[None]
+    closed: asyncio.Queue[float]
+
+
 async def answer(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, closed: asyncio.Queue[float] | None
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seen: Seen | None
 ) -> None:
-    """Answer requests; or, where it is told what is closed, begin to and stop."""
+    """Answer requests; or, where it tells what it saw, begin to and stop."""
     body = json.dumps(_REPLY).encode()
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
     with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
@@ -46,7 +54,7 @@ async def answer(
             request = (await reader.readuntil(b"\r\n\r\n")).lower()
             size = int(request.split(b"content-length:")[1].split(b"\r\n")[0])
             content = json.loads(await reader.readexactly(size))
-            if closed is None:
+            if seen is None:
                 writer.write(head % len(body) + body)
                 continue
             if content.get("stream"):
@@ -54,16 +62,17 @@ async def answer(
                 writer.write(b"data: %s\n\n" % json.dumps(_PIECE).encode())
             else:
                 writer.write(head % len(body) + body[:10])
+            seen.came.put_nowait(None)
             await reader.read()
-            closed.put_nowait(time.perf_counter())
+            seen.closed.put_nowait(time.perf_counter())
             break
     writer.close()
 
 
 @contextlib.asynccontextmanager
-async def server(closed: asyncio.Queue[float] | None = None) -> AsyncGenerator[str]:
+async def server(seen: Seen | None = None) -> AsyncGenerator[str]:
     """A server of this process."""
-    serving = await asyncio.start_server(lambda r, w: answer(r, w, closed), "127.0.0.1", 0)
+    serving = await asyncio.start_server(lambda r, w: answer(r, w, seen), "127.0.0.1", 0)
     async with serving:
         yield f"http://127.0.0.1:{serving.sockets[0].getsockname()[1]}/v1"
 
@@ -117,17 +126,17 @@ async def leaks(count: int) -> None:
 
 async def cancellations() -> None:
     """Cancel requests of which something has come, and print when the server sees it."""
-    closed: asyncio.Queue[float] = asyncio.Queue()
-    async with server(closed) as url:
+    seen = Seen(asyncio.Queue(), asyncio.Queue())
+    async with server(seen) as url:
         model = HttpModel(LLMConfig("m", base_url=url), ModelContext())
         for kind in ("whole", "streamed"):
-            seconds = [await cancelled(model, closed, kind) for _ in range(_CANCELLED)]
+            seconds = [await cancelled(model, seen, kind) for _ in range(_CANCELLED)]
             middle, most = statistics.median(seconds) * 1e3, max(seconds) * 1e3
             print(f"cancelled, {kind:<9} seen closed after {middle:5.2f} ms, at most {most:5.2f}")
         await model.aclose()
 
 
-async def cancelled(model: HttpModel, closed: asyncio.Queue[float], kind: str) -> float:
+async def cancelled(model: HttpModel, seen: Seen, kind: str) -> float:
     """Seconds from a cancellation until the server sees its connection closed."""
     begun = asyncio.Event()
 
@@ -136,14 +145,13 @@ async def cancelled(model: HttpModel, closed: asyncio.Queue[float], kind: str) -
             begun.set()
 
     task = asyncio.ensure_future(read() if kind == "streamed" else model.complete(_ASK))
+    await seen.came.get()
     if kind == "streamed":
         await begun.wait()
-    else:
-        await asyncio.sleep(0.02)
     started = time.perf_counter()
     task.cancel()
     await asyncio.wait({task})
-    return await closed.get() - started
+    return await seen.closed.get() - started
 
 
 async def main(count: int) -> None:

@@ -21,6 +21,7 @@ sorted/TOPIC/NAME, and write sorted/index.md with a line for each: topic, file, 
 
 
 def sort(folder: Path, llm: str) -> None:
+    (folder / "sorted").mkdir(exist_ok=True)
     disk = Filesystem(
         name="disk",
         roots={
@@ -29,7 +30,6 @@ def sort(folder: Path, llm: str) -> None:
         },
     )
     workers = Workers(folders=[str(HERE / "workers")], allow_workers=["classify"])
-    (folder / "sorted").mkdir(exist_ok=True)
     with Agent(tools=[disk, workers], llm=llm, budget_usd=2.0, timeout=600) as agent:
         response = agent.run(TASK).raise_for_status()
     print(response.text)

@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from delf.errors import ConnectionUnavailableError, MemoryRetrievalError, Memory
 from delf.protocols.context import PluginContext
 from delf.testing import MemoryContract, PluginContract
 from delf_memory_semantic import store as store_module
+from delf_memory_semantic.index import VectorIndex
 from delf_memory_semantic.store import SemanticStore
 
 
@@ -319,8 +321,6 @@ async def test_an_index_file_of_other_facts_is_not_believed(
 async def test_searches_do_not_wait_for_each_other(
     context: PluginContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import threading
-
     store = SemanticStore(context, embedding_model="off")
     await store.save(["The office is in Turin."])
     together = threading.Barrier(10, timeout=30)
@@ -333,6 +333,90 @@ async def test_searches_do_not_wait_for_each_other(
     monkeypatch.setattr(store._database, "with_words", meeting)
     found = await asyncio.gather(*(store.search("office") for _ in range(10)))
     assert all(len(facts) == 1 for facts in found)
+    await store.aclose()
+
+
+async def test_words_and_vectors_are_searched_at_once_and_by_all(
+    context: PluginContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SemanticStore(context)
+    await store.save(["The office is in Turin."])
+    await store.search("office")
+    searches = 5
+    together = threading.Barrier(2 * searches, timeout=30)
+    by_words, nearest = store._database.with_words, VectorIndex.nearest
+
+    def meeting_words(query: str, limit: int) -> dict[int, float]:
+        together.wait()
+        return by_words(query, limit)
+
+    def meeting_vectors(index: VectorIndex, vector: Any, limit: int) -> list[tuple[int, float]]:
+        together.wait()
+        return nearest(index, vector, limit)
+
+    monkeypatch.setattr(store._database, "with_words", meeting_words)
+    monkeypatch.setattr(VectorIndex, "nearest", meeting_vectors)
+    found = await asyncio.gather(*(store.search("office") for _ in range(searches)))
+    assert all(len(facts) == 1 for facts in found)
+    await store.aclose()
+
+
+async def test_searches_go_on_while_others_save(context: PluginContext, url: str) -> None:
+    store, other = SemanticStore(context, url), SemanticStore(context, url)
+    towns = [f"Town number {n}." for n in range(40)]
+
+    async def save() -> None:
+        for town in towns:
+            await other.save([town])
+
+    async def search() -> None:
+        for _ in towns:
+            await store.search("city")
+
+    await asyncio.gather(save(), *(search() for _ in range(4)))
+    assert len(await store.search("city", top_k=50)) == len(towns)
+    await store.aclose()
+    await other.aclose()
+
+
+async def test_writers_of_the_same_facts_do_not_lock_each_other_out(
+    context: PluginContext, url: str
+) -> None:
+    facts = [f"Town number {n}." for n in range(40)]
+    stores = [SemanticStore(context, url) for _ in range(4)]
+    orders = [facts, facts[::-1], facts[20:] + facts[:20], sorted(facts)]
+    await asyncio.gather(*(store.save(order) for store, order in zip(stores, orders, strict=True)))
+    assert len(await stores[0].list()) == 40
+    assert len(await stores[0].search("town", top_k=100)) == 40
+    for store in stores:
+        await store.aclose()
+
+
+async def test_vectors_that_another_process_made_are_found(
+    context: PluginContext, meaning: Meaning, url: str
+) -> None:
+    one, two = SemanticStore(context, url), SemanticStore(context, url)
+    assert await two.search("town") == []
+    meaning.fails = True
+    await one.save(["The office is in Turin."])
+    assert await two.search("town") == []
+    meaning.fails = False
+    assert await two.search("town") == []
+    assert await one.fill() == 1
+    assert len(await two.search("town")) == 1
+    await one.aclose()
+    await two.aclose()
+
+
+async def test_a_store_that_was_made_anew_is_another(context: PluginContext) -> None:
+    path = context.data_dir / "facts.db"
+    url = f"sqlite:///{path}"
+    store = await with_graph(context, url)
+    await store.aclose()
+    path.unlink()
+    store = SemanticStore(context, url, exact=50)
+    await store.save([f"The office number {n}." for n in range(59)] + ["Turin is a town."])
+    assert [f.content for f in await store.search("city", top_k=1)] == ["Turin is a town."]
     await store.aclose()
 
 

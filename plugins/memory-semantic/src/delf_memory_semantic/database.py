@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+import secrets
 import threading
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,6 +30,10 @@ _VERSION: Final = "1"
 _HINT: Final = "see that the database is there, and that the url of the memory is right"
 _BUSY_MS: Final = 10_000
 """How long SQLite waits for another writer."""
+_MAKING: Final = 0x64656C66
+"""The lock under which PostgreSQL's tables are made: a number of its own."""
+_AT_ONCE: Final = 10_000
+"""How many vectors are read at once."""
 _MOST_WORDS: Final = 24
 """How many words of a query count: a task of pages is found by its first words as well."""
 
@@ -90,16 +95,28 @@ _POSTGRESQL_WORDS: Final = (
     ),
 )
 _FOUND_IN_SQLITE: Final = sa.text(
-    "SELECT f.id, -bm25(delf_memory_words) FROM delf_memory_words w "
+    "SELECT rowid, bm25(delf_memory_words) AS counts FROM delf_memory_words "
+    "WHERE delf_memory_words MATCH :words ORDER BY counts, rowid LIMIT :limit"
+)
+"""Of a store with one namespace: to look up that of each fact takes as long as to weigh it."""
+_FOUND_AMONG_OTHERS: Final = sa.text(
+    "SELECT f.id, bm25(delf_memory_words) AS counts FROM delf_memory_words w "
     "JOIN delf_memory_facts f ON f.id = w.rowid "
     "WHERE delf_memory_words MATCH :words AND f.namespace = :namespace "
-    "ORDER BY bm25(delf_memory_words), f.id LIMIT :limit"
+    "ORDER BY counts, f.id LIMIT :limit"
 )
 _FOUND_IN_POSTGRESQL: Final = sa.text(
     "SELECT id, ts_rank_cd(to_tsvector('english', left(content, 200000)), q, 1) AS counts "
     "FROM delf_memory_facts, to_tsquery('english', :words) q "
     "WHERE to_tsvector('english', left(content, 200000)) @@ q AND namespace = :namespace "
     "ORDER BY counts DESC, id LIMIT :limit"
+)
+_MADE: Final = sa.text(
+    "INSERT INTO delf_memory_meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO NOTHING"
+)
+_COUNTED: Final = sa.text(
+    "INSERT INTO delf_memory_meta (key, value) VALUES (:key, :start) ON CONFLICT (key) "
+    "DO UPDATE SET value = CAST(CAST(delf_memory_meta.value AS BIGINT) + :more AS TEXT)"
 )
 
 
@@ -127,6 +144,8 @@ class FactDatabase:
     def __init__(self, url: str, namespace: str) -> None:
         self._url = _driver(url)
         self.namespace = namespace
+        self._writes = f"writes:{namespace}"
+        self._alterations = f"alterations:{namespace}"
         self._engine: sa.Engine | None = None
         self._opening = threading.Lock()
 
@@ -163,7 +182,9 @@ class FactDatabase:
         }
         now = datetime.now(UTC).timestamp()
         with self._begin() as connection:
-            self._remove(connection, rows)
+            self._count(connection, writes=1)
+            if self._remove(connection, rows):
+                self._count(connection, alterations=1)
             for digest, (content, source, vector) in rows.items():
                 added = connection.execute(
                     sa.insert(_facts)
@@ -182,7 +203,10 @@ class FactDatabase:
                     connection.execute(sa.insert(_vectors).values(**values))
 
     def add_vectors(self, vectors: Sequence[tuple[int, bytes]], model: str) -> None:
-        """Give facts their vectors; those that were forgotten meanwhile are left out."""
+        """Give facts their vectors; those that were forgotten meanwhile are left out.
+
+        After the last of them call :meth:`altered`.
+        """
         ids = [number for number, _ in vectors]
         with self._begin() as connection:
             connection.execute(sa.delete(_vectors).where(_vectors.c.fact_id.in_(ids)))
@@ -195,9 +219,15 @@ class FactDatabase:
             if rows:
                 connection.execute(sa.insert(_vectors), rows)
 
+    def altered(self) -> None:
+        """Let all processes look at all vectors anew."""
+        with self._begin() as connection:
+            self._count(connection, alterations=1)
+
     def delete(self, facts: Iterable[str]) -> int:
         """Forget facts with exactly these texts; how many there were."""
         with self._begin() as connection:
+            self._count(connection, alterations=1)
             here = _facts.c.namespace == self.namespace
             return connection.execute(
                 sa.delete(_facts).where(here, _facts.c.content.in_(list(facts)))
@@ -206,11 +236,23 @@ class FactDatabase:
     def clear(self) -> None:
         """Forget all facts of the namespace."""
         with self._begin() as connection:
+            self._count(connection, alterations=1)
             connection.execute(sa.delete(_facts).where(_facts.c.namespace == self.namespace))
 
-    def _remove(self, connection: sa.Connection, digests: Iterable[str]) -> None:
+    def _remove(self, connection: sa.Connection, digests: Iterable[str]) -> int:
         here = _facts.c.namespace == self.namespace
-        connection.execute(sa.delete(_facts).where(here, _facts.c.digest.in_(list(digests))))
+        return connection.execute(
+            sa.delete(_facts).where(here, _facts.c.digest.in_(list(digests)))
+        ).rowcount
+
+    def _count(self, connection: sa.Connection, *, writes: int = 0, alterations: int = 0) -> None:
+        """Count a change, before it is made: writers of a namespace so come one after another.
+
+        Both numbers begin at one of chance: those of a store that was made anew are others.
+        """
+        more = (self._writes, writes), (self._alterations, alterations)
+        values = [{"key": k, "more": n, "start": str(secrets.randbits(48))} for k, n in more]
+        connection.execute(_COUNTED, values)
 
     def all(self) -> list[StoredFact]:
         """Every fact, oldest first."""
@@ -235,28 +277,51 @@ class FactDatabase:
         with self._read() as connection:
             sqlite = connection.dialect.name == "sqlite"
             joined = " OR ".join(f'"{w}"' for w in chosen) if sqlite else " | ".join(chosen)
-            statement = _FOUND_IN_SQLITE if sqlite else _FOUND_IN_POSTGRESQL
-            values = {"words": joined, "namespace": self.namespace, "limit": limit}
-            return {row[0]: float(row[1]) for row in connection.execute(statement, values)}
+            values = {"words": joined, "limit": limit}
+            if sqlite and self._is_alone(connection):
+                rows = connection.execute(_FOUND_IN_SQLITE, values)
+            else:
+                values["namespace"] = self.namespace
+                statement = _FOUND_AMONG_OTHERS if sqlite else _FOUND_IN_POSTGRESQL
+                rows = connection.execute(statement, values)
+            return {row[0]: abs(row[1]) for row in rows}
+
+    def _is_alone(self, connection: sa.Connection) -> bool:
+        """Whether there are facts of this namespace alone; both ends of the index say so."""
+        ends = sa.select(
+            sa.select(sa.func.min(_facts.c.namespace)).scalar_subquery(),
+            sa.select(sa.func.max(_facts.c.namespace)).scalar_subquery(),
+        )
+        return set(connection.execute(ends).one()) == {self.namespace}
 
     def state(self) -> tuple[int, int]:
-        """The highest number and how many facts there are: another pair means other facts."""
-        with self._read() as connection:
-            columns = sa.func.coalesce(sa.func.max(_facts.c.id), 0), sa.func.count()
-            here = _facts.c.namespace == self.namespace
-            highest, count = connection.execute(sa.select(*columns).where(here)).one()
-            return highest, count
+        """How often facts were added, and how often in another way changed, by any process.
 
-    def vectors(self, model: str, after: int = 0) -> list[tuple[int, bytes]]:
-        """The numbers and vectors of one model, of facts with higher numbers than this."""
+        Both start at a number of chance; 0 before the first change.
+        """
+        keys = self._writes, self._alterations
+        wanted = sa.select(_meta.c.key, _meta.c.value).where(_meta.c.key.in_(keys))
+        with self._read() as connection:
+            found = {key: int(value) for key, value in connection.execute(wanted)}
+        return found.get(self._writes, 0), found.get(self._alterations, 0)
+
+    def vectors(self, model: str, after: int = 0) -> Iterator[Sequence[tuple[int, bytes]]]:
+        """Vectors of one model with the numbers of their facts, in batches by these numbers.
+
+        Args:
+            model: What made them.
+            after: Facts with higher numbers than this.
+        """
+        # A join would go through the facts by their index, and so jump about in the vectors.
+        here = sa.select(_facts.c.id).where(_facts.c.namespace == self.namespace)
         wanted = (
             sa.select(_vectors.c.fact_id, _vectors.c.vector)
-            .join(_facts)
-            .where(_facts.c.namespace == self.namespace, _vectors.c.model == model)
-            .where(_facts.c.id > after)
+            .where(_vectors.c.model == model, _vectors.c.fact_id > after)
+            .where(_vectors.c.fact_id.in_(here.where(_facts.c.id > after)))
+            .order_by(_vectors.c.fact_id)
         )
         with self._read() as connection:
-            return [(row[0], row[1]) for row in connection.execute(wanted)]
+            yield from connection.execute(wanted).partitions(_AT_ONCE)
 
     def vector_count(self, model: str) -> int:
         """How many facts have a vector of a model."""
@@ -343,21 +408,22 @@ def _make_tables(engine: sa.Engine) -> None:
     with engine.connect() as connection:
         if sa.inspect(connection).has_table(_meta.name):
             version = connection.scalar(sa.select(_meta.c.value).where(_meta.c.key == "version"))
-            if version != _VERSION:
+            if version not in (_VERSION, None):
                 raise MemorySetupError(
                     f"the memory has the format {version}, and this version knows {_VERSION}",
                     hint="use the version of delf-plugin-memory-semantic that wrote it",
                 )
-            return
+            if version is not None:
+                return
     with engine.begin() as connection:
+        sqlite = engine.dialect.name == "sqlite"
+        if not sqlite:  # "if not exists" alone fails where two make a table at once
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MAKING)))
         for table in _tables.sorted_tables:
             connection.execute(CreateTable(table, if_not_exists=True))
-        sqlite = engine.dialect.name == "sqlite"
         for statement in _SQLITE_WORDS if sqlite else _POSTGRESQL_WORDS:
             connection.execute(sa.text(statement))
-        known = sa.select(_meta.c.key).where(_meta.c.key == "version")
-        if connection.scalar(known) is None:
-            connection.execute(sa.insert(_meta).values(key="version", value=_VERSION))
+        connection.execute(_MADE, {"key": "version", "value": _VERSION})  # nothing is missing now
 
 
 def _driver(url: str) -> sa.URL:

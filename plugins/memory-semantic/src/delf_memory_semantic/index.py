@@ -18,15 +18,15 @@ _LOOKED_THROUGH: Final = 128
 _AT_ONCE: Final = 2000
 """Vectors that are put into a graph before it is asked whether to go on."""
 _HEADER: Final = struct.Struct("<8sQQQI")
-"""A mark, the state of the facts (highest number, count), the length and checksum of the rest."""
-_MARK: Final = b"delfvec1"
+"""A mark, the state of the facts, the length and checksum of the rest."""
+_MARK: Final = b"delfvec2"
 
 State = tuple[int, int]
-"""The highest number of the facts, and how many they are."""
+"""How often facts were added, and how often in another way changed."""
 
 
 class VectorIndex:
-    """Finds the nearest of many vectors of length 1. Not safe in several threads at once.
+    """Finds the nearest of many vectors of length 1, in several threads at once.
 
     Each vector is compared, until :meth:`as_graph` makes a graph (HNSW) of them.
 
@@ -41,6 +41,8 @@ class VectorIndex:
         self._faiss: Any = faiss
         self._dimension = dimension
         self._index: Any = index or faiss.IndexIDMap2(faiss.IndexFlatIP(dimension))
+        self.highest: int = faiss.vector_to_array(self._index.id_map).max(initial=0).item()
+        """The highest number of a fact; 0 without one."""
 
     def __len__(self) -> int:
         return int(self._index.ntotal)
@@ -53,6 +55,8 @@ class VectorIndex:
     def add(self, rows: Sequence[tuple[int, bytes]]) -> None:
         """Add vectors by the numbers of their facts; those of another length are left out.
 
+        Nobody may search meanwhile.
+
         Args:
             rows: Numbers, and vectors as little-endian float32.
         """
@@ -63,6 +67,7 @@ class VectorIndex:
         matrix = np.frombuffer(b"".join(vector for _, vector in kept), dtype="<f4")
         ids = np.fromiter((number for number, _ in kept), dtype="int64", count=len(kept))
         self._index.add_with_ids(matrix.reshape(len(kept), self._dimension), ids)
+        self.highest = max(self.highest, int(ids.max()))
 
     def as_graph(self, goes_on: Callable[[], bool]) -> VectorIndex | None:
         """A graph of the same vectors; it takes a minute for 100,000.
@@ -126,6 +131,8 @@ class VectorIndex:
         if not len(self):
             return []
         query = np.asarray(vector, dtype="float32").reshape(1, self._dimension)
+        # For this thread alone: others have no part in one query, and would burn time waiting.
+        self._faiss.omp_set_num_threads(1)
         likeness, ids = self._index.search(query, min(limit, len(self)))
         pairs = zip(ids[0].tolist(), likeness[0].tolist(), strict=True)
         return [(number, value) for number, value in pairs if number >= 0]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,8 @@ class Nearest:
         self._database = database
         self._folder = folder
         self._exact = exact
-        self._lock = threading.Lock()
+        self._turn = threading.Condition()
+        self._readers = 0
         self._index: VectorIndex | None = None
         self._seen: State = (0, 0)
         self._making: threading.Thread | None = None
@@ -44,29 +46,28 @@ class Nearest:
         """Whether a graph is searched."""
         return self._index is not None and self._index.is_graph
 
-    def find(
-        self, vector: Any, model: str, limit: int, also: Iterable[int] = ()
-    ) -> dict[int, float]:
+    def find(self, vector: Any, model: str, limit: int) -> dict[int, float]:
         """The nearest facts with their likeness; those that other processes saved, too.
 
         Args:
             vector: What they are to be like.
             model: What made it.
             limit: How many at most.
-            also: Numbers of facts whose likeness is wanted anyway, where they have vectors.
         """
-        with self._lock:
-            index = self._followed(len(vector), model)
-            found = dict(index.nearest(vector, limit))
-            for number in also:
-                if number not in found and (like := index.likeness(number, vector)) is not None:
-                    found[number] = like
-            return found
+        with self._reading(vector, model) as index:
+            return dict(index.nearest(vector, limit))
 
-    def forget(self) -> None:
-        """Look at all vectors anew next time."""
-        with self._lock:
-            self._index, self._seen = None, (0, 0)
+    def likeness(self, vector: Any, model: str, numbers: Iterable[int]) -> dict[int, float]:
+        """How like some facts are, of those that have vectors.
+
+        Args:
+            vector: What they are to be like.
+            model: What made it.
+            numbers: The facts.
+        """
+        with self._reading(vector, model) as index:
+            likes = {number: index.likeness(number, vector) for number in numbers}
+        return {number: like for number, like in likes.items() if like is not None}
 
     def close(self) -> None:
         """Stop making a graph; used again, it is begun again."""
@@ -75,7 +76,8 @@ class Nearest:
         if making is not None:
             making.join()
         self._closed.clear()
-        self.forget()
+        with self._turn:
+            self._index = None
 
     def wait(self) -> None:
         """Wait until a graph is made that is being made."""
@@ -83,14 +85,27 @@ class Nearest:
         if making is not None:
             making.join()
 
+    @contextmanager
+    def _reading(self, vector: Any, model: str) -> Generator[VectorIndex]:
+        """The index of all that is stored now; while it changes nobody searches in it."""
+        with self._turn:
+            index = self._index
+            if index is None or self._database.state() != self._seen:
+                self._turn.wait_for(lambda: not self._readers)
+                index = self._followed(len(vector), model)
+            self._readers += 1
+        try:
+            yield index
+        finally:
+            with self._turn:
+                self._readers -= 1
+                self._turn.notify_all()
+
     def _followed(self, dimension: int, model: str) -> VectorIndex:
         state = self._database.state()
-        index = self._index
-        if index is None and state[1] > self._exact:
-            index = self._from_file(dimension, model, state)
+        index = self._from_file(dimension, model) if self._index is None else self._index
         if index is None or not self._grow(index, model, state):
-            index = VectorIndex(dimension)
-            index.add(self._database.vectors(model))
+            index = self._made(dimension, model)
         self._index, self._seen = index, state
         if len(index) > self._exact and not index.is_graph and self._making is None:
             given = dimension, model
@@ -99,38 +114,38 @@ class Nearest:
         return index
 
     def _grow(self, index: VectorIndex, model: str, state: State) -> bool:
-        """Add what is new; False where something is gone, too."""
-        highest, count = self._seen
-        grown = state[0] - highest
-        if state[1] - count != grown or grown < 0:
+        """Add what is new; False where anything else was changed, too."""
+        if state[1] != self._seen[1]:
             return False
-        if grown:
-            index.add(self._database.vectors(model, after=highest))
+        if state != self._seen:
+            for rows in self._database.vectors(model, after=index.highest):
+                index.add(rows)
         return True
 
-    def _from_file(self, dimension: int, model: str, state: State) -> VectorIndex | None:
+    def _made(self, dimension: int, model: str) -> VectorIndex:
+        index = VectorIndex(dimension)
+        for rows in self._database.vectors(model):
+            index.add(rows)
+        return index
+
+    def _from_file(self, dimension: int, model: str) -> VectorIndex | None:
         found = VectorIndex.read(self._file(model), dimension)
         if found is None:
             return None
         index, self._seen = found
-        if not self._grow(index, model, state):
-            return None
-        self._seen = state
         return index if len(index) == self._database.vector_count(model) else None
 
     def _make_graph(self, dimension: int, model: str) -> None:
         try:
             state = self._database.state()
-            flat = VectorIndex(dimension)
-            flat.add(self._database.vectors(model))
-            graph = flat.as_graph(self._goes_on)
+            graph = self._made(dimension, model).as_graph(self._goes_on)
             if graph is None:
                 return
             try:
                 graph.write(self._file(model), state)
             except OSError as error:
                 _log.warning("the graph of the memory is not kept: %s", error)
-            with self._lock:
+            with self._turn:
                 self._index, self._seen = graph, state
         except DelfError as error:
             _log.warning("each fact is compared, the graph could not be made: %s", error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import itertools
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +24,8 @@ R = TypeVar("R")
 
 _BATCH: Final = 256
 _THREADS: Final = 16
+_READ_AT_ONCE: Final = 20
+"""How many facts are read to see which of them are like enough."""
 _PATIENCE: Final = 2.0
 """Seconds that the first search waits for facts that have no vector yet."""
 
@@ -91,26 +92,59 @@ class SemanticStore:
         """
         if not query.strip() or top_k < 1:
             return []
+        by_words, (vector, near) = await asyncio.gather(
+            self._in_thread(self._database.with_words, query, LOOKED_AT), self._near(query)
+        )
+        ranked, near = await self._in_thread(self._ranked, query, by_words, vector, near)
+        return await self._in_thread(self._fitting, query, ranked, near, top_k, threshold)
+
+    async def _near(self, query: str) -> tuple[Any, dict[int, float]]:
+        """The query's vector and the facts that are nearest; None and none without an embedder."""
         vector = await self._query_vector(query)
-        if vector is not None and self._filling is None:
+        if vector is None:
+            return None, {}
+        if self._filling is None:
             self._filling = asyncio.ensure_future(self.fill())
             self._filling.add_done_callback(_tell_failure)
             await asyncio.wait({self._filling}, timeout=_PATIENCE)
-        return await self._in_thread(self._search, query, vector, top_k, threshold)
+        return vector, await self._in_thread(self._nearest.find, vector, self._model, LOOKED_AT)
 
-    def _search(self, query: str, vector: Any, top_k: int, threshold: float) -> list[StoredFact]:
-        by_words = self._database.with_words(query, LOOKED_AT)
-        near: dict[int, float] = {}
+    def _ranked(
+        self, query: str, by_words: dict[int, float], vector: Any, near: dict[int, float]
+    ) -> tuple[Sequence[int], dict[int, float]]:
+        """The facts that were found, best first, and the likeness of all of them."""
         if vector is not None:
-            near = self._nearest.find(vector, self._model, LOOKED_AT, also=by_words)
-        facts = self._database.facts([*{**by_words, **near}])
-        shares = {number: share_of(query, fact.content) for number, fact in facts.items()}
-        best = next(iter(by_words), 0)
-        ranked = fused(by_words, near, shares.get(best, 0.0))
-        fitting = (
-            n for n in ranked if n in facts and max(shares[n], near.get(n, 0.0)) >= threshold
-        )
-        return [facts[number] for number in itertools.islice(fitting, top_k)]
+            others = by_words.keys() - near.keys()
+            near = near | self._nearest.likeness(vector, self._model, others)
+        best = self._database.facts(tuple(by_words)[:1])
+        share = max((share_of(query, fact.content) for fact in best.values()), default=0.0)
+        return fused(by_words, near, share), near
+
+    def _fitting(
+        self,
+        query: str,
+        ranked: Sequence[int],
+        near: dict[int, float],
+        top_k: int,
+        threshold: float,
+    ) -> Sequence[StoredFact]:
+        """The first of the ranked facts that are like enough."""
+        found: list[StoredFact] = []
+        size = max(2 * top_k, _READ_AT_ONCE)
+        for start in range(0, len(ranked), size):
+            facts = self._database.facts(ranked[start : start + size])
+            found += (
+                facts[number]
+                for number in ranked[start : start + size]
+                if number in facts
+                and (
+                    near.get(number, 0.0) >= threshold
+                    or share_of(query, facts[number].content) >= threshold
+                )
+            )
+            if len(found) >= top_k:
+                break
+        return found[:top_k]
 
     async def list(self) -> Sequence[StoredFact]:
         """All facts, oldest first."""
@@ -142,7 +176,7 @@ class SemanticStore:
             await self._in_thread(self._database.add_vectors, pairs, self._model)
             filled += len(pairs)
         if filled:
-            await self._in_thread(self._nearest.forget)
+            await self._in_thread(self._database.altered)
         return filled
 
     async def stop_filling(self) -> None:
