@@ -1,6 +1,6 @@
 import json
 
-from delf.plugins.catalog import FIRST_PARTY
+from delf.plugins.catalog import first_party
 
 TOML = '[connections.shop]\ntype = "sql"\nurl = "sqlite:///x.db"\nallow = ["query", "write"]\n'
 
@@ -64,7 +64,6 @@ def test_an_unknown_connection(run, monkeypatch):
     result = run("inspect", "sqk")
     assert result.exit_code == 2
     assert "did you mean 'sql'?" in result.stderr
-    known = (*FIRST_PARTY["connection"], "notion")
-    monkeypatch.setitem(FIRST_PARTY, "connection", known)
+    monkeypatch.setitem(first_party()["connection"], "notion", "delf-plugin-notion")
     result = run("inspect", "notion")
     assert "hint: delf plugins install notion" in result.stderr

@@ -9,8 +9,11 @@ would stop every task.
 from __future__ import annotations
 
 import fnmatch
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Final, TypeVar
 
 from delf.errors import PluginError, did_you_mean, how_to_install
@@ -23,73 +26,8 @@ from delf.specs import EmbedderSpec, ModelSpec, Spec
 ServingT = TypeVar("ServingT", ModelSpec, EmbedderSpec)
 SpecT = TypeVar("SpecT", bound=Spec)
 
-_DO: Final = ("check", "install", "uninstall")
-_COMMANDS: Final = {
-    "approval-terminal": ("approvals",),
-    "audit": ("audit",),
-    "chat": ("chat",),
-    "demo": ("demo",),
-    "devkit": ("plugins new",),
-    "filesystem": ("runs undo",),
-    "google-login": ("google",),
-    "manage": ("config", "doctor", "inspect", *(f"plugins {do}" for do in _DO)),
-    "mcp": ("mcp",),
-    "memory-semantic": ("memory",),
-    "run": ("resume", "run", "runs"),
-    "runner-dbos": ("schedule", "worker"),
-    "sandbox-docker": ("sandbox",),
-    "serve": ("serve",),
-    "workers": ("init", "workers"),
-}
-"""The commands of each plugin."""
-FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
-    "connection": (
-        "calendar",
-        "docs",
-        "drive",
-        "files",
-        "filesystem",
-        "gmail",
-        "llm",
-        "mcp",
-        "openapi",
-        "recall",
-        "sheets",
-        "shell",
-        "sql",
-        "web",
-        "websearch",
-        "workers",
-    ),
-    "sandbox": ("docker", "local", "monty"),
-    "model": ("http", "litellm", "recorded"),
-    "memory": ("semantic",),
-    "embedder": ("static",),
-    "prefilter": ("llm-filter", "llm-search", "semantic"),
-    "approval": ("terminal",),
-    "journal": ("sql", "memory"),
-    "strategy": ("codegen", "stream"),
-    "observer": (),
-    "command": tuple(name for names in _COMMANDS.values() for name in names),
-    "format": ("excel",),
-}
-"""Names whose package is known. No other name is ever turned into an advice to install."""
-
 _BARE: Final = ("connection", "command")
 _PREFIXES: Final = {"format": "files", "embedder": "embed"}
-_BROUGHT_BY: Final = {
-    **{("command", name): f"delf-plugin-{of}" for of, names in _COMMANDS.items() for name in names},
-    ("connection", "recall"): "delf-plugin-memory-semantic",
-    ("prefilter", "llm-filter"): "delf-plugin-prefilter-llm",
-    ("prefilter", "llm-search"): "delf-plugin-prefilter-llm",
-}
-_EXPORTED: Final = {
-    "Chat": ("command", "chat"),
-    "ChatMessage": ("command", "chat"),
-    "APITool": ("connection", "openapi"),
-    "Memory": ("memory", "semantic"),
-}
-"""Public names that are not those of their specs, for advice to install a package."""
 
 _CHOOSE: Final = (
     'choose one: [plugins] prefer = ["{one}"] in delf.toml; or uninstall one, or block one by its '
@@ -236,30 +174,28 @@ class Catalog:
         if package is not None:
             return PluginError(f"no {kind} {name!r} is installed", hint=how_to_install(package))
         known = sorted(n for k, n in self._offers if k == kind)
-        everything = {*known, *FIRST_PARTY.get(kind, ())}
+        everything = {*known, *first_party()[kind]}
         listed = f"installed: {', '.join(known)}" if known else f"no {kind} is installed"
         return PluginError(f"unknown {kind} {name!r}{did_you_mean(name, everything)}", hint=listed)
 
 
+@cache
+def first_party() -> dict[str, dict[str, str]]:
+    """The packages of delf's own plugins, by kind and name; ``exports`` has public names.
+
+    No other name is ever turned into an advice to install.
+    """
+    return json.loads(Path(__file__).with_name("first_party.json").read_text(encoding="utf-8"))
+
+
 def package_of(kind: str, name: str) -> str | None:
     """The package that brings a first-party name, or None where it is not one."""
-    if name not in FIRST_PARTY.get(kind, ()):
-        return None
-    if (kind, name) in _BROUGHT_BY:
-        return _BROUGHT_BY[kind, name]
-    return f"delf-plugin-{package_prefix(kind)}{name}"
+    return first_party()[kind].get(name)
 
 
 def package_prefix(kind: str) -> str:
     """What stands before a name in the name of its package: nothing, or the kind."""
     return "" if kind in _BARE else f"{_PREFIXES.get(kind, kind)}-"
-
-
-def package_exporting(name: str) -> str | None:
-    """The package that brings a public name of a first-party plugin, or None."""
-    if name in _EXPORTED:
-        return package_of(*_EXPORTED[name])
-    return package_of("connection", name.lower())
 
 
 def _names_of(plugin: Candidate) -> tuple[str, ...]:
@@ -315,7 +251,7 @@ def _meant(
 
 def _not_served(kind: str, model: str, records: Sequence[PluginRecord]) -> PluginError:
     prefix = model.split(":", 1)[0]
-    name = prefix if prefix in FIRST_PARTY[kind] else _usual(kind, model)
+    name = prefix if prefix in first_party()[kind] else _usual(kind, model)
     for likely in dict.fromkeys((name, "litellm") if kind == "model" else (name,)):
         broken = _meant(kind, likely, package_of(kind, likely), records)
         if broken is not None:

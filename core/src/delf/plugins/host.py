@@ -13,7 +13,7 @@ from delf.errors import DelfError, OptionalDependencyError, PluginError, did_you
 from delf.hookspecs import PLUGIN_API
 from delf.llm import LLMConfig, as_llm_config
 from delf.plugins import compat, discovery, loader, report
-from delf.plugins.catalog import Catalog, Offer, disputed, package_exporting
+from delf.plugins.catalog import Catalog, Offer, disputed, package_of
 from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.loader import Loaded
 from delf.plugins.report import PluginRecord, State
@@ -178,7 +178,7 @@ class PluginHost:
         """
         offers = self._loaded().exporting(name)
         if not offers:
-            package = package_exporting(name)
+            package = package_of("exports", name)
             if package is None:
                 raise AttributeError(name)
             unfit = next((r for r in self._records if r.distribution == package), None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from delf.environment import using_environ
 from delf.errors import OptionalDependencyError
-from delf.plugins.catalog import FIRST_PARTY, package_of
+from delf.plugins.catalog import first_party
 from delf.plugins.factories import make
 from delf.specs import JournalSpec
 
@@ -41,9 +41,8 @@ def need_durable_journal(host: PluginHost, purpose: str) -> str:
     name = durable_journal(host)
     if name is not None:
         return name
-    for known in FIRST_PARTY["journal"]:
-        package = package_of("journal", known)
-        if package is not None and any(r.distribution == package for r in host.records()):
+    for known, package in first_party()["journal"].items():
+        if any(record.distribution == package for record in host.records()):
             host.spec(JournalSpec, known)  # raises: it is there, and says why it is of no use
     raise OptionalDependencyError(
         f"{purpose} needs a journal that outlives the process",
@@ -53,7 +52,7 @@ def need_durable_journal(host: PluginHost, purpose: str) -> str:
 
 def durable_package() -> str:
     """A package that brings a journal that lasts, for advice."""
-    return package_of("journal", FIRST_PARTY["journal"][0]) or ""
+    return next(iter(first_party()["journal"].values()))
 
 
 def make_journal(

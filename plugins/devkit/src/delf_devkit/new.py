@@ -191,7 +191,7 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
 
 
 def _check_name(name: str, kind: str) -> None:
-    from delf.plugins.catalog import FIRST_PARTY, package_of
+    from delf.plugins.catalog import package_of
 
     if not _NAME.fullmatch(name):
         raise click.BadParameter(
@@ -199,10 +199,8 @@ def _check_name(name: str, kind: str) -> None:
             "as in help-desk",
             param_hint="NAME",
         )
-    if name in FIRST_PARTY[kind]:
-        raise click.BadParameter(
-            f"the {kind} {name!r} is in {package_of(kind, name)} already", param_hint="NAME"
-        )
+    if package := package_of(kind, name):
+        raise click.BadParameter(f"the {kind} {name!r} is in {package} already", param_hint="NAME")
     if name in _TAKEN or keyword.iskeyword(name):
         raise click.BadParameter(f"{name!r} has another meaning", param_hint="NAME")
 

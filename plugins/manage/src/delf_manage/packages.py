@@ -219,9 +219,9 @@ def _with_extras(folder: Path, extras: Collection[str]) -> str:
 
 def _full_name(name: str, clone: Mapping[str, Path]) -> str:
     """A plugin's own name as its package's, if delf knows one."""
-    from delf.plugins.catalog import FIRST_PARTY, package_of
+    from delf.plugins.catalog import first_party
 
-    known = {package_of(kind, item) for kind, items in FIRST_PARTY.items() for item in items}
+    known = {package for names in first_party().values() for package in names.values()}
     full = name if name.startswith(_PREFIX) else f"{_PREFIX}{name}"
     return full if full in known or full in clone else name
 
