@@ -216,14 +216,17 @@ async def run_escapes(
 ) -> dict[str, str]:
     """Run attempts under limits, one after another, each for resources in a session of its own.
 
+    Those come last, ordered by their limits: the others share a session as long as it lives, and
+    what a backend starts ahead fits the next one.
+
     Returns:
         How those succeeded that did, by their files.
     """
     found: dict[str, str] = {}
     session: SandboxSession | None = None
     try:
-        for entry in attempts:
-            alone = bool(_RESOURCES.search(entry["goal"]))
+        for entry in sorted(attempts, key=_order):
+            alone = _is_alone(entry)
             if session is None or alone or not session.alive:
                 if session is not None:
                     await session.aclose()
@@ -237,6 +240,14 @@ async def run_escapes(
         if session is not None:
             await session.aclose()
     return found
+
+
+def _is_alone(entry: dict[str, Any]) -> bool:
+    return bool(_RESOURCES.search(entry["goal"]))
+
+
+def _order(entry: dict[str, Any]) -> tuple[bool, float]:
+    return _is_alone(entry), _seconds(entry)
 
 
 def _seconds(entry: dict[str, Any]) -> float:

@@ -16,7 +16,7 @@ async def test_honest_scripts(make_backend):
 
 @pytest.mark.parametrize("part", range(PARTS))
 async def test_attempts_to_escape(make_backend, part, tmp_path, monkeypatch, containers):
-    backend = make_backend(pool_size=1)
+    backend = make_backend()
     async with Targets(tmp_path, monkeypatch.setenv) as target:
         found = await run_escapes(backend, entries("escape")[part::PARTS], target)
         await backend.aclose()
