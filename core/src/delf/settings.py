@@ -60,6 +60,7 @@ class PluginSettings(BaseModel):
         arbitrary_types_allowed=True,
         validate_default=True,
         protected_namespaces=(),
+        defer_build=True,
     )
 
     @classmethod
