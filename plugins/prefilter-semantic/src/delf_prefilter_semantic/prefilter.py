@@ -19,7 +19,7 @@ from delf_ranking import shares
 
 _log = logging.getLogger(__name__)
 
-_LOOKED_AT: Final = 100
+_LOOKED_AT: Final = 50
 """How far down each ranking counts, where words and vectors are fused."""
 _BY_WORDS: Final = 0.6
 """What words count for where vectors count for the rest; both are from 0 to 1."""
