@@ -16,11 +16,11 @@ from typing import Any, Final
 import pytest
 
 from delf import Agent, Chat, LLMConfig, errors, events, tool
-from delf.engine.journal.memory import MemoryJournal
 from delf.errors import DelfError
 from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
+from delf_journal_memory import MemoryJournal
 from delf_memory_semantic import Memory
 from delf_sandbox import wire
 from delf_sql import SQL

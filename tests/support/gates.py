@@ -13,7 +13,6 @@ from delf.engine.approvals.policy import Approvals, TaskApprovals
 from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
 from delf.engine.journal.log import TaskLog
-from delf.engine.journal.memory import MemoryJournal
 from delf.engine.journal.replay import Replay
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.task import TaskRequest
@@ -23,6 +22,7 @@ from delf.engine.waiting import Slot
 from delf.events import Event
 from delf.protocols.sandbox import CallAnswer, CallRequest
 from delf.types import ApprovalMode
+from delf_journal_memory import MemoryJournal
 
 
 @dataclass

@@ -220,28 +220,6 @@ class BackgroundTasks:
             self._tasks.pop(task_id, None)
 
 
-class EventStream:
-    """Events of a running task, brought from its loop to the one that reads them."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._queue: asyncio.Queue[Event | ModelDelta | None] = asyncio.Queue()
-
-    def put(self, item: Event | ModelDelta | None) -> None:
-        """Add something; None ends the stream. From any thread."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._queue.put_nowait, item)
-
-    def put_text(self, text: str) -> None:
-        """Add a piece of a model's answer."""
-        self.put(ModelDelta(text))
-
-    async def read(self) -> AsyncGenerator[Event | ModelDelta]:
-        """What was added, until the end."""
-        while (item := await self._queue.get()) is not None:
-            yield item
-
-
 async def stream_of(
     request: TaskRequest, run: Callable[[TaskRequest], Awaitable[object]], granularity: Granularity
 ) -> AsyncGenerator[Event | ModelDelta]:
@@ -260,13 +238,23 @@ async def stream_of(
             f"granularity is {granularity!r}", hint=f"one of: {', '.join(_GRANULARITIES)}"
         )
     tokens = granularity == "token"
-    flow = EventStream()
-    on_delta = flow.put_text if tokens else None
-    request = replace(request, listeners=(flow.put,), on_delta=on_delta, stream=tokens or None)
+    loop = asyncio.get_running_loop()
+    coming: asyncio.Queue[Event | ModelDelta | None] = asyncio.Queue()
+
+    def put(item: Event | ModelDelta | None) -> None:
+        """Bring something from the agent's loop; None ends the stream."""
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(coming.put_nowait, item)
+
+    def put_text(text: str) -> None:
+        put(ModelDelta(text))
+
+    on_delta = put_text if tokens else None
+    request = replace(request, listeners=(put,), on_delta=on_delta, stream=tokens or None)
     work = asyncio.ensure_future(run(request))
-    work.add_done_callback(lambda _: flow.put(None))
+    work.add_done_callback(lambda _: put(None))
     try:
-        async for item in flow.read():
+        while (item := await coming.get()) is not None:
             yield item
         await work
     finally:

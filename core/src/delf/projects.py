@@ -7,21 +7,18 @@ their own.
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from delf.errors import OptionalDependencyError
+from delf.optional import optional
 from delf.plugins.journals import durable_journal
 
 if TYPE_CHECKING:
     from delf.config import AgentConfig
     from delf.plugins.host import PluginHost
     from delf.tools.context import Connect
-
-_LIBRARY = "delf_project"
 
 
 class Project(Protocol):
@@ -81,14 +78,7 @@ def library() -> Any:
     Raises:
         OptionalDependencyError: When it is not installed.
     """
-    try:
-        return importlib.import_module(_LIBRARY)
-    except ModuleNotFoundError as error:
-        if error.name != _LIBRARY:
-            raise
-        raise OptionalDependencyError(
-            "what reads delf.toml is not installed", package="delf-project"
-        ) from None
+    return optional("delf_project", "what reads delf.toml")
 
 
 def project_at(path: str | os.PathLike[str] | Project) -> Project:

@@ -130,7 +130,6 @@ class Surroundings:
             DelfError: When the model failed.
         """
         from delf.engine.journal.log import TaskLog
-        from delf.engine.journal.memory import MemoryJournal
         from delf.engine.models.client import ModelClient, ModelPool
         from delf.engine.models.money import Ledger, load_pricing
         from delf.engine.secrets.known import secrets_of_agent, secrets_of_model
@@ -154,7 +153,7 @@ class Surroundings:
             pool=pool,
             ledger=self.ledger or Ledger(),
             pricing=load_pricing(self.pricing_files),
-            log=TaskLog(new_task_id(), MemoryJournal(), (), redactor),
+            log=TaskLog(new_task_id(), None, (), redactor),
             redactor=redactor,
         )
         try:

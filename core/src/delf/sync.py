@@ -73,20 +73,6 @@ def call(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> 
         raise
 
 
-def finish(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never waits for anything, here and now.
-
-    Raises:
-        AgentStateError: When it waits nevertheless.
-    """
-    try:
-        coroutine.send(None)
-    except StopIteration as done:
-        return done.value
-    coroutine.close()
-    raise AgentStateError("a coroutine that was to end at once waits")
-
-
 async def call_async(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
     """Await a coroutine that has to run on a certain loop, here or in another thread."""
     if asyncio.get_running_loop() is loop:

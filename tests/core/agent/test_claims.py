@@ -13,12 +13,12 @@ import pytest
 from delf import Agent, ReplayMismatch, tool
 from delf import events as ev
 from delf.engine.journal.claims import Claims
-from delf.engine.journal.memory import MemoryJournal
 from delf.errors import DelfError
 from delf.protocols.journal import Journal
 from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
+from delf_journal_memory import MemoryJournal
 from delf_journal_sql import SqlJournal
 
 Open = Callable[[], Journal]

@@ -11,8 +11,8 @@ import pytest
 
 from delf import Agent, tool
 from delf import events as ev
-from delf.engine.journal.memory import MemoryJournal
 from delf.specs import JournalSpec
+from delf_journal_memory import MemoryJournal
 
 SCRIPTS = {
     "the first of two": """

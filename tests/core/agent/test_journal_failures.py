@@ -10,10 +10,10 @@ import pytest
 
 from delf import Agent, Settled, UnrecordedCallError, tool
 from delf import events as ev
-from delf.engine.journal.memory import MemoryJournal
 from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
+from delf_journal_memory import MemoryJournal
 
 STUBBORN = """
 for text in ("a", "b"):

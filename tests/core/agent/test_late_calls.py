@@ -11,13 +11,13 @@ import pytest
 
 from delf import Agent, Chat, Edited, Settled, tool
 from delf import events as ev
-from delf.engine.journal.memory import MemoryJournal
 from delf.errors import AgentStateError, DelfError, SandboxUnavailableError, TaskTimeoutError
 from delf.protocols.sandbox import Outcome, SandboxSession, ScriptHost, SessionSpec
 from delf.specs import JournalSpec, SandboxSpec
 from delf_chat.memory import MemoryConversations
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
+from delf_journal_memory import MemoryJournal
 from delf_sandbox_local.backend import LocalBackend
 from support.forks import kill_guests
 

@@ -9,8 +9,8 @@ import pytest
 
 from delf import Agent, UnknownTaskError, tool
 from delf import events as ev
-from delf.engine.journal.memory import MemoryJournal
 from delf.specs import JournalSpec
+from delf_journal_memory import MemoryJournal
 from support.program import run
 
 

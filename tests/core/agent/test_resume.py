@@ -27,12 +27,12 @@ from delf import (
 )
 from delf import events as ev
 from delf.engine.approvals import policy
-from delf.engine.journal.memory import MemoryJournal
 from delf.engine.journal.recording import RecordedCall
 from delf.errors import DelfError, SandboxLimitError
 from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
+from delf_journal_memory import MemoryJournal
 from support.forks import guests, kill_guests, templates
 
 FIRST = """

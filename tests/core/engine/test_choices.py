@@ -7,7 +7,6 @@ import pytest
 
 from delf.config import AgentConfig
 from delf.engine.journal.log import TaskLog
-from delf.engine.journal.memory import MemoryJournal
 from delf.engine.loop.prefilters import Prefilters
 from delf.engine.models.client import ModelClient, ModelPool
 from delf.engine.models.money import Ledger, Pricing, load_pricing
@@ -41,6 +40,7 @@ from delf.protocols.sandbox import Available, Limits, Unavailable
 from delf.specs import ModelSpec, PrefilterSpec, SandboxSpec
 from delf.testing import ScriptedModel
 from delf_devkit.testing.hosts import TestHost
+from delf_journal_memory import MemoryJournal
 
 MB = 1024 * 1024
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from delf.engine.journal.log import TaskLog
-from delf.engine.journal.memory import MemoryJournal
 from delf.engine.output import OutputFiles, OutputFolder, check_output_folder
 from delf.errors import ConfigurationError, ToolExecutionError
 from delf.events import FileWritten
@@ -17,6 +16,7 @@ from delf.plugins.formats import Formats
 from delf.specs import FormatSpec
 from delf.values import dumps
 from delf_devkit.testing.hosts import TestHost
+from delf_journal_memory import MemoryJournal
 
 
 def test_a_file_from_before_is_never_touched(tmp_path):

@@ -38,18 +38,18 @@ def names(host, kind=ConnectionSpec):
 # What is there
 
 
-def test_the_core_offers_its_own_through_the_same_hooks(site, record):
+def test_the_core_brings_nothing_itself(site):
     host = site.host()
-    assert host.spec(JournalSpec, "memory").factory == "delf.engine.journal.memory:MemoryJournal"
-    core = record(host, "core")
-    assert (core.state, core.distribution) == ("loaded", "delf")
-    assert core.kinds == {"journal": ("memory",)}
+    assert host.names == ()
+    with pytest.raises(PluginError, match="no journal 'memory' is installed") as caught:
+        host.spec(JournalSpec, "memory")
+    assert "journal-memory" in (caught.value.hint or "")
 
 
 def test_a_plugin_is_imported_when_a_spec_is_asked_for_and_not_before(site):
     module = site.add("delf-plugin-tickets")
     host = site.host()
-    assert host.names == ("core", "tickets")
+    assert host.names == ("tickets",)
     assert module not in sys.modules
     assert names(host) == ["tickets"]
     assert module in sys.modules
@@ -157,11 +157,6 @@ def test_blocked_plugins_are_not_imported(site, record, options, reason):
     found = record(host, "tickets")
     assert (found.state, found.reason) == ("disabled", reason)
     assert module not in sys.modules
-    assert record(host, "core").state == "loaded"
-
-
-def test_the_core_cannot_be_blocked(site):
-    assert site.host(disabled=["core", "delf"]).spec(JournalSpec, "memory")
 
 
 def test_a_mistyped_block_is_a_warning(site):
@@ -225,29 +220,6 @@ def test_one_module_in_two_distributions_is_a_dispute(site):
     site.add("fork", name="tickets", module="made_shared")
     with pytest.raises(PluginError, match=r"delf-plugin-tickets 1\.0 and fork 1\.0"):
         site.host().spec(ConnectionSpec, "tickets")
-
-
-def test_no_plugin_can_take_a_name_of_the_core(site, record):
-    site.add(
-        "usurper",
-        """
-        from delf.hookspecs import hookimpl
-        from delf.specs import JournalSpec
-
-        @hookimpl
-        def delf_journals():
-            yield JournalSpec(name="memory", summary="", factory="evil:Journal")
-            yield JournalSpec(name="usurper", summary="", factory="evil:Journal")
-        """,
-        name="core",
-    )
-    host = site.host()
-    assert host.spec(JournalSpec, "memory").factory.startswith("delf.engine")
-    assert host.spec(JournalSpec, "usurper")
-    bad = record(host, "core", "usurper")
-    assert bad.state == "conflict"
-    assert "journal 'memory' is the core's own" in (bad.reason or "")
-    assert record(host, "core", "delf").state == "loaded"
 
 
 # Names that mean nothing
@@ -451,7 +423,7 @@ def test_the_report_is_json_ready(site):
     site.add("delf-plugin-tickets")
     site.add("broken", "1/0")
     rows = {row["name"]: row for row in json.loads(json.dumps(site.host().report()))}
-    assert set(rows) == {"core", "tickets", "broken"}
+    assert set(rows) == {"tickets", "broken"}
     assert rows["tickets"]["kinds"] == {"connection": ["tickets"]}
     assert rows["tickets"]["distribution"] == "delf-plugin-tickets"
     assert rows["tickets"]["load_ms"] > 0
@@ -470,14 +442,13 @@ def test_everything_at_once_in_a_fresh_process(site):
         "from delf.plugins.host import PluginHost\n"
         "host = PluginHost.discover()\n"
         "states = {(r.name, r.state) for r in host.records()}\n"
-        "print(sorted(s for s in states if s[0] in ('core', 'good', 'broken', 'newer', 'twin')))\n"
+        "print(sorted(s for s in states if s[0] in ('good', 'broken', 'newer', 'twin')))\n"
         "print('made_delf_plugin_good_vendor' in sys.modules)\n"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     states, imported = shown.stdout.splitlines()
     assert states == (
-        "[('broken', 'failed'), ('core', 'loaded'), ('good', 'loaded'), ('newer', 'skipped'), "
-        "('twin', 'conflict')]"
+        "[('broken', 'failed'), ('good', 'loaded'), ('newer', 'skipped'), ('twin', 'conflict')]"
     )
     assert imported == "False"
 
@@ -489,7 +460,7 @@ def test_discovery_of_25_plugins_is_quick(site):
     started = time.perf_counter()
     host = site.host()
     found = time.perf_counter()
-    assert len(host.records()) == 26
+    assert len(host.records()) == 25
     loaded = time.perf_counter()
     assert found - started < 0.2
     assert loaded - found < 0.5

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from delf.engine.journal.memory import MemoryJournal
 from delf.protocols.journal import SupportsInbox, SupportsRecords
+from delf_journal_memory import MemoryJournal
 from delf_journal_sql import SqlJournal
 from delf_journals.conversations import SupportsNamespaces, SupportsRetention
 from delf_journals.history import SupportsHistory

@@ -1,7 +1,7 @@
 import pytest
 
-from delf.engine.journal.memory import MemoryJournal
 from delf.testing import JournalContract
+from delf_journal_memory import MemoryJournal
 
 
 class TestMemoryJournal(JournalContract):

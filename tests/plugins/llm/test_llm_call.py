@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from delf import Agent, LLMConfig, ToolDefinitionError, tool
-from delf.engine.journal.memory import MemoryJournal
 from delf.events import CallFinished
 from delf.specs import JournalSpec
 from delf.testing import PluginContract
 from delf_devkit.testing.hosts import TestHost
+from delf_journal_memory import MemoryJournal
 from support.model_fixtures import LITELLM_WARNING
 from support.openai_server import OpenAIServer, Reply, Request
 

@@ -6,7 +6,6 @@ import pytest
 from click.testing import CliRunner
 
 from delf.cli.main import cli
-from delf.plugins.host import PluginHost
 from delf_manage import packages
 
 
@@ -106,9 +105,3 @@ def test_an_unknown_plugin():
         done = CliRunner().invoke(cli, ["plugins", command, "sqll"])
         assert done.exit_code == 2
         assert "no plugin 'sqll' is installed; did you mean 'sql'?" in done.stderr
-
-
-def test_the_core_is_not_uninstalled():
-    assert "core" in PluginHost.discover(environ={}).names
-    done = CliRunner().invoke(cli, ["plugins", "uninstall", "core"])
-    assert (done.exit_code, "no plugin 'core' is installed" in done.stderr) == (2, True)

@@ -12,7 +12,6 @@ import pytest
 
 from delf import Agent
 from delf import events as ev
-from delf.engine.journal.memory import MemoryJournal
 from delf.errors import LLMExecutionError
 from delf.events import ModelReplied
 from delf.llm import LLMConfig
@@ -20,6 +19,7 @@ from delf.messages import Message, ModelReply, ModelRequest, Usage
 from delf.protocols.connection import SupportsSetup
 from delf.specs import JournalSpec
 from delf.testing import ScriptedModel, TestHost
+from delf_journal_memory import MemoryJournal
 from delf_openapi import APITool
 from support.openapi_specs import PETS, spec
 

@@ -10,10 +10,10 @@ import pytest
 
 from delf import Agent
 from delf import events as ev
-from delf.engine.journal.memory import MemoryJournal
 from delf.messages import ModelReply
 from delf.specs import JournalSpec
 from delf_devkit.testing.models import USAGE, script
+from delf_journal_memory import MemoryJournal
 from delf_workers import Workers
 
 

@@ -25,7 +25,6 @@ from delf.engine.journal.claims import Claims, is_over
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.observers import ObserverFeed, names_of, setup_of
 from delf.engine.journal.replay import PATIENCE_SECONDS, Replay
-from delf.engine.loop.memory import AgentMemory
 from delf.engine.loop.pipeline import LEFT, TaskPipeline, handed_in
 from delf.engine.loop.prefilters import Prefilters
 from delf.engine.loop.setup import SetUp
@@ -43,6 +42,7 @@ from delf.environment import using_environ
 from delf.errors import AgentStateError, ConfigurationError, DelfError, TaskStoppedError
 from delf.events import Event, TaskFinished, end_of
 from delf.libraries import allowed_modules, applying
+from delf.optional import optional
 from delf.plugins.embedders import Embedders
 from delf.plugins.factories import check_made, make
 from delf.plugins.formats import Formats
@@ -57,7 +57,7 @@ from delf.protocols.context import PluginContext
 from delf.protocols.conversation import SupportsConversations
 from delf.protocols.formats import InputFile
 from delf.protocols.journal import Journal
-from delf.protocols.memory import MemoryStore
+from delf.protocols.memory import MemoryStore, TaskMemory
 from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import SessionSpec, SupportsWarmUp
 from delf.protocols.strategy import Strategy
@@ -155,7 +155,7 @@ class Runtime:
         self._pricing: Pricing
         self._embedders: Embedders
         self._prefilters: Prefilters
-        self._memory: AgentMemory | None = None
+        self._memory: TaskMemory | None = None
 
     async def start(self) -> None:
         """Load tools, choose the sandbox, open the journal.
@@ -235,10 +235,12 @@ class Runtime:
             with using_environ(parts.environ):
                 return make(parts.host, spec, options, {"context": context})
 
-        self._memory = AgentMemory(
+        library = optional("delf_memory", "what brings memory into tasks")
+        memory = library.AgentMemory(
             make_store, top_k=config.memory_top_k, threshold=config.memory_threshold
         )
-        self._memory.open()
+        memory.open()
+        self._memory = memory
 
     @property
     def sandbox(self) -> dict[str, str]:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:  # an agent is made without what tasks need
     from delf.config import AgentConfig
     from delf.engine.journal.log import TaskLog
     from delf.engine.journal.replay import Replay
-    from delf.engine.loop.memory import AgentMemory
     from delf.engine.loop.prefilters import Prefilters
     from delf.engine.models.client import ModelClient
     from delf.engine.models.money import Ledger
@@ -24,6 +23,7 @@ if TYPE_CHECKING:  # an agent is made without what tasks need
     from delf.messages import Message
     from delf.protocols.connection import ConnectionLike
     from delf.protocols.conversation import Conversation
+    from delf.protocols.memory import TaskMemory
 
 _CAN_BE_RESUMED = (ReplayMismatch, UnrecordedCallError)
 """What stops a task that is not over: it can be resumed where the journal fits and is written."""
@@ -185,7 +185,7 @@ class TaskState:
     models: ModelClient
     tools: Toolset
     prefilters: Prefilters
-    memory: AgentMemory | None = None
+    memory: TaskMemory | None = None
     context: TaskContext = field(default_factory=TaskContext)
     seed: str = ""
 

@@ -82,10 +82,7 @@ class Catalog:
         if winner == offer:
             return None
         others = [other.plugin for other in offers if other.plugin != offer.plugin]
-        core = next((other for other in others if other.is_core), None)
         what = f"{offer.spec.kind} {offer.spec.name!r}"
-        if core is not None:
-            return f"{what} is the core's own"
         chosen = "" if winner is None else f", and {winner.plugin.origin} is preferred"
         return f"{what} is also in {_listed(others)}{chosen}"
 
@@ -104,9 +101,6 @@ class Catalog:
     def _winner(self, offers: Sequence[Offer]) -> Offer | None:
         if len(offers) == 1:
             return offers[0]
-        core = next((offer for offer in offers if offer.plugin.is_core), None)
-        if core is not None:
-            return core
         for name in self._prefer:
             found = [o for o in offers if name in _names_of(o.plugin)]
             if len(found) == 1:

@@ -20,7 +20,6 @@ from delf.records import dataclass
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
-CORE: Final = "core"
 """The name under which the core's own capabilities are listed."""
 
 _SECTION = re.compile(rf"^\s*\[\s*{re.escape(ENTRY_POINT_GROUP)}\s*\]", re.MULTILINE)
@@ -59,11 +58,6 @@ class Candidate:
         if self.distribution is None:
             return f"plugin {self.name!r} given in code"
         return f"{self.distribution} {self.version}" if self.version else self.distribution
-
-    @property
-    def is_core(self) -> bool:
-        """Whether it is the core's own."""
-        return self.target == "delf.plugins.builtin"
 
 
 def installed() -> Hashable:

@@ -14,7 +14,7 @@ from delf.hookspecs import PLUGIN_API
 from delf.llm import LLMConfig, as_llm_config
 from delf.plugins import compat, discovery, loader, report
 from delf.plugins.catalog import Catalog, Offer, disputed, package_of
-from delf.plugins.discovery import CORE, Candidate, normalise
+from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.loader import Loaded
 from delf.plugins.report import PluginRecord, State
 from delf.records import dataclass
@@ -72,7 +72,7 @@ class PluginHost:
         environ: Mapping[str, str] | None = None,
         extra: Iterable[tuple[str, object]] = (),
     ) -> Self:
-        """A host for the core's own capabilities and all installed plugins.
+        """A host for all installed plugins.
 
         Reads metadata and imports no plugin.
 
@@ -85,14 +85,8 @@ class PluginHost:
             extra: Plugins given in code, as name and module or object. ``no_plugins`` leaves
                 them alone.
         """
-        core = Candidate(
-            name=CORE,
-            target="delf.plugins.builtin",
-            distribution="delf",
-            version=_installed_version(),
-        )
         installed = discovery.discover()
-        candidates = (core, *discovery.in_code(extra), *installed)
+        candidates = (*discovery.in_code(extra), *installed)
         variables = os.environ if environ is None else environ
         asked = [(name, "disabled by the caller") for name in disabled]
         listed = variables.get(DISABLE_VARIABLE, "").replace(",", " ").split()
@@ -327,14 +321,14 @@ def _record(outcome: _Outcome, all_of_them: Sequence[_Outcome], catalog: Catalog
 
 
 def _namesakes(outcome: _Outcome, all_of_them: Sequence[_Outcome]) -> list[str]:
-    """Other loaded plugins of the same name; the core keeps its own."""
+    """Other loaded plugins of the same name."""
     plugin = outcome.plugin
     others = [
         other.plugin.origin
         for other in all_of_them
         if other is not outcome and other.plugin.name == plugin.name and other.state == "loaded"
     ]
-    if not others or plugin.is_core:
+    if not others:
         return []
     return [f"plugin {plugin.name!r} is also in {' and '.join(others)}"]
 
@@ -345,10 +339,10 @@ def _blocked(
     """Which candidates are blocked and why, and warnings for names that look mistyped."""
     blocked: dict[int, str] = {}
     warnings: list[str] = []
-    known = {name for c in candidates for name in (c.name, c.distribution) if name} - {CORE}
+    known = {name for c in candidates for name in (c.name, c.distribution) if name}
     for name, why in asked:
         for index, candidate in enumerate(candidates):
-            if not candidate.is_core and _names(name, candidate):
+            if _names(name, candidate):
                 blocked.setdefault(index, why)
         # A list that is shared between machines may name plugins that are not installed here.
         if name not in _ALL and name not in known and (close := did_you_mean(name, known)):

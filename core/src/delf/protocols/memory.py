@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
@@ -70,4 +70,55 @@ class SupportsStore(Protocol):
     @property
     def store(self) -> MemoryStore:
         """What an agent uses."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoneTask:
+    """A task that was done, to be learned from; nothing in it holds a secret.
+
+    Args:
+        task: What the user wanted.
+        answer: What the user got.
+        known: The facts that were recalled for it.
+        ask: Asks the agent's light model; its cost is the task's.
+        approve: Which of some facts a person lets pass, perhaps in other words; None where nobody
+            is asked.
+    """
+
+    task: str
+    answer: str
+    known: Sequence[str]
+    ask: Callable[[str], Awaitable[str]]
+    approve: Callable[[Sequence[str]], Awaitable[Sequence[str]]] | None = None
+
+
+class TaskMemory(Protocol):
+    """A store as the tasks of an agent have it: ``delf_memory.AgentMemory``.
+
+    What it is asked takes no longer than a task can wait, and a failure is no end of the task.
+    """
+
+    async def recall(self, query: str, seconds: float) -> Sequence[str]:
+        """The facts that matter for a task, best first.
+
+        Args:
+            query: The task.
+            seconds: The most that it may take.
+
+        Raises:
+            MemoryRetrievalError: When it failed, or took too long.
+        """
+        ...
+
+    async def learn(self, done: DoneTask) -> Sequence[str]:
+        """Remember what a task taught; the facts that are new.
+
+        Raises:
+            DelfError: When nothing could be learned.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close the store if it is open."""
         ...

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast, overload
 
 from delf.errors import (
+    AgentStateError,
     ConfigurationError,
     ConversationCompressionError,
     DelfError,
@@ -20,7 +21,7 @@ from delf.errors import (
 from delf.llm import LLMConfig, as_llm_config
 from delf.protocols.conversation import History, Summarise, Warn
 from delf.surroundings import Surroundings
-from delf.sync import LoopThread, call, finish
+from delf.sync import LoopThread, call
 from delf_chat.checks import check_count, check_name
 from delf_chat.history import Transform, for_model, make_message, transformed
 from delf_chat.memory import MemoryConversations
@@ -408,13 +409,27 @@ class Chat:
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run something to its end from synchronous code."""
         if not self.persist:
-            return finish(work)
+            return _finish(work)
         with self._lock:
             if self._thread is None:
                 self._thread = LoopThread("delf-chat")
                 self._end = weakref.finalize(self, self._thread.stop)
             loop = self._thread.loop
         return call(work, loop)
+
+
+def _finish(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never waits for anything, here and now.
+
+    Raises:
+        AgentStateError: When it waits nevertheless.
+    """
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value
+    coroutine.close()
+    raise AgentStateError("a coroutine that was to end at once waits")
 
 
 def chat_of(agent: Agent) -> Chat | None:

@@ -143,7 +143,8 @@ def _path(text: str, mark: str) -> Path:
     if not text:
         if mark:
             raise JournalSetupError(
-                "a journal in memory is the core's own", hint='use journal = "memory"'
+                "a journal in memory is another one",
+                hint='use journal = "memory"',
             )
         from platformdirs import user_data_path
 
@@ -152,6 +153,7 @@ def _path(text: str, mark: str) -> Path:
     name = text.removeprefix("/") if mark else text
     if name == ":memory:":
         raise JournalSetupError(
-            "a journal in memory is the core's own", hint='use journal = "memory"'
+            "a journal in memory is another one",
+            hint='use journal = "memory"',
         )
     return Path(name).expanduser().absolute()

@@ -6,7 +6,6 @@ import pytest
 
 from delf import Agent, Connection, action, tool
 from delf.engine.approvals.identity import call_digest
-from delf.engine.journal.memory import MemoryJournal
 from delf.errors import ApprovalRejectedError, DelfError
 from delf.events import (
     ApprovalDecided,
@@ -18,6 +17,7 @@ from delf.events import (
 from delf.protocols.approval import Approved, Edited, Rejected
 from delf.specs import JournalSpec
 from delf.testing import ScriptedApprovals, ScriptedModel, TestHost
+from delf_journal_memory import MemoryJournal
 from support.gates import gate_bench
 
 

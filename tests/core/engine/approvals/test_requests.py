@@ -10,7 +10,6 @@ from delf.engine.approvals.identity import call_digest
 from delf.engine.approvals.pending import PendingRequests
 from delf.engine.approvals.policy import NOBODY, Approvals
 from delf.engine.journal.log import TaskLog
-from delf.engine.journal.memory import MemoryJournal
 from delf.engine.task import TaskRequest
 from delf.engine.toolset import load_toolset
 from delf.engine.waiting import Slot
@@ -19,6 +18,7 @@ from delf.events import ApprovalDecided, ApprovalRequested
 from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected, Settled
 from delf.protocols.sandbox import GIVEN_UP
 from delf.tools.function import tool
+from delf_journal_memory import MemoryJournal
 
 
 @tool(effect="write")

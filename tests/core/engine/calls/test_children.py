@@ -9,11 +9,11 @@ import pytest
 
 from delf import Agent, Approved, CallContext, Connection, action, tool
 from delf import events as ev
-from delf.engine.journal.memory import MemoryJournal
 from delf.errors import ToolDefinitionError
 from delf.messages import ModelReply
 from delf.specs import JournalSpec
 from delf_devkit.testing.models import USAGE, script
+from delf_journal_memory import MemoryJournal
 from support.program import run
 
 

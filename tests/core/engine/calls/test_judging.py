@@ -6,11 +6,11 @@ import threading
 import pytest
 
 from delf import Agent, Allowed, Approved, Asks, Connection, Edited, Refused, action
-from delf.engine.journal.memory import MemoryJournal
 from delf.errors import ConnectionUnavailableError
 from delf.events import ApprovalDecided, ApprovalRequested, CallFinished, TaskFinished
 from delf.protocols.sandbox import Raised, Returned
 from delf.specs import JournalSpec
+from delf_journal_memory import MemoryJournal
 from support.gates import gate_bench
 
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from delf import events as ev
 from delf.engine.journal.log import SAFE, TaskLog
-from delf.engine.journal.memory import MemoryJournal
 from delf.engine.journal.observers import ObserverFeed
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.views.snapshot import snapshot
 from delf.engine.views.trace import MAX_LETTERS, MAX_LINES, Trace
 from delf.errors import UnknownTaskError
 from delf.messages import Usage
+from delf_journal_memory import MemoryJournal
 
 
 class Journal(MemoryJournal):

@@ -5,8 +5,8 @@ import dataclasses
 
 import pytest
 
-from delf.engine.journal.memory import MemoryJournal
 from delf.testing import JournalContract
+from delf_journal_memory import MemoryJournal
 
 
 class Suite(JournalContract):

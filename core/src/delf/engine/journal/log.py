@@ -71,7 +71,7 @@ class TaskLog:
 
     Args:
         task_id: The task.
-        journal: Where events are kept first.
+        journal: Where events are kept first; None where nobody keeps them.
         listeners: Who sees them afterwards.
         redactor: Knows the secrets.
         replay: Of a task that is resumed: what it knows is not written again.
@@ -80,7 +80,7 @@ class TaskLog:
     def __init__(
         self,
         task_id: str,
-        journal: Journal,
+        journal: Journal | None,
         listeners: Sequence[Listener],
         redactor: Redactor | None = None,
         replay: Replay | None = None,
@@ -252,7 +252,8 @@ class TaskLog:
         seq = len(self.events) + 1
         event = kind(task_id=self.task_id, seq=seq, at=time.time(), **fields)
         try:
-            await self._journal.append(event)
+            if self._journal is not None:
+                await self._journal.append(event)
         except asyncio.CancelledError:
             self._show(event)  # it is kept nevertheless: no other event may have its number
             raise

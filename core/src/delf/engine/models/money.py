@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fnmatch
-import json
 import math
 import threading
 from collections import deque
@@ -13,9 +12,9 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
-from delf.errors import BudgetExceededError, ConfigurationError, did_you_mean
+from delf.errors import BudgetExceededError
 from delf.events import ChildFinished, Event, ModelReplied
 from delf.llm import LLMConfig
 from delf.messages import (
@@ -280,11 +279,6 @@ def _set(turn: _Turn) -> None:
         turn.set_result(None)
 
 
-_KEYS: Final = ("input", "cached_input", "output")
-_LONG: Final = "_per_million"
-_HINT: Final = 'write {"gpt-*": {"input": 2.5, "output": 10}}, in USD per million tokens'
-
-
 class Pricing:
     """The user's own prices, which win over a provider's list.
 
@@ -316,72 +310,16 @@ def _specificity(pattern: str) -> tuple[int, str]:
 
 
 def load_pricing(paths: tuple[Path, ...]) -> Pricing:
-    """Prices from the first of some files that exists.
-
-    The file is JSON: ``{"gpt-*": {"input": 2.5, "cached_input": 1.25, "output": 10}}``, in
-    USD per million tokens. ``cached_input`` may be left out; names may end in
-    ``_per_million``; the models may be under a key ``models``; keys that begin with ``_`` are
-    comments.
+    """Prices from the first of some files that exists; the package ``delf-project`` reads it.
 
     Raises:
         ConfigurationError: Naming the file and the entry that is wrong.
+        OptionalDependencyError: When there is a file, and the package is not installed.
     """
-    for path in paths:
-        if path.is_file():
-            return Pricing(_read_prices(path))
-    return Pricing()
+    from delf.projects import library
 
-
-def _read_prices(path: Path) -> dict[str, Price]:
-    try:
-        content: Any = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error}", hint=_HINT) from None
-    models = _entries(content)
-    if models is not None and "models" in models and len(models) == 1:
-        models = _entries(models["models"])
-    if models is None:
-        raise ConfigurationError(f"{path}: must be an object of models", hint=_HINT)
-    prices: dict[str, Price] = {}
-    for name, entry in models.items():
-        try:
-            prices[name] = _price(entry)
-        except ValueError as error:
-            raise ConfigurationError(f"{path}: {name}: {error}", hint=_HINT) from None
-    return prices
-
-
-def _entries(content: Any) -> dict[str, Any] | None:
-    """An object without its comments; None for anything else."""
-    if not isinstance(content, dict):
-        return None
-    found = cast("dict[str, Any]", content)
-    return {name: value for name, value in found.items() if not name.startswith("_")}
-
-
-def _price(entry: Any) -> Price:
-    given = _entries(entry)
-    if given is None:
-        raise ValueError(f"{entry!r} is no object with prices")
-    amounts = {name.removesuffix(_LONG): value for name, value in given.items()}
-    unknown = [name for name in given if name.removesuffix(_LONG) not in _KEYS]
-    if unknown:
-        raise ValueError(f"unknown key {min(unknown)!r}{did_you_mean(min(unknown), _KEYS)}")
-    missing = {"input", "output"} - amounts.keys()
-    if missing:
-        raise ValueError(f"{min(missing)!r} is missing")
-    return Price(
-        input=_amount(amounts["input"]),
-        output=_amount(amounts["output"]),
-        cached_input=_amount(amounts.get("cached_input", amounts["input"])),
-    )
-
-
-def _amount(value: Any) -> float:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value < 0:
-        raise ValueError(f"{value!r} is no price")
-    return float(value)
+    path = next((path for path in paths if path.is_file()), None)
+    return Pricing() if path is None else Pricing(library().read_prices(path))
 
 
 _TOKENS_PER_BYTE: Final = 1 / 3

@@ -27,7 +27,7 @@ pytest.register_assert_rewrite("delf_devkit.testing.contracts")
 def delf_host(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> TestHost:
-    """A host with the core's own and all installed plugins, to which a test adds others.
+    """A host with all installed plugins, to which a test adds others.
 
     What agents of the test keep goes into a folder of the test, not into the user's data.
     """

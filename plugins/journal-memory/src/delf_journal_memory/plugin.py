@@ -1,4 +1,4 @@
-"""The core's own capabilities, offered through the same hooks as anybody's plugin."""
+"""What this plugin brings: the journal ``memory``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from delf.specs import JournalSpec
 
 @hookimpl
 def delf_journals() -> Iterable[JournalSpec]:
-    """The journal that lives as long as the process."""
     yield JournalSpec(
         name="memory",
         summary="Events in memory, gone with the process.",
-        factory="delf.engine.journal.memory:MemoryJournal",
+        factory="delf_journal_memory.journal:MemoryJournal",
     )

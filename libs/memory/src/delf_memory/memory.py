@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from delf.errors import DelfError, MemoryRetrievalError
-from delf.protocols.memory import MemoryStore
+from delf.protocols.memory import DoneTask, MemoryStore
 from delf.threads import in_own_thread
+from delf_memory.learning import propose
 
 T = TypeVar("T")
 
@@ -19,6 +20,8 @@ _REST_SECONDS: Final = 60.0
 
 class AgentMemory:
     """Opens a store once and bounds the time of all that is asked of it.
+
+    Implements :class:`delf.protocols.memory.TaskMemory`.
 
     Every failure is a ``MemoryRetrievalError``, so that a task can go on without its memory.
 
@@ -69,6 +72,19 @@ class AgentMemory:
             return [str(fact.content) for fact in facts[: self._top_k]]
 
         return await self._bounded(search(), min(seconds, _MOST_SECONDS))
+
+    async def learn(self, done: DoneTask) -> Sequence[str]:
+        """Let the model propose facts of a task, and save those that nobody objects to.
+
+        Raises:
+            DelfError: When nothing could be learned.
+        """
+        facts = await propose(done, await self.guidelines())
+        if facts and done.approve is not None:
+            facts = await done.approve(facts)
+        if facts:
+            await self.save(facts)
+        return facts
 
     async def save(self, facts: Sequence[str]) -> None:
         """Remember facts that are not known yet, word for word.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -20,7 +20,6 @@ from delf.events import (
     TaskStarted,
 )
 from delf.protocols.journal import TaskRecord
-from delf.records import dataclass
 from delf.values import weight
 
 _FIELDS: Final = 500
@@ -29,7 +28,7 @@ _WEIGHED_AT_ONCE: Final = 100
 """Events of a task that runs: it is kept however much it takes, and others make room for it."""
 
 
-@dataclass()
+@dataclass
 class _Entry:
     events: list[Event] = field(default_factory=list[Event])
     size: int = 0
