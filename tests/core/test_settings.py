@@ -1,6 +1,5 @@
 import pickle
 from pathlib import Path
-from typing import Literal
 
 import pytest
 from pydantic import Field, field_validator
@@ -56,44 +55,6 @@ def test_each_instance_has_its_own_variables(monkeypatch):
 def test_none_and_empty_mean_not_given(monkeypatch):
     monkeypatch.setenv("DELF_SHOP_LIMIT", "")
     assert Shop.for_instance("shop", {"url": "u", "limit": None}).limit == 10
-
-
-class Many(PluginSettings):
-    """Settings of many kinds."""
-
-    names: tuple[str, ...] | None = Field(default=None, description="A list.")
-    table: dict[str, int] = Field(default={}, description="A table.")
-    either: str | list[str] = Field(default="", description="A text or a list.")
-    word: Literal["a", "b"] = Field(default="a", description="A word.")
-    on: bool | None = Field(default=None, description="A switch.")
-    text: str | None = Field(default=None, description="A text.")
-
-
-@pytest.mark.parametrize(
-    ("field", "text", "value"),
-    [
-        ("names", '["x", "y"]', ("x", "y")),
-        ("table", '{"x": 3}', {"x": 3}),
-        ("either", '["x"]', ["x"]),
-        ("either", "x,", "x,"),
-        ("word", "b", "b"),
-        ("on", "true", True),
-        ("text", '["x"]', '["x"]'),
-        ("text", "7", "7"),
-    ],
-)
-def test_a_variable_becomes_what_its_field_holds(field, text, value):
-    with using_environ({f"DELF_SHOP_{field.upper()}": text}):
-        assert getattr(Many.for_instance("shop", {}), field) == value
-
-
-def test_a_table_that_is_none_is_named():
-    message = "DELF_SHOP_NAMES is not valid JSON"
-    with (
-        using_environ({"DELF_SHOP_NAMES": "x,"}),
-        pytest.raises(ConnectionConfigurationError, match=message),
-    ):
-        Many.for_instance("shop", {})
 
 
 def test_other_variables_in_dotenv_are_nobodys_business(somewhere):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import types
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, Any, Self, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, SecretStr, ValidationError
+from pydantic import BeforeValidator, SecretStr, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
 from delf.environment import FileText, beside, current_environ
 from delf.errors import ConnectionConfigurationError, did_you_mean
@@ -39,28 +44,36 @@ LocalPath: TypeAlias = Annotated[str, BeforeValidator(_local_path)]
 to the working directory. A URL stays as it is."""
 
 
-_STRUCTURED = (Collection, BaseModel)
-_TEXTS = (str, bytes)
-
-
-class PluginSettings(BaseModel):
+class PluginSettings(BaseSettings):
     """The base class of a plugin's settings.
 
     Give every field a description; make passwords, tokens and URLs with credentials
     ``SecretStr``. A field that is not given in code is read from ``DELF_<INSTANCE>_<FIELD>``
-    in the environment, then in ``.env``; ``delf.toml`` comes last. Lists and tables are written
-    as JSON there.
+    in the environment, then in ``.env``; ``delf.toml`` comes last.
     """
 
-    # pydantic-settings would read variables, too; importing it takes as long as all of pydantic.
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        hide_input_in_errors=True,
-        arbitrary_types_allowed=True,
-        validate_default=True,
-        protected_namespaces=(),
+    model_config = SettingsConfigDict(
+        extra="forbid", hide_input_in_errors=True, frozen=True, env_ignore_empty=True
     )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What was given, then :func:`delf.environment.current_environ`.
+
+        pydantic-settings' own source for ``.env`` is left out: it looks in the working
+        directory only, and takes every foreign variable in the file for an unknown setting.
+        """
+        if isinstance(env_settings, EnvSettingsSource):
+            variables = current_environ().items()
+            env_settings.env_vars = {name.lower(): value for name, value in variables if value}
+        return init_settings, env_settings
 
     @classmethod
     def for_instance(cls, name: str, values: Mapping[str, Any]) -> Self:
@@ -75,46 +88,17 @@ class PluginSettings(BaseModel):
         """
         given = {key: value for key, value in values.items() if value is not None}
         prefix = f"DELF_{name.upper()}_"
-        variables = {key.lower(): text for key, text in current_environ().items() if text}
-        found = {
-            field: _from_variable(name, f"{prefix}{field.upper()}", text, info.annotation)
-            for field, info in cls.model_fields.items()
-            if field not in given and (text := variables.get(f"{prefix}{field}".lower()))
-        }
         try:
-            return cls(**found, **given)
+            return cls(_env_prefix=prefix, **given)  # pyright: ignore[reportCallIssue]
         except ValidationError as error:
             raise _explain(cls, name, prefix, given, error) from None
-
-
-def _from_variable(name: str, variable: str, text: str, annotation: Any) -> Any:
-    """A variable's text as a field wants it, which converts numbers and the like itself."""
-    kinds = set(_kinds(annotation)) - {types.NoneType}
-    structured = [issubclass(k, _STRUCTURED) and not issubclass(k, _TEXTS) for k in kinds]
-    if not any(structured):
-        return text
-    try:
-        return json.loads(text)
-    except ValueError:
-        if not all(structured):
-            return text
-    raise ConnectionConfigurationError(
-        f"{name}: {variable} is not valid JSON", hint='a list is written as ["a", "b"]'
-    )
-
-
-def _kinds(annotation: Any) -> Iterator[type]:
-    """The classes that a field may hold."""
-    origin = get_origin(annotation)
-    if origin in (Union, types.UnionType):
-        for part in get_args(annotation):
-            yield from _kinds(part)
-    elif origin is Annotated:
-        yield from _kinds(get_args(annotation)[0])
-    elif isinstance(kind := origin or annotation, type):
-        yield kind
-    else:
-        yield object  # a Literal, Any
+        except SettingsError as error:
+            # A list or a table in a variable that is not JSON; its cause holds the value.
+            field = str(error).partition('"')[2].partition('"')[0]
+            raise ConnectionConfigurationError(
+                f"{name}: {prefix}{field.upper()} is not valid JSON",
+                hint='a list is written as ["a", "b"]',
+            ) from None
 
 
 def _explain(
