@@ -135,6 +135,7 @@ class Program(_Forked):
         command: The program's or file's path, and its arguments.
         terminal: Whether its standard input becomes the terminal that controls it.
         lent: Whether templates of its sandboxes are no children of it.
+        imported: Modules that it needs, in place of what ``delf`` does.
         options: As of ``Popen``; ``cwd`` and ``env`` among them.
     """
 
@@ -144,16 +145,18 @@ class Program(_Forked):
         *,
         terminal: bool = False,
         lent: bool = True,
+        imported: tuple[str, ...] = (),
         **options: Any,
     ) -> None:
         self._own = {"terminal": terminal, "lent": lent}
+        self._imported = imported
         super().__init__([str(word) for word in command], **options)
 
     def _begin(self, streams: Sequence[int], pass_fds: Sequence[int], **options: Any) -> int:
         options = {**options, "cwd": str(options["cwd"]), "env": dict(options["env"])}
-        return _programs(os.getpid()).fork(streams, **self._own, **options)
+        return _programs(os.getpid(), self._imported).fork(streams, **self._own, **options)
 
 
 @cache
-def _programs(_host: int) -> Nursery:
-    return Nursery([_FOLDER / "warm_program.py"])
+def _programs(_host: int, imported: tuple[str, ...]) -> Nursery:
+    return Nursery([_FOLDER / "warm_program.py", *imported])

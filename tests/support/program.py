@@ -74,6 +74,7 @@ def start(
     env: Mapping[str, str] | None = None,
     terminal: bool = False,
     lent: bool = True,
+    imported: tuple[str, ...] = (),
     **options: Any,
 ) -> subprocess.Popen[Any]:
     """Start a program with the options of ``Popen``.
@@ -88,6 +89,7 @@ def start(
         env: All of its environment, this process's when omitted.
         terminal: Whether its standard input becomes the terminal that controls it.
         lent: Whether templates of its sandboxes may be forked elsewhere, and be no children of it.
+        imported: Modules that it needs, in place of what ``delf`` does.
         options: As of ``Popen``.
     """
     env = dict(os.environ) if env is None else env
@@ -96,7 +98,8 @@ def start(
     is_known = words[0] in (str(DELF), "-c", "-m") or words[0].endswith(".py")
     options["cwd"] = Path(cwd).resolve()
     if is_known and sys.platform == "linux" and _of_python(env) == _of_python(os.environ):
-        return Program(words, terminal=terminal, lent=lent, env=env, **options)
+        own = {"terminal": terminal, "lent": lent, "imported": imported}
+        return Program(words, **own, env=env, **options)
     if terminal:
         options["preexec_fn"] = lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     return subprocess.Popen(command, env=env, **options)

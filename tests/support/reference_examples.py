@@ -130,13 +130,23 @@ def main(folder: Path) -> None:
     for name in ("agent", "engine.runtime", "engine.views.trace"):
         importlib.import_module(f"delf.{name}")
     for name in (
-        "project",
-        "sql.connection",
-        "openapi.connection",
+        "drive.connection",
         "gmail.connection",
+        "openapi.cache",
+        "openapi.connection",
+        "openapi.loading",
+        "prefilter_semantic.prefilter",
+        "project",
         "sandbox_local.backend",
+        "sheets.connection",
+        "sql.backends.sqlite",
+        "sql.connection",
+        "sql.gate",
+        "websearch.connection",
     ):
         importlib.import_module(f"delf_{name}")
+    for name in ("google.oauth2.credentials", "httpcore", "anyio", "delf.engine.journal.memory"):
+        importlib.import_module(name)
     importlib.import_module("delf.plugins.host").PluginHost.discover().records()
     assert threading.active_count() == 1, "a process with threads cannot be forked"
     gc.freeze()

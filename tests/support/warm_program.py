@@ -1,8 +1,8 @@
 """Programs, in processes forked from one that has imported what they need.
 
-python warm_program.py DESCRIPTOR
+python warm_program.py [MODULE …] DESCRIPTOR
 
-A request has the arguments, folder and environment; its descriptors are the three streams. The
+Modules are imported in place of what ``delf`` needs, and lend no templates. A request has the arguments, folder and environment; its descriptors are the three streams. The
 program is ``delf``, a file of Python where the first argument is one, or what follows ``-c`` or ``-m``.
 """
 
@@ -34,35 +34,66 @@ if TYPE_CHECKING:
 
 def preload() -> None:
     """Import what most runs of the program import."""
-    for name in ("agent", "engine.runtime", "engine.views.trace"):
+    for name in ("agent", "cli.main", "cli.tables", "tools.typeddicts"):
         importlib.import_module(f"delf.{name}")
-    importlib.import_module("delf.plugins.host").PluginHost.discover(environ={}).records()
+    for name in ("engine.runtime", "engine.views.trace"):
+        importlib.import_module(f"delf.{name}")
     for name in (
         "approval_terminal.channel",
+        "approval_terminal.command",
+        "chat.command",
         "chat.repl",
+        "cli.answering",
+        "cli.journals",
+        "cli.pruning",
         "cli.session",
+        "cli.toolfile",
+        "journal_sql.journal",
         "journal_sql.sqlite",
+        "llm.connection",
         "model_recorded.model",
         "project",
+        "run.resume",
         "run.run",
+        "run.runs",
         "runner_dbos.agents",
         "runner_dbos.engine",
         "runner_dbos.worker",
         "sandbox_docker.backend",
         "sandbox_local.backend",
+        "sql.connection",
         "strategy_codegen.strategy",
     ):
         importlib.import_module(f"delf_{name}")
-    for name in ("docker", "httpx", "platformdirs", "prompt_toolkit", "pytest", "rich.markdown"):
+    for name in ("docker", "httpx", "platformdirs", "pytest", "rich.markdown", "tomllib"):
         importlib.import_module(name)
+    for name in ("prompt_toolkit.input.vt100", "prompt_toolkit.patch_stdout"):
+        importlib.import_module(name)
+    # After them: what is known of plugins is forgotten where finders of modules come.
+    importlib.import_module("delf.plugins.host").PluginHost.discover(environ={}).records()
+    _compile_records()
+
+
+def finish() -> None:
+    """What was imported stays as it is."""
     assert threading.active_count() == 1, "a process with threads cannot be forked"
     gc.collect()
     gc.freeze()
 
 
-def become(lender: Lender, request: dict[str, Any], streams: list[int]) -> NoReturn:
+def _compile_records() -> None:
+    """Compile the ``__init__`` of each record, which is left to the first that is made."""
+    records = importlib.import_module("delf.records")
+    for module in [module for name, module in sys.modules.items() if name.startswith("delf")]:
+        for kind in [value for value in vars(module).values() if isinstance(value, type)]:
+            begin = vars(kind).get("__init__")
+            if getattr(begin, "__module__", None) == records.__name__:
+                kind.__init__ = records._initialiser(kind)
+
+
+def become(lender: Lender | None, request: dict[str, Any], streams: list[int]) -> NoReturn:
     """In a child: be the program."""
-    if request["lent"]:
+    if lender is not None and request["lent"]:
         lender.use()
     if request["session"]:
         os.setsid()
@@ -146,5 +177,11 @@ if __name__ == "__main__":
     from lent_templates import Lender
 
     del sys.path[0]
-    preload()
-    serve(socket.socket(fileno=int(sys.argv[1])), functools.partial(become, Lender()))
+    if sys.argv[1:-1]:
+        for wanted in sys.argv[1:-1]:
+            importlib.import_module(wanted)
+    else:
+        preload()
+    finish()
+    lender = None if sys.argv[1:-1] else Lender()
+    serve(socket.socket(fileno=int(sys.argv[-1])), functools.partial(become, lender))

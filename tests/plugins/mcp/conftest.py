@@ -1,21 +1,39 @@
+import asyncio.unix_events
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from delf_mcp import MCP
+from support import program
 from support.server import free_port
 
 SERVER = str(Path(__file__).with_name("server.py"))
 PROGRAM: dict[str, Any] = {"command": sys.executable, "args": [SERVER], "protocol": "legacy"}
 
 Open = Callable[..., MCP]
+
+
+@pytest.fixture(autouse=True)
+def quick_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server of the tests, alone on its command line, is a fork of what has its library."""
+
+    def start(command: Sequence[str], *, shell: bool, **options: Any) -> subprocess.Popen[Any]:
+        assert not shell
+        if list(command[1:2]) != [SERVER]:
+            return subprocess.Popen(command, **options)
+        options["cwd"] = options.get("cwd") or "."
+        return program.start(command, imported=("mcp.server",), **options)
+
+    started = SimpleNamespace(Popen=start, PIPE=subprocess.PIPE)
+    monkeypatch.setattr(asyncio.unix_events, "subprocess", started)
 
 
 @pytest.fixture(scope="session")

@@ -153,7 +153,7 @@ async def test_a_silent_call_times_out_and_one_with_progress_does_not(open_mcp) 
 
 
 async def test_the_server_ends_with_the_connection(open_mcp) -> None:
-    srv = open_mcp()
+    srv = open_mcp(args=["-u", SERVER])  # which is no fork, but started as users start it
     await srv.actions()
     (child,) = [pid for pid in _children() if _command(pid).endswith(f"{SERVER}\0")]
     await srv.aclose()
