@@ -1,3 +1,5 @@
+"""The contract of journals."""
+
 import pytest
 
 from delf.testing import JournalContract

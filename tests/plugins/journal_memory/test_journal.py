@@ -1,0 +1,90 @@
+"""The journal in memory: what it keeps, lists and forgets."""
+
+import asyncio
+
+import pytest
+
+from delf import events as ev
+from delf.errors import UnknownTaskError
+from delf_journal_memory import MemoryJournal
+
+
+def started(task, seq=1, **fields):
+    return ev.TaskStarted(task_id=task, seq=seq, at=1.0, task=f"do {task}", **fields)
+
+
+def finished(task, seq=2, status=True):
+    return ev.TaskFinished(task_id=task, seq=seq, at=2.0, status=status, text="", duration_ms=1.0)
+
+
+async def test_the_journal_reads_what_was_appended():
+    journal = MemoryJournal()
+    events = [started("a"), finished("a"), started("b")]
+    for event in events:
+        await journal.append(event)
+    assert list(await journal.read("a")) == events[:2]
+    assert list(await journal.read("a", after=1)) == [events[1]]
+    with pytest.raises(UnknownTaskError, match="no task 'c'"):
+        await journal.read("c")
+
+
+async def test_the_journal_lists_the_newest_tasks_first():
+    journal = MemoryJournal()
+    for event in (
+        started("a"),
+        started("b"),
+        started("c"),
+        finished("a"),
+        finished("b", status=False),
+    ):
+        await journal.append(event)
+    assert [(r.task_id, r.state) for r in await journal.find()] == [
+        ("c", "running"),
+        ("b", "failed"),
+        ("a", "done"),
+    ]
+    assert len(await journal.find(limit=2)) == 2
+
+
+async def test_the_journal_forgets_the_oldest_finished_tasks_and_no_running_one():
+    journal = MemoryJournal(max_tasks=3)
+    for n in range(10):
+        await journal.append(started(f"t{n}"))
+        if n not in (1, 2):
+            await journal.append(finished(f"t{n}"))
+    left = [r.task_id for r in await journal.find()]
+    assert {"t1", "t2"} <= set(left)
+    assert "t0" not in left
+    assert len(left) <= 4
+
+
+async def test_the_journal_forgets_finished_tasks_that_take_much_memory():
+    journal = MemoryJournal(max_bytes=1_100_000)
+    for n in range(10):
+        await journal.append(started(f"t{n}"))
+        if n == 8:
+            result = {"rows": [["x" * 1000] * 100]}
+            common = {"task_id": "t8", "at": 1.0, "call_id": 1, "action": "a"}
+            call = ev.CallFinished(seq=2, status="ok", duration_ms=1, result=result, **common)
+            await journal.append(call)
+        await journal.append(ev.Printed(task_id=f"t{n}", seq=2, at=1.0, text="x" * 300_000))
+        await journal.append(finished(f"t{n}"))
+    assert [r.task_id for r in await journal.find()] == ["t9", "t8", "t7"]
+    await journal.append(ev.Printed(task_id="t9", seq=4, at=1.0, text="x" * 9_000_000))
+    assert [r.task_id for r in await journal.find()] == ["t9"]
+
+
+async def test_subscribers_get_what_comes_from_now_on():
+    journal = MemoryJournal()
+    await journal.append(started("a"))
+    one, all_of_them = journal.subscribe("a"), journal.subscribe()
+    first = [asyncio.ensure_future(anext(one)), asyncio.ensure_future(anext(all_of_them))]
+    await asyncio.sleep(0)
+    await journal.append(started("b"))
+    await journal.append(finished("a"))
+    assert (await first[0]) == finished("a")
+    assert (await first[1]) == started("b")
+    assert (await anext(all_of_them)) == finished("a")
+    await one.aclose()
+    await all_of_them.aclose()
+    await journal.append(started("c"))
