@@ -70,7 +70,11 @@ class AgentConfig(BaseModel):
     """The agent's configuration; the same fields in code, ``delf.toml``, ``DELF_*`` and flags."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, hide_input_in_errors=True, arbitrary_types_allowed=True
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        arbitrary_types_allowed=True,
+        defer_build=True,  # many commands only want the names of the fields
     )
 
     llm: LLM = Field(default=None, description="The model for everything.")

@@ -142,6 +142,16 @@ async def test_vectors_are_made_once_and_kept(context: PluginContext, meaning: M
     assert len(meaning.texts) == made + 1
 
 
+async def test_a_task_of_many_steps_is_embedded_once(
+    context: PluginContext, meaning: Meaning
+) -> None:
+    task = "Look for bills by their state, then send an email about them, and feed the lion twice."
+    assert len(steps_of(task)) > 2
+    prefilter = one_less(context)
+    assert {"bank.invoices", "mail.send", "zoo.feed"} <= await chosen(prefilter, task)
+    assert meaning.texts[len(CATALOG) :] == [task]
+
+
 @pytest.mark.parametrize("damage", [b"", b"not numpy", b"\x93NUMPY\x01\x00"])
 async def test_damaged_vectors_are_made_again(
     damage: bytes, context: PluginContext, tmp_path: Path

@@ -12,6 +12,7 @@ import itertools
 import re
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from types import ModuleType
 from typing import Any, Final, cast
 
@@ -22,15 +23,7 @@ from delf.errors import did_you_mean
 from delf.hookspecs import HOOKS
 from delf.plugins.discovery import Candidate
 from delf.records import dataclass
-from delf.specs import (
-    CommandSpec,
-    EmbedderSpec,
-    FormatSpec,
-    ModelSpec,
-    PrefilterSpec,
-    SandboxSpec,
-    Spec,
-)
+from delf.specs import CommandSpec, SandboxSpec, Spec
 from delf.types import ISOLATION_ORDER
 
 _FACTORY = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
@@ -208,20 +201,12 @@ def _checked(hook: str, expected: type[Spec], item: object) -> Spec:
     factory: Any = item.factory
     if not isinstance(factory, str) or not _FACTORY.fullmatch(factory):
         raise _BadPluginError(f"{where} has the factory {factory!r}, not 'module:attribute'")
-    _check_texts(where, "exports", item.exports)
+    for given in fields(item):
+        if given.type == "tuple[str, ...]":  # as it is written in specs.py
+            _check_texts(where, given.name, getattr(item, given.name))
     if isinstance(item, SandboxSpec) and item.isolation not in ISOLATION_ORDER:
         allowed = ", ".join(ISOLATION_ORDER)
         raise _BadPluginError(f"{where} has isolation {item.isolation!r}; one of: {allowed}")
-    if isinstance(item, (ModelSpec, EmbedderSpec)):
-        _check_texts(where, "serves", item.serves)
-    if isinstance(item, ModelSpec):
-        _check_texts(where, "speaks", item.speaks)
-        _check_texts(where, "addressed_by", item.addressed_by)
-    if isinstance(item, PrefilterSpec):
-        _check_texts(where, "modes", item.modes)
-    if isinstance(item, FormatSpec):
-        _check_texts(where, "endings", item.endings)
-        _check_texts(where, "writes", item.writes)
     return item
 
 

@@ -19,7 +19,7 @@ from delf_ranking import shares
 
 _log = logging.getLogger(__name__)
 
-_LOOKED_AT: Final = 100
+_LOOKED_AT: Final = 50
 """How far down each ranking counts, where words and vectors are fused."""
 _BY_WORDS: Final = 0.6
 """What words count for where vectors count for the rest; both are from 0 to 1."""
@@ -28,10 +28,13 @@ _BY_WORDS: Final = 0.6
 class SemanticPrefilter:
     """Ranks actions for each step of a task, and takes the best of each in turn.
 
-    Words count by BM25 over names, summaries, parameters and tags. With an embedder what words
-    count, as a share of a perfect fit, and the likeness of vectors are added: fused by their
-    places alone, the weaker of the two makes the other worse. The vectors of a catalog are made
-    once, beside the first task, and kept on disk; until they are there words decide alone.
+    Words count for each step by BM25 over names, summaries, parameters and tags. With an embedder
+    what words count, as a share of a perfect fit, and the likeness of vectors are added: fused by
+    their places alone, the weaker of the two makes the other worse. Of a task only the whole is
+    embedded: vectors of its steps would take several times as long, and find no more.
+
+    The vectors of a catalog are made once, beside the first task, and kept on disk; until they
+    are there words decide alone.
 
     Args:
         context: Where vectors are kept, and the embedder.
@@ -76,11 +79,11 @@ class SemanticPrefilter:
         rankings = [list(shares) for shares in by_words]
         if vectors is not None:
             try:
-                likeness = await vectors.likeness(steps)
+                likeness = await vectors.likeness(task)
             except DelfError as error:
                 _log.warning("words decide alone, the embedder failed: %s", error.describe())
             else:
-                rankings = list(map(_fused, by_words, likeness))
+                rankings = _fused(by_words, likeness)
         return list(_in_turn(rankings))[: self._limit]
 
     async def _vectors(self, catalog: Catalog) -> CatalogVectors | None:
@@ -125,14 +128,19 @@ def _tell_failure(making: asyncio.Task[CatalogVectors]) -> None:
         _log.warning("words decide alone, the tools could not be embedded: %s", told)
 
 
-def _fused(by_words: Mapping[int, float], likeness: Any) -> list[int]:
-    """The best by words and by meaning together, of those that are high in either."""
-    nearest = np.argpartition(-likeness, min(_LOOKED_AT, len(likeness) - 1))[:_LOOKED_AT]
-    scores = {
-        number: _BY_WORDS * by_words.get(number, 0.0) + (1 - _BY_WORDS) * float(likeness[number])
-        for number in {*by_words, *nearest.tolist()}
-    }
-    return sorted(scores, key=lambda number: (-scores[number], number))
+def _fused(by_words: Sequence[Mapping[int, float]], likeness: Any) -> list[list[int]]:
+    """For each step the best by its words and the task's meaning, of those high in either."""
+    some = min(_LOOKED_AT, len(likeness) - 1)
+    nearest = np.argpartition(-likeness, some)[:_LOOKED_AT].tolist()
+    rankings: list[list[int]] = []
+    for shares_of_step in by_words:
+        numbers = np.fromiter({*shares_of_step, *nearest}, dtype=np.int64)
+        words = np.fromiter(
+            (shares_of_step.get(n, 0.0) for n in numbers.tolist()), dtype=np.float64
+        )
+        scores = _BY_WORDS * words + (1 - _BY_WORDS) * likeness[numbers]
+        rankings.append(numbers[np.lexsort((numbers, -scores))].tolist())
+    return rankings
 
 
 def _in_turn(rankings: Sequence[Sequence[int]]) -> Iterable[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,14 +52,10 @@ class CatalogVectors:
             await asyncio.to_thread(_write, path, matrix)
         return cls(matrix, embedder)
 
-    async def likeness(self, texts: Sequence[str]) -> list[Any]:
-        """For each text how like each action is to it, from -1 to 1."""
-        size = self._embedder.batch_size
-        batches = [texts[start : start + size] for start in range(0, len(texts), size)]
-        made = [await self._embedder.embed(batch, "query") for batch in batches]
-        return [
-            self._matrix @ np.asarray(query, dtype="float32") for rows in made for query in rows
-        ]
+    async def likeness(self, text: str) -> Any:
+        """How like each action is to a text, from -1 to 1."""
+        (query,) = await self._embedder.embed([text], "query")
+        return self._matrix @ np.asarray(query, dtype="float32")
 
 
 def _text(entry: CatalogEntry) -> str:
