@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from delf import Agent, ConfigurationError, ToolDefinitionError, tool
+from delf import Agent, CallContext, ConfigurationError, ToolDefinitionError, tool
 from delf.events import Event, FileWritten, ToolsSelected
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
@@ -278,3 +278,19 @@ def test_an_output_folder_that_is_a_file(run, tmp_path):
     (tmp_path / "out").touch()
     with pytest.raises(ConfigurationError, match="is no folder"):
         run("print(1)", output_dir=str(tmp_path / "out"))
+
+
+def test_a_call_finds_the_files_that_its_script_has_just_written(
+    run: Any, sandbox: str, tmp_path: Path
+) -> None:
+    @tool(effect="read", confirm=False)
+    async def written(context: CallContext) -> int:
+        """How many files there are."""
+        return len(context.output_files)
+
+    script = (
+        "for n in range(20):\n    add_to_output_files(f'{n}.txt', 'x' * 100_000)\n"
+        "print(await written())"
+    )
+    out = str(tmp_path / "out")
+    assert run(script, sandbox=sandbox, tools=[written], output_dir=out).text == "20"

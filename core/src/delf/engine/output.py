@@ -176,6 +176,16 @@ class OutputFiles:
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
 
+    @property
+    def under_way(self) -> bool:
+        """Whether a file is being written."""
+        return bool(self._writing)
+
+    async def settled(self) -> None:
+        """Wait until all that was handed over by now is there, or known to fail."""
+        if self._writing:
+            await asyncio.wait(set(self._writing))
+
     async def all_written(self, timeout: float | None = None) -> list[str]:
         """Wait until all files are there.
 

@@ -448,7 +448,7 @@ class Runtime:
             connect=self._parts.connect,
             folder=self._parts.folder,
             input_files={file.name: Path(file.path) for file in inputs},
-            output_files=lambda: {name: Path(path) for name, path in output.files.items()},
+            output=output,
             models=models,
             approvals=approvals,
         )

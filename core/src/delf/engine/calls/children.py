@@ -17,6 +17,7 @@ from delf.engine.calls.records import Call
 from delf.engine.journal.log import TaskLog
 from delf.engine.models.client import ModelClient
 from delf.engine.models.money import Ledger
+from delf.engine.output import OutputFiles
 from delf.engine.task import ChildOptions, TaskRequest
 from delf.engine.toolset import BoundAction
 from delf.engine.waiting import Slot, TaskClock
@@ -59,7 +60,7 @@ class ChildTasks:
         connect: Makes further ones.
         folder: The project's folder.
         input_files: The parent's input files, by name.
-        output_files: Gives the parent's output files, by name.
+        output: The parent's output files.
         models: Asks models, counted and recorded.
         approvals: Who decides where a person is asked.
     """
@@ -74,7 +75,7 @@ class ChildTasks:
     connect: Connect
     folder: Path
     input_files: Mapping[str, Path]
-    output_files: Callable[[], Mapping[str, Path]]
+    output: OutputFiles
     models: ModelClient
     approvals: TaskApprovals
     held_back: dict[int, Callable[[], str]] = field(default_factory=dict[int, "Callable[[], str]"])
@@ -83,6 +84,9 @@ class ChildTasks:
     def depth(self) -> int:
         """How many tasks are above the parent."""
         return 0 if self.request.child is None else self.request.child.depth
+
+    def _output_files(self) -> Mapping[str, Path]:
+        return {name: Path(path) for name, path in self.output.files.items()}
 
     def _tell(self, call_id: int, text: str) -> None:
         if text:
@@ -139,7 +143,7 @@ class ChildTasks:
             _say=say,
             _keep=keep,
             _loop=asyncio.get_running_loop(),
-            _output_files=self.output_files,
+            _output_files=self._output_files,
             _delegate=delegate,
             _ask=self._ask,
             _consent=functools.partial(self._consent, call),

@@ -197,6 +197,8 @@ class Gate:
         try:
             if self._approvals.slot.returning is not None:
                 await self._approvals.slot.regained()
+            if self._children is not None and self._children.output.under_way:
+                await self._children.output.settled()  # the call may name a file of the script's
         except asyncio.CancelledError:
             await self._records.never_made(call)
             raise
