@@ -248,6 +248,16 @@ async def test_a_fact_of_a_megabyte_and_of_all_scripts(context: PluginContext, u
     await store.aclose()
 
 
+async def test_more_facts_than_a_statement_takes_are_saved_at_once(context: PluginContext) -> None:
+    store = SemanticStore(context, embedding_model="off")
+    facts = [f"room {number}" for number in range(33_000)]
+    await store.save(facts)
+    await store.save(facts)  # each takes the place of itself
+    assert len(await store.list()) == 33_000
+    assert await store.delete(facts) == 33_000
+    await store.aclose()
+
+
 async def test_a_graph_takes_over_where_there_are_many(context: PluginContext, url: str) -> None:
     store = SemanticStore(context, url, exact=50)
     await store.save([f"The work number {n}." for n in range(60)])

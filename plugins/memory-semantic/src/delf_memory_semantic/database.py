@@ -33,7 +33,7 @@ _BUSY_MS: Final = 10_000
 _MAKING: Final = 0x64656C66
 """The lock under which PostgreSQL's tables are made: a number of its own."""
 _AT_ONCE: Final = 10_000
-"""How many vectors are read at once."""
+"""How many rows one statement reads, or names: SQLite takes 32,766 values."""
 _MOST_WORDS: Final = 24
 """How many words of a query count: a task of pages is found by its first words as well."""
 
@@ -183,24 +183,29 @@ class FactDatabase:
         now = datetime.now(UTC).timestamp()
         with self._begin() as connection:
             self._count(connection, writes=1)
-            if self._remove(connection, rows):
+            if self._remove(connection, _facts.c.digest, rows):
                 self._count(connection, alterations=1)
-            for digest, (content, source, vector) in rows.items():
-                added = connection.execute(
-                    sa.insert(_facts)
-                    .values(
-                        namespace=self.namespace,
-                        digest=digest,
-                        content=content,
-                        source=source,
-                        saved_at=now,
-                    )
-                    .returning(_facts.c.id)
-                )
-                number = added.scalar_one()
-                if vector is not None:
-                    values = {"fact_id": number, "model": model, "vector": vector}
-                    connection.execute(sa.insert(_vectors).values(**values))
+            added = [
+                {
+                    "namespace": self.namespace,
+                    "digest": digest,
+                    "content": content,
+                    "source": source,
+                    "saved_at": now,
+                }
+                for digest, (content, source, _) in rows.items()
+            ]
+            if not added:
+                return
+            insert = sa.insert(_facts).returning(_facts.c.id, sort_by_parameter_order=True)
+            ids = connection.scalars(insert, added)
+            found = [
+                {"fact_id": number, "model": model, "vector": vector}
+                for number, (_, _, vector) in zip(ids, rows.values(), strict=True)
+                if vector is not None
+            ]
+            if found:
+                connection.execute(sa.insert(_vectors), found)
 
     def add_vectors(self, vectors: Sequence[tuple[int, bytes]], model: str) -> None:
         """Give facts their vectors; those that were forgotten meanwhile are left out.
@@ -228,10 +233,7 @@ class FactDatabase:
         """Forget facts with exactly these texts; how many there were."""
         with self._begin() as connection:
             self._count(connection, alterations=1)
-            here = _facts.c.namespace == self.namespace
-            return connection.execute(
-                sa.delete(_facts).where(here, _facts.c.content.in_(list(facts)))
-            ).rowcount
+            return self._remove(connection, _facts.c.content, facts)
 
     def clear(self) -> None:
         """Forget all facts of the namespace."""
@@ -239,11 +241,14 @@ class FactDatabase:
             self._count(connection, alterations=1)
             connection.execute(sa.delete(_facts).where(_facts.c.namespace == self.namespace))
 
-    def _remove(self, connection: sa.Connection, digests: Iterable[str]) -> int:
-        here = _facts.c.namespace == self.namespace
-        return connection.execute(
-            sa.delete(_facts).where(here, _facts.c.digest.in_(list(digests)))
-        ).rowcount
+    def _remove(self, connection: sa.Connection, column: sa.Column[str], of: Iterable[str]) -> int:
+        """Forget facts by what a column has; how many there were."""
+        values, removed = list(of), 0
+        for start in range(0, len(values), _AT_ONCE):
+            here = _facts.c.namespace == self.namespace
+            some = column.in_(values[start : start + _AT_ONCE])
+            removed += connection.execute(sa.delete(_facts).where(here, some)).rowcount
+        return removed
 
     def _count(self, connection: sa.Connection, *, writes: int = 0, alterations: int = 0) -> None:
         """Count a change, before it is made: writers of a namespace so come one after another.
