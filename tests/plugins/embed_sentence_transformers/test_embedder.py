@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import huggingface_hub
+import numpy as np
 import pytest
 
 import delf_embed_sentence_transformers.embedder as module
@@ -44,6 +45,19 @@ async def test_a_model_is_in_memory_once_and_leaves_with_its_last_user() -> None
     assert len(module._loaded) == 1
     await other.aclose()
     assert len(module._loaded) == 0
+
+
+async def test_numbers_of_16_bits_give_the_same_directions() -> None:
+    texts = ["Who was in Turin?", "The office is in Turin. " * 40]
+    vectors = []
+    for dtype in ("float32", "bfloat16", "auto"):
+        embedder = SentenceTransformersEmbedder(minilm_path(), device="cpu", dtype=dtype)
+        vectors.append(np.asarray(await embedder.embed(texts)))
+        await embedder.aclose()
+    for found in vectors:
+        assert found.dtype == np.float32
+        assert np.linalg.norm(found, axis=1) == pytest.approx(1, abs=1e-6)
+        assert (found * vectors[0]).sum(axis=1).min() > 0.999
 
 
 async def test_the_event_loop_goes_on_while_a_model_works() -> None:
