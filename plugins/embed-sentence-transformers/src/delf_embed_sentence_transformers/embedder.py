@@ -20,29 +20,34 @@ _DEFAULT: Final = "all-MiniLM-L6-v2"
 
 
 class _Loaded:
-    """A model in memory, with the one thread in which it computes.
+    """A model in memory, with the one thread in which it is loaded and computes.
 
-    More threads would not make it quicker: torch uses all processors for one batch.
+    More would not make it quicker: torch uses all processors for one batch. Where several threads
+    use torch, each has helpers of its own, which then sleep rather than wait for the next step:
+    a vector took twice as long.
     """
 
     def __init__(self, name: str, device: str | None, dtype: DType, download: bool) -> None:
-        from sentence_transformers import SentenceTransformer
-        from transformers.utils.logging import disable_progress_bar
-
-        disable_progress_bar()  # nothing here writes to the terminal
-        try:
-            self.model: Any = SentenceTransformer(
-                name, device=device, local_files_only=not download
-            )
-        except Exception as error:  # its causes are of many libraries
-            raise _missing(name) from error
-        if dtype == "bfloat16" or (dtype == "auto" and _is_quicker_in_half(self.model.device)):
-            self.model.bfloat16()
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="delf-embed")
+        self.model: Any = self.thread.submit(_model_of, name, device, dtype, download).result()
 
     def __del__(self) -> None:
         if (thread := getattr(self, "thread", None)) is not None:
             thread.shutdown(wait=False)
+
+
+def _model_of(name: str, device: str | None, dtype: DType, download: bool) -> Any:
+    from sentence_transformers import SentenceTransformer
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()  # nothing here writes to the terminal
+    try:
+        model: Any = SentenceTransformer(name, device=device, local_files_only=not download)
+    except Exception as error:  # its causes are of many libraries
+        raise _missing(name) from error
+    if dtype == "bfloat16" or (dtype == "auto" and _is_quicker_in_half(model.device)):
+        model.bfloat16()
+    return model
 
 
 def _is_quicker_in_half(device: Any) -> bool:
