@@ -158,7 +158,8 @@ class MessageIndex:
         known = [(number, row) for number, row in known if len(row) == len(vector)]
         if not known:
             return {}
-        likeness = np.stack([row for _, row in known]) @ vector
+        # In one thread: those of BLAS and of a model that has just computed wait for each other.
+        likeness = np.einsum("ij,j->i", np.stack([row for _, row in known]), vector)
         order: list[int] = np.argsort(-likeness)[:LOOKED_AT].tolist()
         wanted = {known[place][0] for place in order} | by_words.keys()
         return {
