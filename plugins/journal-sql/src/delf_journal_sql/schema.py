@@ -92,14 +92,20 @@ def _version_6(execute: Execute) -> None:
 
 
 def _version_7(execute: Execute) -> None:
-    """Workers take tasks from a queue: by whom and when; who was lost; keys, and tries."""
-    columns = ("limit_key TEXT", "taken_by TEXT", "losses INTEGER", "tries INTEGER")
+    """Workers take tasks from a queue: by whom, how often and when; keys, and tries that failed."""
+    columns = ("limit_key TEXT", "taken_by TEXT", "takes INTEGER", "tries INTEGER")
     for column in (*columns, "begun_at {real}"):
         execute(f"ALTER TABLE delf_tasks ADD COLUMN {column}")
     execute("CREATE INDEX delf_tasks_taken ON delf_tasks (taken_by) WHERE taken_by IS NOT NULL")
     execute(
         "CREATE INDEX delf_tasks_begun ON delf_tasks (queue, begun_at) WHERE begun_at IS NOT NULL"
     )
+
+
+def _version_8(execute: Execute) -> None:
+    """Not how often a task was taken is counted, but how often who had it was lost."""
+    execute("ALTER TABLE delf_tasks RENAME COLUMN takes TO losses")
+    execute("UPDATE delf_tasks SET losses = NULL WHERE losses IS NOT NULL")
 
 
 MIGRATIONS: Final[Sequence[Callable[[Execute], None]]] = (
@@ -110,6 +116,7 @@ MIGRATIONS: Final[Sequence[Callable[[Execute], None]]] = (
     _version_5,
     _version_6,
     _version_7,
+    _version_8,
 )
 """The step to each version from the one before, from version 1 on."""
 
