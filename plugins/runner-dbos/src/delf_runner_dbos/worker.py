@@ -100,7 +100,6 @@ class Worker:
         deadline = time.monotonic() + self._options.grace
         while self._in_hand and time.monotonic() < deadline:
             await self._wait(deadline - time.monotonic())
-        await self._journal.give_back(self._unclaimed | self._in_hand)
 
     @property
     def _free(self) -> int:
