@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 
 # Every package, and those that the demo needs: nothing heavy.
 PACKAGES := core $(patsubst %/pyproject.toml,%,$(sort $(wildcard libs/*/pyproject.toml plugins/*/pyproject.toml)))
-DEMO_PACKAGES := core libs/cli libs/journals libs/memory libs/ranking libs/stubs libs/model-providers libs/project libs/sandbox \
+DEMO_PACKAGES := core libs/cli libs/journals libs/memory libs/ranking libs/stubs libs/traces libs/model-providers libs/project libs/sandbox \
 	$(addprefix plugins/,sandbox-local model-http model-recorded sql approval-terminal chat files journal-memory journal-sql llm manage run serve strategy-codegen) \
 	$(patsubst %/pyproject.toml,%,$(wildcard plugins/demo/pyproject.toml))
 

@@ -23,6 +23,8 @@ ACCEPTED_SKIPS: Final = ("needs ../shared", "needs macOS", "needs Windows")
 
 SERVICES: Final = frozenset({"postgres_server", "mariadb_server", "docker_engine"})
 SERVICE_SECONDS: Final = 120
+OF_IMAGES: Final = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
+"""What images of containers say to every Python: programs that tests start would begin cold."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -87,6 +89,8 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_configure() -> None:
     """Programs that tests start heed Ctrl-C, also where the shell runs tests in the background."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for name in OF_IMAGES:
+        os.environ.pop(name, None)
     gc.disable()  # until all tests are collected: what is made until then stays
 
 

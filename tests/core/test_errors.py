@@ -1,4 +1,3 @@
-import inspect
 import pickle
 import re
 import sys
@@ -14,12 +13,10 @@ from delf.errors import (
     did_you_mean,
     how_to_install,
 )
-
-TREE = {
-    name: cls
-    for name, cls in vars(errors).items()
-    if inspect.isclass(cls) and issubclass(cls, DelfError)
-}
+from delf_chat.summary import ConversationCompressionError
+from delf_sql.failures import SQLSchemaError
+from support.every_error import CORE as TREE
+from support.every_error import EVERY
 
 
 def drawn():
@@ -48,7 +45,7 @@ def test_the_drawing_is_the_tree():
 
 
 def test_codes_are_unique():
-    codes = [cls.code for cls in TREE.values()]
+    codes = [cls.code for cls in EVERY]
     assert len(set(codes)) == len(codes)
 
 
@@ -57,6 +54,8 @@ def test_every_public_error_can_be_imported_from_delf():
     assert len(public) > 20
     for name in public:
         assert getattr(delf, name) is TREE[name]
+    assert delf.SQLSchemaError is SQLSchemaError
+    assert delf.ConversationCompressionError is ConversationCompressionError
 
 
 def test_an_error_carries_message_hint_and_code():

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from delf import Agent
-from delf.cli.main import cli
 from delf_cli import answering
+from delf_cli.main import cli
 from delf_cli.toolfile import load_tools
 from support.program import DELF, delf, environment, write_recording
 from support.terminal import TerminalProcess

@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from delf.cli.main import COMMANDS, cli
+from delf_cli.main import COMMANDS, cli
 from support.commands import (
     PAGE,
     check_object,
@@ -77,7 +77,7 @@ def test_help(words):
 
 ALL_HELP = """
 import contextlib, io, json, sys
-from delf.cli.main import cli
+from delf_cli.main import cli
 for words in {words!r}:
     with contextlib.redirect_stdout(io.StringIO()):
         assert cli.main([*words.split()[1:], "--help"], standalone_mode=False) == 0, words
@@ -155,7 +155,7 @@ def complete(typed, offered, folder):
 
 def test_completion_of_names_imports_nothing_heavy(tmp_path):
     code = (
-        "import click, sys\nfrom delf_cli import complete\nfrom delf.cli.main import cli\n"
+        "import click, sys\nfrom delf_cli import complete\nfrom delf_cli.main import cli\n"
         "ctx = click.Context(cli)\n"
         "for find in (complete.connections, complete.models, complete.sandboxes):\n"
         "    find(ctx, None, '')\n"

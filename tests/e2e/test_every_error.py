@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import socket
 import sqlite3
 import sys
@@ -18,12 +17,17 @@ import pytest
 from delf import Agent, Chat, LLMConfig, errors, events, tool
 from delf.errors import DelfError
 from delf.specs import JournalSpec
+from delf_chat.summary import ConversationCompressionError
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
 from delf_journal_memory import MemoryJournal
 from delf_memory_semantic import Memory
+from delf_model_recorded import RecordingMismatch
 from delf_sandbox import wire
+from delf_sandbox.wire import WireError
 from delf_sql import SQL
+from delf_sql.failures import SQLSchemaError
+from support.every_error import EVERY
 from support.model_fixtures import LITELLM_WARNING
 from support.openai_server import OpenAIServer, Reply
 from support.workspace import ROOT
@@ -116,7 +120,7 @@ raises(errors.ConnectionConfigurationError)(lambda _: SQL(url=f"nosql://me:{SECR
 raises(errors.SandboxUnavailableError)(lambda w: w.agent(min_isolation="vm").start())
 raises(errors.UnknownRequestError)(lambda w: w.agent().approve("req_none"))
 raises(errors.UnknownTaskError)(lambda w: w.agent().poll("task_none"))
-raises(errors.WireError)(lambda _: wire.parse(b'{"no": "frame"}'))
+raises(WireError)(lambda _: wire.parse(b'{"no": "frame"}'))
 raises(errors.MemorySetupError)(lambda _: Memory(path=f"mysql://me:{SECRET}@host/x"))
 raises(errors.ToolExecutionError)(lambda w: w.fails("await fail()", fail))
 raises(errors.ToolRefusedError)(lambda w: w.fails("await fail(speed=3)", fail))
@@ -156,7 +160,7 @@ def _(w: World) -> None:
     w.agent(llm=llm).run("go").raise_for_status()
 
 
-@raises(errors.RecordingMismatch)
+@raises(RecordingMismatch)
 def _(w: World) -> None:
     (w.folder / "r.jsonl").write_text(
         '{"request": {"contains": ["zebra"]}, "reply": {"text": "y"}}\n'
@@ -176,7 +180,7 @@ def _(w: World) -> None:
     w.fails("print(1)", SQL(url=f"sqlite:///{w.folder}/missing.db"))
 
 
-@raises(errors.SQLSchemaError)
+@raises(SQLSchemaError)
 def _(w: World) -> None:
     path = w.folder / "bad.db"
     with sqlite3.connect(path) as database:
@@ -251,12 +255,7 @@ def _(w: World) -> None:
     w.agent(journal="kept").resume(task).raise_for_status()
 
 
-KNOWN: Final = [
-    cls for cls in vars(errors).values() if inspect.isclass(cls) and issubclass(cls, DelfError)
-]
-
-
-@raises(errors.ConversationCompressionError)
+@raises(ConversationCompressionError)
 def _(world: World) -> None:
     chat = Chat(keep=2)
     for number in range(4):
@@ -291,7 +290,7 @@ def _(world: World) -> None:
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("cls", KNOWN, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("cls", EVERY, ids=lambda c: c.__name__)
 def test_an_error(cls: type[DelfError], world: World) -> None:
     assert cls in CASES, f"{cls.__name__} needs a case here"
     with pytest.raises(cls) as caught:

@@ -20,6 +20,7 @@ from delf_docs import Docs
 from delf_drive import Drive
 from delf_gmail import Gmail
 from delf_sheets import Sheets
+from support import program
 from support.google import GoogleServer
 from support.google.fixtures import USER, connect, credentials, google
 from support.waiting import Run
@@ -166,7 +167,7 @@ def killed(project: DelfProject, google: GoogleServer, script: str, method: str,
     """Run a script, kill its process when a method was called so often; the task's id."""
     llm = project.model(script)
     command = project.command("run", "Do it.", *FLAGS, "--llm", llm, "--approve", "all")
-    process = subprocess.Popen(
+    process = program.start(
         command, cwd=project.root, env=project._environ({}), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     try:
@@ -186,7 +187,7 @@ def killed(project: DelfProject, google: GoogleServer, script: str, method: str,
 
 def made_again(project: DelfProject, task: str) -> tuple[int, str, str]:
     """Resume a task, and say that its interrupted call is to be made again: a person is asked."""
-    process = subprocess.Popen(
+    process = program.start(
         project.command("resume", task, "--approve", "all", "--wait-approvals"),
         cwd=project.root, env=project._environ({}), stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from delf import errors, values
+from delf import values
 from delf_project.files import read_config
 from delf_sandbox.guest import frames
+from support.every_error import EVERY
 from support.pages import PageError, run_page
 from support.tables import PAGE as CONFIGURATION
 from support.tables import with_tables
@@ -117,11 +118,7 @@ def test_the_fields_of_the_agent_are_those_of_the_code() -> None:
 def test_every_error_has_a_paragraph() -> None:
     page = (ROOT / "docs/errors.md").read_text(encoding="utf-8")
     written = dict(re.findall(r"^## (\S+ \w+)\n(.+?)(?=\n## |\Z)", page, re.MULTILINE | re.DOTALL))
-    known = {
-        f"{cls.code} {name}"
-        for name, cls in vars(errors).items()
-        if inspect.isclass(cls) and issubclass(cls, errors.DelfError)
-    }
+    known = {f"{cls.code} {cls.__name__}" for cls in EVERY}
     assert set(written) == known
     short = [heading for heading, text in written.items() if len(text.split()) < 8]
     assert not short

@@ -32,28 +32,32 @@ CONTRACTS = frozenset(
     }
 )
 # The program that a command belongs to.
-PROGRAM = frozenset({"delf.cli", "delf.terminal"})
-VIEWS = "delf.engine.views"
+PROGRAM = frozenset({"delf.terminal"})
+CHANGES = "delf.engine.changes"
 # What commands share: tasks are run, looked at and decided about, in whatever process.
 SHARED = PROGRAM | {
-    "delf.agent", "delf.background", "delf.config", "delf.environment", "delf.engine.approvals", "delf.engine.secrets", VIEWS,
+    "delf.agent", "delf.background", "delf.config", "delf.environment", "delf.engine.approvals", "delf.engine.secrets", CHANGES,
     "delf.plugins", "delf.projects", "delf.records", "delf.response", "delf.surroundings",
 }  # fmt: skip
-RUN_TASKS = PROGRAM | {"delf.plugins", "delf.surroundings", "delf.sync", VIEWS}
+RUN_TASKS = PROGRAM | {"delf.plugins", "delf.surroundings", "delf.sync", CHANGES}
 # Those that need more than the contracts and what commands share.
 MORE: dict[str, frozenset[str]] = {
-    "approval-terminal": PROGRAM | {VIEWS},
+    "approval-terminal": PROGRAM | {CHANGES},
     "chat": RUN_TASKS,
     "cli": SHARED,
-    "devkit": frozenset({"delf.cli", "delf.plugins", "delf.response"}),
+    "devkit": frozenset({"delf.plugins", "delf.response"}),
+    "embedders": frozenset({"delf.environment", "delf.plugins"}),
     "filesystem": PROGRAM,
+    "journals": frozenset({"delf.plugins"}),
     "manage": PROGRAM | {"delf.config", "delf.plugins", "delf.projects"},
     "project": frozenset(
         {"delf.config", "delf.engine.secrets", "delf.environment", "delf.plugins", "delf.records"}
     ),
     "run": PROGRAM,
     "runner-dbos": PROGRAM | {"delf.plugins", "delf.projects", "delf.surroundings", "delf.sync"},
+    "selecting": frozenset({"delf.environment", "delf.plugins"}),
     "serve": RUN_TASKS,
+    "traces": frozenset({CHANGES, "delf.plugins"}),
     "workers": PROGRAM,
 }
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from delf.cli.main import cli
+from delf_cli.main import cli
 
 Run = Callable[..., Result]
 

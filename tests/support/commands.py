@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 import click
 
-from delf.cli.main import cli
+from delf_cli.main import cli
 from support.workspace import ROOT
 
 PAGE: Final = ROOT / "docs/cli.md"

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from delf.libraries import allowed_modules
 from delf.protocols.sandbox import (
     Crashed,
     Done,
@@ -135,7 +134,7 @@ async def run_honest(backend: SandboxBackend, scripts: Sequence[dict[str, Any]])
 
 
 async def _open(backend: SandboxBackend) -> SandboxSession:
-    session = await backend.open(SessionSpec(tools=TOOLS, modules=allowed_modules()))
+    session = await backend.open(SessionSpec(tools=TOOLS))
     await _fill(session, NotingHost())
     return session
 
@@ -257,7 +256,7 @@ def _seconds(entry: dict[str, Any]) -> float:
 
 def _escape_spec(seconds: float) -> SessionSpec:
     limits = Limits(cpu_seconds=seconds, memory_bytes=256 * 2**20, output_bytes=2**20, calls=1000)
-    return SessionSpec(tools=TOOLS, modules=allowed_modules(), limits=limits)
+    return SessionSpec(tools=TOOLS, limits=limits)
 
 
 async def _run_escape(session: SandboxSession, entry: dict[str, Any], target: Target) -> str | None:

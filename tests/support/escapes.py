@@ -22,7 +22,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
-from delf.libraries import allowed_modules
 from delf.protocols.sandbox import CallRequest, Crashed, Limits, Returned, SessionSpec, ToolNames
 from delf_sandbox_local.backend import LocalBackend
 
@@ -153,7 +152,6 @@ async def run_attempts(folder: Path, names: list[str] | None = None) -> dict[str
 async def _run(backend: LocalBackend, name: str, target: _Target) -> str | None:
     spec = SessionSpec(
         tools=(ToolNames(name="add"),),
-        modules=allowed_modules(),
         limits=Limits(cpu_seconds=5),
         files=(str(target.input),),
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 
-from delf.cli.main import run_program
+from delf_cli.main import run_program
 
 MARK = "\x1e exit status "
 

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from delf.libraries import allowed_modules
 from delf.protocols.sandbox import (
     CallAnswer,
     CallRequest,
@@ -97,7 +96,7 @@ def session_spec(
     tools: tuple[ToolNames, ...] = TOOLS, files: tuple[str, ...] = (), **limits: Any
 ) -> SessionSpec:
     """A session's specification with the default modules."""
-    return SessionSpec(tools=tools, modules=allowed_modules(), limits=Limits(**limits), files=files)
+    return SessionSpec(tools=tools, limits=Limits(**limits), files=files)
 
 
 @asynccontextmanager

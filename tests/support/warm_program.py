@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 def preload() -> None:
     """Import what most runs of the program import."""
-    for name in ("agent", "cli.main", "cli.tables", "tools.typeddicts"):
+    for name in ("agent", "tools.typeddicts"):
         importlib.import_module(f"delf.{name}")
-    for name in ("engine.runtime", "engine.views.trace"):
-        importlib.import_module(f"delf.{name}")
+    importlib.import_module("delf.engine.runtime")
     for name in (
         "approval_terminal.channel",
         "approval_terminal.command",
         "chat.command",
         "chat.repl",
         "cli.answering",
+        "cli.main",
         "cli.journals",
         "cli.pruning",
         "cli.session",
@@ -63,6 +63,7 @@ def preload() -> None:
         "sandbox_local.backend",
         "sql.connection",
         "strategy_codegen.strategy",
+        "traces",
     ):
         importlib.import_module(f"delf_{name}")
     for name in ("docker", "httpx", "platformdirs", "pytest", "rich.markdown", "tomllib"):
@@ -162,7 +163,7 @@ def _run(program: str, *arguments: str) -> None:
         sys.path.insert(0, os.path.dirname(os.path.abspath(program)))
         runpy.run_path(program, run_name="__main__")
         return
-    from delf.cli.main import main
+    from delf_cli.main import main
 
     sys.argv[0] = "delf"
     sys.exit(main())

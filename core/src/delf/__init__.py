@@ -14,9 +14,6 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from delf.agent import Agent
-    from delf.engine.views.parts import StreamEvent
-    from delf.engine.views.snapshot import StreamSnapshot
-    from delf.engine.views.trace import Trace
     from delf.errors import (
         AgentConfirmationError,
         AgentStateError,
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
         ConnectionConfigurationError,
         ConnectionFileNotFoundError,
         ConnectionUnavailableError,
-        ConversationCompressionError,
         DelfError,
         EnvironmentKeyError,
         LLMExecutionError,
@@ -41,7 +37,6 @@ if TYPE_CHECKING:
         SandboxExecutionError,
         SandboxLimitError,
         SandboxUnavailableError,
-        SQLSchemaError,
         TaskStoppedError,
         TaskTimeoutError,
         ToolDefinitionError,
@@ -55,6 +50,7 @@ if TYPE_CHECKING:
     from delf.llm import LLMConfig
     from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected, Settled
     from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
+    from delf.protocols.trace import StreamEvent, StreamSnapshot, Trace
     from delf.response import Response
     from delf.surroundings import plugin_context
     from delf.tools.action import Action, action
@@ -78,11 +74,11 @@ _HOMES: Final = {
     "Rejected": "delf.protocols.approval",
     "Response": "delf.response",
     "Settled": "delf.protocols.approval",
-    "StreamEvent": "delf.engine.views.parts",
-    "StreamSnapshot": "delf.engine.views.snapshot",
+    "StreamEvent": "delf.protocols.trace",
+    "StreamSnapshot": "delf.protocols.trace",
     "ProposedCall": "delf.protocols.connection",
     "Tool": "delf.tools.function",
-    "Trace": "delf.engine.views.trace",
+    "Trace": "delf.protocols.trace",
     "action": "delf.tools.action",
     "plugin_context": "delf.surroundings",
     "tool": "delf.tools.function",
@@ -106,7 +102,6 @@ __all__ = [
     "ConnectionConfigurationError",
     "ConnectionFileNotFoundError",
     "ConnectionUnavailableError",
-    "ConversationCompressionError",
     "DelfError",
     "Edited",
     "EnvironmentKeyError",
@@ -124,7 +119,6 @@ __all__ = [
     "Rejected",
     "ReplayMismatch",
     "Response",
-    "SQLSchemaError",
     "SandboxExecutionError",
     "SandboxLimitError",
     "SandboxUnavailableError",

@@ -7,7 +7,7 @@ import secrets
 import sys
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Never, Self, Unpack, cast
 
 from delf.background import BackgroundTasks, Granularity, HandingIn, handed_in, past_end, stream_of
 from delf.engine.elsewhere import snapshot_of
@@ -15,7 +15,6 @@ from delf.engine.task import TaskRequest, check_task, new_task_id
 from delf.errors import AgentConfirmationError, AgentStateError, ConfigurationError
 from delf.llm import LLMConfig
 from delf.protocols.approval import Approved, Edited, Rejected, Remember, Settled
-from delf.protocols.command import SupportsAgent, SupportsServing, SupportsTelling
 from delf.protocols.journal import Journal, SupportsStops
 from delf.response import Response, past_response, response_of
 from delf.sync import RuntimeHome
@@ -26,16 +25,14 @@ from delf.types import ApprovalMode, ConfirmMode, Isolation
 if TYPE_CHECKING:
     from delf.engine.journal.log import Listener
     from delf.engine.runtime import Runtime
-    from delf.engine.views.snapshot import StreamSnapshot
     from delf.events import Event
     from delf.messages import ModelDelta, Usage
     from delf.plugins.host import PluginHost
     from delf.projects import Project
     from delf.protocols.memory import MemoryStore, SupportsStore
     from delf.protocols.strategy import Strategy
+    from delf.protocols.trace import StreamSnapshot
     from delf.surroundings import AgentChat
-
-T = TypeVar("T")
 
 
 class Agent:
@@ -415,13 +412,14 @@ class Agent:
         )
 
     async def _run(self, runtime: Runtime, request: TaskRequest) -> Response:
-        teller = self._command("run", SupportsTelling) if self.config.verbose else None
-        if teller is not None:
-            request = replace(request, listeners=(teller.tell, *request.listeners))
+        if self.config.verbose:
+            tell = self._of_plugin("tell_of_event")
+            request = replace(request, listeners=(tell, *request.listeners))
         response = response_of(await runtime.run(request))
         response.raise_if_never_begun()
-        if teller is not None:
-            sys.stderr.write(visible(teller.summary(response.trace)) + "\n")
+        if self.config.verbose:
+            summary: str = self._of_plugin("summary_of")(response.trace)
+            sys.stderr.write(visible(summary) + "\n")
         return response
 
     def run_chat(self, timeout: float | None = None, **options: Any) -> None:
@@ -431,24 +429,24 @@ class Agent:
             timeout: Seconds for one task; when omitted the agent's, or 300 if it was not set.
             options: ``show_code=True`` writes scripts, ``verbose=True`` calls.
         """
-        self._command("chat", SupportsAgent).run_agent(self, timeout=timeout, **options)
+        self._of_plugin("run_chat")(self, timeout=timeout, **options)
 
     async def arun_chat(self, timeout: float | None = None, **options: Any) -> None:
         """The same from asynchronous code."""
-        await self._command("chat", SupportsAgent).arun_agent(self, timeout=timeout, **options)
+        await self._of_plugin("arun_chat")(self, timeout=timeout, **options)
 
-    def _command(self, name: str, protocol: type[T]) -> T:
-        from delf.plugins.commands import need_command
+    def _of_plugin(self, name: str) -> Any:
+        from delf.plugins.host import PluginHost
 
-        return need_command(self._host, name, protocol)
+        return (self._host or PluginHost.discover()).exported(name)
 
     def serve(self, host: str = "127.0.0.1", port: int = 8080, **options: Any) -> None:
         """Serve its tasks over HTTP, with a page; ``options``: settings of the plugin ``serve``."""
-        self._command("serve", SupportsServing).serve_agent(self, host=host, port=port, **options)
+        self._of_plugin("serve_agent")(self, host=host, port=port, **options)
 
     def asgi_app(self, **options: Any) -> Any:
         """The same as an ASGI application; its lifespan starts and stops the agent."""
-        return self._command("serve", SupportsServing).asgi_app(self, **options)
+        return self._of_plugin("asgi_app")(self, **options)
 
     def poll(self, task_id: str) -> StreamSnapshot:
         """How a task stands now, by the journal; from any thread, or ``UnknownTaskError``."""

@@ -8,21 +8,21 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Required, TypedDict, get_args
 
-from delf.engine.elsewhere import wait_for_end
+from delf.engine.elsewhere import traces, wait_for_end
 from delf.engine.task import TaskRequest
 from delf.errors import ConfigurationError, TaskStoppedError, UnknownTaskError
+from delf.events import AT_ONCE_BYTES, size_of
 from delf.messages import ModelDelta
 from delf.records import dataclass
 from delf.response import Response, past_response
-from delf.values import weight
 
 if TYPE_CHECKING:
     from delf.engine.runtime import Runtime
-    from delf.engine.views.snapshot import StreamSnapshot
     from delf.events import Event
+    from delf.protocols.trace import StreamSnapshot
 
 
 Granularity = Literal["event", "token"]
@@ -86,45 +86,23 @@ class BackgroundTask:
 
     Args:
         request: What was asked.
-        events: What happened so far, in order; it grows.
+        events: What happened so far, in order; it grows. The first says that it was handed in.
         outcome: Its response, once there is one.
-        accepted_at: Unix time in seconds.
     """
 
     request: TaskRequest
     events: list[Event]
     outcome: Future[Response]
-    accepted_at: float = field(default_factory=time.time)
 
     def look(self) -> StreamSnapshot:
         """How it stands now; from any thread."""
-        from delf.engine.views.snapshot import StreamSnapshot, snapshot
-
-        if self.events:
-            seen = snapshot(tuple(self.events))
-            if seen.is_terminal or not self.outcome.cancelled():
-                return seen
+        seen: StreamSnapshot = traces().snapshot(tuple(self.events))
+        if seen.is_terminal or not self.outcome.done():
+            return seen
+        if self.outcome.cancelled():
             return replace(seen, state="stopped")  # its last steps are still on their way
-        elapsed = int((time.time() - self.accepted_at) * 1000)
-        state, error = "queued", None
-        if self.outcome.done():
-            state = "stopped" if self.outcome.cancelled() else "error"
-            error = _failure(self.outcome)
-        return StreamSnapshot(
-            task_id=self.request.task_id,
-            state=state,
-            task=self.request.task,
-            elapsed_ms=elapsed,
-            error=error,
-        )
-
-
-def _failure(outcome: Future[Response]) -> str:
-    try:
-        error = outcome.exception()
-    except CancelledError:
-        return "the task was cancelled before it began"
-    return str(error) if error is not None else "the task left no events"
+        error = self.outcome.exception()
+        return seen if error is None else replace(seen, state="error", error=str(error))
 
 
 class BackgroundTasks:
@@ -156,7 +134,7 @@ class BackgroundTasks:
         Returns:
             Its id.
         """
-        events: list[Event] = []
+        events: list[Event] = list(request.past)
         outcome = start(replace(request, listeners=(*request.listeners, events.append)))
         with self._lock:
             self._tasks[request.task_id] = BackgroundTask(request, events, outcome)
@@ -165,8 +143,14 @@ class BackgroundTasks:
         return request.task_id
 
     def _weigh(self, task_id: str, events: Sequence[Event]) -> None:
-        """Count what a task that is over takes."""
-        size = weight(list(events), self._max_bytes)
+        """Count what a task that is over takes; in a thread where that takes long."""
+        if any(size_of(event, AT_ONCE_BYTES) > AT_ONCE_BYTES for event in events):
+            threading.Thread(target=self._count, args=(task_id, events), daemon=True).start()
+        else:
+            self._count(task_id, events)
+
+    def _count(self, task_id: str, events: Sequence[Event]) -> None:
+        size = sum(map(size_of, events))
         with self._lock:
             self._sizes[task_id] = size
             self._bytes += size

@@ -17,16 +17,12 @@
     ├── ToolExecutionError                 ERR-TOOL-001
     │   └── ToolException                  ERR-TOOL-004     raised by tools, for the model to read
     ├── ToolRefusedError                   ERR-TOOL-005     unknown, not allowed, bad arguments
-    ├── SQLSchemaError                     ERR-TOOL-003
     ├── LLMExecutionError                  ERR-LLM-001
     ├── CodeGenerationError                ERR-LLM-002
     ├── PrefilterError                     ERR-LLM-003
-    ├── ConversationCompressionError       ERR-LLM-004
-    ├── RecordingMismatch                  ERR-LLM-005
     ├── SandboxExecutionError              ERR-SANDBOX-001
     │   ├── SandboxUnavailableError        ERR-SANDBOX-002
-    │   ├── SandboxLimitError              ERR-SANDBOX-003
-    │   └── WireError                      ERR-SANDBOX-004
+    │   └── SandboxLimitError              ERR-SANDBOX-003
     ├── ApprovalRejectedError              ERR-APPROVAL-001
     ├── UnknownRequestError                ERR-APPROVAL-002 no such request waits (any more)
     ├── MemorySetupError                   ERR-MEM-001
@@ -38,6 +34,8 @@
     ├── TaskStoppedError               ERR-AGENT-005    cancelled, by a person or a program
     ├── ReplayMismatch                     ERR-REPLAY-001
     └── UnrecordedCallError                ERR-JOURNAL-005  what a call did is not in the journal
+
+Packages add errors of their own to it, such as ``delf_sql``'s SQLSchemaError.
 
 An error carries data and never logs or draws. ``code`` is stable, ``hint`` says what to do
 next, ``for_model()`` is the text that a model may read. No message holds a secret.
@@ -193,12 +191,6 @@ class ToolRefusedError(DelfError):
     code = "ERR-TOOL-005"
 
 
-class SQLSchemaError(DelfError):
-    """The schema of a database could not be read."""
-
-    code = "ERR-TOOL-003"
-
-
 class LLMExecutionError(DelfError):
     """A call to a language model failed for good.
 
@@ -237,19 +229,6 @@ class PrefilterError(DelfError):
     code = "ERR-LLM-003"
 
 
-class ConversationCompressionError(DelfError):
-    """A conversation could not be summarised."""
-
-    code = "ERR-LLM-004"
-
-
-class RecordingMismatch(DelfError):  # noqa: N818 - a finding, not a fault
-    """A recorded model was asked something that its recording does not hold."""
-
-    code = "ERR-LLM-005"
-    default_hint = "record again with --record FILE, or use a real model"
-
-
 class SandboxExecutionError(DelfError):
     """A script failed in the sandbox, and retries did not help."""
 
@@ -276,13 +255,6 @@ class SandboxLimitError(SandboxExecutionError):
     def __init__(self, message: str, *, limit: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.limit = limit
-
-
-class WireError(SandboxExecutionError):
-    """The sandbox's end of the wire sent something that is not of the protocol."""
-
-    code = "ERR-SANDBOX-004"
-    default_hint = "try again; a sandbox that fails so without a script that meddles has a defect"
 
 
 class ApprovalRejectedError(DelfError):

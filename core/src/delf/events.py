@@ -17,7 +17,7 @@ from delf.errors import DelfError, TaskStoppedError
 from delf.messages import Purpose, ToolCall, Usage
 from delf.records import dataclass
 from delf.types import Effect, Isolation
-from delf.values import from_jsonable, to_jsonable_or_repr
+from delf.values import from_jsonable, to_jsonable_or_repr, weight
 
 EVENT_VERSION: Final = 1
 
@@ -27,8 +27,14 @@ Remember = Literal["no", "task", "session"]
 DecisionKind = Literal["approved", "edited", "rejected", "expired", "settled"]
 
 
+class _Weighed:
+    """Where :func:`size_of` notes what an event takes."""
+
+    __slots__ = ("_size",)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Event:
+class _Event(_Weighed):
     """What every event has; ``seq`` counts within the task, ``at`` is Unix time in seconds."""
 
     task_id: str
@@ -485,6 +491,22 @@ _FIELDS: Final = {
     cls: tuple(f.name for f in dataclasses.fields(cls) if f.name not in _HEAD)
     for cls in _TYPES.values()
 }
+_WORDS: Final = {"CallStatus", "ScriptStatus", "DecisionKind", "Remember", "Effect", "Isolation"}
+_NUMBERS: Final = {"None", "bool", "int", "float", "tuple[int, ...]", "Usage"}
+_OF_OUR_OWN: Final = _NUMBERS | _WORDS | {"Purpose"}
+"""Types of what is made here: numbers, and words of the events' own."""
+_TEXTS: Final = {
+    cls: tuple(
+        f.name
+        for f in dataclasses.fields(cls)
+        if f.name not in (*_HEAD, "digest") and not {*f.type.split(" | ")} <= _OF_OUR_OWN
+    )
+    for cls in _TYPES.values()
+}
+SAFE: Final = {name for names in _FIELDS.values() for name in (*_HEAD[1:], *names)}.difference(
+    *_TEXTS.values()
+)
+"""Fields that hold no secret: a number or a word that equals one by chance does not tell it."""
 
 
 def content_of(event: Event) -> dict[str, Any]:
@@ -526,6 +548,28 @@ def decode(record: Mapping[str, Any]) -> Event:
         known["calls"] = tuple(ToolCall(**call) for call in known["calls"])
     head = {name: record[name] for name in _HEAD}
     return cls(**head, **known)
+
+
+_EVENT_BYTES: Final = 500
+"""Of an event's small fields."""
+_MOST_BYTES: Final = 64 * 1024 * 1024
+AT_ONCE_BYTES: Final = 64 * 1024  # to count more in place would hold an event loop up
+
+
+def size_of(event: Event, most: int = _MOST_BYTES) -> int:
+    """About how many bytes of memory an event takes, counted once; above ``most`` it ends early."""
+    size: int | None = getattr(event, "_size", None)
+    if size is None:
+        size = _EVENT_BYTES
+        for name in _TEXTS[type(event)]:
+            value = getattr(event, name)
+            if type(value) is str:
+                size += len(value)
+            elif value is not None:
+                size += weight(value, most)
+        if size <= most or most == _MOST_BYTES:
+            object.__setattr__(event, "_size", size)
+    return size
 
 
 def end_of(events: Sequence[Event], error: DelfError) -> TaskFinished:

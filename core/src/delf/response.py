@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from delf.engine.elsewhere import traces
 from delf.errors import BudgetExceededError, ConfigurationError, DelfError, TaskStoppedError
+from delf.events import Event, ModelReplied, TaskFinished, TaskQueued, TaskStarted, cost_of
 from delf.records import dataclass
 
 if TYPE_CHECKING:
     from delf.engine.task import TaskOutcome
-    from delf.engine.views.trace import Trace
-    from delf.events import Event, TaskFinished
+    from delf.protocols.trace import Trace
 
 
 @dataclass(kw_only=True)
@@ -25,7 +27,7 @@ class Response:
         error: What went wrong.
         cost_usd: What the models cost; None where a price is not known.
         duration_ms: Wall time in milliseconds.
-        trace: Everything that happened.
+        events: Everything that happened.
         files: Output files: label to absolute path.
         exception: The error as an exception; :meth:`raise_for_status` raises it.
     """
@@ -35,9 +37,18 @@ class Response:
     error: str | None = None
     cost_usd: float | None = None
     duration_ms: int = 0
-    trace: Trace
+    events: Sequence[Event] = field(default=(), repr=False)
     files: dict[str, str] = field(default_factory=dict[str, str])
     exception: DelfError | None = field(default=None, repr=False)
+
+    @functools.cached_property
+    def trace(self) -> Trace:
+        """Everything that happened, as people look at it.
+
+        Raises:
+            OptionalDependencyError: When the package ``delf-traces`` is not installed.
+        """
+        return traces().Trace(self.events)
 
     def raise_for_status(self) -> Response:
         """The response itself, or its error raised.
@@ -61,8 +72,11 @@ class Response:
         """
         error = self.exception
         never_begun = isinstance(error, (ConfigurationError, BudgetExceededError))
-        if never_begun and not self.trace.model_calls:
+        if never_begun and not self._has(ModelReplied):
             raise error
+
+    def _has(self, *kinds: type[Event]) -> bool:
+        return any(isinstance(event, kinds) for event in self.events)
 
     @property
     def state(self) -> str:
@@ -74,8 +88,8 @@ class Response:
             return "done"
         if isinstance(self.exception, TaskStoppedError):
             return "stopped"
-        begun = bool(self.trace.task_id)
-        return "interrupted" if begun and self.trace.duration_ms is None else "failed"
+        begun = self._has(TaskQueued, TaskStarted)
+        return "interrupted" if begun and not self._has(TaskFinished) else "failed"
 
     @property
     def before_it_ended(self) -> str:
@@ -85,7 +99,9 @@ class Response:
     @property
     def changes(self) -> list[str]:
         """The calls that changed something, or may have, a line each."""
-        return self.trace.changes
+        from delf.engine.changes import changes_of
+
+        return [str(change) for change in changes_of(self.events)]
 
     def to_dict(self) -> dict[str, Any]:
         """The response as JSON-ready data."""
@@ -117,16 +133,13 @@ class Response:
 
 def response_of(outcome: TaskOutcome) -> Response:
     """The response of a task that this process has worked."""
-    from delf.engine.views.trace import Trace
-
-    trace = Trace(outcome.events)
     return Response(
         text=outcome.text,
         status=outcome.error is None,
         error=None if outcome.error is None else outcome.error.message,
-        cost_usd=trace.total_cost_usd,
+        cost_usd=cost_of(outcome.events),
         duration_ms=round(outcome.duration_ms),
-        trace=trace,
+        events=outcome.events,
         files=dict(outcome.files),
         exception=outcome.error,
     )
@@ -139,8 +152,6 @@ def past_response(events: Sequence[Event], end: TaskFinished) -> Response:
         events: All of them.
         end: The last one.
     """
-    from delf.engine.views.trace import Trace
-
     error: DelfError | None = None
     if not end.status:
         kind = TaskStoppedError if end.state == "stopped" else DelfError
@@ -151,7 +162,7 @@ def past_response(events: Sequence[Event], end: TaskFinished) -> Response:
         error=end.error,
         cost_usd=end.cost_usd,
         duration_ms=round(end.duration_ms),
-        trace=Trace(events),
+        events=events,
         files=dict(end.files),
         exception=error,
     )

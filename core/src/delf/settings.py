@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeAlias
+from typing import Annotated, Any, Self, TypeAlias, cast
 
-from pydantic import BeforeValidator, SecretStr, ValidationError
-from pydantic_settings import (
-    BaseSettings,
-    EnvSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    SettingsError,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, SecretStr, ValidationError
 
 from delf.environment import FileText, beside, current_environ
 from delf.errors import ConnectionConfigurationError, did_you_mean
@@ -44,7 +37,7 @@ LocalPath: TypeAlias = Annotated[str, BeforeValidator(_local_path)]
 to the working directory. A URL stays as it is."""
 
 
-class PluginSettings(BaseSettings):
+class PluginSettings(BaseModel):
     """The base class of a plugin's settings.
 
     Give every field a description; make passwords, tokens and URLs with credentials
@@ -52,28 +45,12 @@ class PluginSettings(BaseSettings):
     in the environment, then in ``.env``; ``delf.toml`` comes last.
     """
 
-    model_config = SettingsConfigDict(
-        extra="forbid", hide_input_in_errors=True, frozen=True, env_ignore_empty=True
+    model_config = ConfigDict(
+        extra="forbid",
+        hide_input_in_errors=True,
+        frozen=True,
+        validate_default=True,
     )
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """What was given, then :func:`delf.environment.current_environ`.
-
-        pydantic-settings' own source for ``.env`` is left out: it looks in the working
-        directory only, and takes every foreign variable in the file for an unknown setting.
-        """
-        if isinstance(env_settings, EnvSettingsSource):
-            variables = current_environ().items()
-            env_settings.env_vars = {name.lower(): value for name, value in variables if value}
-        return init_settings, env_settings
 
     @classmethod
     def for_instance(cls, name: str, values: Mapping[str, Any]) -> Self:
@@ -89,16 +66,39 @@ class PluginSettings(BaseSettings):
         given = {key: value for key, value in values.items() if value is not None}
         prefix = f"DELF_{name.upper()}_"
         try:
-            return cls(_env_prefix=prefix, **given)  # pyright: ignore[reportCallIssue]
+            return cls(**_from_environ(cls, name, prefix) | given)
         except ValidationError as error:
             raise _explain(cls, name, prefix, given, error) from None
-        except SettingsError as error:
-            # A list or a table in a variable that is not JSON; its cause holds the value.
-            field = str(error).partition('"')[2].partition('"')[0]
-            raise ConnectionConfigurationError(
-                f"{name}: {prefix}{field.upper()} is not valid JSON",
-                hint='a list is written as ["a", "b"]',
-            ) from None
+
+
+def _from_environ(cls: type[PluginSettings], name: str, prefix: str) -> dict[str, Any]:
+    """What the variables of an instance say, by field.
+
+    pydantic-settings reads them, lists and tables as JSON; to import it takes as long as
+    pydantic itself, so that is left out where there is no such variable. Its own look at
+    ``.env`` is not used: it searches the working directory only, and takes every foreign
+    variable in the file for an unknown setting.
+    """
+    variables = {
+        key.lower(): value
+        for key, value in current_environ().items()
+        if value and key.upper().startswith(prefix)
+    }
+    if not variables:
+        return {}
+    from pydantic_settings import EnvSettingsSource, SettingsError
+
+    source = EnvSettingsSource(cast("Any", cls), env_prefix=prefix)
+    source.env_vars = variables
+    try:
+        return source()
+    except SettingsError as error:
+        # A list or a table that is not JSON; its cause holds the value.
+        field = str(error).partition('"')[2].partition('"')[0]
+        raise ConnectionConfigurationError(
+            f"{name}: {prefix}{field.upper()} is not valid JSON",
+            hint='a list is written as ["a", "b"]',
+        ) from None
 
 
 def _explain(

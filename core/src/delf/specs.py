@@ -20,7 +20,8 @@ class Spec:
         name: What users type; unique among the specs of its kind.
         summary: One line for lists.
         factory: ``"module:attribute"``, resolved on first use.
-        exports: Names in the factory's module that ``from delf import NAME`` gives.
+        exports: Names in the factory's module that ``from delf import NAME`` gives, and functions
+            there that ``PluginHost.exported`` finds for an agent, as ``run_chat``.
     """
 
     kind: ClassVar[str] = "spec"

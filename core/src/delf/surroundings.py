@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 from delf.environment import current_environ
 from delf.errors import ModelConfigurationError, PluginError
-from delf.plugins.embedders import Embedders
+from delf.plugins.catalog import first_party
+from delf.plugins.factories import embedders_of
 from delf.plugins.host import PluginHost
-from delf.plugins.journals import make_journal, need_durable_journal
+from delf.plugins.journals import durable_journal, make_journal
 from delf.projects import connector_of
 from delf.protocols.context import PluginContext
 from delf.protocols.conversation import Conversation, SupportsConversations
@@ -105,12 +106,12 @@ class Surroundings:
             url: A file or URL instead of the journal's own.
 
         Raises:
-            OptionalDependencyError: When no plugin that could is installed.
-            PluginError: When it cannot be used, or keeps no conversations.
+            PluginError: When none is installed, or it cannot be used, or keeps no conversations.
         """
         durable = {spec.name for spec in self.host.specs(JournalSpec) if spec.durable}
         own = None if self.config is None else self.config.journal
-        name = own if own in durable else need_durable_journal(self.host, "a chat that persists")
+        usual = next(iter(first_party()["journal"]))
+        name = own if own in durable else durable_journal(self.host) or usual
         more = {} if url is None else {"url": url}
         journal = make_journal(self.host, str(name), self.plugin_options, self.environ, **more)
         if not isinstance(journal, SupportsConversations):
@@ -212,5 +213,5 @@ def plugin_context(project: Project | None = None, *, namespace: str = "default"
         namespace=namespace, environ=around.environ, conversations=around.open_conversations
     )
     default = None if project is None else project.agent.embedder
-    embedders = Embedders(around.host, around.plugin_options, context, default)
-    return replace(context, embedder=embedders.get)
+    embedders = embedders_of(around.host, around.plugin_options, context, default)
+    return context if embedders is None else replace(context, embedder=embedders.get)

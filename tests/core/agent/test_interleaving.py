@@ -71,6 +71,12 @@ for task in consumers:
     task.cancel()
 print(order)
 """,
+    "large arguments beside small ones": """
+sizes = [3, 90_000, 5, 90_001, 3]
+print([len(text) for text in await asyncio.gather(*(write("x" * n) for n in sizes))])
+for ended in asyncio.as_completed([write("y" * n) for n in sizes]):
+    print(len(await ended))
+""",
     "a semaphore": """
 places, order = asyncio.Semaphore(2), []
 async def work(n):

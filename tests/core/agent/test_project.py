@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from delf import Agent, ConfigurationError, Response, Trace
+from delf import Agent, ConfigurationError, Response
 from delf.config import AgentConfig
 
 TOML = """
@@ -130,7 +130,7 @@ class TestParameters:
 
 class TestResponse:
     def response(self, **given) -> Response:
-        return Response(**{"text": "", "status": True, "trace": Trace(()), **given})
+        return Response(**{"text": "", "status": True, **given})
 
     def test_is_its_status(self):
         assert self.response(text="4")

@@ -1,21 +1,23 @@
 """Sandboxes, prefilters, models, money."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from delf.config import AgentConfig
 from delf.engine.journal.log import TaskLog
-from delf.engine.loop.prefilters import Prefilters
+from delf.engine.loop.select import prefilters_of
 from delf.engine.models.client import ModelClient, ModelPool
-from delf.engine.models.money import Ledger, Pricing, load_pricing
+from delf.engine.models.money import Ledger, load_pricing
 from delf.engine.sandboxes import choose_sandbox, make_limits
 from delf.engine.secrets.redaction import Redactor
 from delf.errors import (
     BudgetExceededError,
     ConfigurationError,
     LLMExecutionError,
+    OptionalDependencyError,
     PluginError,
     SandboxUnavailableError,
 )
@@ -35,12 +37,12 @@ from delf.messages import (
 )
 from delf.protocols.context import PluginContext
 from delf.protocols.model import ModelContext
-from delf.protocols.prefilter import Selection
 from delf.protocols.sandbox import Available, Limits, Unavailable
 from delf.specs import ModelSpec, PrefilterSpec, SandboxSpec
 from delf.testing import ScriptedModel
 from delf_devkit.testing.hosts import TestHost
 from delf_journal_memory import MemoryJournal
+from delf_project import Prices
 
 MB = 1024 * 1024
 
@@ -193,52 +195,16 @@ def test_no_limits_are_the_defaults():
 # -- prefilters -----------------------------------------------------------------------------
 
 
-def prefilters(host, mode):
-    return Prefilters(host, {}, PluginContext(data_dir=Path()), mode)
-
-
-class NamedPrefilter:
-    def __init__(self, name):
-        self.name = name
-
-    async def select(self, task, catalog, ask):
-        return Selection(names=(self.name,))
-
-
-@pytest.mark.parametrize(
-    ("mode", "actions", "served"),
-    [
-        ("auto", 9, None),
-        ("auto", 10, "filter"),
-        ("auto", 49, "filter"),
-        ("auto", 50, "search"),
-        ("off", 500, None),
-        ("filter", 1, "filter"),
-        ("search", 1, "search"),
-    ],
-)
-def test_when_tools_are_filtered(host, mode, actions, served):
-    for name in ("filter", "search"):
-        spec = PrefilterSpec(name=name, summary="s", factory="x:y", modes=(name,))
-        host.provide(spec, lambda name=name: NamedPrefilter(name))
-    chosen = prefilters(host, mode)
-    choice = chosen.choose(actions)
-    assert (None if choice is None else chosen.made(choice).name) == served
-
-
-def test_auto_prefers_a_prefilter_that_asks_no_model(host):
-    for name, asks in (("search", True), ("semantic", False)):
-        spec = PrefilterSpec(name=name, summary="s", factory="x:y", modes=(name,), asks=asks)
-        host.provide(spec, lambda name=name: name)
-    chosen = prefilters(host, "auto")
-    assert chosen.choose(9) is None
-    assert chosen.choose(500).mode == "semantic"
-
-
-def test_without_a_plugin_auto_filters_nothing_and_a_wish_is_an_error(host):
-    assert prefilters(host, "auto").choose(100) is None
-    with pytest.raises(PluginError, match="no plugin serves prefilter_mode 'semantic'"):
-        prefilters(host, "semantic")
+def test_what_chooses_among_prefilters_is_needed_where_there_are_some(host, monkeypatch):
+    monkeypatch.setitem(sys.modules, "delf_selecting", None)
+    context = PluginContext(data_dir=Path())
+    assert prefilters_of(host, {}, context, "auto") is None
+    assert prefilters_of(host, {}, context, "off") is None
+    with pytest.raises(OptionalDependencyError, match="what chooses the tools"):
+        prefilters_of(host, {}, context, "filter")
+    host.provide(PrefilterSpec(name="a", summary="s", factory="x:y", modes=("a",)), object)
+    with pytest.raises(OptionalDependencyError, match="what chooses the tools"):
+        prefilters_of(host, {}, context, "auto")
 
 
 # -- models ---------------------------------------------------------------------------------
@@ -280,7 +246,7 @@ def asker(pool, ledger=None, **options):
     return ModelClient(
         pool=pool,
         ledger=ledger or Ledger(),
-        pricing=options.pop("pricing", Pricing()),
+        pricing=options.pop("pricing", Prices({}).find),
         log=log,
         **options,
     )
@@ -394,24 +360,24 @@ def test_a_price_counts_cached_tokens_apart():
 )
 def test_the_most_specific_pattern_wins(model, expected):
     names = {"*": 1, "gpt-*": 2, "gpt-4o-*": 3, "gpt-4o": 4}
-    pricing = Pricing(
+    pricing = Prices(
         {name: Price(input=value, output=0, cached_input=0) for name, value in names.items()}
     )
     assert pricing.find(model).input == expected
 
 
-def test_the_users_price_wins_over_the_providers():
-    reply = ModelReply(text="", model="m", usage=Usage(output_tokens=1_000_000), cost_usd=9.0)
-    assert Pricing({"m": Price(input=0, output=2, cached_input=0)}).cost(reply) == 2
-    assert Pricing({"n": Price(input=0, output=2, cached_input=0)}).cost(reply) == 9.0
-    assert Pricing().cost(ModelReply(text="", model="m")) is None
+@pytest.mark.parametrize(("priced", "cost"), [("m", 10e-6), ("n", 0.25)])
+async def test_the_users_price_wins_over_the_providers(pool, priced, cost):
+    prices = Prices({priced: Price(input=0, output=2, cached_input=0)})
+    reply = await asker(pool, pricing=prices.find).ask(M, REQUEST)
+    assert reply.cost_usd == pytest.approx(cost)
 
 
 def test_prices_come_from_the_first_file_that_is_there(tmp_path):
     (tmp_path / "b.json").write_text(json.dumps({"m": {"input": 2, "output": 3}}))
     pricing = load_pricing((tmp_path / "a.json", tmp_path / "b.json"))
-    assert pricing.find("m") == Price(input=2.0, output=3.0, cached_input=2.0)
-    assert load_pricing((tmp_path / "a.json",)).find("m") is None
+    assert pricing("m") == Price(input=2.0, output=3.0, cached_input=2.0)
+    assert load_pricing((tmp_path / "a.json",))("m") is None
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,12 @@ def candidate(*requires, keywords=()):
 
 
 def verdict(*requires, keywords=(), version="0.5.0", api=1):
-    found = check(
+    return check(
         candidate(*requires, keywords=keywords),
         version=version,
         api=api,
         installed=installed(),
     )
-    return None if found is None else (found.state, found.reason)
 
 
 @pytest.mark.parametrize(

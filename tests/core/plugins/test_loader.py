@@ -33,7 +33,7 @@ def hook(body, head="from delf.hookspecs import hookimpl\nfrom delf.specs import
 def test_specs_are_collected():
     loaded = load(GOOD)
     assert [spec.name for spec in loaded.specs] == ["good"]
-    assert loaded.problem is None
+    assert loaded.reason is None
     assert loaded.load_ms > 0
 
 
@@ -72,25 +72,25 @@ def test_specs_are_collected():
 )
 def test_a_bad_hook_is_a_problem_not_an_exception(body, problem):
     loaded = load(hook(body))
-    assert loaded.problem is not None
-    assert problem in loaded.problem
+    assert loaded.reason is not None
+    assert problem in loaded.reason
     assert loaded.specs == ()
 
 
 def test_an_async_hook_is_refused_without_a_warning():
     loaded = load(hook("return []").replace("def delf", "async def delf"))
-    assert loaded.problem == "delf_connections is async; hooks are plain functions"
+    assert loaded.reason == "delf_connections is async; hooks are plain functions"
 
 
 def test_a_hook_with_arguments_is_refused():
     loaded = load(hook("return []").replace("connections()", "connections(config)"))
-    assert loaded.problem is not None
-    assert "config" in loaded.problem
+    assert loaded.reason is not None
+    assert "config" in loaded.reason
 
 
 def test_a_wrapper_is_refused():
     source = hook("yield").replace("@hookimpl", "@hookimpl(wrapper=True)")
-    assert "is a wrapper" in (load(source).problem or "")
+    assert "is a wrapper" in (load(source).reason or "")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_wrapper_is_refused():
 def test_fields_of_specs_are_checked(spec, problem):
     hooks = {"S": "delf_sandbox_backends", "M": "delf_models", "P": "delf_prefilters"}
     source = hook(f"yield {spec}").replace("delf_connections", hooks[spec[0]])
-    assert problem in (load(source).problem or "")
+    assert problem in (load(source).reason or "")
 
 
 def test_all_or_nothing():
@@ -143,7 +143,7 @@ def test_an_unknown_hook_is_a_warning_and_the_rest_works():
         return []
     """
     )
-    assert loaded.problem is None
+    assert loaded.reason is None
     assert [spec.name for spec in loaded.specs] == ["good"]
     assert list(loaded.warnings) == [
         "delf_conections is no hook of this delf; did you mean 'delf_connections'?",
@@ -192,7 +192,7 @@ def test_exit_at_import_ends_nothing(tmp_path):
         "from delf.plugins import loader\n"
         "from delf.plugins.discovery import Candidate\n"
         "loaded = loader.load(Candidate(name='x', target='made_exit'), loader.new_manager())\n"
-        "print(loaded.problem)"
+        "print(loaded.reason)"
     )
     shown = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path

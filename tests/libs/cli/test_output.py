@@ -5,10 +5,9 @@ from decimal import Decimal
 import pytest
 
 from delf import events as ev
-from delf.cli.errors import visible
-from delf.engine.views.trace import Trace
 from delf.response import Response
 from delf_cli import output
+from delf_cli.errors import visible
 
 
 def strict(text: str) -> object:
@@ -77,8 +76,10 @@ FIELDS = [
 @pytest.mark.parametrize("value", [1, float("inf"), Odd()])
 def test_a_response_is_one_valid_object(value):
     head = {"task_id": "t", "at": 1.0}
-    trace = Trace(
-        [
+    response = Response(
+        text="x",
+        status=True,
+        events=[
             ev.TaskStarted(seq=1, task="x", **head),
             ev.CallStarted(
                 seq=2,
@@ -92,9 +93,8 @@ def test_a_response_is_one_valid_object(value):
             ev.CallFinished(
                 seq=3, call_id=1, action="a", status="ok", duration_ms=1.0, result=value, **head
             ),
-        ]
+        ],
     )
-    response = Response(text="x", status=True, trace=trace)
     data = strict(output.response_json(response))
     assert list(data) == FIELDS
     assert data["trace"]["tool_calls"][0]["name"] == "a"

@@ -2,14 +2,11 @@
 
 import pytest
 
-from delf import Trace
 from delf import events as ev
 from delf.errors import OptionalDependencyError
 from delf.messages import Usage
-from delf.plugins.commands import need_command
-from delf.plugins.host import PluginHost
-from delf.protocols.command import SupportsTelling
 from delf_cli.summary import summary_of
+from delf_traces import Trace
 
 HEAD = {"task_id": "t", "at": 1.0}
 USAGE = Usage(input_tokens=100, cached_tokens=40, output_tokens=10)
@@ -68,7 +65,8 @@ def test_models_are_listed_by_what_they_were_asked_for():
     assert "set-up    $0.250000" in text
 
 
-def test_without_its_plugin_the_package_is_named():
+def test_without_its_plugin_the_package_is_named(monkeypatch):
+    monkeypatch.setenv("DELF_DISABLE_PLUGINS", "run")
     with pytest.raises(OptionalDependencyError, match="run") as caught:
-        need_command(PluginHost([]), "run", SupportsTelling)
+        Trace([]).summary()
     assert caught.value.package == "delf-plugin-run"

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delf.errors import WireError
 from delf.protocols.sandbox import (
     CallRequest,
     Raised,
@@ -22,6 +21,7 @@ from delf.protocols.sandbox import (
 from delf.values import dumps, loads, to_jsonable_or_repr
 from delf_sandbox.guest.frames import FrameReader, FrameTooLargeError, encode, frame_around
 from delf_sandbox.wire import (
+    WireError,
     answer_frame,
     exec_frame,
     init_frame,

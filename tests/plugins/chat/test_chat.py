@@ -11,12 +11,12 @@ from delf import (
     Chat,
     ChatMessage,
     ConfigurationError,
-    ConversationCompressionError,
     LLMExecutionError,
     OptionalDependencyError,
     PluginError,
 )
 from delf.surroundings import Surroundings
+from delf_chat.summary import ConversationCompressionError
 from delf_devkit.testing.hosts import TestHost
 
 

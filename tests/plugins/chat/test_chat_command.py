@@ -607,11 +607,11 @@ class TestRunChat:
 
     def test_without_its_package_the_package_is_named(self, here):
         (here / "talk.py").write_text(
-            "from delf import Agent, PluginError\n"
+            "from delf import Agent, OptionalDependencyError\n"
             "try:\n    Agent(llm='x').run_chat()\n"
-            "except PluginError as error:\n    print(error)\n"
+            "except OptionalDependencyError as error:\n    print(error)\n"
         )
         environ = {**surroundings(here), "DELF_DISABLE_PLUGINS": "chat"}
         with TerminalProcess([sys.executable, "talk.py"], env=environ, cwd=here) as terminal:
             assert terminal.wait() == 0
-        assert "plugin 'chat' (delf-plugin-chat 0.1.0) is disabled" in terminal.text
+        assert "the package delf-plugin-chat is disabled" in terminal.text

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from delf.cli.main import cli
 from delf.hookspecs import HOOKS
 from delf.plugins.catalog import package_prefix
 from delf.testing import install_plugin
+from delf_cli.main import cli
 from delf_devkit import new
 from delf_devkit.new import KINDS, fields_of, render, write_package
 from support import program
@@ -89,7 +89,7 @@ def check_passed(result: subprocess.CompletedProcess[str]) -> None:
 
 def test_delf_sees_all_of_them(tmp_path: Path) -> None:
     sites = [install(write(tmp_path / kind, kind)) for kind in KINDS]
-    code = "from delf.cli.main import main; main()"
+    code = "from delf_cli.main import main; main()"
     result = run("-c", code, "plugins", site=os.pathsep.join(sites), cwd=tmp_path)
     # One name for several kinds of plugin, as their distributions carry the kind: only the
     # two that carry their bare name are in each other's way.

@@ -327,6 +327,9 @@ class TestOpening:
             ("sqlite://", "memory"),
             (":memory:", "memory"),
             ("postgresql://u:secret@h:port/d", "cannot be read"),
+            ("postgresql://u:12/secret@h/d", "cannot be read"),
+            ("postgresql://u:1#secret@h/d", "cannot be read"),
+            ("postgresql://u:secret@h/d?no_such_option=1", "cannot be read"),
         ],
     )
     def test_a_url_that_cannot_be_used(self, url, says):
@@ -340,6 +343,10 @@ class TestOpening:
             await journal.find()
         assert "secret" not in caught.value.describe()
         await journal.aclose()
+
+    def test_an_at_sign_in_a_password_is_no_host(self):
+        journal = SqlJournal("postgresql://u:sec@ret@h:5433/d?sslmode=disable")
+        assert journal.place == "postgresql://u@h:5433/d"
 
     async def test_a_database_that_is_not_there(self, postgres_url, open_journal):
         journal = open_journal(f"{postgres_url}_not")

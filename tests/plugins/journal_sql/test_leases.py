@@ -15,6 +15,7 @@ from delf_journal_sql import SqlJournal
 from delf_journal_sql.errors import ConnectionLostError, JournalConflictError
 from delf_journal_sql.postgresql import PostgresDatabase
 from delf_journal_sql.settings import JournalSettings
+from support import program
 
 OWNER = """
 import asyncio, sys
@@ -42,7 +43,7 @@ asyncio.run(main())
 def owner(journal_url: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", OWNER, journal_url]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, **pipes) as process:
+    with program.start(command, text=True, **pipes) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
         yield process

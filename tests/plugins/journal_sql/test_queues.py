@@ -16,6 +16,7 @@ from delf.events import Printed, TaskFinished, TaskQueued, TaskStarted
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.errors import JournalConflictError
 from delf_journals.queues import QueueLimits
+from support import program
 
 Open = Callable[..., SqlJournal]
 NONE = QueueLimits()
@@ -136,7 +137,7 @@ async def test_what_a_process_took_that_died_before_it_began_is_given_on_after_i
     journal = open_journal(journal_url)
     await hand_in(journal, "a", "b")
     command = [sys.executable, "-c", TAKER, journal_url]
-    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE) as taker:
+    with program.start(command, text=True, stdout=subprocess.PIPE) as taker:
         try:
             assert taker.stdout is not None
             assert await asyncio.to_thread(taker.stdout.readline) == "a b\n"

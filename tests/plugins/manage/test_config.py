@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from delf.cli.main import cli
+from delf_cli.main import cli
 
 FILE = """\
 # the shop

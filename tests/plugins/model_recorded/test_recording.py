@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from delf.errors import LLMExecutionError, ModelConfigurationError, RecordingMismatch
+from delf.errors import LLMExecutionError, ModelConfigurationError
 from delf.llm import LLMConfig
 from delf.messages import (
     ImagePart,
@@ -25,7 +25,7 @@ from delf.messages import (
 )
 from delf.protocols.model import ModelContext
 from delf.testing import ScriptedModel
-from delf_model_recorded import RecordedModel, RecordingModel
+from delf_model_recorded import RecordedModel, RecordingMismatch, RecordingModel
 from support.model_fixtures import ask, read_stream
 from support.openai_server import Reply
 from support.recording_worker import record_many

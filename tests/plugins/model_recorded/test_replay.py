@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from delf.errors import ModelConfigurationError, RecordingMismatch
+from delf.errors import ModelConfigurationError
 from delf.llm import LLMConfig
 from delf.messages import FilePart, ImagePart, ModelRequest, Usage, system, user
 from delf.protocols.model import ModelContext
-from delf_model_recorded import RecordedModel, recording
+from delf_model_recorded import RecordedModel, RecordingMismatch, recording
 from support.model_fixtures import ask, read_stream
 from support.program import delf, write_recording
 

@@ -23,6 +23,7 @@ from delf.testing import ObserverContract, ScriptedModel, TestHost
 from delf_devkit.testing.events import every_event
 from delf_otel.observer import OtelObserver
 from delf_otel.spans import Spans, provider_of
+from support import program
 from support.genai_conventions import Conventions
 from support.otel_collector import Collector
 
@@ -167,7 +168,7 @@ def test_two_processes_and_a_child_are_one_trace_without_orphans(
     command = [sys.executable, "-m", "support.traced_worker", f"sqlite:///{tmp_path}/journal.db"]
     here: dict[str, Any] = {"cwd": Path(__file__).parents[2], "env": env, "text": True}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([*command, "new"], **here, **pipes) as first:
+    with program.start([*command, "new"], **here, **pipes) as first:
         assert first.stdin is not None
         assert first.stdout is not None
         task = first.stdout.readline().strip()
@@ -177,7 +178,8 @@ def test_two_processes_and_a_child_are_one_trace_without_orphans(
         assert first.wait(60) == -signal.SIGKILL
     before = len(collector.spans)
     del env["TRACEPARENT"]
-    second = subprocess.run([*command, task], **here, capture_output=True, check=True)
+    second = program.run([*command, task], **here)
+    assert second.returncode == 0, second.stderr
     assert second.stdout.split() == ["4", "1", "1"]
     assert len(collector.spans) > before >= 4
     ids = {span["id"] for span in collector.spans}

@@ -22,7 +22,7 @@ from delf_journals.queues import QueueLimits
 from support.chaos import Chaos
 from support.fleet import Fleet, fleet
 from support.postgres import own_postgres
-from support.program import delf, write_recording
+from support.program import delf, start, write_recording
 
 pytestmark = [pytest.mark.timeout(240)]
 
@@ -121,7 +121,7 @@ async def test_a_task_whose_worker_died_before_it_began_goes_on(tmp_path: Path) 
     async with fleet(tmp_path, url, steps=1) as one:
         await one.submit(names(2))
         command = [sys.executable, "-c", TAKER, url]
-        with subprocess.Popen(command, text=True, stdout=subprocess.PIPE) as taker:
+        with start(command, text=True, stdout=subprocess.PIPE) as taker:
             assert taker.stdout is not None
             assert await asyncio.to_thread(taker.stdout.readline) == "2\n"
             taker.kill()

@@ -3,10 +3,8 @@
 import asyncio
 import json
 import os
-import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -16,6 +14,7 @@ from delf_devkit.testing.contracts.bench import Bench, done
 from delf_devkit.testing.scripts import RecordingScriptHost
 from delf_sandbox_docker.backend import DockerBackend
 from delf_sandbox_docker.engine import LABEL, LABEL_OWNER, Engine, owner
+from support import program
 from support.commands import check_object, json_tables
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(90)]
@@ -181,9 +180,9 @@ async def test_scratch_space_is_limited(make_backend):
         assert done(await run("1 + 1")).value == 2
 
 
-@pytest.mark.parametrize("code", ["", "\nwhile True: pass"], ids=["waiting", "busy"])
-async def test_no_container_outlives_its_host(docker_engine, containers, code):
-    program = f"""
+@pytest.mark.parametrize("then", ["", "\nwhile True: pass"], ids=["waiting", "busy"])
+async def test_no_container_outlives_its_host(docker_engine, containers, then):
+    code = f"""
 import asyncio, sys
 from delf_sandbox_docker.backend import DockerBackend
 from delf_devkit.testing.scripts import RecordingScriptHost
@@ -193,19 +192,19 @@ async def main():
     backend = DockerBackend(engine={docker_engine.url!r}, base_image={docker_engine.base_image!r},
                             pool_size=0)
     session = await backend.open(host.spec())
-    await session.execute("await say()" + {code!r}, host)
+    await session.execute("await say()" + {then!r}, host)
     await asyncio.Event().wait()
 
 asyncio.run(main())
 """
-    host = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE
-    )
-    assert (await host.stdout.readline()) == b"running\n"
-    label = f"{LABEL_OWNER}={owner(host.pid)}"
-    assert len(containers(label)) == 1
-    host.send_signal(signal.SIGKILL)
-    await host.wait()
+    host = program.start([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    with host:
+        try:
+            assert await asyncio.to_thread(host.stdout.readline) == b"running\n"
+            label = f"{LABEL_OWNER}={owner(host.pid)}"
+            assert len(containers(label)) == 1
+        finally:
+            host.kill()
     await until(lambda: containers(label) == set())
 
 
@@ -419,30 +418,20 @@ async def test_standard_streams_carry_everything(make_backend):
         assert not other.session.alive
 
 
-async def test_the_command(docker_engine):
+def test_the_command(docker_engine, tmp_path):
     def delf(*words):
-        said = subprocess.run(
-            [
-                Path(sys.executable).with_name("delf"),
-                "sandbox",
-                *words,
-                "--engine",
-                docker_engine.url,
-            ],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return said.stdout
+        done = program.delf("sandbox", *words, "--engine", docker_engine.url, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     base = ("--base-image", docker_engine.base_image)
-    assert "delf-sandbox:" in await asyncio.to_thread(delf, "build", *base)
-    assert "up to date" in await asyncio.to_thread(delf, "build", *base)
-    assert "built" in await asyncio.to_thread(delf, "status", *base)
-    assert "removed 0 images" in await asyncio.to_thread(delf, "prune")
+    assert "delf-sandbox:" in delf("build", *base)
+    assert "up to date" in delf("build", *base)
+    assert "built" in delf("status", *base)
+    assert "removed 0 images" in delf("prune")
     tables = json_tables()
     for words in (("build", *base), ("status", *base), ("prune",)):
-        data = json.loads(await asyncio.to_thread(delf, *words, "--json"))
+        data = json.loads(delf(*words, "--json"))
         check_object(data, tables[f"delf sandbox {words[0]}"])
         for image in data.get("images", ()):
             check_object(image, tables["image"])

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from delf.libraries import allowed_modules
 from delf.protocols.sandbox import Done, Limits, SessionSpec
 from delf_devkit.testing.scripts import RecordingScriptHost
+from delf_sandbox.modules import allowed_modules
 from delf_sandbox_docker import container
 from delf_sandbox_docker.boot import LIBRARIES
 from support.data_libraries import ANSWERS, USES, installed

@@ -627,11 +627,7 @@ def test_it_follows_a_new_event_loop():
 
 
 async def test_libraries_are_seen_when_they_are_allowed():
-    from delf.libraries import allowed_modules
-
-    spec = SessionSpec(
-        tools=(), modules=allowed_modules(["platformdirs"]), libraries=("platformdirs",)
-    )
+    spec = SessionSpec(tools=(), libraries=("platformdirs",))
     async with local_session(spec) as session:
         assert isinstance(await session.execute("import platformdirs", NotingHost()), Done)
     outcome, _ = await run_script(

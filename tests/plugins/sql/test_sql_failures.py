@@ -12,10 +12,10 @@ from delf.errors import (
     ConnectionUnavailableError,
     DelfError,
     OptionalDependencyError,
-    SQLSchemaError,
     ToolExecutionError,
 )
 from delf_sql import SQL
+from delf_sql.failures import SQLSchemaError
 from support.postgres import PASSWORD
 
 pytestmark = pytest.mark.service

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from delf.errors import SQLSchemaError, ToolExecutionError
+from delf.errors import ToolExecutionError
 from delf.values import dumps
 from delf_sql.catalog import Column, Relation, Table, by_relevance, find_relation
+from delf_sql.failures import SQLSchemaError
 from delf_sql.render import partial_schema, quoted, table_line
 
 SETUP = {

@@ -1,8 +1,12 @@
-"""Where the process of ``delf`` starts: Ctrl-C while modules are imported shows no traceback."""
+"""Where the process of ``delf`` starts: Ctrl-C while modules are imported shows no traceback.
+
+The program is the package ``delf-cli``, which every plugin with commands brings.
+"""
 
 from __future__ import annotations
 
 import gc
+import importlib
 import signal
 
 _OBJECTS = 50_000
@@ -23,10 +27,14 @@ def _run() -> int:
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:  # not when it is ignored, as under nohup
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from delf.cli.main import main as program
-
+    try:
+        importlib.import_module("delf_cli")
+        name = "delf_cli.main"
+    except ModuleNotFoundError:
+        name = "delf.cli.alone"
+    program = importlib.import_module(name)
     signal.signal(signal.SIGINT, handler)
     try:
-        return program()
+        return program.main()
     except KeyboardInterrupt:
         return 130

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from delf.engine.task import TaskOutcome
 from delf.errors import TaskStoppedError
 from delf.events import Event, TaskFinished
+from delf.optional import optional
 from delf.protocols.journal import Journal, SupportsRecords
 
 if TYPE_CHECKING:
-    from delf.engine.views.snapshot import StreamSnapshot
+    from delf.protocols.trace import StreamSnapshot
+
+
+def traces() -> Any:
+    """The package that shows people how tasks went, and how they stand."""
+    return optional("delf_traces", "what shows how a task went")
 
 
 async def snapshot_of(journal: Journal, task_id: str) -> StreamSnapshot:
     """How a task stands, or ``UnknownTaskError``."""
-    from delf.engine.views.snapshot import snapshot
-
     events = await journal.read(task_id)
     state = (await journal.task(task_id)).state if isinstance(journal, SupportsRecords) else ""
-    return snapshot(events, interrupted=state == "interrupted")
+    return traces().snapshot(events, interrupted=state == "interrupted")
 
 
 async def wait_for_end(journal: Journal, task_id: str) -> Sequence[Event]:

@@ -10,11 +10,11 @@ from typing import Any
 
 from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.gate import Gate
+from delf.engine.changes import changes_of
 from delf.engine.models.client import Draft
 from delf.engine.scripts import ScriptRunner, named_actions
 from delf.engine.task import TaskState
 from delf.engine.toolset import BoundAction, Toolset
-from delf.engine.views.changes import changes_of
 from delf.errors import (
     CodeGenerationError,
     DelfError,

@@ -23,13 +23,13 @@ from delf.engine.host import TaskHost
 from delf.engine.inputs import find_inputs, input_files, readers_of
 from delf.engine.journal.claims import Claims, is_over
 from delf.engine.journal.log import TaskLog
-from delf.engine.journal.observers import ObserverFeed, names_of, setup_of
+from delf.engine.journal.observers import ObserverFeed, names_of, notes_of
 from delf.engine.journal.replay import PATIENCE_SECONDS, Replay
 from delf.engine.loop.pipeline import LEFT, TaskPipeline, handed_in
-from delf.engine.loop.prefilters import Prefilters
+from delf.engine.loop.select import prefilters_of
 from delf.engine.loop.setup import SetUp
 from delf.engine.models.client import ModelClient, ModelPool
-from delf.engine.models.money import Ledger, Pricing, load_pricing
+from delf.engine.models.money import FindPrice, Ledger, load_pricing
 from delf.engine.output import OutputFiles, OutputFolder, check_output_folder, written_before
 from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
 from delf.engine.scripts import ScriptRunner
@@ -41,10 +41,9 @@ from delf.engine.waiting import Slot, Stops, TaskClock, Turns, to_its_end
 from delf.environment import using_environ
 from delf.errors import AgentStateError, ConfigurationError, DelfError, TaskStoppedError
 from delf.events import Event, TaskFinished, end_of
-from delf.libraries import allowed_modules, applying
+from delf.libraries import applying
 from delf.optional import optional
-from delf.plugins.embedders import Embedders
-from delf.plugins.factories import check_made, make
+from delf.plugins.factories import check_made, embedders_of, make
 from delf.plugins.formats import Formats
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import (
@@ -59,6 +58,7 @@ from delf.protocols.formats import InputFile
 from delf.protocols.journal import Journal
 from delf.protocols.memory import MemoryStore, TaskMemory
 from delf.protocols.model import ModelContext
+from delf.protocols.prefilter import Prefilters
 from delf.protocols.sandbox import SessionSpec, SupportsWarmUp
 from delf.protocols.strategy import Strategy
 from delf.records import dataclass
@@ -137,7 +137,6 @@ class Runtime:
         self._threads = ToolThreads(_TOOL_THREADS)
         self._running: set[asyncio.Task[TaskOutcome]] = set()
         self._claims = Claims()
-        self._stops = Stops()
         self._places = asyncio.Semaphore(parts.config.max_tasks)
         self._turns = Turns()
         self._background: set[asyncio.Future[None]] = set()
@@ -147,14 +146,16 @@ class Runtime:
         self._working = 0
         self._warming: asyncio.Future[None] | None = None
         self._set_up: SetUp
+        self._stops: Stops
+        self._notes: Sequence[Callable[[], Mapping[str, Any]]]
         self._sandbox: ChosenSandbox
         self._inputs: list[InputFile]
         self._formats: Formats
         self._journal: Journal
         self._approvals: Approvals
-        self._pricing: Pricing
-        self._embedders: Embedders
-        self._prefilters: Prefilters
+        self._pricing: FindPrice
+        self._embedders: Any = None
+        self._prefilters: Prefilters | None = None
         self._memory: TaskMemory | None = None
 
     async def start(self) -> None:
@@ -185,6 +186,7 @@ class Runtime:
         tools = await load_toolset(parts.connections)
         self._set_up = await self._all_tools(tools, self._inputs, parts.connections)
         self._journal = await open_journal(self._make(JournalSpec, config.journal), config.lease)
+        self._stops = Stops(self._journal)
         self._approvals = Approvals(
             config.approval_mode,
             self._channels(),
@@ -199,9 +201,9 @@ class Runtime:
         for name in names_of(parts.host, config.observers):
             observer = self._make(ObserverSpec, name)
             self._feeds.append(ObserverFeed(name, observer, self._redactor))
+        self._notes = notes_of(parts.host, config.observers)
         self._spec = SessionSpec(
             tools=self._set_up.tools.names_for_sandbox(),
-            modules=allowed_modules(libraries),
             libraries=libraries,
             limits=self._limits,
             files=tuple(inputs),
@@ -219,12 +221,14 @@ class Runtime:
             namespace=config.memory_namespace, environ=parts.environ, providers=config.providers
         )
         options = parts.plugin_options
-        self._embedders = Embedders(parts.host, options, context, config.embedder)
-        context = replace(context, embedder=self._embedders.get, conversations=parts.conversations)
+        self._embedders = embedders_of(parts.host, options, context, config.embedder)
+        if self._embedders is not None:
+            context = replace(context, embedder=self._embedders.get)
+        context = replace(context, conversations=parts.conversations)
         for connection in parts.connections:
             if isinstance(connection, SupportsPluginContext):
                 connection.use_context(context)
-        self._prefilters = Prefilters(parts.host, options, context, config.prefilter_mode)
+        self._prefilters = prefilters_of(parts.host, options, context, config.prefilter_mode)
         if parts.memory is None and config.memory is None:
             return
         spec = None if config.memory is None else parts.host.spec(MemorySpec, config.memory)
@@ -293,7 +297,7 @@ class Runtime:
         self._running.add(work)
         work.add_done_callback(self._running.discard)
         self._claims.in_hand.add(request.task_id)
-        with self._stops.heeded(self._journal, request.task_id, work) as stop:
+        with self._stops.heeded(request.task_id, work) as stop:
             try:
                 return await work
             except asyncio.CancelledError:
@@ -304,20 +308,24 @@ class Runtime:
                     raise AgentStateError("the agent was stopped") from None
                 return await outcome_of(self._journal, request.task_id)
             finally:
-                await to_its_end(self._leave(work, request.task_id))
+                if _is_over(work):  # as nearly every task is
+                    self._claims.in_hand.discard(request.task_id)
+                else:
+                    await to_its_end(self._leave(work, request.task_id))
 
     def _noted(self, request: TaskRequest) -> TaskRequest:
         """A new task with what observers want to stay with it; this is in its caller's context."""
         if request.past or request.child is not None:
             return request
-        noted = setup_of(self._host, self._config.observers)
+        noted: dict[str, Any] = {}
+        for note in self._notes:
+            noted |= note()
         return replace(request, setup={**noted, **request.setup}) if noted else request
 
     async def _leave(self, work: asyncio.Task[TaskOutcome], task_id: str) -> None:
         """Give a task back once its work is over."""
         await asyncio.wait({work})
-        over = not work.cancelled() and work.exception() is None and work.result().is_over
-        if over:
+        if _is_over(work):
             self._claims.in_hand.discard(task_id)
         else:
             await self._claims.release(self._journal, task_id)
@@ -564,3 +572,10 @@ class Runtime:
         sandbox: ChosenSandbox | None = getattr(self, "_sandbox", None)
         if sandbox is not None:
             await sandbox.backend.aclose()
+
+
+def _is_over(work: asyncio.Task[TaskOutcome]) -> bool:
+    """Whether a task came to its end, so that nobody works on it again."""
+    if not work.done() or work.cancelled() or work.exception() is not None:
+        return False
+    return work.result().is_over

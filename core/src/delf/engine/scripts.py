@@ -470,6 +470,9 @@ def named_actions(code: str, tools: Toolset) -> tuple[BoundAction, ...]:
         code: The script; one that does not parse names nothing.
         tools: What it may call.
     """
+    asking = [bound for bound in tools if bound.asks]
+    if not asking:
+        return ()
     try:
         with warnings.catch_warnings(action="ignore"):
             tree = ast.parse(code)
@@ -481,4 +484,4 @@ def named_actions(code: str, tools: Toolset) -> tuple[BoundAction, ...]:
             names.add(f"{node.value.id}.{node.attr}")
         elif isinstance(node, ast.Name):
             names.add(node.id)
-    return tuple(bound for bound in tools if bound.asks and bound.name in names)
+    return tuple(bound for bound in asking if bound.name in names)

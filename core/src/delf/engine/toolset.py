@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import builtins
+import functools
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from delf.errors import ToolDefinitionError, ToolRefusedError, did_you_mean
-from delf.protocols.connection import ConnectionLike, Judgement, ProposedCall, SupportsJudge
+from delf.protocols.connection import (
+    ConnectionLike,
+    Judgement,
+    ProposedCall,
+    SupportsContext,
+    SupportsJudge,
+)
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.protocols.sandbox import ToolNames
 from delf.protocols.strategy import ToolChoice, ToolDescription
@@ -154,6 +161,11 @@ class Toolset:
     def connections(self) -> tuple[ConnectionLike, ...]:
         """The connections with at least one action that is shown."""
         return tuple({id(b.connection): b.connection for b in self.shown}.values())
+
+    @functools.cached_property
+    def with_context(self) -> Mapping[str, SupportsContext]:
+        """Those of them that have live facts, by name."""
+        return {c.name: c for c in self.connections if isinstance(c, SupportsContext)}
 
     def find(self, connection: str, method: str) -> BoundAction:
         """The action behind a call.

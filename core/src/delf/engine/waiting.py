@@ -98,21 +98,23 @@ class TaskClock:
         self._parent = parent
         self._stops = 0
         self._seen_at: float | None = None
-        self._changed = asyncio.Event()
+        self._changed: asyncio.Future[None] | None = None
 
     @contextmanager
     def stopped(self) -> Generator[None]:
         """Let no time pass meanwhile; several may wait at once."""
         with nullcontext() if self._parent is None else self._parent.stopped():
-            self._tick()
-            self._stops += 1
-            self._changed.set()
+            self._count_stops(1)
             try:
                 yield
             finally:
-                self._tick()
-                self._stops -= 1
-                self._changed.set()
+                self._count_stops(-1)
+
+    def _count_stops(self, more: int) -> None:
+        self._tick()
+        self._stops += more
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
 
     def _tick(self) -> None:
         """Count what has passed since the last look."""
@@ -123,21 +125,18 @@ class TaskClock:
 
     async def wait(self, work: asyncio.Future[Any]) -> None:
         """Wait until a work is done or the time is up."""
-        self._seen_at = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        self._seen_at = loop.time()
         while not work.done():
             self._tick()
             if not self._stops and self._left <= 0:
                 return
-            self._changed.clear()
-            changed = asyncio.ensure_future(self._changed.wait())
-            try:
-                await asyncio.wait(
-                    {work, changed},
-                    timeout=None if self._stops else self._left,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-            finally:
-                changed.cancel()
+            self._changed = loop.create_future()
+            await asyncio.wait(
+                {work, self._changed},
+                timeout=None if self._stops else self._left,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
 
 
 T = TypeVar("T")
@@ -210,19 +209,24 @@ class Stop:
 
 
 class Stops:
-    """The tasks of an agent: others are heeded once a second, and not by those that end sooner."""
+    """The tasks of an agent: others are heeded once a second, and not by those that end sooner.
 
-    def __init__(self) -> None:
+    Args:
+        journal: Where others ask for a stop, if it can be asked there.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal if isinstance(journal, SupportsStops) else None
         self._tasks: dict[str, Stop] = {}
         self._next: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
 
     @contextmanager
-    def heeded(self, journal: Journal, task_id: str, work: asyncio.Task[Any]) -> Generator[Stop]:
+    def heeded(self, task_id: str, work: asyncio.Task[Any]) -> Generator[Stop]:
         """Cancel the work of a task once somebody asks for it."""
         stop = self._tasks[task_id] = Stop(work)
-        if self._next is None and isinstance(journal, SupportsStops):
-            self._look_later(journal)
+        if self._next is None and self._journal is not None:
+            self._look_later(self._journal)
         try:
             yield stop
         finally:

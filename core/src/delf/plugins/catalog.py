@@ -21,9 +21,8 @@ from delf.llm import LLMConfig
 from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.report import PluginRecord
 from delf.records import dataclass
-from delf.specs import EmbedderSpec, ModelSpec, Spec
+from delf.specs import ModelSpec, Spec
 
-ServingT = TypeVar("ServingT", ModelSpec, EmbedderSpec)
 SpecT = TypeVar("SpecT", bound=Spec)
 
 _BARE: Final = ("connection", "command")
@@ -127,43 +126,35 @@ class Catalog:
         return winner.spec
 
     def serving(
-        self,
-        spec_class: type[ServingT],
-        name: str,
-        records: Sequence[PluginRecord],
-        config: LLMConfig | None = None,
-        environ: Mapping[str, str] | None = None,
-    ) -> ServingT:
+        self, model: LLMConfig, records: Sequence[PluginRecord], environ: Mapping[str, str]
+    ) -> ModelSpec:
         """The spec that fits a model best: by its name, and by its address and provider.
 
         Args:
-            spec_class: ``ModelSpec`` or ``EmbedderSpec``.
-            name: The model's name.
+            model: The model.
             records: Every plugin, for the message.
-            config: The model's address and provider, where it is more than a name.
             environ: Variables, some of which may be addresses.
 
         Raises:
             PluginError: When none fits, or two fit equally well.
         """
-        best: list[tuple[Offer, ServingT]] = []
+        best: list[tuple[Offer, ModelSpec]] = []
         most = -1.0
         for (kind, _), offers in self._offers.items():
-            for offer in offers if kind == spec_class.kind else ():
+            for offer in offers if kind == ModelSpec.kind else ():
                 spec = offer.spec
-                if not isinstance(spec, spec_class):
+                if not isinstance(spec, ModelSpec):
                     continue
-                fit = _fit(spec, name, config, environ or {})
+                fit = _fit(spec, model, environ)
                 if fit > most:
                     best, most = [], fit
                 if fit == most and fit >= 0:
                     best.append((offer, spec))
         if not best:
-            raise _not_served(spec_class.kind, name, records)
+            raise _not_served(model.model, records)
         chosen = self.preferred([spec for _, spec in best])
         if chosen is None:
-            plugins = [offer.plugin for offer, _ in best]
-            raise disputed(f"{spec_class.kind} {name!r}", plugins)
+            raise disputed(f"model {model.model!r}", [offer.plugin for offer, _ in best])
         return chosen
 
     def _unknown(self, kind: str, name: str, records: Sequence[PluginRecord]) -> PluginError:
@@ -212,26 +203,20 @@ def disputed(what: str, plugins: Sequence[Candidate]) -> PluginError:
     return PluginError(f"{what} is given by {_listed(plugins)}", hint=_CHOOSE.format(one=one))
 
 
-def _fit(
-    spec: ModelSpec | EmbedderSpec,
-    name: str,
-    config: LLMConfig | None,
-    environ: Mapping[str, str],
-) -> float:
+def _fit(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) -> float:
     """How well a spec fits: the length of its longest pattern that does, or -1.
 
     A plugin that speaks what is asked for comes first, and one that speaks at any address comes
     between ``*`` and what is said more exactly.
     """
-    own = (spec.name,) if isinstance(spec, EmbedderSpec) else ()
-    fitting = (len(p) for p in (*spec.serves, *own) if fnmatch.fnmatchcase(name, p))
+    fitting = (len(p) for p in spec.serves if fnmatch.fnmatchcase(model.model, p))
     length = max(fitting, default=-1)
-    if isinstance(spec, EmbedderSpec) or not spec.speaks:
+    if not spec.speaks:
         return length
-    if config is not None and config.provider in spec.speaks:
+    if model.provider in spec.speaks:
         return math.inf
-    has_address = config is not None and config.base_url is not None
-    if "/" not in name and (config is None or config.provider == "auto"):
+    has_address = model.base_url is not None
+    if "/" not in model.model and model.provider == "auto":
         has_address |= any(map(environ.get, spec.addressed_by))
     return max(length, 1.5 if has_address and "openai" in spec.speaks else 0)
 
@@ -249,23 +234,21 @@ def _meant(
     return None
 
 
-def _not_served(kind: str, model: str, records: Sequence[PluginRecord]) -> PluginError:
+def _not_served(model: str, records: Sequence[PluginRecord]) -> PluginError:
     prefix = model.split(":", 1)[0]
-    name = prefix if prefix in first_party()[kind] else _usual(kind, model)
-    for likely in dict.fromkeys((name, "litellm") if kind == "model" else (name,)):
-        broken = _meant(kind, likely, package_of(kind, likely), records)
+    name = prefix if prefix in first_party()["model"] else _usual(model)
+    for likely in dict.fromkeys((name, "litellm")):
+        broken = _meant("model", likely, package_of("model", likely), records)
         if broken is not None:
-            return PluginError(f"no plugin serves the {kind} {model!r}: {_say(broken)}")
+            return PluginError(f"no plugin serves the model {model!r}: {_say(broken)}")
     return PluginError(
-        f"no installed plugin serves the {kind} {model!r}",
-        hint=how_to_install(package_of(kind, name) or name),
+        f"no installed plugin serves the model {model!r}",
+        hint=how_to_install(package_of("model", name) or name),
     )
 
 
-def _usual(kind: str, model: str) -> str:
+def _usual(model: str) -> str:
     """What brings a model by its name: one with another provider in front, or any other."""
-    if kind != "model":
-        return "static"
     return "litellm" if "/" in model and not model.startswith(_OF_HTTP) else "http"
 
 

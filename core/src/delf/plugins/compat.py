@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from delf.plugins.discovery import Candidate, normalise
-from delf.records import dataclass
+from delf.plugins.report import State
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -26,18 +26,8 @@ _PLAIN = re.compile(
 _RANGE = re.compile(r"(>=|<)\s*(\d+(?:\.\d+)*)")
 
 
-@dataclass(frozen=True, slots=True)
-class Unfit:
-    """Why a plugin is left alone.
-
-    Args:
-        state: ``skipped`` when it was made for another delf, ``failed`` when its
-            installation is incomplete.
-        reason: In words.
-    """
-
-    state: Literal["skipped", "failed"]
-    reason: str
+Unfit = tuple[State, str]
+"""``skipped`` for what was made for another delf, ``failed`` for what is incomplete; and why."""
 
 
 def check(candidate: Candidate, *, version: str, api: int, installed: Hashable) -> Unfit | None:
@@ -54,7 +44,7 @@ def check(candidate: Candidate, *, version: str, api: int, installed: Hashable) 
         Why it cannot be used, or None.
     """
     if candidate.problem is not None:
-        return Unfit("failed", candidate.problem)
+        return "failed", candidate.problem
     return _check_api(candidate, api) or _check_requirements(candidate.requires, version, installed)
 
 
@@ -64,10 +54,8 @@ def _check_api(candidate: Candidate, api: int) -> Unfit | None:
     if not numbers or api in numbers:
         return None
     if min(numbers) > api:
-        return Unfit("skipped", f"needs a newer delf (plugin API {min(numbers)}, this is {api})")
-    return Unfit(
-        "skipped", f"was written for an older delf (plugin API {max(numbers)}, this is {api})"
-    )
+        return ("skipped", f"needs a newer delf (plugin API {min(numbers)}, this is {api})")
+    return ("skipped", f"was written for an older delf (plugin API {max(numbers)}, this is {api})")
 
 
 @lru_cache(512)
@@ -84,17 +72,17 @@ def _check_requirements(
         try:
             requirement = Requirement(line)
         except InvalidRequirement:
-            return Unfit("failed", f"its requirement {line!r} cannot be read")
+            return ("failed", f"its requirement {line!r} cannot be read")
         if not _applies(requirement):
             continue
         if normalise(requirement.name) == "delf":
             if not requirement.specifier.contains(version, prereleases=True):
-                return Unfit("skipped", _wrong_delf(requirement, version))
+                return ("skipped", _wrong_delf(requirement, version))
         elif not _installed(requirement.name):
             missing.append(requirement.name)
     if missing:
         what = "package" if len(missing) == 1 else "packages"
-        return Unfit("failed", f"the {what} {', '.join(missing)} that it needs is not installed")
+        return ("failed", f"the {what} {', '.join(missing)} that it needs is not installed")
     return None
 
 

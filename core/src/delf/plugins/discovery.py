@@ -20,8 +20,6 @@ from delf.records import dataclass
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
-"""The name under which the core's own capabilities are listed."""
-
 _SECTION = re.compile(rf"^\s*\[\s*{re.escape(ENTRY_POINT_GROUP)}\s*\]", re.MULTILINE)
 _SEPARATORS = re.compile(r"[-_.]+")
 _RECENT_NS: Final = 10**9

@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import asdict, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 from delf.errors import DelfError, OptionalDependencyError, PluginError, did_you_mean
 from delf.hookspecs import PLUGIN_API
 from delf.llm import LLMConfig, as_llm_config
-from delf.plugins import compat, discovery, loader, report
+from delf.plugins import compat, discovery, loader
 from delf.plugins.catalog import Catalog, Offer, disputed, package_of
 from delf.plugins.discovery import Candidate, normalise
-from delf.plugins.loader import Loaded
-from delf.plugins.report import PluginRecord, State
-from delf.records import dataclass
-from delf.specs import EmbedderSpec, ModelSpec, Spec
+from delf.plugins.loader import Outcome
+from delf.plugins.report import PluginRecord
+from delf.specs import ModelSpec, Spec
 
 if TYPE_CHECKING:
     from pluggy import PluginManager
@@ -135,18 +134,7 @@ class PluginHost:
             PluginError: When no plugin serves it, or two do so equally well.
         """
         config = as_llm_config(model)
-        return self._loaded().serving(ModelSpec, config.model, self._records, config, self._environ)
-
-    def embedder_spec(self, model: str) -> EmbedderSpec:
-        """The spec that serves an embedding model, by the same rule or its own name.
-
-        Args:
-            model: The model's name, or that of a spec.
-
-        Raises:
-            PluginError: When no plugin serves it, or two do so equally well.
-        """
-        return self._loaded().serving(EmbedderSpec, model, self._records)
+        return self._loaded().serving(config, self._records, self._environ)
 
     def preferred(self, specs: Sequence[SpecT], what: str) -> SpecT:
         """The one of several specs that the user prefers, or the only one.
@@ -183,7 +171,11 @@ class PluginHost:
                 raise AttributeError(name)
             unfit = next((r for r in self._records if r.distribution == package), None)
             why = f"is {unfit.state}: {unfit.reason}" if unfit else "is not installed"
-            raise OptionalDependencyError(f"{name}: the package {package} {why}", package=package)
+            raise OptionalDependencyError(
+                f"{name}: the package {package} {why}",
+                package=package,
+                hint=PluginError.default_hint if unfit else None,
+            )
         if len(offers) > 1:
             raise disputed(f"the name {name!r}", [offer.plugin for offer in offers])
         spec = offers[0].spec
@@ -240,7 +232,7 @@ class PluginHost:
 
     def report(self) -> list[dict[str, Any]]:
         """The records as JSON-ready rows: what ``delf plugins`` shows."""
-        return report.rows(self.records())
+        return [asdict(record) for record in self.records()]
 
     def _loaded(self) -> Catalog:
         with self._lock:
@@ -251,11 +243,7 @@ class PluginHost:
                     for index, candidate in enumerate(self._candidates)
                 ]
                 catalog = Catalog(
-                    (
-                        Offer(spec, outcome.plugin)
-                        for outcome in outcomes
-                        for spec in outcome.loaded.specs
-                    ),
+                    (Offer(spec, item.plugin) for item in outcomes for spec in item.specs),
                     self._prefer,
                 )
                 self._records = tuple(_record(item, outcomes, catalog) for item in outcomes)
@@ -270,43 +258,30 @@ class PluginHost:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Outcome:
-    """What became of one candidate, before it is compared with the others."""
-
-    plugin: Candidate
-    state: State
-    reason: str | None = None
-    loaded: Loaded = field(default_factory=Loaded)
-
-
 def _outcome(
     candidate: Candidate, block: str | None, manager: PluginManager, installed: Hashable
-) -> _Outcome:
+) -> Outcome:
     if block is not None:
-        return _Outcome(plugin=candidate, state="disabled", reason=block)
+        return Outcome(plugin=candidate, state="disabled", reason=block)
     version = _installed_version()
     unfit = compat.check(candidate, version=version, api=PLUGIN_API, installed=installed)
     if unfit is not None:
-        return _Outcome(plugin=candidate, state=unfit.state, reason=unfit.reason)
-    loaded = loader.load(candidate, manager)
-    if loaded.problem is not None:
-        return _Outcome(plugin=candidate, state="failed", reason=loaded.problem, loaded=loaded)
-    return _Outcome(plugin=candidate, state="loaded", loaded=loaded)
+        state, reason = unfit
+        return Outcome(plugin=candidate, state=state, reason=reason)
+    return loader.load(candidate, manager)
 
 
-def _record(outcome: _Outcome, all_of_them: Sequence[_Outcome], catalog: Catalog) -> PluginRecord:
-    plugin, loaded = outcome.plugin, outcome.loaded
-    state, reason = outcome.state, outcome.reason
+def _record(outcome: Outcome, all_of_them: Sequence[Outcome], catalog: Catalog) -> PluginRecord:
+    plugin, state, reason = outcome.plugin, outcome.state, outcome.reason
     if state == "loaded":
         disputes = [*_namesakes(outcome, all_of_them)]
-        for spec in loaded.specs:
+        for spec in outcome.specs:
             dispute = catalog.dispute(Offer(spec, plugin))
             disputes += [dispute] if dispute else []
         if disputes:
             state, reason = "conflict", "; ".join(disputes)
     kinds: dict[str, tuple[str, ...]] = {}
-    for spec in sorted(loaded.specs, key=lambda item: (item.kind, item.name)):
+    for spec in sorted(outcome.specs, key=lambda item: (item.kind, item.name)):
         kinds[spec.kind] = (*kinds.get(spec.kind, ()), spec.name)
     return PluginRecord(
         name=plugin.name,
@@ -315,12 +290,12 @@ def _record(outcome: _Outcome, all_of_them: Sequence[_Outcome], catalog: Catalog
         version=plugin.version,
         reason=reason,
         kinds=kinds,
-        warnings=loaded.warnings,
-        load_ms=loaded.load_ms,
+        warnings=outcome.warnings,
+        load_ms=outcome.load_ms,
     )
 
 
-def _namesakes(outcome: _Outcome, all_of_them: Sequence[_Outcome]) -> list[str]:
+def _namesakes(outcome: Outcome, all_of_them: Sequence[Outcome]) -> list[str]:
     """Other loaded plugins of the same name."""
     plugin = outcome.plugin
     others = [

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from delf.environment import using_environ
-from delf.errors import OptionalDependencyError
-from delf.plugins.catalog import first_party
 from delf.plugins.factories import make
 from delf.specs import JournalSpec
 
@@ -25,34 +23,6 @@ def durable_journal(host: PluginHost) -> str | None:
     found = [spec for spec in host.specs(JournalSpec) if spec.durable]
     found.sort(key=lambda spec: (not spec.shared, spec.name))
     return found[0].name if found else None
-
-
-def need_durable_journal(host: PluginHost, purpose: str) -> str:
-    """The same where there is no doing without.
-
-    Args:
-        host: Knows what is installed.
-        purpose: What needs it, for the message.
-
-    Raises:
-        OptionalDependencyError: When none is installed, with a package that brings one.
-        PluginError: When one is installed and cannot be used, with the reason.
-    """
-    name = durable_journal(host)
-    if name is not None:
-        return name
-    for known, package in first_party()["journal"].items():
-        if any(record.distribution == package for record in host.records()):
-            host.spec(JournalSpec, known)  # raises: it is there, and says why it is of no use
-    raise OptionalDependencyError(
-        f"{purpose} needs a journal that outlives the process",
-        package=durable_package(),
-    )
-
-
-def durable_package() -> str:
-    """A package that brings a journal that lasts, for advice."""
-    return next(iter(first_party()["journal"].values()))
 
 
 def make_journal(

@@ -22,6 +22,7 @@ from delf import hookspecs
 from delf.errors import did_you_mean
 from delf.hookspecs import HOOKS
 from delf.plugins.discovery import Candidate
+from delf.plugins.report import State
 from delf.records import dataclass
 from delf.specs import CommandSpec, SandboxSpec, Spec
 from delf.types import ISOLATION_ORDER
@@ -32,18 +33,22 @@ _PROJECT: Final = "delf"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
-    """What became of a plugin.
+class Outcome:
+    """What became of a plugin, before it is compared with the others.
 
     Args:
+        plugin: The plugin.
+        state: Whether it can be used.
+        reason: Why it cannot; then it offers nothing.
         specs: What it offers.
-        problem: Why it cannot be used; then it offers nothing.
         warnings: What its author should look at.
         load_ms: How long import and hooks took.
     """
 
+    plugin: Candidate
+    state: State
+    reason: str | None = None
     specs: tuple[Spec, ...] = ()
-    problem: str | None = None
     warnings: tuple[str, ...] = ()
     load_ms: float = 0.0
 
@@ -68,7 +73,7 @@ def new_manager() -> pluggy.PluginManager:
     return manager
 
 
-def load(candidate: Candidate, manager: pluggy.PluginManager) -> Loaded:
+def load(candidate: Candidate, manager: pluggy.PluginManager) -> Outcome:
     """Import a plugin and ask its hooks, whatever it does.
 
     Args:
@@ -91,13 +96,13 @@ def load(candidate: Candidate, manager: pluggy.PluginManager) -> Loaded:
         problem = str(error)
     except BaseException as error:  # SystemExit and pytest's outcomes are no Exception
         problem = explain(error)
-    if problem is not None:
-        specs = ()
-    return Loaded(
-        specs=specs,
-        problem=problem,
+    return Outcome(
+        plugin=candidate,
+        state="loaded" if problem is None else "failed",
+        reason=problem,
+        specs=specs if problem is None else (),
         warnings=warnings,
-        load_ms=(time.perf_counter() - started) * 1000,
+        load_ms=round((time.perf_counter() - started) * 1000, 2),
     )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Literal
+from typing import Literal
 
 from delf.records import dataclass
 
@@ -42,20 +42,3 @@ class PluginRecord:
     def usable(self) -> bool:
         """Whether it was loaded, if perhaps with a name in dispute."""
         return self.state in ("loaded", "conflict")
-
-
-def rows(records: Iterable[PluginRecord]) -> list[dict[str, Any]]:
-    """Records as JSON-ready rows, in the order given."""
-    return [
-        {
-            "name": record.name,
-            "kinds": {kind: list(names) for kind, names in record.kinds.items()},
-            "version": record.version,
-            "distribution": record.distribution,
-            "state": record.state,
-            "reason": record.reason,
-            "warnings": list(record.warnings),
-            "load_ms": round(record.load_ms, 2),
-        }
-        for record in records
-    ]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from delf.records import dataclass
@@ -145,43 +144,6 @@ class SupportsJudge(Protocol):
 
         Args:
             call: The call. One that a person edited is judged again.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadableFile:
-    """A file that a connection lets others read.
-
-    Args:
-        name: Its own name, without folders.
-        size: Bytes.
-        read: Gives its content; called in a thread.
-        asks: Why a person is to be asked before it is read; None where nobody is.
-    """
-
-    name: str
-    size: int
-    read: Callable[[], bytes] = field(repr=False)
-    asks: str | None = None
-
-
-@runtime_checkable
-class SupportsFiles(Protocol):
-    """A connection with files, which scripts name by path when they give them to another one."""
-
-    def readable(self, path: str) -> ReadableFile | None:
-        """A file; called in a thread.
-
-        Args:
-            path: As the connection's own actions take it.
-
-        Returns:
-            The file; None where the path is none of this connection's.
-
-        Raises:
-            ToolRefusedError: When it must not be read.
-            ToolExecutionError: When it cannot be.
         """
         ...
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
 
-from delf.errors import PluginError
+from delf.errors import PluginError, how_to_install
 from delf.protocols.conversation import SupportsConversations
 from delf.protocols.embedder import Embedder
 from delf.records import dataclass
@@ -21,7 +21,8 @@ def _data_dir() -> Path:
 def _no_embedder(name: str | None) -> Embedder:
     raise PluginError(
         f"there is no embedder {name or ''!r}",
-        hint="PluginContext(embedder=…) takes a function of the embedder's name",
+        hint=f"{how_to_install('delf-embedders')}; a context that is made by hand, as "
+        "PluginContext(embedder=…), takes a function of the embedder's name",
     )
 
 

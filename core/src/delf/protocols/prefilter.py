@@ -73,3 +73,32 @@ class Prefilter(Protocol):
             PrefilterError: When it cannot choose; the engine goes on with all of them.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Who filters the tools of a task.
+
+    Args:
+        name: The prefilter's.
+        mode: The mode in which it works.
+        forced: Whether it was asked for by name, so that a task cannot do without it.
+        made: Gives the prefilter, the same for all tasks; raises what it cannot be made for.
+    """
+
+    name: str
+    mode: str
+    forced: bool
+    made: Callable[[], Prefilter]
+
+
+class Prefilters(Protocol):
+    """The prefilters of an agent: ``delf_selecting.Prefilters``."""
+
+    def choose(self, actions: int) -> Choice | None:
+        """Who filters a number of actions; None where all of them are shown."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close those that were made."""
+        ...

@@ -61,15 +61,16 @@ class SessionSpec:
 
     Args:
         tools: What the script can call.
-        modules: Top-level modules that it may import.
-        libraries: Third-party packages among them, by their distribution's name.
+        modules: Top-level modules that it may import; harmless standard ones and those of the
+            libraries when None.
+        libraries: Third-party packages that it may import, by their distribution's name.
         limits: What it may use.
         files: Input files that it may read, as absolute paths of the host.
         row_files: Endings of output files that the host makes from rows, as ``.xlsx``.
     """
 
     tools: tuple[ToolNames, ...]
-    modules: tuple[str, ...]
+    modules: tuple[str, ...] | None = None
     libraries: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
     files: tuple[str, ...] = ()
@@ -373,25 +374,12 @@ class SandboxBackend(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """One thing that keeps a script from the host.
-
-    Args:
-        name: What it is.
-        active: Whether it works on this machine, for this user.
-    """
-
-    name: str
-    active: bool
-
-
 @runtime_checkable
 class SupportsMeasures(Protocol):
     """A backend that can say what of its confinement works here, for ``delf doctor``."""
 
-    async def measures(self) -> Sequence[Measure]:
-        """Each measure, whether it works or not."""
+    async def measures(self) -> Mapping[str, bool]:
+        """What keeps a script from the host, and whether that works here, for this user."""
         ...
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from delf.engine.approvals.decision import check_fits
 from delf.engine.approvals.inbox import KIND, answer_data
-from delf.engine.views.changes import Situation, situation
+from delf.engine.changes import Situation, situation
 from delf.errors import ApprovalRejectedError, DelfError, UnknownRequestError
 from delf.events import (
     ApprovalDecided,

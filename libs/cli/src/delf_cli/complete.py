@@ -14,9 +14,9 @@ from typing import Any, Final, cast
 
 import click
 
-from delf.cli.state import state_of
 from delf.errors import DelfError
 from delf_cli.ids import short_id
+from delf_cli.state import state_of
 
 _MOST_IDS: Final = 50
 _MODELS: Final = ("llm", "light_llm", "heavy_llm", "vision_llm")

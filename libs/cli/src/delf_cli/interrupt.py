@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from delf.cli.errors import InterruptedRunError
+from delf_cli.errors import InterruptedRunError
 
 T = TypeVar("T")
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
-from delf.cli.state import state_of
 from delf.errors import ConfigurationError
 from delf.events import ChildStarted, Event
-from delf.plugins.journals import durable_package, make_journal, need_durable_journal
+from delf.plugins.journals import make_journal
 from delf.projects import journal_name
+from delf_cli.state import state_of
+from delf_journals.durable import durable_package, need_durable_journal
 from delf_journals.history import SupportsHistory
 from delf_journals.requests import SupportsRequests
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 import click
 
-from delf.cli.errors import say
 from delf.events import Event, TaskFinished, encode
 from delf.terminal import visible
 from delf.values import UnsupportedValueError, to_jsonable
+from delf_cli.errors import say
 from delf_cli.story import cut
 
 if TYPE_CHECKING:
@@ -206,8 +206,7 @@ def response_json(response: Response, **more: Any) -> str:
     try:
         return json_text({**more, **response.to_dict()})
     except UnsupportedValueError:
-        fields = dict(vars(response))
-        del fields["exception"]
+        fields = {n: v for n, v in vars(response).items() if n not in ("exception", "events")}
         trace = {n: v for n, v in vars(response.trace).items() if not n.startswith("_")}
         calls = [dataclasses.asdict(call) for call in response.trace.tool_calls]
         models = [dataclasses.asdict(call) for call in response.trace.model_calls]

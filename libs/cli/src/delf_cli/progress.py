@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from delf import events as ev
-from delf.cli.errors import say
 from delf.terminal import visible
+from delf_cli.errors import say
 from delf_cli.output import Screen, counted, wrapped
 from delf_cli.story import cut, story
 

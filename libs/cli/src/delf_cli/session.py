@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delf.agent import Agent
-from delf.cli import errors
-from delf.cli.state import State
 from delf.engine.secrets.redaction import REDACTED
 from delf.errors import (
     ConfigurationError,
@@ -28,9 +26,10 @@ from delf.events import Event, TaskFinished
 from delf.records import dataclass
 from delf.response import Response, past_response
 from delf.surroundings import as_chat
-from delf_cli import output
+from delf_cli import errors, output
 from delf_cli.interrupt import run_until_done
 from delf_cli.progress import REPLAYING, LiveStatus, Narrator
+from delf_cli.state import State
 from delf_cli.story import short_name
 from delf_cli.summary import summary_of
 

@@ -86,7 +86,7 @@ def cut(text: str, limit: int) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
-def tell(event: ev.Event) -> None:
+def tell_of_event(event: ev.Event) -> None:
     """Say on stderr what happened: the listener of ``verbose``."""
     if isinstance(event, ev.TaskStarted):
         text: str | None = f"task {event.task_id}: {event.task}"

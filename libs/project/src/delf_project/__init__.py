@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from delf_project.connections import Connector
-from delf_project.prices import read_prices
+from delf_project.prices import Prices, read_prices
 from delf_project.project import Project, load_project, project_at
 
-__all__ = ["Connector", "Project", "load_project", "project_at", "read_prices"]
+__all__ = ["Connector", "Prices", "Project", "load_project", "project_at", "read_prices"]

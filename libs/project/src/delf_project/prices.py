@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Self, cast
 
 from delf.errors import ConfigurationError, did_you_mean
 from delf.messages import Price
@@ -13,6 +15,36 @@ from delf.messages import Price
 _KEYS: Final = ("input", "cached_input", "output")
 _LONG: Final = "_per_million"
 _HINT: Final = 'write {"gpt-*": {"input": 2.5, "output": 10}}, in USD per million tokens'
+
+
+class Prices:
+    """The user's own prices.
+
+    Args:
+        prices: By model name or pattern (``gpt-*``); the most specific pattern wins.
+    """
+
+    def __init__(self, prices: Mapping[str, Price]) -> None:
+        self._prices = dict(prices)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Those of a file, as :func:`read_prices` reads it."""
+        return cls(read_prices(path))
+
+    def find(self, model: str) -> Price | None:
+        """The price of a model, by its whole name or by what follows its provider."""
+        return self._find(model) or self._find(model.rpartition("/")[2])
+
+    def _find(self, model: str) -> Price | None:
+        if model in self._prices:
+            return self._prices[model]
+        matching = [name for name in self._prices if fnmatch.fnmatchcase(model, name)]
+        return self._prices[max(matching, key=_specificity)] if matching else None
+
+
+def _specificity(pattern: str) -> tuple[int, str]:
+    return len(pattern.replace("*", "").replace("?", "")), pattern
 
 
 def read_prices(path: Path) -> dict[str, Price]:

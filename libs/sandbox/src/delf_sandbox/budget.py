@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from delf.errors import WireError
 from delf.protocols.sandbox import LimitReached, Limits
+from delf_sandbox.wire import WireError
 
 _MAX_READINGS: Final = 2000
 _MAX_TURNS: Final = 20_000

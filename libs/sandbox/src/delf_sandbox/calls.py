@@ -8,9 +8,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from delf.errors import WireError
 from delf.protocols.sandbox import GIVEN_UP, CallAnswer, CallRequest, Raised, ScriptHost
 from delf_sandbox.starting import start_task
+from delf_sandbox.wire import WireError
 
 _log = logging.getLogger(__name__)
 

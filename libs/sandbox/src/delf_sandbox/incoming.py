@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from delf.errors import WireError
 from delf.filenames import check_file_name
 from delf.protocols.sandbox import Crashed, LimitReached, Limits, ScriptHost
 from delf_sandbox.guest.output import MAX_FILES
+from delf_sandbox.wire import WireError
 
 _MAX_OPEN: Final = 16
 _MAX_NAME: Final = 1000

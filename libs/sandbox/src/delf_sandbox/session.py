@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, cast
 
-from delf.errors import SandboxUnavailableError, WireError
+from delf.errors import SandboxUnavailableError
 from delf.protocols.sandbox import (
     CallAnswer,
     CallRequest,
@@ -29,6 +29,7 @@ from delf_sandbox.incoming import IncomingFiles
 from delf_sandbox.outgoing import Outgoing
 from delf_sandbox.process import GuestProcess
 from delf_sandbox.wire import (
+    WireError,
     answer_frame,
     cut_frame,
     exec_frame,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, cast
 
-from delf.errors import WireError
+from delf.errors import SandboxExecutionError
 from delf.protocols.sandbox import (
     CallAnswer,
     CallRequest,
@@ -32,6 +32,7 @@ from delf.values import (
     loads,
 )
 from delf_sandbox.guest.frames import FrameTooLargeError, encode, frame_around
+from delf_sandbox.modules import modules_of
 
 _MAX_TEXT = 20_000
 _MAX_BYTES_LOOKED_AT = 1024 * 1024
@@ -45,6 +46,13 @@ _SURROGATE = re.compile(rb"\xed[\xa0-\xbf]|\\u[dD][89a-fA-F]")
 _RAW_HALF = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 _ESCAPED_HALF = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
 _HALF = re.compile("[\ud800-\udfff]")
+
+
+class WireError(SandboxExecutionError):
+    """The sandbox's end of the wire sent something that is not of the protocol."""
+
+    code = "ERR-SANDBOX-004"
+    default_hint = "try again; a sandbox that fails so without a script that meddles has a defect"
 
 
 def parse(payload: bytes) -> list[Any]:
@@ -203,7 +211,7 @@ def init_frame(spec: SessionSpec, scratch: str, readable: Sequence[str]) -> byte
     """
     content = {
         "tools": [[tool.name, list(tool.methods)] for tool in spec.tools],
-        "modules": list(spec.modules),
+        "modules": list(modules_of(spec)),
         "libraries": list(spec.libraries),
         "limits": limits_by_name(spec.limits),
         "scratch": scratch,

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from delf.cli.tables import cut
-from delf.cli.tables import table as runs_table
 from delf.terminal import one_line, visible
 from delf_cli.answering import state_of_request
 from delf_cli.ids import short_ids
+from delf_cli.tables import cut
+from delf_cli.tables import table as runs_table
 from delf_journals.requests import RequestRecord
 
 if TYPE_CHECKING:
-    from delf.engine.views.changes import Situation
+    from delf.engine.changes import Situation
 
 _LONGEST: Final = 60
 _COLOURS: Final = {"waiting": "yellow", "approved": "green", "edited": "green", "rejected": "red"}

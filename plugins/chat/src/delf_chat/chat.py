@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast, overload
 from delf.errors import (
     AgentStateError,
     ConfigurationError,
-    ConversationCompressionError,
     DelfError,
     PluginError,
     did_you_mean,
@@ -25,7 +24,7 @@ from delf.sync import LoopThread, call
 from delf_chat.checks import check_count, check_name
 from delf_chat.history import Transform, for_model, make_message, transformed
 from delf_chat.memory import MemoryConversations
-from delf_chat.summary import Ask, fold
+from delf_chat.summary import Ask, ConversationCompressionError, fold
 from delf_journals.conversations import (
     ChatMessage,
     ConversationRecord,
@@ -33,6 +32,7 @@ from delf_journals.conversations import (
     ConversationStore,
     SupportsRetention,
 )
+from delf_journals.durable import need_durable_journal
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -348,7 +348,9 @@ class Chat:
         """
         with self._lock:
             if self._store is None:
-                self._journal = self._surroundings().open_conversations(self.path)
+                around = self._surroundings()
+                need_durable_journal(around.host, "a chat that persists")
+                self._journal = around.open_conversations(self.path)
                 self._store = cast("ConversationStore", self._journal.conversations(self.namespace))
             return self._store
 

@@ -7,18 +7,26 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from click.core import ParameterSource
 
-from delf.cli.errors import FAILED
-from delf.cli.lazy import LazyGroup
-from delf.cli.state import State, state_of
 from delf_chat.chat import Chat
+from delf_chat.summary import ConversationCompressionError
+from delf_cli.errors import FAILED
+from delf_cli.lazy import LazyGroup
 from delf_cli.options import flags_of, rest_of, run_options
+from delf_cli.state import State, state_of
 from delf_journals.conversations import ChatMessage
 
 if TYPE_CHECKING:
     from delf import Agent
     from delf_cli.session import Options, Setup
 
-__all__ = ["Chat", "ChatMessage", "chat"]
+__all__ = [
+    "Chat",
+    "ChatMessage",
+    "ConversationCompressionError",
+    "arun_chat",
+    "chat",
+    "run_chat",
+]
 
 F = TypeVar("F", bound=click.Command)
 
@@ -36,28 +44,24 @@ def _options_of_run(command: F) -> F:
     return command
 
 
-class ChatGroup(LazyGroup):
-    """The command; also what ``agent.run_chat()`` calls."""
+def run_chat(agent: Agent, *, timeout: float | None = None, **options: Any) -> None:
+    """Talk to an agent; one that was not started is stopped at the end."""
+    from delf_chat import repl
 
-    def run_agent(self, agent: Agent, *, timeout: float | None = None, **options: Any) -> None:
-        """Talk to an agent; one that was not started is stopped at the end."""
-        from delf_chat.repl import run_chat
+    repl.run_chat(agent, timeout=timeout, **options)
 
-        run_chat(agent, timeout=timeout, **options)
 
-    async def arun_agent(
-        self, agent: Agent, *, timeout: float | None = None, **options: Any
-    ) -> None:
-        """Talk to an agent, from asynchronous code."""
-        from delf_chat.repl import arun_chat
+async def arun_chat(agent: Agent, *, timeout: float | None = None, **options: Any) -> None:
+    """The same from asynchronous code."""
+    from delf_chat import repl
 
-        await arun_chat(agent, timeout=timeout, **options)
+    await repl.arun_chat(agent, timeout=timeout, **options)
 
 
 @_options_of_run
 @click.group(
     "chat",
-    cls=ChatGroup,
+    cls=LazyGroup,
     group="chat ",
     lazy=_COMMANDS,
     invoke_without_command=True,
@@ -156,11 +160,11 @@ def _make_chat(setup: Setup, *, needed: bool) -> Chat:
         setup: Where its journal comes from.
         needed: Whether it must be kept: somebody wants to go on with one.
     """
-    from delf.cli.errors import say
     from delf.errors import DelfError
-    from delf.plugins.journals import need_durable_journal
     from delf_chat.lines import is_typed
     from delf_chat.slash import new_conversation
+    from delf_cli.errors import say
+    from delf_journals.durable import need_durable_journal
 
     persist = needed or not setup.keeps_nothing
     if persist and not needed:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from delf.cli.state import state_of
 from delf.errors import DelfError, PluginError, did_you_mean
 from delf.terminal import one_line
 from delf_cli.journals import work_with
 from delf_cli.output import counted, json_text
 from delf_cli.pruning import Pruning, prune_options
+from delf_cli.state import state_of
 
 if TYPE_CHECKING:
     from delf.protocols.conversation import SupportsConversations
@@ -67,10 +67,12 @@ def _with(
 ) -> T:
     """Work with the journal in which `delf chat` keeps its conversations, then close it."""
     from delf.surroundings import Surroundings
+    from delf_journals.durable import need_durable_journal
 
     state = state_of(ctx)
     project = state.load_project(overrides)
     around = Surroundings.of(project, state.discover(project.environ))
+    need_durable_journal(around.host, "`delf chat` with conversations that are kept")
     return work_with(around.open_conversations(), work)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from delf.cli.errors import say
+from delf_cli.errors import say
 
 if TYPE_CHECKING:
     from prompt_toolkit.history import History

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from delf.cli import errors
 from delf.errors import AgentStateError, DelfError
 from delf.events import Event, TaskFinished, Warned
 from delf.sync import running_loop
 from delf_chat.chat import chat_of
 from delf_chat.lines import LineReader, history_file, open_reader
 from delf_chat.slash import COMMANDS, Tally, is_command, obey
-from delf_cli import output
+from delf_cli import errors, output
 from delf_cli.interrupt import run_until_done
 from delf_cli.progress import LiveStatus, Narrator
 from delf_cli.session import TIMEOUT, named_tools

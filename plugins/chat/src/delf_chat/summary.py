@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from delf.errors import ConversationCompressionError
+from delf.errors import DelfError
 from delf_journals.conversations import ChatMessage, ConversationStore
 
 Ask = Callable[[str], Awaitable[str]]
@@ -17,6 +17,13 @@ _CHARACTERS: Final = 60_000
 """At most so much goes into one question."""
 _LONGEST: Final = 8_000
 """Characters of a summary, whatever the model writes."""
+
+
+class ConversationCompressionError(DelfError):
+    """A conversation could not be summarised."""
+
+    code = "ERR-LLM-004"
+
 
 _TASK: Final = """\
 Below is a conversation between a user and an assistant that does tasks with tools. Rewrite its \

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from delf.cli import errors
-from delf.cli.state import state_of
 from delf.errors import DelfError
+from delf_cli import errors
 from delf_cli.output import json_text
+from delf_cli.state import state_of
 
 
 @click.command("undo", epilog="Exit status: 0 done, 1 some files were left as they are.")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -15,7 +16,6 @@ from delf.protocols.connection import (
     Asks,
     Judgement,
     ProposedCall,
-    ReadableFile,
     Refused,
 )
 from delf.tools.action import actions_of
@@ -30,6 +30,23 @@ from delf_filesystem.settings import FilesystemSettings
 _PIECE: Final = 1_000_000
 _LOOKED_AT: Final = 8192
 _WRITES: Final = ("write_file", "edit_file", "replace")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadableFile:
+    """A file beneath a root.
+
+    Args:
+        name: Its own name.
+        size: Bytes.
+        read: Gives its content.
+        asks: Why a person is to be asked before; None where nobody is.
+    """
+
+    name: str
+    size: int
+    read: Callable[[], bytes] = field(repr=False)
+    asks: str | None = None
 
 
 class Filesystem(Connection):
@@ -76,7 +93,7 @@ class Filesystem(Connection):
             return Refused(message=error.message)
 
     def readable(self, path: str) -> ReadableFile | None:
-        """Implements :class:`delf.protocols.connection.SupportsFiles`."""
+        """A file as whoever gives it to others needs it, such as the plugin ``workers``."""
         if path.lstrip("/").partition("/")[0] not in {place.name for place in self._roots}:
             return None
         place = self._roots.file(path)

@@ -152,7 +152,8 @@ def _logins(ctx: click.Context, names: Sequence[str], credentials: str | None) -
         )
     found: dict[tuple[str, str], Login] = {}
     others: list[str] = []
-    for connection in program.connections(wanted):
+    connect = project.connector(program.discover(project.environ))
+    for connection in map(connect, wanted):
         if not isinstance(connection, GoogleConnection):
             raise ConfigurationError(f"{connection.name} is no connection to Google")
         settings = connection.settings

@@ -6,24 +6,13 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from delf.errors import DelfError, UnknownTaskError
-from delf.events import (
-    CallFinished,
-    CallStarted,
-    Event,
-    Printed,
-    TaskFinished,
-    TaskQueued,
-    TaskStarted,
-)
+from delf.events import AT_ONCE_BYTES, Event, TaskFinished, TaskQueued, TaskStarted, size_of
 from delf.protocols.journal import TaskRecord
-from delf.values import weight
 
-_FIELDS: Final = 500
-"""Bytes of an event's small fields."""
 _WEIGHED_AT_ONCE: Final = 100
 """Events of a task that runs: it is kept however much it takes, and others make room for it."""
 
@@ -34,19 +23,6 @@ class _Entry:
     size: int = 0
     weighed: int = 0
     outcome: TaskFinished | None = None
-
-
-def _large_part(event: Event) -> Any:
-    """What of an event can be large."""
-    match event:
-        case CallStarted():
-            return event.arguments
-        case CallFinished():
-            return event.result if event.error is None else (event.result, event.error)
-        case Printed():
-            return event.text
-        case _:
-            return event
 
 
 class MemoryJournal:
@@ -78,14 +54,13 @@ class MemoryJournal:
             self._claimed.discard(event.task_id)
         elif isinstance(event, (TaskQueued, TaskStarted)):
             self._claimed.add(event.task_id)
+        if self._queues:
+            for queue, wanted in list(self._queues.items()):
+                if wanted is None or wanted == event.task_id:
+                    queue.put_nowait(event)
         if entry.outcome is not None or len(entry.events) - entry.weighed >= _WEIGHED_AT_ONCE:
-            self._weigh(entry)
+            await self._weigh(event.task_id, entry)
             self._forget_old()
-        if not self._queues:
-            return
-        for queue, wanted in list(self._queues.items()):
-            if wanted is None or wanted == event.task_id:
-                queue.put_nowait(event)
 
     async def read(self, task_id: str, after: int = 0) -> Sequence[Event]:
         """A task's events after a sequence number, in order."""
@@ -143,13 +118,17 @@ class MemoryJournal:
     async def aclose(self) -> None:
         """Nothing is held outside of memory."""
 
-    def _weigh(self, entry: _Entry) -> None:
-        """Count what the newest events of a task take."""
+    async def _weigh(self, task_id: str, entry: _Entry) -> None:
+        """Count what the newest events of a task take, large ones beside the loop."""
         new = entry.events[entry.weighed :]
-        entry.weighed += len(new)
-        size = _FIELDS * len(new) + weight([_large_part(event) for event in new], self._max_bytes)
-        entry.size += size
-        self._size += size
+        size = 0
+        for event in new:
+            taken = size_of(event, AT_ONCE_BYTES)
+            size += taken if taken <= AT_ONCE_BYTES else await asyncio.to_thread(size_of, event)
+        if self._tasks.get(task_id) is entry:  # it may have been forgotten meanwhile
+            entry.weighed += len(new)
+            entry.size += size
+            self._size += size
 
     def _forget_old(self) -> None:
         if len(self._tasks) <= self._max_tasks and self._size <= self._max_bytes:

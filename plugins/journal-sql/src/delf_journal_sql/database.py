@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import urllib.parse
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -13,6 +13,8 @@ from delf_journal_sql.settings import JournalSettings
 
 SqlRow = Sequence[Any]
 
+_CHUNKS: Final = (128, 16, 1)
+"""Rows that one statement inserts: few sizes, so that few statements are read by the database."""
 _POSTGRES: Final = ("postgres", "postgresql", "postgresql+psycopg")
 
 
@@ -102,6 +104,15 @@ class Database(Protocol):
     def close(self) -> None:
         """Close pooled connections. It can be used again."""
         ...
+
+
+def in_chunks(rows: Sequence[SqlRow]) -> Iterator[Sequence[SqlRow]]:
+    """Rows as they are inserted: those of one statement together."""
+    start = 0
+    for size in _CHUNKS:
+        while len(rows) - start >= size:
+            yield rows[start : start + size]
+            start += size
 
 
 @contextmanager

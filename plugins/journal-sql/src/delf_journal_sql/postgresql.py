@@ -1,17 +1,20 @@
-"""PostgreSQL by SQLAlchemy and psycopg."""
+"""PostgreSQL by psycopg, without SQLAlchemy: to import that takes longer than most commands."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import re
 import select
 import socket
 import threading
+import urllib.parse
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import OptionalDependencyError
-from delf_journal_sql.database import Connection, SqlRow
+from delf_journal_sql.database import Connection, SqlRow, in_chunks
 from delf_journal_sql.errors import (
     ConnectionLostError,
     DuplicateRowError,
@@ -21,14 +24,16 @@ from delf_journal_sql.errors import (
 from delf_journal_sql.settings import JournalSettings
 
 if TYPE_CHECKING:
-    import sqlalchemy as sa
+    import psycopg
 
 _LOCK: Final = 0x64656C66  # "delf"
 _CHANNEL: Final = "delf_journal"
 _CONNECT_SECONDS: Final = 10
+_CONNECTIONS: Final = 8
 _QUEUE_SECONDS: Final = 30.0
 _STOPPED_SECONDS: Final = 5
 """A process that stops inside of a transaction holds up every other writer for so long."""
+_PARAMETER: Final = re.compile(r":(\w+)")
 
 
 class PostgresConnection:
@@ -36,35 +41,32 @@ class PostgresConnection:
 
     Args:
         database: Whose it is.
-        raw: SQLAlchemy's connection, which commits each statement outside of a transaction.
+        raw: psycopg's connection, which commits each statement outside of a transaction.
     """
 
-    def __init__(self, database: PostgresDatabase, raw: sa.Connection) -> None:
+    def __init__(self, database: PostgresDatabase, raw: psycopg.Connection[Any]) -> None:
         self._database = database
         self._raw = raw
         self._writes = False
-        self._begun: sa.RootTransaction | None = None
 
     def execute(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[SqlRow]:
         """Run a statement; the rows that it returns."""
-        with self._database.explained():
-            result = self._raw.execute(self._database.text(sql), dict(parameters or {}))
-            rows: list[SqlRow] = list(result.fetchall()) if result.returns_rows else []
-            if self._begun is None:
-                self._raw.commit()
-            return rows
+        with self._database.explained(self._raw):
+            cursor = self._raw.execute(_text(sql), parameters or {})
+            return cursor.fetchall() if cursor.description is not None else []
 
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[SqlRow]) -> None:
-        """Insert rows, many with one statement."""
-        if not rows:
-            return
-        names = ", ".join(columns)
-        values = ", ".join(f":{name}" for name in columns)
-        sql = f"INSERT INTO {table} ({names}) VALUES ({values})"  # noqa: S608 - own names
-        with self._database.explained():
-            self._raw.execute(
-                self._database.text(sql), [dict(zip(columns, row, strict=True)) for row in rows]
-            )
+        """Insert rows, many with one statement.
+
+        Not by a pipeline: a process that is stopped within one would keep its locks, as the
+        server waits for the rest and does not count it as idle.
+        """
+        place = f"({', '.join(['%s'] * len(columns))})"
+        head = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - own names
+        with self._database.explained(self._raw):
+            for some in in_chunks(rows):
+                sql = head + ", ".join([place] * len(some))
+                self._raw.execute(sql.encode(), [value for row in some for value in row])
 
     def has_table(self, name: str) -> bool:
         """Whether there is such a table."""
@@ -76,9 +78,8 @@ class PostgresConnection:
 
     def begin(self, *, write: bool) -> None:
         """Begin a transaction; a lock puts those that write into the order of their events."""
-        with self._database.explained():
-            self._begun = self._raw.begin()
-            self._writes = write
+        self.execute("BEGIN")
+        self._writes = write
         if write:
             self.execute("SELECT pg_advisory_xact_lock(:key)", {"key": _LOCK})
 
@@ -86,22 +87,18 @@ class PostgresConnection:
         """Keep what was done, and tell who listens."""
         if self._writes:
             self.execute(f"SELECT pg_notify('{_CHANNEL}', '')")
-        begun, self._begun = self._begun, None
-        with self._database.explained():
-            if begun is not None:
-                begun.commit()
+        with self._database.explained(self._raw):
+            self._raw.commit()
 
     def rollback(self) -> None:
         """Drop what was done."""
-        begun, self._begun = self._begun, None
-        if begun is not None:
-            with contextlib.suppress(*self._database.errors):
-                begun.rollback()
+        with contextlib.suppress(*self._database.errors):
+            self._raw.rollback()
 
     def close(self) -> None:
-        """Close it, or give it back to its pool."""
-        with contextlib.suppress(*self._database.errors):
-            self._raw.close()
+        """Give it back to its pool."""
+        self.rollback()
+        self._database.give_back(self._raw)
 
 
 class PostgresDatabase:
@@ -126,23 +123,27 @@ class PostgresDatabase:
     def __init__(self, rest: str, settings: JournalSettings) -> None:
         try:
             import psycopg
-            import sqlalchemy as sa
-            from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+            from psycopg import conninfo
         except ImportError as error:
             raise OptionalDependencyError(
-                "a journal in PostgreSQL needs SQLAlchemy and psycopg",
+                "a journal in PostgreSQL needs psycopg",
                 package="delf-plugin-journal-sql[postgresql]",
             ) from error
         try:
-            url = sa.engine.make_url(f"postgresql+psycopg://{rest}")
-        except (ArgumentError, ValueError):
-            raise JournalSetupError("the URL of the journal cannot be read") from None
-        shown = url.set(password=None).render_as_string().replace("+psycopg", "")
-        self.name = shown
-        self.errors: tuple[type[Exception], ...] = (SQLAlchemyError, psycopg.Error, OSError)
-        self._texts: dict[str, sa.TextClause] = {}
-        self._text = sa.text
+            self._target = _target(rest)
+            shown = self._target | {"password": ""}
+            conninfo.make_conninfo("", **shown)
+        except (psycopg.Error, ValueError):
+            raise JournalSetupError(
+                "the URL of the journal cannot be read",
+                hint="it is postgresql://user:password@host:5432/database; "
+                "in a password, write @ as %40, / as %2F and : as %3A",
+            ) from None
+        self.name = _shown(shown)
+        self.errors: tuple[type[Exception], ...] = (psycopg.Error, OSError)
         self._lock = threading.Lock()
+        self._free = threading.BoundedSemaphore(_CONNECTIONS)
+        self._idle: list[psycopg.Connection[Any]] = []
         seconds = max(1, int(settings.lock_timeout * 1000))
         self._options: dict[str, Any] = {
             "connect_timeout": _CONNECT_SECONDS,
@@ -150,23 +151,18 @@ class PostgresDatabase:
             "options": f"-c lock_timeout={seconds} -c client_min_messages=warning "
             f"-c idle_in_transaction_session_timeout={_STOPPED_SECONDS * 1000}",
         }
-        self._url = url
-        self._engine: sa.Engine | None = None
-
-    def text(self, sql: str) -> sa.TextClause:
-        """A statement as SQLAlchemy takes it, made once."""
-        found = self._texts.get(sql)
-        if found is None:
-            found = self._texts[sql] = self._text(sql)
-        return found
 
     @contextmanager
-    def explained(self) -> Generator[None]:
-        """Tell the driver's failures in this plugin's words."""
+    def explained(self, raw: psycopg.Connection[Any] | None) -> Generator[None]:
+        """Tell the driver's failures in this plugin's words.
+
+        Args:
+            raw: The connection that is used; None while one is made.
+        """
         try:
             yield
         except self.errors as error:
-            raise self._explain(error) from error
+            raise self._explain(error, raw) from error
 
     def connect(self) -> Connection:
         """A connection for writing."""
@@ -179,25 +175,20 @@ class PostgresDatabase:
         try:
             yield connection
         finally:
-            connection.rollback()
             connection.close()
 
     def changes(self) -> PostgresChanges:
         """A watch for what anybody writes from now on."""
         return PostgresChanges(self)
 
-    def listen(self) -> Any:
-        """A psycopg connection that hears of every write."""
-        import psycopg
-
-        target = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
-        with self.explained():
-            raw = psycopg.connect(target, autocommit=True, **self._options)
-            try:
-                raw.execute(f"LISTEN {_CHANNEL}")
-            except BaseException:
-                raw.close()
-                raise
+    def listen(self) -> psycopg.Connection[Any]:
+        """A connection that hears of every write."""
+        raw = self._open()
+        try:
+            raw.execute(f"LISTEN {_CHANNEL}".encode())
+        except BaseException:
+            raw.close()
+            raise
         return raw
 
     def reclaim(self) -> None:
@@ -211,47 +202,65 @@ class PostgresDatabase:
     def close(self) -> None:
         """Close pooled connections."""
         with self._lock:
-            engine, self._engine = self._engine, None
-        if engine is not None:
-            engine.dispose()
+            idle, self._idle = self._idle, []
+        for raw in idle:
+            raw.close()
+
+    def give_back(self, raw: psycopg.Connection[Any]) -> None:
+        """Keep a connection that was lent for the next who needs one."""
+        with self._lock:
+            if not raw.closed:
+                self._idle.append(raw)
+        self._free.release()
 
     def _checkout(self) -> PostgresConnection:
-        with self._lock:
-            if self._engine is None:
-                import sqlalchemy as sa
+        if not self._free.acquire(timeout=_QUEUE_SECONDS):
+            raise JournalError(
+                f"all {_CONNECTIONS} connections to the journal {self.name} were in use "
+                f"for {_QUEUE_SECONDS:g} s"
+            )
+        try:
+            return PostgresConnection(self, self._pooled() or self._open())
+        except BaseException:
+            self._free.release()
+            raise
 
-                self._engine = sa.create_engine(
-                    self._url,
-                    connect_args=self._options,
-                    hide_parameters=True,
-                    pool_pre_ping=True,
-                    pool_size=8,
-                    pool_timeout=_QUEUE_SECONDS,
-                )
-            engine = self._engine
-        with self.explained():
-            return PostgresConnection(self, engine.connect())
+    def _pooled(self) -> psycopg.Connection[Any] | None:
+        """A connection that still works; those that broke since are closed."""
+        while True:
+            with self._lock:
+                raw = self._idle.pop() if self._idle else None
+            if raw is None:
+                return None
+            with contextlib.suppress(*self.errors):
+                raw.execute(b"")
+                return raw
+            raw.close()
 
-    def _explain(self, error: Exception) -> Exception:
+    def _open(self) -> psycopg.Connection[Any]:
         import psycopg
-        from sqlalchemy.exc import DBAPIError
 
-        lost = isinstance(error, DBAPIError) and error.connection_invalidated
-        cause = error.orig if isinstance(error, DBAPIError) else error
-        said = " ".join(str(cause).split())
-        if isinstance(cause, psycopg.errors.UniqueViolation):
+        with self.explained(None):
+            return psycopg.connect(autocommit=True, **self._target | self._options)
+
+    def _explain(self, error: Exception, raw: psycopg.Connection[Any] | None) -> Exception:
+        import psycopg
+
+        lost = raw is not None and bool(raw.closed)
+        said = " ".join(str(error).split())
+        if isinstance(error, psycopg.errors.UniqueViolation):
             return DuplicateRowError(said)
-        if isinstance(cause, psycopg.errors.LockNotAvailable):
+        if isinstance(error, psycopg.errors.LockNotAvailable):
             return JournalError(
                 f"the journal {self.name} was locked by another process for too long",
                 hint="pg_locks shows who holds it; or raise lock_timeout of the plugin journal-sql",
             )
-        state = getattr(cause, "sqlstate", None) or ""
-        away = isinstance(cause, psycopg.OperationalError) and (
+        state = getattr(error, "sqlstate", None) or ""
+        away = isinstance(error, psycopg.OperationalError) and (
             state[:2] in ("", "08", "57") or lost
         )
-        away = away or isinstance(cause, psycopg.errors.IdleInTransactionSessionTimeout)
-        if away and not lost and "connection failed" in said:
+        away = away or isinstance(error, psycopg.errors.IdleInTransactionSessionTimeout)
+        if away and raw is None:
             return ConnectionLostError(
                 JournalSetupError(f"the journal {self.name} does not answer: {said}")
             )
@@ -264,6 +273,46 @@ class PostgresDatabase:
         return JournalError(f"the journal {self.name} failed: {said}")
 
 
+@functools.lru_cache(256)
+def _text(sql: str) -> bytes:
+    """A statement as psycopg takes it."""
+    return _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%")).encode()
+
+
+def _target(rest: str) -> dict[str, Any]:
+    """Where a URL leads, as libpq's parameters.
+
+    libpq would read it, too, but takes what follows the first ``@`` of a password for the host,
+    and names it in its errors.
+
+    Raises:
+        ValueError: When it is no URL.
+    """
+    url = urllib.parse.urlsplit(f"postgresql://{rest}")
+    if "@" in url.path or url.fragment:
+        raise ValueError("a / or # that is not escaped")
+    named = {
+        "user": url.username,
+        "password": url.password,
+        "host": url.hostname,
+        "port": url.port,
+        "dbname": url.path.removeprefix("/"),
+    }
+    given = {
+        name: urllib.parse.unquote(value) if isinstance(value, str) else value
+        for name, value in named.items()
+        if value
+    }
+    return given | dict(urllib.parse.parse_qsl(url.query, strict_parsing=bool(url.query)))
+
+
+def _shown(target: Mapping[str, Any]) -> str:
+    """Where it is, without a password."""
+    user = f"{target['user']}@" if "user" in target else ""
+    port = f":{target['port']}" if "port" in target else ""
+    return f"postgresql://{user}{target.get('host', '')}{port}/{target.get('dbname', '')}"
+
+
 class PostgresChanges:
     """Listens for the notifications of writers; begins again when the connection breaks.
 
@@ -273,7 +322,7 @@ class PostgresChanges:
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
-        self._raw: Any = database.listen()
+        self._raw = database.listen()
         self._read, self._write = socket.socketpair()
         self._write.setblocking(False)
         self._closed = False

@@ -12,12 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from delf_journal_sql.database import Connection, SqlRow
+from delf_journal_sql.database import Connection, SqlRow, in_chunks
 from delf_journal_sql.errors import DuplicateRowError, JournalError, JournalSetupError
 from delf_journal_sql.settings import JournalSettings
 
-_CHUNKS: Final = (128, 16, 1)
-"""Rows that one statement inserts: each statement is one hand-over of Python's lock."""
 _QUICKEST: Final = 0.004
 _SLOWEST: Final = 0.1
 _BROKEN: Final = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
@@ -59,14 +57,10 @@ class SqliteConnection:
         """Insert rows, many with one statement."""
         place = f"({', '.join('?' * len(columns))})"
         head = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - own names
-        start = 0
         try:
-            for size in _CHUNKS:
-                sql = head + ", ".join([place] * size)
-                while len(rows) - start >= size:
-                    some = rows[start : start + size]
-                    self._raw.execute(sql, [value for row in some for value in row])
-                    start += size
+            for some in in_chunks(rows):
+                sql = head + ", ".join([place] * len(some))
+                self._raw.execute(sql, [value for row in some for value in row])
         except sqlite3.IntegrityError as error:
             raise DuplicateRowError(str(error)) from error
         except sqlite3.Error as error:

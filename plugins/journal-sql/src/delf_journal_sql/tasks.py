@@ -40,10 +40,28 @@ class Tasks:
     lost: set[str] = field(default_factory=set[str])
     _rows: list[SqlRow] = field(default_factory=list[SqlRow])
     _finished: list[str] = field(default_factory=list[str])
-    _checked: set[str] = field(default_factory=set[str])
+
+    def check(self, connection: Connection, task_ids: Iterable[str]) -> None:
+        """See which tasks are still this process's own, in a transaction that takes their events.
+
+        The key of an owner is the fencing token: whoever was silent for too long, and lost its
+        tasks, keeps no event of them any more, and so begins no call. The same holds for a task
+        that was removed.
+        """
+        keys = {self.open[task_id].key: task_id for task_id in task_ids if task_id in self.open}
+        if not keys:
+            return
+        rows = connection.execute(
+            f"SELECT id, state, owner FROM delf_tasks WHERE id IN ({', '.join(map(str, keys))})"  # noqa: S608 - own numbers
+        )
+        own = {key for key, state, owner in rows if state != "running" or owner == self.owner.key}
+        for key in keys.keys() - own:
+            self.open.pop(keys[key], None)
+            self.held.discard(keys[key])
+            self.lost.add(keys[key])
 
     def add(self, connection: Connection, packed: Packed) -> None:
-        """Take an event, in a transaction.
+        """Take an event, in a transaction and after :meth:`check`.
 
         Raises:
             JournalConflictError: When it does not continue its task.
@@ -55,9 +73,6 @@ class Tasks:
         if task is None:
             task = self._load(connection, packed)
             self.open[event.task_id] = task
-        elif event.task_id not in self._checked:
-            self._check(connection, task, event.task_id)
-        self._checked.add(event.task_id)
         if event.seq <= task.last:
             self._compare(connection, task, packed)
             return
@@ -86,10 +101,6 @@ class Tasks:
         if self._rows:
             connection.insert("delf_events", _EVENT_COLUMNS, self._rows)
             self._rows.clear()
-
-    def end(self) -> None:
-        """The transaction is over: others may take tasks before the next one begins."""
-        self._checked.clear()
 
     def forget(self, task_ids: Iterable[str]) -> None:
         """The transaction was dropped: what is known of these tasks may be wrong."""
@@ -177,25 +188,6 @@ class Tasks:
                 raise
             self.held.add(event.task_id)
         return _Task(key, last or 0)
-
-    def _check(self, connection: Connection, task: _Task, task_id: str) -> None:
-        """See that a task is still this process's own.
-
-        The key of an owner is the fencing token: whoever was silent for too long, and lost its
-        tasks, keeps no event of them any more, and so begins no call.
-
-        Raises:
-            JournalConflictError: When another process has taken it over, or it was removed.
-        """
-        rows = connection.execute(
-            "SELECT state, owner FROM delf_tasks WHERE id = :key", {"key": task.key}
-        )
-        if rows and (rows[0][0] != "running" or rows[0][1] == self.owner.key):
-            return
-        self.open.pop(task_id, None)
-        self.held.discard(task_id)
-        self.lost.add(task_id)
-        raise _lost(task_id)
 
     def _create(self, connection: Connection, packed: Packed) -> _Task:
         event = packed.event

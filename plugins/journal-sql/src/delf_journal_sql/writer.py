@@ -229,6 +229,7 @@ class Writer:
             with transaction(connection, write=True):
                 if not self._registered:
                     self.owner.register(connection, self._database)
+                self._tasks.check(connection, {one.packed.event.task_id for one in run})
                 for operation in run:
                     operation.error = None
                     try:
@@ -240,8 +241,6 @@ class Writer:
         except BaseException:
             self._tasks.forget(operation.packed.event.task_id for operation in run)
             raise
-        finally:
-            self._tasks.end()
         self._tasks.drop_finished()
 
     def _connected(self) -> Connection:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from delf.cli.state import state_of
 from delf.errors import ConfigurationError
 from delf_cli.complete import completes, document
+from delf_cli.state import state_of
 
 if TYPE_CHECKING:
     from delf_project import Project
@@ -53,9 +53,9 @@ def config() -> None:
 @click.pass_context
 def show(ctx: click.Context, as_json: bool) -> None:
     """Show every value that is set, with its origin; secrets are hidden."""
-    from delf.cli.tables import table
     from delf.terminal import one_line
     from delf_cli.output import json_text
+    from delf_cli.tables import table
 
     state = state_of(ctx)
     found = list(_given(state.load_project()))

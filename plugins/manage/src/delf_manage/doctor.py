@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 from delf import __version__
-from delf.cli.state import State, state_of
+from delf_cli.state import State, state_of
 
 if TYPE_CHECKING:
     from delf.config import AgentConfig
@@ -224,7 +224,7 @@ async def _try_sandbox(
         state = await backend.available()
         measures: dict[str, bool] = {}
         if not isinstance(state, Unavailable) and isinstance(backend, SupportsMeasures):
-            measures = {measure.name: measure.active for measure in await backend.measures()}
+            measures = dict(await backend.measures())
         await backend.aclose()
     except DelfError as error:
         return False, error.message, error.hint, {}
@@ -315,24 +315,25 @@ async def _journal(host: PluginHost, project: Project) -> Finding:
 async def _embedder(host: PluginHost, project: Project, config: AgentConfig) -> list[Finding]:
     """Whether the agent's embedder has what it needs; without one words are searched alone."""
     from delf.errors import DelfError
-    from delf.plugins.embedders import Embedders
+    from delf.plugins.factories import embedders_of
     from delf.protocols.context import PluginContext
-    from delf.protocols.embedder import SupportsCheck
+    from delf.protocols.embedder import Embedder, SupportsCheck
     from delf.specs import EmbedderSpec
 
     if config.embedder is None and not host.specs(EmbedderSpec):
         return []
     context = PluginContext(environ=project.environ)
-    embedders = Embedders(host, project.plugin_options, context, config.embedder)
+    embedders = embedders_of(host, project.plugin_options, context, config.embedder)
     try:
-        embedder = embedders.get()
+        embedder: Embedder = context.embedder(None) if embedders is None else embedders.get()
         if isinstance(embedder, SupportsCheck):
             await embedder.check()
     except DelfError as error:
         text = f"words are searched alone: {error.message}"
         return [Finding(area="embedder", status="note", text=text, hint=error.hint)]
     finally:
-        await embedders.aclose()
+        if embedders is not None:
+            await embedders.aclose()
     return [Finding(area="embedder", status="ok", text=f"{embedder.model} is there")]
 
 

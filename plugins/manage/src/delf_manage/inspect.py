@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from delf.cli.state import State, state_of
 from delf_cli import complete
+from delf_cli.state import State, state_of
 
 if TYPE_CHECKING:
     from delf.errors import DelfError
@@ -177,8 +177,8 @@ def _settings(look: _Look) -> Iterator[dict[str, Any]]:
 
 
 def _as_text(look: _Look, *, verbose: bool) -> Iterator[str]:
-    from delf.cli.tables import table
     from delf_cli.output import counted
+    from delf_cli.tables import table
 
     of = f" ({look.type})" if look.type != look.name else ""
     yield f"{click.style(look.name, bold=True)}{of}: {look.summary}"
@@ -200,7 +200,7 @@ def _as_text(look: _Look, *, verbose: bool) -> Iterator[str]:
 
 
 def _details(look: _Look) -> Iterator[str]:
-    from delf.cli.tables import table
+    from delf_cli.tables import table
 
     for action in look.actions:
         yield click.style(f"{action.name}{action.signature}", bold=True)

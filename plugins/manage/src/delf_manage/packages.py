@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from delf.cli.state import state_of
 from delf.errors import DelfError, PluginError, did_you_mean
 from delf_cli.complete import completes
+from delf_cli.state import state_of
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost

@@ -6,11 +6,11 @@ import asyncio
 
 import click
 
-from delf.cli import errors
-from delf.cli.state import State, state_of
 from delf.errors import ConfigurationError, DelfError
 from delf.protocols.journal import SupportsStops
+from delf_cli import errors
 from delf_cli.output import json_text
+from delf_cli.state import State, state_of
 from delf_journals.history import SupportsHistory
 
 

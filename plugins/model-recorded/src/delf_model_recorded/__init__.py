@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from delf_model_recorded.model import RecordedModel
+    from delf_model_recorded.model import RecordedModel, RecordingMismatch
     from delf_model_recorded.recorder import RecordingModel
 
-__all__ = ["RecordedModel", "RecordingModel"]
+__all__ = ["RecordedModel", "RecordingMismatch", "RecordingModel"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "RecordedModel":
-        from delf_model_recorded.model import RecordedModel
+    if name in ("RecordedModel", "RecordingMismatch"):
+        from delf_model_recorded import model
 
-        return RecordedModel
+        return getattr(model, name)
     if name == "RecordingModel":
         from delf_model_recorded.recorder import RecordingModel
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Final
 
-from delf.errors import ModelConfigurationError, RecordingMismatch
+from delf.errors import DelfError, ModelConfigurationError
 from delf.llm import LLMConfig
 from delf.messages import ModelDelta, ModelReply, ModelRequest
 from delf.protocols.model import Model, ModelContext
@@ -17,6 +17,13 @@ from delf_model_recorded.recorder import RecordingModel
 
 PREFIX: Final = "recorded:"
 _DELTAS: Final = 4
+
+
+class RecordingMismatch(DelfError):  # noqa: N818 - a finding, not a fault
+    """A recorded model was asked something that its recording does not hold."""
+
+    code = "ERR-LLM-005"
+    default_hint = "record again with --record FILE, or use a real model"
 
 
 class RecordedModel:

@@ -11,7 +11,12 @@ from delf.specs import CommandSpec
 @hookimpl
 def delf_commands() -> Iterable[CommandSpec]:
     """``run``, ``resume`` and ``runs``."""
-    yield CommandSpec(name="run", summary="Do a task.", factory="delf_run.run:run")
+    yield CommandSpec(
+        name="run",
+        summary="Do a task.",
+        factory="delf_run.run:run",
+        exports=("summary_of", "tell_of_event"),
+    )
     yield CommandSpec(
         name="resume",
         summary="Go on with a task whose process was killed.",

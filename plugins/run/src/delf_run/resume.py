@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from delf.cli.state import State, state_of
 from delf_cli import complete
 from delf_cli.options import flags_of, rest_of, run_options
+from delf_cli.state import State, state_of
 
 if TYPE_CHECKING:
     from delf import Agent, Response
@@ -53,7 +53,7 @@ def resume(ctx: click.Context, task_id: str, **given: Any) -> None:
         if started is not None and record.get("chat"):
             options = replace(options, conversation=started.conversation)
     except DelfError as error:
-        from delf.cli import errors
+        from delf_cli import errors
 
         ctx.exit(errors.report(error, debug=state.debug, clean=state.clean))
 

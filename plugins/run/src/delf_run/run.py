@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import click
 
-from delf.cli.state import state_of
 from delf_cli.options import HANDING, flags_of, rest_of, run_options
-from delf_cli.story import tell
+from delf_cli.state import state_of
+from delf_cli.story import tell_of_event
 from delf_cli.summary import summary_of
 
-if TYPE_CHECKING:
-    from delf import Trace
-    from delf.events import Event
+__all__ = ["run", "summary_of", "tell_of_event"]
 
 
 class _RunCommand(click.Command):
-    """The command; also what ``Agent(verbose=True)`` and ``trace.summary()`` tell by."""
-
-    def tell(self, event: Event) -> None:
-        """Say on stderr what happened."""
-        tell(event)
-
-    def summary(self, trace: Trace, *, calls: bool = True) -> str:
-        """A trace as a table."""
-        return summary_of(trace, calls=calls)
+    """The command, with a flag for each observer that is not used unasked."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the name of an observer that is not used unasked as a flag: ``--otel``."""

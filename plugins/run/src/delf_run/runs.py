@@ -12,13 +12,13 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from delf.cli.lazy import LazyGroup
 from delf.errors import DelfError
 from delf.events import Event, ScriptGenerated, TaskFinished, encode
 from delf.protocols.journal import TaskRecord
 from delf.terminal import one_line, visible
 from delf_cli import complete
 from delf_cli.journals import history_journal, work_with
+from delf_cli.lazy import LazyGroup
 from delf_cli.output import json_text
 from delf_cli.pruning import DURATION, Pruning, prune_options
 from delf_cli.summary import summary_of
@@ -95,7 +95,7 @@ def list_command(
 @click.pass_context
 def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
     """Show how a task went: steps, calls, tokens, cost, answer."""
-    from delf import Trace
+    from delf_traces import Trace
 
     task, events = _load(ctx, task_id)
     trace = Trace(events)

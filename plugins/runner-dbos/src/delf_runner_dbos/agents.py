@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from delf import Agent
-from delf.cli.state import State
 from delf.errors import ConfigurationError
 from delf_cli.session import Options, Setup, as_before
+from delf_cli.state import State
 
 _KEPT: Final = 8
 _NOTHING_GIVEN: Final[Mapping[str, Any]] = dict.fromkeys(

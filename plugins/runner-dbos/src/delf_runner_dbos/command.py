@@ -13,18 +13,18 @@ import click
 
 from delf import plugin_context
 from delf.errors import ConfigurationError
-from delf.plugins.journals import need_durable_journal
 from delf.projects import journal_name
 from delf.protocols.journal import SupportsLeases
 from delf_cli.journals import project_journal
 from delf_cli.options import run_options
 from delf_cli.session import Options, log_to_stderr
+from delf_journals.durable import need_durable_journal
 from delf_journals.history import SupportsHistory
 from delf_journals.queues import SupportsQueues
 from delf_runner_dbos.settings import RunnerSettings
 
 if TYPE_CHECKING:
-    from delf.cli.state import State
+    from delf_cli.state import State
     from delf_project import Project
     from delf_runner_dbos.worker import QueueJournal, WorkerOptions
 

@@ -9,7 +9,7 @@ import stat
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from delf.protocols.sandbox import (
     Availability,
     Available,
     Limits,
-    Measure,
     SessionSpec,
     Unavailable,
 )
@@ -81,24 +80,21 @@ class LocalBackend:
         ]
         return Available(", ".join(measures))
 
-    async def measures(self) -> Sequence[Measure]:
+    async def measures(self) -> Mapping[str, bool]:
         """What confines scripts here, found out by starting a template."""
         self._follow_loop()
         server = await self._running_server()
         await server.ready()
         abi = landlock.version()
-        return (
-            Measure("a process of its own, resource limits, no environment", True),
-            Measure(f"files out of reach (Landlock{f' {abi}' if abi else ''})", abi > 0),
-            Measure("allow-list of system calls (seccomp)", seccomp.supported()),
-            Measure("user namespace", "user" in server.namespaces),
-            Measure("network namespace", "network" in server.namespaces),
-            Measure("mounts of its own, scratch in memory", "mounts" in server.namespaces),
-            *(
-                Measure(f"control group ({name})", name in server.groups)
-                for name in ("memory", "pids")
-            ),
-        )
+        return {
+            "a process of its own, resource limits, no environment": True,
+            f"files out of reach (Landlock{f' {abi}' if abi else ''})": abi > 0,
+            "allow-list of system calls (seccomp)": seccomp.supported(),
+            "user namespace": "user" in server.namespaces,
+            "network namespace": "network" in server.namespaces,
+            "mounts of its own, scratch in memory": "mounts" in server.namespaces,
+            **{f"control group ({name})": name in server.groups for name in ("memory", "pids")},
+        }
 
     async def open(self, spec: SessionSpec) -> WireSession:
         """A session in a process that no other task has used."""

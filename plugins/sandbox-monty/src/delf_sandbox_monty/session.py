@@ -28,6 +28,7 @@ from delf.values import UnsupportedValueError, dumps, loads
 from delf_sandbox.budget import Budget
 from delf_sandbox.folders import remove_folder, used_space
 from delf_sandbox.guest.output import FileSender, LimitReachedError
+from delf_sandbox.modules import modules_of
 from delf_sandbox.wire import size_in_memory
 from delf_sandbox_monty.script import prepare
 from delf_sandbox_monty.values import for_monty, plain, shown
@@ -155,7 +156,7 @@ class MontySession:
             return Crashed(message=f"the interpreter is gone: {error}"[:1000])
         if isinstance(error, MontyError):
             limits = self._spec.limits
-            return describe(error, self._sources, self._tools, self._spec.modules, limits)
+            return describe(error, self._sources, self._tools, modules_of(self._spec), limits)
         return Crashed(message=f"the interpreter is gone: {error}"[:1000])
 
     async def _watch_scratch(self, running: asyncio.Task[Any]) -> None:

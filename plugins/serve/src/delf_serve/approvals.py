@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from delf.engine.views.changes import situation
+from delf.engine.changes import situation
 from delf.errors import ToolRefusedError, UnknownRequestError
 from delf.protocols.approval import Approved, Decision, Edited, Rejected, Settled
 from delf.tools.action import Action

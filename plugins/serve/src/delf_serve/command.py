@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from delf.cli.state import state_of
 from delf_cli.options import flags_of, rest_of, run_options
+from delf_cli.state import state_of
 
 if TYPE_CHECKING:
     from delf import Agent
@@ -27,31 +27,26 @@ HOST: Final = "127.0.0.1"
 PORT: Final = 8080
 
 
-class ServeCommand(click.Command):
-    """The command; also what ``agent.serve()`` and ``agent.asgi_app()`` call."""
+def serve_agent(agent: Agent, *, host: str = HOST, port: int = PORT, **options: Any) -> None:
+    """Serve an agent until the process is told to end, as ``agent.serve()`` does."""
+    from delf_serve.server import address_of, bind, check_bind, serve
 
-    def serve_agent(
-        self, agent: Agent, *, host: str = HOST, port: int = PORT, **options: Any
-    ) -> None:
-        """Serve an agent until the process is told to end."""
-        from delf_serve.server import address_of, bind, check_bind, serve
+    app = asgi_app(agent, **options)
+    check_bind(host, keyed=bool(app.keys))
+    with bind(host, port) as listener:
+        click.echo(f"delf serves on {address_of(listener)}", err=True)
+        serve(lambda: app, listener)
 
-        app = self.asgi_app(agent, **options)
-        check_bind(host, keyed=bool(app.keys))
-        with bind(host, port) as listener:
-            click.echo(f"delf serves on {address_of(listener)}", err=True)
-            serve(lambda: app, listener)
 
-    def asgi_app(self, agent: Agent, **options: Any) -> Application:
-        """An agent as an ASGI application."""
-        from delf_serve.app import make_app
+def asgi_app(agent: Agent, **options: Any) -> Application:
+    """An agent as an ASGI application, as ``agent.asgi_app()`` gives it."""
+    from delf_serve.app import make_app
 
-        return make_app(agent, options, os.environ)
+    return make_app(agent, options, os.environ)
 
 
 @click.command(
     "serve",
-    cls=ServeCommand,
     epilog="Exit status: 0 it was told to end, 2 usage or configuration.",
 )
 @click.option("--host", default=HOST, show_default=True, help="The address to listen at.")

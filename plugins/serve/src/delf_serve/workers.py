@@ -19,8 +19,8 @@ from delf_serve.server import address_of, bind, check_bind, serve
 from delf_serve.settings import NAME
 
 if TYPE_CHECKING:
-    from delf.cli.state import State
     from delf_cli.session import Options
+    from delf_cli.state import State
     from delf_serve.app import Application
 
 
@@ -75,8 +75,8 @@ def serve_project(
 
 def make_application(state: State, options: Options, own: Mapping[str, Any]) -> Application:
     """The application of the project's agent."""
-    from delf.plugins.journals import need_durable_journal
     from delf_cli.session import Setup
+    from delf_journals.durable import need_durable_journal
     from delf_serve.app import make_app
 
     setup = Setup.of(state, options)

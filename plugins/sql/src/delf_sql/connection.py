@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, TypeVar, cast
 
 from delf.errors import (
     DelfError,
-    SQLSchemaError,
     ToolExecutionError,
     ToolRefusedError,
     did_you_mean,
@@ -24,6 +23,7 @@ from delf_sql.catalog import (
     find_relation,
     relation_info,
 )
+from delf_sql.failures import SQLSchemaError
 from delf_sql.settings import SQLSettings
 from delf_sql.target import make_target
 

@@ -16,6 +16,12 @@ _LONGEST: Final = 400
 _CHECK: Final = "check that it runs, and the connection's url, user and password"
 
 
+class SQLSchemaError(DelfError):
+    """The schema of a database could not be read."""
+
+    code = "ERR-TOOL-003"
+
+
 def problem_of(error: BaseException, backend: Backend) -> Problem | None:
     """What went wrong; None for what is no database's error.
 

@@ -14,5 +14,5 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="sql",
         summary="A SQL database: SQLite, PostgreSQL, MySQL or MariaDB.",
         factory="delf_sql.connection:SQL",
-        exports=("SQL",),
+        exports=("SQL", "SQLSchemaError"),
     )

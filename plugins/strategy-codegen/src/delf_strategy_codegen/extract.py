@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import functools
 import json
 import re
 import textwrap
@@ -103,6 +104,7 @@ def parse_script(code: str) -> ast.Module | None:
     return tree if isinstance(tree, ast.Module) else None
 
 
+@functools.lru_cache(maxsize=4)  # one answer is looked at in several ways
 def _parse(code: str) -> ast.Module | SyntaxError | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -4,14 +4,52 @@ from __future__ import annotations
 
 import mimetypes
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from delf import CallContext
 from delf.errors import ToolRefusedError
-from delf.protocols.connection import ReadableFile, SupportsFiles
 from delf_workers.definition import WorkerDefinition
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadableFile:
+    """A file that can be given to a worker.
+
+    Args:
+        name: Its own name, without folders.
+        size: Bytes.
+        read: Gives its content; called in a thread.
+        asks: Why a person is to be asked before it is read; None where nobody is.
+    """
+
+    name: str
+    size: int
+    read: Callable[[], bytes] = field(repr=False)
+    asks: str | None = None
+
+
+@runtime_checkable
+class SupportsFiles(Protocol):
+    """A connection with files, which scripts name by path when they give them to a worker."""
+
+    def readable(self, path: str) -> ReadableFile | None:
+        """A file; called in a thread.
+
+        Args:
+            path: As the connection's own actions take it.
+
+        Returns:
+            What has the attributes of a :class:`ReadableFile`; None where the path is none of
+            this connection's.
+
+        Raises:
+            ToolRefusedError: When it must not be read.
+            ToolExecutionError: When it cannot be.
+        """
+        ...
 
 
 @dataclass(frozen=True)

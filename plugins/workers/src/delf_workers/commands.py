@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from delf.cli import errors
-from delf.cli.state import State, state_of
 from delf.errors import DelfError, ToolRefusedError
+from delf_cli import errors
 from delf_cli.options import flags_of, rest_of, run_options
+from delf_cli.state import State, state_of
 
 if TYPE_CHECKING:
     from delf_workers.definition import WorkerDefinition
@@ -200,7 +200,8 @@ def _registry(ctx: click.Context, state: State) -> Registry:
     from delf_workers.connection import Workers
 
     try:
-        made: Any = state.connections(["workers"])[0]
+        project = state.load_project()
+        made: Any = project.connector(state.discover(project.environ))("workers")
     except DelfError as error:
         ctx.exit(errors.report(error, debug=state.debug, clean=state.clean))
     if not isinstance(made, Workers):

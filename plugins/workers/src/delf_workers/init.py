@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from delf.cli import errors
+from delf_cli import errors
 
 _FILES: Final = ("delf.toml", "tools.py", "workers/summarise.worker", "workers/tools.py")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from delf.engine.models.money import Estimate, Forecast, Ledger, Pricing, load_pricing
+from delf.engine.models.money import Estimate, FindPrice, Forecast, Ledger, load_pricing
 from delf.errors import BudgetExceededError, ConfigurationError
 from delf.llm import LLMConfig
 from delf.messages import FilePart, ImagePart, ModelReply, ModelRequest, Price, Usage, user
@@ -237,7 +237,7 @@ async def test_without_a_budget_nothing_waits() -> None:
 # -- pricing.json ---------------------------------------------------------------------------
 
 
-def prices(tmp_path: Path, content: Any) -> Pricing:
+def prices(tmp_path: Path, content: Any) -> FindPrice:
     path = tmp_path / "pricing.json"
     path.write_text(json.dumps(content))
     return load_pricing((path,))
@@ -246,15 +246,15 @@ def prices(tmp_path: Path, content: Any) -> Pricing:
 def test_the_long_form_means_the_same(tmp_path: Path) -> None:
     entry = {"input_per_million": 2.5, "cached_input_per_million": 1, "output_per_million": 10.0}
     written = {"_comment": "USD per 1M tokens", "models": {"gpt-*": {**entry, "_note": "x"}}}
-    found = prices(tmp_path, written).find("gpt-5.5")
+    found = prices(tmp_path, written)("gpt-5.5")
     assert found == Price(input=2.5, output=10.0, cached_input=1.0)
 
 
 def test_a_name_without_its_provider_is_enough(tmp_path: Path) -> None:
     entry = {"input": 1, "output": 2}
     found = prices(tmp_path, {"llama-*": entry, "groq/llama-4": {"input": 9, "output": 9}})
-    assert found.find("openrouter/meta/llama-3") == Price(input=1.0, output=2.0, cached_input=1.0)
-    price = found.find("groq/llama-4")
+    assert found("openrouter/meta/llama-3") == Price(input=1.0, output=2.0, cached_input=1.0)
+    price = found("groq/llama-4")
     assert price is not None
     assert price.input == 9
 

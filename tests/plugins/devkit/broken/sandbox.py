@@ -180,7 +180,7 @@ class TestImportsAnything(Suite):
     class kind(Backend):
         async def open(self, spec):
             return await super().open(
-                dataclasses.replace(spec, modules=(*spec.modules, "subprocess"))
+                dataclasses.replace(spec, modules=(*(spec.modules or ("math",)), "subprocess"))
             )
 
 

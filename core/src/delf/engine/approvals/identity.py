@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import decimal
 import hashlib
@@ -11,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from delf.chunks import dump_chunks, in_turns
 from delf.errors import DelfError
 from delf.events import ApprovalDecided, ApprovalRequested, Event
 from delf.protocols.approval import ApprovalRequest, fits_pattern
@@ -31,8 +33,7 @@ _COLLECTIONS: Final = frozenset({list, tuple, set, frozenset})
 
 def call_digest(name: str, arguments: Mapping[str, Any]) -> str:
     """SHA-256 over an action's name and its arguments, the identity of a call."""
-    content = dumps([name, dict(sorted(arguments.items()))])
-    return hashlib.sha256(content).hexdigest()
+    return hashlib.sha256(dumps(_content(name, arguments))).hexdigest()
 
 
 def identity(
@@ -52,19 +53,52 @@ def identity(
         given: The same as the script gave them.
         defaults: What arguments are that are left out; one that is spelled out is left out here.
     """
+    try:
+        known = _known_by(name, arguments, given, defaults)
+        if known is not None:
+            return call_digest(*known)
+    except (RecursionError, UnsupportedValueError):
+        pass
+    return secrets.token_hex(32)  # like no other call
+
+
+async def large_identity(
+    name: str,
+    arguments: Mapping[str, Any],
+    given: Mapping[str, Any],
+    defaults: Mapping[str, Any] | None = None,
+) -> str:
+    """The same, for arguments that are large: others have their turns meanwhile."""
+    try:
+        known = await asyncio.to_thread(_known_by, name, arguments, given, defaults)
+        if known is not None:
+            digest = hashlib.sha256()
+            await in_turns(map(digest.update, dump_chunks(_content(*known))))
+            return digest.hexdigest()
+    except (RecursionError, UnsupportedValueError):
+        pass
+    return secrets.token_hex(32)
+
+
+def _content(name: str, arguments: Mapping[str, Any]) -> list[Any]:
+    return [name, dict(sorted(arguments.items()))]
+
+
+def _known_by(
+    name: str,
+    arguments: Mapping[str, Any],
+    given: Mapping[str, Any],
+    defaults: Mapping[str, Any] | None,
+) -> tuple[str, Mapping[str, Any]] | None:
+    """Under which name and by which arguments a call is known; None if it is like no other."""
     if defaults:
         spelled = {n for n, v in arguments.items() if n in defaults and _is_same(v, defaults[n])}
         if spelled:
             arguments = {n: v for n, v in arguments.items() if n not in spelled}
             given = {n: v for n, v in given.items() if n not in spelled}
-    try:
-        if _is_plain(arguments):
-            return call_digest(name, arguments)
-        if _is_plain(given):
-            return call_digest(f"{name} as given", given)
-    except (RecursionError, UnsupportedValueError):
-        pass
-    return secrets.token_hex(32)  # like no other call
+    if _is_plain(arguments):
+        return name, arguments
+    return (f"{name} as given", given) if _is_plain(given) else None
 
 
 def _is_plain(value: Any) -> bool:

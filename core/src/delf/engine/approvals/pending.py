@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from dataclasses import field
+from dataclasses import field, fields
 from typing import Any, Final
 
 from delf.engine.approvals.channels import copy_of
@@ -16,6 +16,9 @@ from delf.records import dataclass
 
 _KEPT: Final = 1000
 """How many requests that were decided are remembered, to say what became of them."""
+
+_HELD_BACK: Final = {"permission", "digest", "line", "fit"}
+_SHOWN: Final = [f.name for f in fields(ApprovalRequest) if f.name not in _HELD_BACK]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,24 +33,11 @@ class PendingRequest:
         """The request as data, for programs that show it."""
         request = self.request
         return {
-            "request_id": request.request_id,
-            "task_id": request.task_id,
-            "task": request.task,
-            "worker": request.worker,
-            "action": request.action,
-            "effect": request.effect,
+            **{name: getattr(request, name) for name in _SHOWN},
             "arguments": copy_of(request.arguments),
-            "description": request.description,
-            "code": request.code,
             "actions": list(request.actions),
-            "reason": request.reason,
-            "preview": request.preview,
-            "script": request.script,
-            "because": request.because,
             "changes": list(request.changes),
-            "made_before": request.made_before,
             "message": request.message,
-            "unsettled": request.unsettled,
             "since": self.since,
         }
 

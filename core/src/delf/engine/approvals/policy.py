@@ -7,7 +7,7 @@ import logging
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -32,11 +32,11 @@ from delf.engine.approvals.identity import (
 )
 from delf.engine.approvals.inbox import Inbox
 from delf.engine.approvals.pending import PendingRequests
+from delf.engine.changes import situation
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.recording import RecordedCall
 from delf.engine.task import TaskRequest
 from delf.engine.toolset import BoundAction
-from delf.engine.views.changes import situation
 from delf.engine.waiting import Slot, TaskClock
 from delf.errors import AgentConfirmationError
 from delf.events import ApprovalDecided, ApprovalRequested
@@ -63,6 +63,9 @@ SCRIPT: Final = "script"
 """The action of a request for a whole script."""
 Question = tuple[ApprovalRequested | None, ApprovalDecided | None]
 """A request and its decision, as far as a journal has them."""
+_OF_EVENTS: Final = {"task_id", "seq", "at", "call_id"}
+_RECORDED: Final = [f.name for f in fields(ApprovalRequested) if f.name not in _OF_EVENTS]
+"""What of a request its event tells."""
 _QUIET_SECONDS: Final = 0.1
 _MOST_QUIET_SECONDS: Final = 5.0
 _EFFECTS: Final[tuple[Effect, ...]] = ("read", "write", "irreversible")
@@ -385,23 +388,8 @@ class TaskApprovals:
         if asked is not None:
             self._log.show(asked)
             return
-        await self._log.record(
-            ApprovalRequested,
-            request_id=request.request_id,
-            call_id=call_id,
-            action=request.action,
-            arguments=request.arguments,
-            effect=request.effect,
-            digest=request.digest,
-            description=request.description,
-            reason=request.reason,
-            preview=request.preview,
-            code=request.code,
-            actions=request.actions,
-            unsettled=request.unsettled,
-            line=request.line,
-            worker=request.worker,
-        )
+        about = {name: getattr(request, name) for name in _RECORDED}
+        await self._log.record(ApprovalRequested, call_id=call_id, **about)
 
     async def _ask(
         self,

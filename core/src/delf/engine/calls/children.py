@@ -213,23 +213,25 @@ class ChildTasks:
             begun.remove(again)
             request = await self._resumed(request, again.child_id)
         started = time.perf_counter()
+        ended: dict[str, Any] = {"call_id": call_id, "child_id": request.task_id}
         try:
             async with self.slot.given_up():
                 result = await self.runtime.run_child(request)
         except asyncio.CancelledError:
-            end = self._end(call_id, request.task_id, started, error="the task was cancelled")
-            self.log.record_soon(ChildFinished, **end)
+            elapsed, error = _ms_since(started), "the task was cancelled"
+            self.log.record_soon(
+                ChildFinished, **ended, status=False, duration_ms=elapsed, error=error
+            )
             raise
         if again is None or not self._has_end(request.task_id):
-            end = self._end(
-                call_id,
-                request.task_id,
-                started,
+            await self.log.record(
+                ChildFinished,
+                **ended,
                 status=result.status,
+                duration_ms=_ms_since(started),
                 error=result.error,
                 cost_usd=result.cost_usd,
             )
-            await self.log.record(ChildFinished, **end)
         return result
 
     def _check_number(self) -> None:
@@ -285,22 +287,6 @@ class ChildTasks:
         ends = (event for event in self.log.events if isinstance(event, ChildFinished))
         return any(event.child_id == child_id for event in ends)
 
-    def _end(
-        self,
-        call_id: int,
-        child_id: str,
-        started: float,
-        *,
-        status: bool = False,
-        error: str | None = None,
-        cost_usd: float | None = None,
-    ) -> dict[str, Any]:
-        elapsed = (time.perf_counter() - started) * 1000
-        return {
-            "call_id": call_id,
-            "child_id": child_id,
-            "status": status,
-            "duration_ms": elapsed,
-            "error": error,
-            "cost_usd": cost_usd,
-        }
+
+def _ms_since(started: float) -> float:
+    return (time.perf_counter() - started) * 1000

@@ -20,14 +20,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from delf.chunks import is_large
 from delf.engine.approvals.decision import why_not
-from delf.engine.approvals.identity import identity
+from delf.engine.approvals.identity import identity, large_identity
 from delf.engine.approvals.policy import NOBODY, TaskApprovals
 from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.records import Call, CallRecords
 from delf.engine.calls.results import Results
 from delf.engine.calls.threads import ToolThreads
-from delf.engine.journal.log import SAFE, TaskLog
+from delf.engine.journal.log import TaskLog
 from delf.engine.journal.recording import CUT_OFF, RecordedCall
 from delf.engine.journal.replay import Replay
 from delf.engine.secrets.redaction import Redactor
@@ -39,7 +40,7 @@ from delf.errors import (
     ToolRefusedError,
     UnrecordedCallError,
 )
-from delf.events import CallFinished, Warned
+from delf.events import SAFE, CallFinished, Warned
 from delf.protocols.approval import Approved, Decision, Edited, Settled
 from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
 from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, Returned, Told
@@ -168,7 +169,7 @@ class Gate:
             return await self._refuse(number, name, "ToolNotAllowed", error, None)
         try:
             named, description = bound.bind(request.args, request.kwargs)
-            call = self._check(number, bound, named, description)
+            call = await self._checked(number, bound, named, description)
             call.alone, call.line = request.alone, request.line
         except ToolRefusedError as error:
             said = request.kwargs.get("desc")
@@ -290,6 +291,16 @@ class Gate:
             return await self._reject(call, f"its result cannot be passed on: {error}")
         await self._records.end(call, "ok", result=result)
         return Returned(result, encoded)
+
+    async def _checked(
+        self, number: int, bound: BoundAction, named: Mapping[str, Any], description: str | None
+    ) -> Call:
+        """A call whose arguments fit; others have their turns where these are large."""
+        if not is_large(named):
+            return self._check(number, bound, named, description)
+        arguments = await asyncio.to_thread(bound.action.validate, named)
+        digest = await large_identity(bound.name, arguments, named, bound.action.defaults)
+        return Call(number, bound, arguments, description, digest)
 
     def _check(
         self, number: int, bound: BoundAction, named: Mapping[str, Any], description: str | None

@@ -9,11 +9,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from delf.engine.journal.log import SAFE, TaskLog
+from delf.engine.journal.log import TaskLog
 from delf.engine.journal.recording import CUT_OFF, NEVER_MADE
 from delf.engine.toolset import BoundAction
 from delf.errors import DelfError, UnrecordedCallError
-from delf.events import CallFinished, CallGivenUp, CallStarted, CallStatus
+from delf.events import SAFE, CallFinished, CallGivenUp, CallStarted, CallStatus
 from delf.protocols.sandbox import GIVEN_UP
 
 

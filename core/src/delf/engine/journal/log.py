@@ -7,12 +7,13 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any
 
 from delf.engine.journal.replay import Replay
 from delf.engine.secrets.matching import StreamMatcher
 from delf.engine.secrets.redaction import Redactor
 from delf.events import (
+    SAFE,
     ClockRead,
     Event,
     Printed,
@@ -24,43 +25,6 @@ from delf.events import (
 from delf.protocols.journal import Journal
 
 _log = logging.getLogger(__name__)
-
-SAFE: Final = frozenset(
-    {
-        "not_before",
-        "priority",
-        "retries",
-        "retry_after",
-        "tries",
-        "at",
-        "attempt",
-        "attended",
-        "call_id",
-        "cost_usd",
-        "decision",
-        "digest",
-        "duration_ms",
-        "effect",
-        "isolation",
-        "line",
-        "lost",
-        "note",
-        "purpose",
-        "readings",
-        "turns",
-        "remember",
-        "seq",
-        "size",
-        "status",
-        "timeout",
-        "unsettled",
-        "usage",
-    }
-)
-"""Fields that are made here: numbers and words of the events' own, and digests.
-
-A secret that one of them equals by chance is not told by it.
-"""
 
 Listener = Callable[[Event], None]
 """Sees an event after it was journalled. Must be quick and must not raise."""

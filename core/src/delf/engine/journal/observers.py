@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,18 +24,15 @@ def names_of(host: PluginHost, asked_for: Sequence[str]) -> list[str]:
     return list(dict.fromkeys((*unasked, *asked_for)))
 
 
-def setup_of(host: PluginHost, asked_for: Sequence[str]) -> dict[str, Any]:
-    """What an agent's observers want to stay with a task that is ordered here and now.
+def notes_of(host: PluginHost, asked_for: Sequence[str]) -> list[Callable[[], Mapping[str, Any]]]:
+    """What says what an agent's observers want to stay with a task that is ordered now.
 
     Args:
         host: The plugins.
         asked_for: Names of observers.
     """
-    found: dict[str, Any] = {}
-    for spec in (host.spec(ObserverSpec, name) for name in names_of(host, asked_for)):
-        if spec.setup is not None:
-            found |= host.resolve(replace(spec, factory=spec.setup))()
-    return found
+    specs = (host.spec(ObserverSpec, name) for name in names_of(host, asked_for))
+    return [host.resolve(replace(spec, factory=spec.setup)) for spec in specs if spec.setup]
 
 
 class ObserverFeed:

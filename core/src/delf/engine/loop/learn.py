@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import logging
+import functools
 from collections.abc import Sequence
 
 from delf.engine.approvals.identity import call_digest
 from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.task import TaskState
 from delf.engine.toolset import BoundAction
-from delf.errors import DelfError
-from delf.events import FactsLearned, Warned
-from delf.messages import ModelRequest, user
+from delf.events import FactsLearned
 from delf.protocols.approval import Approved, Edited
 from delf.protocols.memory import DoneTask
 from delf.tools.function import tool
-
-_log = logging.getLogger(__name__)
 
 
 async def learn(task: TaskState, approvals: TaskApprovals, answer: str) -> None:
@@ -32,10 +28,6 @@ async def learn(task: TaskState, approvals: TaskApprovals, answer: str) -> None:
     if any(isinstance(event, FactsLearned) for event in task.log.events):
         return  # before the process died that is resumed
 
-    async def ask(question: str) -> str:
-        request = ModelRequest(messages=(user(question),), purpose="learn")
-        return (await task.models.ask(task.config.quick_llm, request)).text
-
     async def approve(facts: Sequence[str]) -> Sequence[str]:
         return await _ask(approvals, facts)
 
@@ -44,23 +36,13 @@ async def learn(task: TaskState, approvals: TaskApprovals, answer: str) -> None:
         task=safe(task.request.task),
         answer=safe(answer),
         known=task.context.facts,
-        ask=ask,
+        ask=functools.partial(task.ask, "learn"),
         approve=approve if task.config.learn == "ask" else None,
     )
-    async with task.log.step("learn"):
-        try:
-            facts = await task.memory.learn(done)
-            if facts:
-                await task.log.record(FactsLearned, facts=tuple(facts))
-        except DelfError as error:
-            await _warn(task, error.message)
-        except Exception as error:
-            task.log.redactor.log_failure(_log, "the step learn failed", error)
-            await _warn(task, f"an unexpected {type(error).__name__}")
-
-
-async def _warn(task: TaskState, why: str) -> None:
-    await task.log.record(Warned, message=f"nothing was learned: {why}")
+    async with task.log.step("learn"), task.unharmed("nothing was learned"):
+        facts = await task.memory.learn(done)
+        if facts:
+            await task.log.record(FactsLearned, facts=tuple(facts))
 
 
 async def _ask(approvals: TaskApprovals, facts: Sequence[str]) -> list[str]:

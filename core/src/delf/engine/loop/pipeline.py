@@ -39,7 +39,6 @@ from delf.events import (
     Warned,
     cost_of,
 )
-from delf.protocols.connection import SupportsContext
 from delf.protocols.strategy import Strategy, SupportsOwnTools
 
 _log = logging.getLogger(__name__)
@@ -308,7 +307,7 @@ async def load_context(task: TaskState) -> None:
     Raises:
         DelfError: When a connection cannot be reached: a script could not use it either.
     """
-    sources = {c.name: c for c in task.tools.connections if isinstance(c, SupportsContext)}
+    sources = task.tools.with_context
     if not sources:
         return
     async with task.log.step("context"):

@@ -8,9 +8,7 @@ from typing import Final
 
 from delf.engine.task import TaskState
 from delf.errors import DelfError, MemoryRetrievalError
-from delf.events import Warned
 from delf.llm import LLMConfig
-from delf.messages import ModelRequest, user
 from delf.protocols.memory import TaskMemory
 
 
@@ -38,7 +36,7 @@ async def _facts(task: TaskState, memory: TaskMemory, seconds: float) -> list[st
     try:
         return [safe(fact) for fact in await memory.recall(safe(task.request.task), seconds)]
     except MemoryRetrievalError as error:
-        await task.log.record(Warned, message=f"nothing was recalled: {safe(error.message)}")
+        await task.warn(f"nothing was recalled: {safe(error.message)}")
         return []
 
 
@@ -52,13 +50,9 @@ async def load_conversation(task: TaskState) -> None:
         return
 
     async def summarise(llm: LLMConfig | None, question: str) -> str:
-        request = ModelRequest(messages=(user(question),), purpose="summarize")
-        return (await task.models.ask(llm or task.config.quick_llm, request)).text
+        return await task.ask("summarize", question, llm)
 
-    async def warn(message: str) -> None:
-        await task.log.record(Warned, message=message)
-
-    history = await conversation.begin(summarise, warn)
+    history = await conversation.begin(summarise, task.warn)
     task.context = replace(task.context, history=history.messages, summary=history.summary)
 
 
@@ -81,7 +75,7 @@ async def keep_turn(task: TaskState, text: str, error: DelfError | None) -> None
         why = problem.message if isinstance(problem, DelfError) else repr(problem)
     else:
         return
-    await task.log.record(Warned, message=f"the conversation may lack this task: {why}")
+    await task.warn(f"the conversation may lack this task: {why}")
 
 
 def _failure(text: str, error: DelfError) -> str:

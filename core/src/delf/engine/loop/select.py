@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
-from delf.engine.loop.prefilters import SEARCH_FROM, Choice
 from delf.engine.task import TaskState
 from delf.errors import DelfError, PrefilterError
-from delf.events import ToolsSelected, Warned
-from delf.messages import ModelRequest, user
-from delf.protocols.prefilter import Ask
+from delf.events import ToolsSelected
+from delf.optional import optional
+from delf.plugins.host import PluginHost
+from delf.protocols.context import PluginContext
+from delf.protocols.prefilter import Choice, Prefilters
+from delf.specs import PrefilterSpec
 
 _log = logging.getLogger(__name__)
 _MOST_SECONDS: Final = 60.0
+_MANY: Final = 50
+"""So many tools make a long prompt."""
+
+
+def prefilters_of(
+    host: PluginHost,
+    options: Mapping[str, Mapping[str, Any]],
+    context: PluginContext,
+    mode: str,
+) -> Prefilters | None:
+    """The prefilters of an agent; None where it is shown all tools.
+
+    Raises:
+        OptionalDependencyError: When what chooses among them is not installed.
+        PluginError: When a mode was asked for that no plugin serves, or several do.
+    """
+    if mode == "off" or (mode == "auto" and not host.specs(PrefilterSpec)):
+        return None
+    library = optional("delf_selecting", "what chooses the tools that the model is shown")
+    return library.Prefilters(host, options, context, mode)
 
 
 async def select(task: TaskState, seconds: float) -> None:
@@ -32,17 +56,15 @@ async def select(task: TaskState, seconds: float) -> None:
     count = task.tools.own_count
     if past is not None:
         task.tools = task.tools.showing(frozenset(past.actions))
-    elif (
-        count >= task.prefilters.starts_at and (choice := task.prefilters.choose(count)) is not None
-    ):
+    elif task.prefilters is not None and (choice := task.prefilters.choose(count)) is not None:
         async with task.log.step("select"):
             names = await _chosen(task, choice, min(seconds, _MOST_SECONDS))
         if names is not None:
             task.tools = task.tools.showing(names)
-            chosen_by = choice.spec.name
-    elif count >= SEARCH_FROM and task.config.prefilter_mode == "auto":
+            chosen_by = choice.name
+    elif count >= _MANY and task.config.prefilter_mode == "auto":
         message = f"all {count} tools are shown to the model: no prefilter is installed"
-        await task.log.record(Warned, message=message)
+        await task.warn(message)
     shown = tuple(bound.name for bound in task.tools.shown if not bound.built_in)
     await task.log.record(ToolsSelected, actions=shown, by=chosen_by)
 
@@ -52,30 +74,22 @@ async def _chosen(task: TaskState, choice: Choice, seconds: float) -> frozenset[
     safe = task.log.redactor
     try:
         async with asyncio.timeout(seconds):
-            prefilter = task.prefilters.made(choice)
+            prefilter = choice.made()
             words, catalog = safe.text(task.request.task), task.tools.catalog()
-            return frozenset((await prefilter.select(words, catalog, _ask(task))).names)
+            ask = functools.partial(task.ask, "prefilter")
+            return frozenset((await prefilter.select(words, catalog, ask)).names)
     except TimeoutError:
         why = f"it did not end within {seconds:g} s"
     except DelfError as error:
         why = error.message
     except Exception as error:
-        safe.log_failure(_log, f"the prefilter {choice.spec.name!r} failed", error)
+        safe.log_failure(_log, f"the prefilter {choice.name!r} failed", error)
         why = f"an unexpected {type(error).__name__}: {error}"
     why = safe.text(why)
     if choice.forced:
         raise PrefilterError(
-            f"the prefilter {choice.spec.name!r} failed: {why}",
+            f"the prefilter {choice.name!r} failed: {why}",
             hint='prefilter_mode="auto" goes on with all tools',
         )
-    message = f"all tools are shown: the prefilter {choice.spec.name!r} failed: {why}"
-    await task.log.record(Warned, message=message)
+    await task.warn(f"all tools are shown: the prefilter {choice.name!r} failed: {why}")
     return None
-
-
-def _ask(task: TaskState) -> Ask:
-    async def ask(question: str) -> str:
-        request = ModelRequest(messages=(user(question),), purpose="prefilter")
-        return (await task.models.ask(task.config.quick_llm, request)).text
-
-    return ask

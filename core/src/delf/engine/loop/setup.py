@@ -10,7 +10,6 @@ from dataclasses import replace
 from delf.engine.task import TaskState
 from delf.engine.toolset import Toolset
 from delf.errors import DelfError
-from delf.events import Warned
 from delf.llm import LLMConfig, as_llm_config
 from delf.messages import Message, ModelReply, ModelRequest
 from delf.protocols.connection import (
@@ -64,24 +63,12 @@ class SetUp:
         task.tools = self.tools.with_builtins_of(task.tools)  # the task may date from before
 
     async def _set_up(self, connection: SupportsSetup, task: TaskState) -> None:
-        try:
+        is_failure = f"{connection.name} is not wholly set up"
+        async with task.unharmed(is_failure):
             if not await connection.setup(_asker(task)):
                 return
-        except DelfError as error:
-            await _warn(task, connection, error.message)
-        except Exception as error:
-            message = f"the set-up of {connection.name} failed"
-            task.log.redactor.log_failure(_log, message, error)
-            await _warn(task, connection, f"an unexpected {type(error).__name__}")
-        try:  # what was done before a failure is used, too
+        async with task.unharmed(is_failure):  # what was done before a failure is used, too
             self.tools = await self.tools.with_reloaded(connection)
-        except DelfError as error:
-            await _warn(task, connection, error.message)
-
-
-async def _warn(task: TaskState, connection: ConnectionLike, reason: str) -> None:
-    message = f"{connection.name} is not wholly set up: {reason}"
-    await task.log.record(Warned, message=message)
 
 
 def _asker(task: TaskState) -> SetupAsk:

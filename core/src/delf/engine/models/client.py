@@ -11,7 +11,7 @@ from typing import Final
 
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.replay import Replay
-from delf.engine.models.money import Ledger, Pricing
+from delf.engine.models.money import FindPrice, Ledger
 from delf.engine.secrets.redaction import Redactor
 from delf.errors import BudgetExceededError, DelfError, PluginError
 from delf.events import ModelCalled, ModelFailed, ModelReplied, ModelWrote
@@ -207,7 +207,7 @@ class ModelClient:
 
     pool: ModelPool
     ledger: Ledger
-    pricing: Pricing
+    pricing: FindPrice
     log: TaskLog
     system_prompt: str | None = None
     stream: bool = False
@@ -272,7 +272,7 @@ class ModelClient:
         """What a model costs, where a budget asks for it and that can be known beforehand."""
         if not self.ledger.is_limited:
             return None
-        price = self.pricing.find(config.model)
+        price = self.pricing(config.model)
         source = self.pool.priced(config)
         if price is None and source is not None:
             price = await self._list_price(source, config)
@@ -315,7 +315,8 @@ class ModelClient:
             raise
         if self.redactor.knows_any:
             reply = _clean_reply(reply, self.redactor)
-        cost = self.pricing.cost(reply)
+        price = self.pricing(reply.model)
+        cost = reply.cost_usd if price is None else price.cost(reply.usage)
         self.ledger.add(reply.usage, cost)
         self.ledger.forecast.learn(config, request, reply, cost)
         if draft is not None:

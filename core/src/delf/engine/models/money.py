@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fnmatch
 import math
 import threading
 from collections import deque
@@ -32,6 +31,8 @@ from delf.records import dataclass
 _UNPRICED_HINT: Final = "give its price in pricing.json, or set allow_unpriced=True"
 
 _Turn = asyncio.Future[None]
+FindPrice = Callable[[str], Price | None]
+"""The user's own price of a model, which wins over a provider's list."""
 
 
 class Ledger:
@@ -279,37 +280,7 @@ def _set(turn: _Turn) -> None:
         turn.set_result(None)
 
 
-class Pricing:
-    """The user's own prices, which win over a provider's list.
-
-    Args:
-        prices: By model name or pattern (``gpt-*``); the most specific pattern wins.
-    """
-
-    def __init__(self, prices: Mapping[str, Price] | None = None) -> None:
-        self._prices = dict(prices or {})
-
-    def cost(self, reply: ModelReply) -> float | None:
-        """What a reply cost, in USD; None when no price is known."""
-        price = self.find(reply.model)
-        return price.cost(reply.usage) if price is not None else reply.cost_usd
-
-    def find(self, model: str) -> Price | None:
-        """The user's price for a model, by its whole name or by what follows its provider."""
-        return self._find(model) or self._find(model.rpartition("/")[2])
-
-    def _find(self, model: str) -> Price | None:
-        if model in self._prices:
-            return self._prices[model]
-        matching = [name for name in self._prices if fnmatch.fnmatchcase(model, name)]
-        return self._prices[max(matching, key=_specificity)] if matching else None
-
-
-def _specificity(pattern: str) -> tuple[int, str]:
-    return len(pattern.replace("*", "").replace("?", "")), pattern
-
-
-def load_pricing(paths: tuple[Path, ...]) -> Pricing:
+def load_pricing(paths: tuple[Path, ...]) -> FindPrice:
     """Prices from the first of some files that exists; the package ``delf-project`` reads it.
 
     Raises:
@@ -319,7 +290,7 @@ def load_pricing(paths: tuple[Path, ...]) -> Pricing:
     from delf.projects import library
 
     path = next((path for path in paths if path.is_file()), None)
-    return Pricing() if path is None else Pricing(library().read_prices(path))
+    return (lambda _: None) if path is None else library().Prices.read(path).find
 
 
 _TOKENS_PER_BYTE: Final = 1 / 3

@@ -131,7 +131,7 @@ class DelfProject:
             stdin: Its standard input, which is no terminal.
             environ: Variables for this run.
         """
-        from delf.cli.main import run_program
+        from delf_cli.main import run_program
 
         out, err, before = _Stream(), _Stream(), set(sys.modules)
         with self._monkeypatch.context() as patch:
@@ -174,7 +174,7 @@ class DelfProject:
 
     def command(self, *arguments: str) -> list[str]:
         """The command line that :meth:`spawn` runs, for tests that need its process."""
-        code = "import sys; from delf.cli.main import main; sys.argv[0] = 'delf'; sys.exit(main())"
+        code = "import sys; from delf_cli.main import main; sys.argv[0] = 'delf'; sys.exit(main())"
         return [sys.executable, "-c", code, *arguments]
 
     def _environ(self, extra: Mapping[str, str]) -> dict[str, str]:

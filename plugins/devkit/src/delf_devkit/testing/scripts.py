@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from delf.libraries import DEFAULT_MODULES
 from delf.protocols.sandbox import (
     CallAnswer,
     CallRequest,
@@ -59,7 +58,7 @@ class RecordingScriptHost:
         Args:
             options: Fields of ``SessionSpec``.
         """
-        fields: dict[str, Any] = {"tools": self.names, "modules": DEFAULT_MODULES, **options}
+        fields: dict[str, Any] = {"tools": self.names, **options}
         return SessionSpec(**fields)
 
     async def call(self, request: CallRequest) -> CallAnswer:

@@ -3,10 +3,10 @@
 import pytest
 
 from delf.errors import ConfigurationError, PluginError
-from delf.plugins.embedders import Embedders
 from delf.protocols.context import PluginContext
 from delf.specs import EmbedderSpec
 from delf.testing import TestHost
+from delf_embedders import Embedders
 
 
 class Counting:
@@ -89,11 +89,25 @@ def test_none_installed(host, tmp_path):
         embedders_of(host, tmp_path).get("mini")
 
 
-def test_the_longest_pattern_wins(host):
+def test_the_longest_pattern_wins(host, tmp_path):
     add(host, "general", "*")
     add(host, "mini", "mini-*")
-    assert host.embedder_spec("mini-3").name == "mini"
-    assert host.embedder_spec("other").name == "general"
+    embedders = embedders_of(host, tmp_path)
+    assert embedders.spec("mini-3").name == "mini"
+    assert embedders.spec("other").name == "general"
+
+
+def test_two_that_fit_equally_well(host, tmp_path):
+    add(host, "one", "m-*")
+    add(host, "two", "m-*")
+    with pytest.raises(PluginError, match="embedder 'm-1' is given by") as caught:
+        embedders_of(host, tmp_path).get("m-1")
+    assert "[plugins] prefer" in (caught.value.hint or "")
+
+
+def test_a_known_one_that_is_blocked_is_named(host, tmp_path):
+    with pytest.raises(PluginError, match=r"plugin 'embed-http' .* is disabled: disabled by --no"):
+        embedders_of(host, tmp_path).get("http:bge-small")
 
 
 def test_options_are_those_of_its_plugin(host, tmp_path):
@@ -110,6 +124,13 @@ def test_it_is_given_a_context_where_it_takes_one(host, tmp_path):
     assert made[0].context.environ == {"KEY": "value"}
     assert made[0].context.data_dir == tmp_path
     assert "sk-1" not in repr(made[0].context)
+
+
+def test_the_usual_one_that_was_blocked_is_named(tmp_path):
+    blocked = "embed-static embed-http embed-sentence-transformers"
+    host = TestHost.discover(environ={"DELF_DISABLE_PLUGINS": blocked})
+    with pytest.raises(PluginError, match="'embed-static' is disabled: disabled by DELF_DIS"):
+        embedders_of(host, tmp_path).get("unheard-of-model")
 
 
 async def test_long_lists_are_split(host, tmp_path):

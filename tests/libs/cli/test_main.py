@@ -8,14 +8,14 @@ import click
 import pytest
 
 import delf
-from delf.cli import main as main_module
-from delf.cli.errors import exit_status, report
-from delf.cli.main import cli
-from delf.cli.state import State
 from delf.errors import ConfigurationError, LLMExecutionError, how_to_install
 from delf.plugins.catalog import package_of
 from delf.plugins.host import PluginHost
 from delf.specs import CommandSpec
+from delf_cli import main as main_module
+from delf_cli.errors import exit_status, report
+from delf_cli.main import cli
+from delf_cli.state import State
 from support.program import DELF, environment
 from support.program import delf as run_delf
 
@@ -99,7 +99,7 @@ COUNT_MODULES = """
 import atexit, json, sys
 atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=sys.stderr))
 sys.argv = ["delf", *{arguments!r}]
-from delf.cli.main import main
+from delf_cli.main import main
 sys.exit(main())
 """
 
@@ -345,7 +345,7 @@ from delf.cli import start
 
 class Slow:
     def find_spec(self, name, path=None, target=None):
-        if name == "delf.cli.main":
+        if name == "delf_cli.main":
             os.kill(os.getpid(), signal.SIGINT)
 
 sys.meta_path.insert(0, Slow())

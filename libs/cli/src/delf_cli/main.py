@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import click
 
-import delf
-from delf.cli import errors, streams
-from delf.cli.lazy import LazyGroup
-from delf.cli.state import State, take_everywhere
+from delf import __version__
 from delf.errors import DelfError
+from delf_cli import errors, streams
+from delf_cli.lazy import LazyGroup
+from delf_cli.state import State, take_everywhere
 
 COMMANDS: Final = {
-    "plugins": ("delf.cli.plugins:plugins", "List the plugins and their state."),
+    "plugins": ("delf_cli.plugins:plugins", "List the plugins and their state."),
 }
 
 
@@ -70,7 +70,7 @@ class Program(LazyGroup):
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(delf.__version__, "-V", "--version", message="delf %(version)s")
+@click.version_option(__version__, "-V", "--version", message="delf %(version)s")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Tasks in plain words become short scripts that call your tools.

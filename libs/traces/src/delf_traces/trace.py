@@ -7,8 +7,10 @@ from dataclasses import fields
 from typing import Any, Final
 
 from delf import events as ev
-from delf.engine.views.changes import changes_of
-from delf.engine.views.parts import (
+from delf.engine.changes import changes_of
+from delf.messages import Usage
+from delf.plugins.host import PluginHost
+from delf.protocols.trace import (
     ApprovalTrace,
     ModelCallTrace,
     ModelUse,
@@ -17,9 +19,6 @@ from delf.engine.views.parts import (
     StreamEvent,
     ToolCallTrace,
 )
-from delf.messages import Usage
-from delf.plugins.commands import need_command
-from delf.protocols.command import SupportsTelling
 from delf.values import to_jsonable, to_jsonable_or_repr
 
 MAX_LINES: Final = 1_000
@@ -312,7 +311,7 @@ class Trace:
         Raises:
             OptionalDependencyError: When the plugin ``run`` is not installed, which draws it.
         """
-        return need_command(None, "run", SupportsTelling).summary(self, calls=calls)
+        return PluginHost.discover().exported("summary_of")(self, calls=calls)
 
     def to_dict(self) -> dict[str, Any]:
         """The trace as JSON-ready data; values that JSON lacks are tagged."""

@@ -1,13 +1,17 @@
-"""What a trace is made of: calls, model calls, passes, lines of the timeline."""
+"""What happened in a task, as people look at it: traces, what they are made of, and snapshots.
+
+The package ``delf-traces`` makes them of a task's events.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, Protocol
 
 from delf.messages import Usage
 from delf.records import dataclass
+from delf.values import to_jsonable
 
 
 @dataclass(slots=True, kw_only=True)
@@ -152,3 +156,111 @@ class StreamEvent:
     status: str
     started_at: float
     duration_ms: int | None = None
+
+
+class Trace(Protocol):
+    """Everything that happened in a task, in the order in which it did."""
+
+    task_id: str
+    task: str
+    sandbox: str | None
+    isolation: str | None
+    scripts: list[str]
+    tool_calls: list[ToolCallTrace]
+    model_calls: list[ModelCallTrace]
+    reruns: list[RerunTrace]
+    retries: list[str]
+    warnings: list[str]
+    notes: list[tuple[str, str]]
+    approvals: list[ApprovalTrace]
+    tools_shown: list[str]
+    tools_chosen_by: str | None
+    learned: list[str]
+    usage: Usage
+    total_cost_usd: float | None
+    duration_ms: float | None
+    api_enrichment: SetupTrace | None
+
+    @property
+    def changes(self) -> list[str]:
+        """The calls that changed something, or may have, a line each."""
+        ...
+
+    @property
+    def utterances(self) -> list[str]:
+        """The lines that were printed."""
+        ...
+
+    @property
+    def timeline(self) -> list[StreamEvent]:
+        """What a person would be told, in order: steps, calls, printed lines."""
+        ...
+
+    @property
+    def usage_by_model(self) -> dict[str, ModelUse]:
+        """Calls, tokens and cost of each model."""
+        ...
+
+    @property
+    def usage_by_step(self) -> dict[str, ModelUse]:
+        """Calls, tokens and cost in each step of the loop; what scripts ask is in ``execute``."""
+        ...
+
+    def summary(self, *, calls: bool = True) -> str:
+        """The task as a table: what it took, its steps, calls, tokens and cost.
+
+        Args:
+            calls: Whether to list the calls.
+
+        Raises:
+            OptionalDependencyError: When the plugin ``run`` is not installed, which draws it.
+        """
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """The trace as JSON-ready data; values that JSON lacks are tagged."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamSnapshot:
+    """A point-in-time view of a task.
+
+    Args:
+        task_id: The task.
+        state: ``queued``, ``running``, ``done``, ``error``, ``stopped`` (somebody cancelled it),
+            or ``interrupted``: its process died, and it can be resumed.
+        task: What was asked.
+        elapsed_ms: Since it started.
+        events: The timeline so far.
+        output_so_far: What scripts have printed.
+        result: The answer, once done.
+        error: What went wrong, once failed.
+        cost_usd: What it cost, once over.
+        tokens_used: All tokens, once over.
+        files: Output files by label.
+        trace: The whole trace, once over.
+    """
+
+    task_id: str
+    state: str
+    task: str
+    elapsed_ms: int
+    events: list[StreamEvent] = field(default_factory=list[StreamEvent])
+    output_so_far: str = ""
+    result: str | None = None
+    error: str | None = None
+    cost_usd: float | None = None
+    tokens_used: int | None = None
+    files: dict[str, str] = field(default_factory=dict[str, str])
+    trace: Trace | None = None
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the task is over."""
+        return self.state in ("done", "error", "stopped")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The snapshot as JSON-ready data with ``is_terminal``, without the trace."""
+        plain = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "trace"}
+        return to_jsonable({**plain, "is_terminal": self.is_terminal})

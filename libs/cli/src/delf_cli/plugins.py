@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from delf.cli.lazy import LazyGroup
-from delf.cli.state import State, state_of
+from delf_cli.lazy import LazyGroup
+from delf_cli.state import State, state_of
 
 if TYPE_CHECKING:
     from delf.plugins.report import PluginRecord
@@ -39,7 +39,7 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
 
 
 def _show(ctx: click.Context, as_json: bool) -> None:
-    from delf.cli.errors import say
+    from delf_cli.errors import say
 
     state = state_of(ctx)
     host = state.discover()
@@ -52,7 +52,7 @@ def _show(ctx: click.Context, as_json: bool) -> None:
             report = state.clean_data(report)  # what a plugin failed with is its own word
         click.echo(json.dumps(report, ensure_ascii=False, indent=2))
     else:
-        from delf.cli.tables import table
+        from delf_cli.tables import table
 
         head = ("plugin", "state", "version", "brings")
         for line in table(list(map(_row, records)), head, ("version",)):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from delf.cli.state import state_of, take_everywhere
 from delf.errors import DelfError, PluginError, did_you_mean
+from delf_cli.state import state_of, take_everywhere
 
 if TYPE_CHECKING:
     from delf.specs import CommandSpec

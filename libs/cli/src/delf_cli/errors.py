@@ -10,9 +10,9 @@ from typing import Final
 
 import click
 
-from delf.cli import streams
 from delf.errors import ConfigurationError, DelfError
 from delf.terminal import visible
+from delf_cli import streams
 
 OK: Final = 0
 FAILED: Final = 1

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from delf.records import dataclass
-
 if TYPE_CHECKING:
     from delf.engine.secrets.redaction import Redactor
     from delf.plugins.host import PluginHost
-    from delf.tools.connection import Connection
 
 
 @dataclass()
@@ -49,19 +46,6 @@ class State:
         from delf.projects import library
 
         return library().load_project(overrides=overrides, flags=flags, file=self.config)
-
-    def connections(self, names: Sequence[str]) -> list[Connection]:
-        """Connections of the configuration, as tasks would have them.
-
-        Args:
-            names: Of instances, or of types, which take all settings from the environment.
-
-        Raises:
-            ConfigurationError: When there is no such name, or its settings do not fit.
-        """
-        project = self.load_project()
-        connect = project.connector(self.discover(project.environ))
-        return [connect(name) for name in names]
 
     def clean(self, text: str) -> str:
         """A text without the secrets of the environment and of the configuration."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import functools
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -12,8 +12,7 @@ from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import SupportsClose
 from delf.protocols.context import PluginContext
-from delf.protocols.prefilter import Prefilter
-from delf.records import dataclass
+from delf.protocols.prefilter import Choice, Prefilter
 from delf.specs import PrefilterSpec
 
 FILTER_FROM: Final = 10
@@ -21,23 +20,10 @@ SEARCH_FROM: Final = 50
 _PACKAGES: Final = {"filter": "llm", "search": "llm", "semantic": "semantic"}
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Who filters the tools of a task.
-
-    Args:
-        spec: The prefilter.
-        mode: The mode in which it works.
-        forced: Whether it was asked for by name, so that a task cannot do without it.
-    """
-
-    spec: PrefilterSpec
-    mode: str
-    forced: bool
-
-
 class Prefilters:
     """The prefilters of an agent, each made once, when it is first needed.
+
+    Implements :class:`delf.protocols.prefilter.Prefilters`.
 
     Args:
         host: Where they come from.
@@ -63,35 +49,32 @@ class Prefilters:
         self._context = context
         self._mode = mode
         self._made: dict[tuple[str, str], Prefilter] = {}
-        self.starts_at = {"auto": FILTER_FROM, "off": sys.maxsize}.get(mode, 0)
-        """From how many actions on somebody may filter them."""
         if mode not in ("auto", "off"):
             self._forced(mode)
 
     def choose(self, actions: int) -> Choice | None:
         """Who filters a number of actions; None where all of them are shown."""
-        if actions < self.starts_at:
+        if self._mode == "off" or (self._mode == "auto" and actions < FILTER_FROM):
             return None
         if self._mode != "auto":
-            return Choice(self._forced(self._mode), self._mode, forced=True)
+            return self._choice(self._forced(self._mode), self._mode, forced=True)
         specs = self._host.specs(PrefilterSpec)
         first = "search" if actions >= SEARCH_FROM else "filter"
         free = sorted({mode for spec in specs if not spec.asks for mode in spec.modes})
         modes = [*free, first, *sorted({mode for spec in specs for mode in spec.modes})]
         found = ((spec, mode) for mode in modes for spec in specs if mode in spec.modes)
-        return next((Choice(spec, mode, forced=False) for spec, mode in found), None)
+        return next((self._choice(spec, mode, forced=False) for spec, mode in found), None)
 
-    def made(self, choice: Choice) -> Prefilter:
-        """The prefilter of a choice; the same object for all tasks.
+    def _choice(self, spec: PrefilterSpec, mode: str, *, forced: bool) -> Choice:
+        made = functools.partial(self._prefilter, spec, mode)
+        return Choice(name=spec.name, mode=mode, forced=forced, made=made)
 
-        Raises:
-            DelfError: When it cannot be made.
-        """
-        key = choice.spec.name, choice.mode
+    def _prefilter(self, spec: PrefilterSpec, mode: str) -> Prefilter:
+        key = spec.name, mode
         if key not in self._made:
-            offered = {"context": self._context, "mode": choice.mode}
+            offered = {"context": self._context, "mode": mode}
             with using_environ(self._context.environ):
-                self._made[key] = make(self._host, choice.spec, self._options, offered)
+                self._made[key] = make(self._host, spec, self._options, offered)
         return self._made[key]
 
     def _forced(self, mode: str) -> PrefilterSpec:

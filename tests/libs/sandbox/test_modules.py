@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from delf.libraries import DEFAULT_MODULES, allowed_modules, distribution_name, import_names
+from delf_sandbox.modules import DEFAULT_MODULES, allowed_modules, distribution_name, import_names
 
 
 def test_the_defaults_exist_in_the_standard_library():

@@ -5,16 +5,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from fnmatch import fnmatchcase
+from typing import Any, Final
 
 from delf.environment import using_environ
 from delf.errors import PluginError, how_to_install
+from delf.plugins.catalog import package_of
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import SupportsClose
 from delf.protocols.context import PluginContext
 from delf.protocols.embedder import Embedder, EmbeddingKind, SupportsCheck, Vectors
 from delf.specs import EmbedderSpec
+
+_STATIC: Final = "delf-plugin-embed-static"
+_USUAL: Final = how_to_install(_STATIC)
 
 
 class Embedders:
@@ -51,7 +56,7 @@ class Embedders:
             PluginError: When no plugin serves it, or none is named and there are several.
         """
         wanted = name or self._default or self._only()
-        spec = self._host.embedder_spec(wanted)
+        spec = self.spec(wanted)
         with self._lock:
             if (spec.name, wanted) not in self._made:
                 offered: dict[str, Any] = {"context": self._context}
@@ -62,13 +67,37 @@ class Embedders:
                 self._made[spec.name, wanted] = _Batched(made)
             return self._made[spec.name, wanted]
 
+    def spec(self, name: str) -> EmbedderSpec:
+        """What serves a name: the spec of this name, or whose longest pattern fits it best.
+
+        Args:
+            name: A name that a plugin serves, or the plugin's own.
+
+        Raises:
+            PluginError: When no plugin serves it, or two do so equally well.
+        """
+        fits: dict[int, list[EmbedderSpec]] = {}
+        for spec in self._host.specs(EmbedderSpec):
+            lengths = (len(p) for p in (*spec.serves, spec.name) if fnmatchcase(name, p))
+            fits.setdefault(max(lengths, default=-1), []).append(spec)
+        fits.pop(-1, None)
+        if fits:
+            return self._host.preferred(fits[max(fits)], f"embedder {name!r}")
+        first = name.split(":", 1)[0]
+        if package_of("embedder", first) is not None:
+            return self._host.spec(EmbedderSpec, first)  # raises: it says what became of it
+        for record in self._host.records():
+            if record.distribution == _STATIC and not record.usable:
+                why = f"plugin {record.name!r} is {record.state}: {record.reason}"
+                raise PluginError(f"no plugin serves the embedder {name!r}: {why}")
+        raise PluginError(f"no installed plugin serves the embedder {name!r}", hint=_USUAL)
+
     def _only(self) -> str:
         names = [spec.name for spec in self._host.specs(EmbedderSpec)]
         if len(names) == 1:
             return names[0]
         if not names:
-            hint = how_to_install("delf-plugin-embed-static")
-            raise PluginError("no embedder is installed", hint=hint)
+            raise PluginError("no embedder is installed", hint=_USUAL)
         raise PluginError(
             f"several embedders are installed: {', '.join(names)}",
             hint='name one: [agent] embedder = "…" in delf.toml, or DELF_EMBEDDER',

@@ -1,0 +1,121 @@
+"""What scripts may import: harmless standard modules, and those of ``allowed_libs``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Final
+
+from delf.protocols.sandbox import SessionSpec
+
+DEFAULT_MODULES: Final = (
+    "__future__",
+    "abc",
+    "array",
+    "ast",
+    "asyncio",
+    "base64",
+    "binascii",
+    "bisect",
+    "calendar",
+    "cmath",
+    "collections",
+    "colorsys",
+    "contextlib",
+    "copy",
+    "csv",
+    "dataclasses",
+    "datetime",
+    "decimal",
+    "difflib",
+    "email",
+    "enum",
+    "fractions",
+    "functools",
+    "graphlib",
+    "hashlib",
+    "heapq",
+    "hmac",
+    "html",
+    "io",
+    "itertools",
+    "json",
+    "keyword",
+    "locale",
+    "math",
+    "numbers",
+    "operator",
+    "pathlib",
+    "pprint",
+    "random",
+    "re",
+    "secrets",
+    "statistics",
+    "string",
+    "struct",
+    "textwrap",
+    "time",
+    "tomllib",
+    "traceback",
+    "types",
+    "typing",
+    "unicodedata",
+    "urllib.parse",
+    "uuid",
+    "warnings",
+    "weakref",
+    "xml.etree",
+    "zlib",
+    "zoneinfo",
+)
+"""Harmless standard modules. ``os`` and ``sys`` are refused with a hint to what to use."""
+
+
+def allowed_modules(libraries: Iterable[str] = ()) -> tuple[str, ...]:
+    """The modules that a script may import.
+
+    Args:
+        libraries: Packages allowed beside the standard ones, by their distribution's name
+            (``scikit-learn``), with or without a version.
+    """
+    names: dict[str, None] = dict.fromkeys(DEFAULT_MODULES)
+    for library in libraries:
+        names.update(dict.fromkeys(import_names(distribution_name(library))))
+    return tuple(names)
+
+
+def modules_of(spec: SessionSpec) -> tuple[str, ...]:
+    """The modules that scripts of a session may import."""
+    return allowed_modules(spec.libraries) if spec.modules is None else spec.modules
+
+
+def distribution_name(requirement: str) -> str:
+    """``pandas`` of ``pandas[excel]>=2``."""
+    return re.split(r"[\s\[<>=!~;@(]", requirement.strip(), maxsplit=1)[0]
+
+
+def import_names(distribution: str) -> Sequence[str]:
+    """The top-level modules of a distribution.
+
+    Where it is not installed on the host (a container may have it), its own name with
+    underscores is taken.
+    """
+    from importlib.metadata import PackageNotFoundError
+
+    try:
+        return _installed_names(distribution) or [distribution.replace("-", "_")]
+    except (PackageNotFoundError, ValueError):
+        return [distribution.replace("-", "_")]
+
+
+@cache
+def _installed_names(distribution: str) -> Sequence[str]:
+    """Looked up once, as each session asks; what is not installed yet is looked for again."""
+    from importlib.metadata import distribution as find
+
+    found = find(distribution)
+    declared = (found.read_text("top_level.txt") or "").split()
+    tops = declared or [path.parts[0].removesuffix(".py") for path in found.files or ()]
+    names = dict.fromkeys(name for name in tops if name.isidentifier() and name != "__pycache__")
+    return tuple(names)
