@@ -305,15 +305,23 @@ async def test_no_word_of_a_value_is_broken_on_a_phone(shop, open_page):
     assert broken == []
 
 
-async def test_thousands_of_tasks_are_searched_and_filtered(shop, open_page):
+async def make_rooms(shop) -> None:
+    """A thousand tasks that ended, a tenth of them badly."""
     from delf.events import TaskFinished, TaskStarted
 
     journal = shop.app.tasks.journal
-    for n in range(1000):
+
+    async def make(n: int) -> None:
         head = {"task_id": f"task_{n:016x}", "at": 1_790_000_000.0 + n}
         await journal.append(TaskStarted(seq=1, task=f"Count the boxes of room {n}", **head))
         end = TaskFinished(seq=2, status=n % 10 > 0, text="", duration_ms=5.0, error="no", **head)
         await journal.append(end)
+
+    await asyncio.gather(*(make(n) for n in range(1000)))
+
+
+async def test_thousands_of_tasks_are_searched_and_filtered(shop, open_page):
+    await make_rooms(shop)
     page = await open_page(shop.url)
     await expect(page.locator(".row").first).to_contain_text("room 999")
     assert await page.locator(".row").count() <= 300
@@ -329,6 +337,13 @@ async def test_thousands_of_tasks_are_searched_and_filtered(shop, open_page):
     await expect(page.locator(".row")).to_have_count(1)
     await page.get_by_label("Search tasks").fill("nowhere")
     await expect(page.get_by_text("No task is like that.")).to_be_visible()
+
+
+async def test_a_window_that_has_room_for_more_tasks_gets_them(shop, open_page):
+    await make_rooms(shop)
+    page = await open_page(shop.url, height=40_000)
+    rows = page.locator(".row")
+    await expect(rows.nth(399)).to_be_visible()
 
 
 async def test_two_thousand_calls_and_two_megabytes_of_prints(shop, open_page):

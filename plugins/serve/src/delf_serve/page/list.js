@@ -52,7 +52,7 @@ export class List {
     this.end = el("button", { type: "button", class: "link more", hidden: true, onclick: () => this.more() }, "more tasks");
     this.scroller = el("nav", { class: "tasks", "aria-label": "Tasks" }, [...this.groups.values()].map((group) => group.node), this.empty, this.end);
     this.nodes = [el("div", { class: "find" }, this.search, this.filter), this.scroller, composer];
-    new IntersectionObserver((seen) => { if (seen.some((one) => one.isIntersecting)) this.more(); }, { rootMargin: "400px" }).observe(this.end);
+    this.nearEnd = new IntersectionObserver((seen) => { if (seen.some((one) => one.isIntersecting)) this.more(); }, { rootMargin: "400px" });
     setInterval(() => { for (const row of this.rows.values()) row.tick(); }, 30_000);
     this.scroller.addEventListener("keydown", (event) => this.key(event));
   }
@@ -78,7 +78,7 @@ export class List {
       this.rows.clear();
       for (const { box } of this.groups.values()) fill(box);
       this.add(tasks);
-      this.end.hidden = !more;
+      this.endsWith(more);
       const filtered = this.filter.value || this.search.value.trim();
       this.empty.hidden = tasks.length > 0;
       setText(this.empty, filtered ? "No task is like that." : "No tasks yet. Say below what to do, in plain words.");
@@ -87,15 +87,24 @@ export class List {
   }
 
   async more() {
-    if (this.loading || this.end.hidden) return;
-    this.loading = true;
+    const mine = this.asking;
+    if (this.loading === mine || this.end.hidden) return;
+    this.loading = mine;
     try {
       const query = this.query;
       query.set("offset", this.rows.size);
       const { tasks, more } = await get(`tasks?${query}`);
+      if (mine !== this.asking) return;
       this.add(tasks);
-      this.end.hidden = !more;
-    } catch (error) { this.failed(error); } finally { this.loading = false; }
+      this.endsWith(more);
+    } catch (error) { this.failed(error); } finally { if (this.loading === mine) this.loading = null; }
+  }
+
+  /** Whether there are more: an observer tells of changes only, so one that begins anew says where the end is now. */
+  endsWith(more) {
+    this.end.hidden = !more;
+    this.nearEnd.disconnect();
+    if (more) this.nearEnd.observe(this.end);
   }
 
   add(tasks) {
