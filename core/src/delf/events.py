@@ -17,7 +17,7 @@ from delf.errors import DelfError, TaskStoppedError
 from delf.messages import Purpose, ToolCall, Usage
 from delf.records import dataclass
 from delf.types import Effect, Isolation
-from delf.values import from_jsonable, to_jsonable_or_repr, weight
+from delf.values import PLAIN, from_jsonable, to_jsonable_or_repr, weight
 
 EVENT_VERSION: Final = 1
 
@@ -517,7 +517,10 @@ def content_of(event: Event) -> dict[str, Any]:
 def encode(event: Event) -> dict[str, Any]:
     """An event as JSON-ready data; values that JSON lacks are tagged."""
     cls = type(event)
-    data = {name: to_jsonable_or_repr(value) for name, value in content_of(event).items()}
+    data = {
+        name: value if type(value) in PLAIN else to_jsonable_or_repr(value)
+        for name, value in content_of(event).items()
+    }
     return {
         "type": cls.__name__,
         "v": EVENT_VERSION,

@@ -47,7 +47,8 @@ _FEW_LEVELS = 3
 VALUE_BYTES = 32
 """What a value takes in memory beside its letters, about."""
 _TAG_BYTES = b'"$t"'
-_PLAIN = frozenset({str, int, float, bool, type(None)})
+PLAIN = frozenset({str, int, float, bool, type(None)})
+"""Types that JSON writes as they stand."""
 _type_of: Callable[[Any], Any] = type
 
 
@@ -105,7 +106,7 @@ def weight(value: Any, most: int) -> int:
             kind = _type_of(item)
             if kind is str or kind is bytes:
                 total += len(item)
-            elif kind not in _PLAIN:
+            elif kind not in PLAIN:
                 parts, count = _parts_of(item)
                 if total + count * VALUE_BYTES > most:
                     return total + count * VALUE_BYTES
@@ -185,10 +186,10 @@ def from_jsonable(value: Any) -> Any:
 
 def _encode(value: Any) -> Any:
     kind = _type_of(value)
-    if kind in _PLAIN:
+    if kind in PLAIN:
         return value
     if kind is list:
-        return [item if type(item) in _PLAIN else _encode(item) for item in value]
+        return [item if type(item) in PLAIN else _encode(item) for item in value]
     if kind is dict:
         return _encode_mapping(value)
     encoder = _ENCODERS.get(kind)
@@ -203,7 +204,7 @@ def _encode_mapping(value: Mapping[Any, Any]) -> Any:
         if type(key) is not str or key == TAG:
             pairs = [[_encode_key(k), _encode(v)] for k, v in value.items()]
             return {TAG: "dict", "v": pairs}
-        plain[key] = item if type(item) in _PLAIN else _encode(item)
+        plain[key] = item if type(item) in PLAIN else _encode(item)
     return plain
 
 

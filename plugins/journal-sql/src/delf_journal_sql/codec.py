@@ -6,17 +6,16 @@ import hashlib
 import json
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Final, cast
+from dataclasses import dataclass
+from typing import Any, Final
 
-from delf.chunks import dump_chunks, in_turns, is_large
-from delf.events import EVENT_VERSION, Event, content_of, decode, encode
+from delf.chunks import dump_chunks, in_turns
+from delf.events import AT_ONCE_BYTES, Event, content_of, decode, encode, size_of
 from delf.values import UnsupportedValueError, dumps, to_jsonable
 from delf_journal_sql.errors import JournalError
 
-_HEAD: Final = ("task_id", "seq", "at")
 _LEVEL: Final = 1
-_DEEPEST: Final = 50
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +50,7 @@ class Packed:
 
 def pack(event: Event) -> Packed:
     """An event as a row, whole."""
-    try:
-        record = encode(event)
-    except UnsupportedValueError:
-        record = _tolerant(event)
+    record = encode(event)
     return Packed(event, record["type"], _dumps(record["data"]), record["data"])
 
 
@@ -77,13 +73,12 @@ async def encode_large(event: Event) -> dict[str, bytes] | None:
     None for an event that is not large, and for one that :func:`pack` has to find words for. A
     cancellation waits until all is done.
     """
-    content = content_of(event)
-    if not is_large(content):
+    if size_of(event, AT_ONCE_BYTES) <= AT_ONCE_BYTES:
         return None
     try:
         return {
             name: b"".join(await in_turns(dump_chunks(value, _utf8), to_its_end=True))
-            for name, value in content.items()
+            for name, value in content_of(event).items()
         }
     except UnsupportedValueError:
         return None
@@ -162,7 +157,7 @@ def _utf8(value: Any) -> bytes:
 
 
 def _dumps(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = _ENCODER.encode(value)
     if text.isascii():
         return text
     try:
@@ -170,22 +165,3 @@ def _dumps(value: Any) -> str:
     except UnicodeEncodeError:  # halves of characters, which no database takes
         return json.dumps(value, separators=(",", ":"))
     return text
-
-
-def _tolerant(event: Event) -> dict[str, Any]:
-    """An event some of whose values cannot be written: those are told as text."""
-    names = [field.name for field in fields(event) if field.name not in _HEAD]
-    data = {name: _written(getattr(event, name)) for name in names}
-    return {"type": type(event).__name__, "v": EVENT_VERSION, "data": data}
-
-
-def _written(value: Any, depth: int = 0) -> Any:
-    try:
-        return to_jsonable(value)
-    except UnsupportedValueError:
-        if depth < _DEEPEST and isinstance(value, Mapping):
-            items = cast("Mapping[Any, Any]", value).items()
-            return {str(key): _written(item, depth + 1) for key, item in items}
-        if depth < _DEEPEST and isinstance(value, (list, tuple)):
-            return [_written(item, depth + 1) for item in cast("list[Any]", value)]
-        return repr(value)[:1000]
