@@ -517,10 +517,7 @@ def content_of(event: Event) -> dict[str, Any]:
 def encode(event: Event) -> dict[str, Any]:
     """An event as JSON-ready data; values that JSON lacks are tagged."""
     cls = type(event)
-    data = {
-        name: value if type(value) in PLAIN else to_jsonable_or_repr(value)
-        for name, value in content_of(event).items()
-    }
+    data = {name: to_jsonable_or_repr(value) for name, value in content_of(event).items()}
     return {
         "type": cls.__name__,
         "v": EVENT_VERSION,
@@ -568,7 +565,7 @@ def size_of(event: Event, most: int = _MOST_BYTES) -> int:
             value = getattr(event, name)
             if type(value) is str:
                 size += len(value)
-            elif value is not None:
+            elif type(value) not in PLAIN:
                 size += weight(value, most)
         if size <= most or most == _MOST_BYTES:
             object.__setattr__(event, "_size", size)

@@ -34,20 +34,12 @@ def in_own_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
         how: Callable[[Any], None]
         try:
             how, value = future.set_result, function()
-        except BaseException as error:
-            how, value = future.set_exception, error if _can_be_passed(error) else _told(error)
+        except BaseException as error:  # those that are no Exception would end the loop
+            passes = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            how, value = future.set_exception, error if passes else RuntimeError(repr(error))
         with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
             loop.call_soon_threadsafe(finish, how, value)
 
     context = contextvars.copy_context()
     threading.Thread(target=context.run, args=(work,), name=name, daemon=True).start()
     return future
-
-
-def _can_be_passed(error: BaseException) -> bool:
-    """Whether an exception may leave a future: others would end the event loop or hang it."""
-    return isinstance(error, Exception) and not isinstance(error, StopIteration)
-
-
-def _told(error: BaseException) -> RuntimeError:
-    return RuntimeError(repr(error))

@@ -153,7 +153,7 @@ def to_jsonable(value: Any) -> Any:
 
 def to_jsonable_or_repr(value: Any) -> Any:
     """The value in tagged form; parts that cannot be kept as data are kept as their repr."""
-    return _jsonable_or_repr(value, _FEW_LEVELS)
+    return value if _type_of(value) in PLAIN else _jsonable_or_repr(value, _FEW_LEVELS)
 
 
 def _jsonable_or_repr(value: Any, levels: int) -> Any:

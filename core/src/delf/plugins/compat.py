@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 _API = re.compile(r"delf-plugin-api-(\d+)", re.IGNORECASE)
-
 # Requirements as nearly all are: what only an extra asks for, a name with versions, and versions
 # of digits. They are judged without packaging, whose import takes as long as ten plugins.
 _OF_AN_EXTRA = re.compile(r"[^;]+;\s*extra\s*==\s*(['\"])[\w.-]+\1\s*")
@@ -31,7 +30,7 @@ Unfit = tuple[State, str]
 
 
 def check(candidate: Candidate, *, version: str, api: int, installed: Hashable) -> Unfit | None:
-    """Compare what a plugin asks for with what is here.
+    """Why a plugin cannot be used here, by what it asks for; None where it can.
 
     Args:
         candidate: The plugin; one that is given in code asks for nothing.
@@ -39,9 +38,6 @@ def check(candidate: Candidate, *, version: str, api: int, installed: Hashable) 
         api: The number of its plugin API.
         installed: As of :func:`delf.plugins.discovery.installed`: while it is the same, what a
             plugin requires is not looked up again.
-
-    Returns:
-        Why it cannot be used, or None.
     """
     if candidate.problem is not None:
         return "failed", candidate.problem
@@ -53,9 +49,8 @@ def _check_api(candidate: Candidate, api: int) -> Unfit | None:
     numbers = [int(match[1]) for word in candidate.keywords if (match := _API.fullmatch(word))]
     if not numbers or api in numbers:
         return None
-    if min(numbers) > api:
-        return ("skipped", f"needs a newer delf (plugin API {min(numbers)}, this is {api})")
-    return ("skipped", f"was written for an older delf (plugin API {max(numbers)}, this is {api})")
+    wanted = " or ".join(map(str, sorted(numbers)))
+    return ("skipped", f"needs delf with plugin API {wanted}, this has {api}")
 
 
 @lru_cache(512)
@@ -77,7 +72,7 @@ def _check_requirements(
             continue
         if normalise(requirement.name) == "delf":
             if not requirement.specifier.contains(version, prereleases=True):
-                return ("skipped", _wrong_delf(requirement, version))
+                return ("skipped", f"needs delf{requirement.specifier}, this is {version}")
         elif not _installed(requirement.name):
             missing.append(requirement.name)
     if missing:
@@ -136,18 +131,3 @@ def _installed(name: str) -> bool:
     except metadata.PackageNotFoundError:
         return False
     return True
-
-
-def _wrong_delf(requirement: Requirement, version: str) -> str:
-    from packaging.version import InvalidVersion, Version
-
-    this = Version(version)
-    for part in requirement.specifier:
-        try:
-            wanted = Version(part.version)
-        except InvalidVersion:  # "==1.*"
-            wanted = Version(part.version.rstrip(".*") or "0")
-        newer = wanted > this or (part.operator == ">" and wanted == this)
-        if newer and part.operator in (">", ">=", "==", "~="):
-            return f"needs a newer delf (delf{requirement.specifier}, this is {version})"
-    return f"was written for an older delf (delf{requirement.specifier}, this is {version})"

@@ -132,6 +132,14 @@ async def test_what_a_function_raises_that_is_waited_for_in_place_is_raised(thre
             await threads.run(fail, alone=True)
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs Linux: processors by name")
+async def test_a_function_may_run_on_every_processor(threads):
+    everywhere = os.sched_getaffinity(0)
+    for _ in range(20):
+        seen = await threads.run(functools.partial(os.sched_getaffinity, 0), alone=True)
+        assert seen == everywhere
+
+
 async def test_a_slow_function_holds_up_none_that_came_after_quick_ones():
     threads = ToolThreads(8)
     await asyncio.gather(*(threads.run(lambda: 1) for _ in range(50)))

@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 from typing import Final
 
-SPIN_SECONDS: Final = 100e-6
+SPIN_SECONDS: Final = 300e-6
+"""Longer than the call of a plain function takes: a processor that sleeps meanwhile draws the
+threads of the host apart, which makes each call slower by that much."""
 _LONGEST_REST: Final = 64
 _SEVERAL: Final = len(os.sched_getaffinity(0)) > 1 if hasattr(os, "sched_getaffinity") else True
 """With one processor, looking keeps the other end from doing what is looked for."""
