@@ -3,12 +3,14 @@
     python benchmarks/bench_calls.py [COUNT]
 
 Prints wall and CPU microseconds per call, beside two floors measured in the same run: a bare
-in-process await of the same function, and one byte over a socket pair to another process.
+in-process await of the same function, and one byte over a socket pair to another process. At the
+end gathered ones once more, with garbage looked for as rarely as the program ``delf`` does.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import resource
 import socket
@@ -84,10 +86,20 @@ async def main(count: int) -> None:
     print(f"floor: socket pair, 1 byte  {socket_pair(count) / count * 1e6:8.1f} µs")
     async with script_agent(tools=[add, add_plainly]) as (agent, run):
         await run(agent, "print(1)")
-        for name, code in cases.items():
-            best = min([await measure(agent, lambda c=code: run(agent, c)) for _ in range(3)])
+
+        async def show(name: str) -> None:
+            code = cases[name]
+            best = min([await measure(agent, lambda: run(agent, code)) for _ in range(3)])
             wall, cpu = (seconds / count * 1e6 for seconds in best)
             print(f"{name:<27} {wall:8.1f} µs   host CPU {cpu:6.1f} µs   {1e6 / wall:9,.0f}/s")
+
+        for name in cases:
+            await show(name)
+        gc.set_threshold(50_000)  # as delf.cli.start
+        print("the same with the collector as in `delf run`")
+        for name in cases:
+            if name.startswith("gathered"):
+                await show(name)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from operator import attrgetter
 from typing import Any, Final, Literal, get_args
 
 from delf.errors import DelfError, TaskStoppedError
@@ -503,6 +504,7 @@ _TEXTS: Final = {
     )
     for cls in _TYPES.values()
 }
+_VALUES: Final = {c: attrgetter("task_id", "seq", *names) for c, names in _TEXTS.items()}
 SAFE: Final = {name for names in _FIELDS.values() for name in (*_HEAD[1:], *names)}.difference(
     *_TEXTS.values()
 )
@@ -561,8 +563,7 @@ def size_of(event: Event, most: int = _MOST_BYTES) -> int:
     size: int | None = getattr(event, "_size", None)
     if size is None:
         size = _EVENT_BYTES
-        for name in _TEXTS[type(event)]:
-            value = getattr(event, name)
+        for value in _VALUES[type(event)](event):
             if type(value) is str:
                 size += len(value)
             elif type(value) not in PLAIN:

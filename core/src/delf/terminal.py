@@ -10,11 +10,6 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else _escape(c) for c in text)
 
 
-def one_line(text: str) -> str:
-    """The same in one line."""
-    return visible(" ".join(text.split()))
-
-
 def _escape(character: str) -> str:
     if character == "\r":
         return ""

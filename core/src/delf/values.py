@@ -33,7 +33,7 @@ import json
 import pathlib
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Any, cast
@@ -98,49 +98,43 @@ def weight(value: Any, most: int) -> int:
         value: Any value.
         most: Counting ends above this, so that it takes no longer than such a value would.
     """
-    total = 0
-    todo: list[Iterator[Any]] = [iter((value,))]
-    while todo:
-        for item in todo[-1]:
-            total += VALUE_BYTES
+    total = VALUE_BYTES
+    todo: list[Iterable[Any]] = [(value,)]
+    while todo and total <= most:
+        for item in todo.pop():
             kind = _type_of(item)
             if kind is str or kind is bytes:
                 total += len(item)
+            elif kind is dict:
+                total += 2 * VALUE_BYTES * len(item)
+                todo += item, item.values()
             elif kind not in PLAIN:
                 parts, count = _parts_of(item)
-                if total + count * VALUE_BYTES > most:
-                    return total + count * VALUE_BYTES
+                total += VALUE_BYTES * count
                 todo.append(parts)
-                break
-            if total > most:
-                return total
-        else:
-            todo.pop()
     return total
 
 
-def _parts_of(value: Any) -> tuple[Iterator[Any], int]:
+def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
     """What a value is made of, and how many parts that are at the least."""
     kind = _type_of(value)
-    if kind is dict:
-        return chain.from_iterable(value.items()), 2 * len(value)
     if kind is list or kind is tuple:
-        return iter(value), len(value)
+        return value, len(value)
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value)
         return chain.from_iterable(items.items()), 2 * len(items)
     if isinstance(value, (str, bytearray, memoryview)):
-        return iter(()), len(cast("str", value)) // VALUE_BYTES
+        return (), len(cast("str", value)) // VALUE_BYTES
     if isinstance(value, enum.Enum):  # a flag is a collection, of itself
-        return iter((value.value,)), 1
+        return (value.value,), 1
     if isinstance(value, Collection):
         members = cast("Collection[Any]", value)
-        return iter(members), len(members)
+        return members, len(members)
     names: Iterable[str] = getattr(kind, "__dataclass_fields__", None) or getattr(
         kind, "__pydantic_fields__", ()
     )
     fields = [getattr(value, name, None) for name in names]
-    return iter(fields), len(fields)
+    return fields, len(fields)
 
 
 def to_jsonable(value: Any) -> Any:

@@ -9,6 +9,8 @@ from typing import Final
 
 import click
 
+from delf.terminal import visible
+
 _NARROW: Final = 30
 """The last column is to have so many columns of the terminal, if it needs them."""
 _NARROWEST: Final = 60
@@ -51,6 +53,11 @@ def terminal_width() -> int | None:
     if not sys.stdout.isatty():
         return None
     return max(_NARROWEST, shutil.get_terminal_size().columns)
+
+
+def one_line(text: str) -> str:
+    """A text in one line, without characters that steer a terminal."""
+    return visible(" ".join(text.split()))
 
 
 def cut(text: str, width: int) -> str:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from delf.terminal import one_line, visible
+from delf.terminal import visible
 from delf_cli.answering import state_of_request
 from delf_cli.ids import short_ids
-from delf_cli.tables import cut
+from delf_cli.tables import cut, one_line
 from delf_cli.tables import table as runs_table
 from delf_journals.requests import RequestRecord
 

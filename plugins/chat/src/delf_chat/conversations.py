@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from delf.errors import DelfError, PluginError, did_you_mean
-from delf.terminal import one_line
 from delf_cli.journals import work_with
 from delf_cli.output import counted, json_text
 from delf_cli.pruning import Pruning, prune_options
 from delf_cli.state import state_of
+from delf_cli.tables import one_line
 
 if TYPE_CHECKING:
     from delf.protocols.conversation import SupportsConversations

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from delf.errors import DelfError, did_you_mean
 from delf.events import Event, ScriptGenerated
-from delf.terminal import one_line
 from delf_chat.chat import Chat, chat_of
 from delf_chat.checks import check_name
 from delf_cli.errors import report, say
 from delf_cli.output import Screen, counted
+from delf_cli.tables import one_line
 
 if TYPE_CHECKING:
     from delf import Agent

@@ -53,9 +53,8 @@ def config() -> None:
 @click.pass_context
 def show(ctx: click.Context, as_json: bool) -> None:
     """Show every value that is set, with its origin; secrets are hidden."""
-    from delf.terminal import one_line
     from delf_cli.output import json_text
-    from delf_cli.tables import table
+    from delf_cli.tables import one_line, table
 
     state = state_of(ctx)
     found = list(_given(state.load_project()))

@@ -15,13 +15,14 @@ import click
 from delf.errors import DelfError
 from delf.events import Event, ScriptGenerated, TaskFinished, encode
 from delf.protocols.journal import TaskRecord
-from delf.terminal import one_line, visible
+from delf.terminal import visible
 from delf_cli import complete
 from delf_cli.journals import history_journal, work_with
 from delf_cli.lazy import LazyGroup
 from delf_cli.output import json_text
 from delf_cli.pruning import DURATION, Pruning, prune_options
 from delf_cli.summary import summary_of
+from delf_cli.tables import one_line
 from delf_journals.history import SupportsHistory
 from delf_journals.requests import SupportsRequests
 from delf_run import runs_view as render

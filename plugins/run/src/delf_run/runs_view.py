@@ -13,9 +13,8 @@ import click
 
 from delf.events import Event
 from delf.protocols.journal import TaskRecord
-from delf.terminal import one_line
 from delf_cli.ids import short_ids
-from delf_cli.tables import cut, table, terminal_width
+from delf_cli.tables import cut, one_line, table, terminal_width
 
 _COLOURS: Final = {
     "queued": "blue",

@@ -96,9 +96,9 @@ def _known_by(
         if spelled:
             arguments = {n: v for n, v in arguments.items() if n not in spelled}
             given = {n: v for n, v in given.items() if n not in spelled}
-    if _is_plain(arguments):
+    if _are_plain(arguments.values()):
         return name, arguments
-    return (f"{name} as given", given) if _is_plain(given) else None
+    return (f"{name} as given", given) if _are_plain(given.values()) else None
 
 
 def _is_plain(value: Any) -> bool:

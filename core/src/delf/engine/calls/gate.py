@@ -169,7 +169,10 @@ class Gate:
             return await self._refuse(number, name, "ToolNotAllowed", error, None)
         try:
             named, description = bound.bind(request.args, request.kwargs)
-            call = await self._checked(number, bound, named, description)
+            if is_large(named):
+                call = await self._check_large(number, bound, named, description)
+            else:
+                call = self._check(number, bound, named, description)
             call.alone, call.line = request.alone, request.line
         except ToolRefusedError as error:
             said = request.kwargs.get("desc")
@@ -292,21 +295,19 @@ class Gate:
         await self._records.end(call, "ok", result=result)
         return Returned(result, encoded)
 
-    async def _checked(
-        self, number: int, bound: BoundAction, named: Mapping[str, Any], description: str | None
-    ) -> Call:
-        """A call whose arguments fit; others have their turns where these are large."""
-        if not is_large(named):
-            return self._check(number, bound, named, description)
-        arguments = await asyncio.to_thread(bound.action.validate, named)
-        digest = await large_identity(bound.name, arguments, named, bound.action.defaults)
-        return Call(number, bound, arguments, description, digest)
-
     def _check(
         self, number: int, bound: BoundAction, named: Mapping[str, Any], description: str | None
     ) -> Call:
         arguments = bound.action.validate(named)
         digest = identity(bound.name, arguments, named, bound.action.defaults)
+        return Call(number, bound, arguments, description, digest)
+
+    async def _check_large(
+        self, number: int, bound: BoundAction, named: Mapping[str, Any], description: str | None
+    ) -> Call:
+        """The same for arguments that are large: others have their turns meanwhile."""
+        arguments = await asyncio.to_thread(bound.action.validate, named)
+        digest = await large_identity(bound.name, arguments, named, bound.action.defaults)
         return Call(number, bound, arguments, description, digest)
 
     async def _refuse(
