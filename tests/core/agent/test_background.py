@@ -102,6 +102,19 @@ class TestSubmit:
             s.is_terminal and s.result == r.text for s, r in zip(snapshots, responses, strict=True)
         )
 
+    async def test_no_thread_is_left_of_tasks_that_are_handed_in_on_the_agents_loop(
+        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.default = "```python\nprint(1)\n```"
+        agent = make_agent()
+        await agent.astart()
+        ids = [agent.submit("x") for _ in range(5)]
+        beside = [t for t in threading.enumerate() if t.name.endswith("-journal")]
+        assert len(beside) == 1
+        assert [(await asyncio.to_thread(agent.wait, n, 30)).text for n in ids] == ["1"] * 5
+        await agent.astop()
+        assert not beside[0].is_alive()
+
     def test_an_unknown_id_is_a_clear_error(self, make_agent: Callable[..., Agent]) -> None:
         agent = make_agent()
         for ask in (agent.poll, agent.wait, agent.cancel):

@@ -24,7 +24,7 @@ from delf.protocols.sandbox import (
 from delf_sandbox.budget import Budget
 from delf_sandbox.calls import OpenCalls
 from delf_sandbox.guest.frames import FrameReader, FrameTooLargeError
-from delf_sandbox.guest.spin import SPIN_SECONDS, Spin
+from delf_sandbox.guest.spin import Spin
 from delf_sandbox.incoming import IncomingFiles
 from delf_sandbox.outgoing import Outgoing
 from delf_sandbox.process import GuestProcess
@@ -44,6 +44,8 @@ from delf_sandbox.wire import (
 _log = logging.getLogger(__name__)
 
 _READ_SIZE = 64 * 1024
+_LOOK_SECONDS = 100e-6
+"""For how long a script's next call is looked for: it takes less from an answer to the next one."""
 _LARGE = 128 * 1024
 """A frame that takes longer to parse than others of the event loop should wait."""
 
@@ -400,7 +402,7 @@ class WireSession(asyncio.BufferedProtocol):
         if all_written and not self._calls.served and self._host is not None and self._spin.pays():
             if not self._look_until:
                 self._loop.call_soon(self._look)
-            self._look_until = self._loop.time() + SPIN_SECONDS
+            self._look_until = self._loop.time() + _LOOK_SECONDS
         if self._out.unread_bytes > self._budget.unread_bytes:
             message = "the script left more answers unread than its memory could hold"
             self._break(LimitReached(limit="memory", message=message))

@@ -96,7 +96,10 @@ class Channel:
                 if until:
                     self._spin.was_in_vain()
                     until = 0.0
+                slept_at = perf_counter()
                 self._wait.poll()
+                if perf_counter() - slept_at < SPIN_SECONDS:
+                    self._spin.paid()
             except OSError:
                 return b""
             else:

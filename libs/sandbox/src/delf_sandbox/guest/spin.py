@@ -19,10 +19,13 @@ _SEVERAL: Final = len(os.sched_getaffinity(0)) > 1 if hasattr(os, "sched_getaffi
 
 
 class Spin:
-    """Remembers whether looking paid: the more often in vain, the more waits are slept."""
+    """Remembers whether looking paid: the more often in vain, the more waits are slept.
+
+    So is the first one: many scripts make one call.
+    """
 
     def __init__(self) -> None:
-        self._rest = 0
+        self._rest = 1
         self._next_rest = 1
 
     def pays(self) -> bool:
@@ -33,7 +36,8 @@ class Spin:
         return _SEVERAL
 
     def paid(self) -> None:
-        """What was looked for came."""
+        """What was looked for came, or would have: it was slept for no longer."""
+        self._rest = 0
         self._next_rest = 1
 
     def was_in_vain(self) -> None:
