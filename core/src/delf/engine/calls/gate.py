@@ -44,7 +44,6 @@ from delf.events import SAFE, CallFinished, Warned
 from delf.protocols.approval import Approved, Decision, Edited, Settled
 from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
 from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, Returned, Told
-from delf.tools.action import Action
 from delf.values import UnsupportedValueError
 
 _log = logging.getLogger(__name__)
@@ -398,7 +397,11 @@ class Gate:
                 if action.is_async:
                     result = await action.call(**arguments)
                 else:
-                    result = await self._call_plainly(action, arguments, alone=call.alone)
+                    run = contextvars.copy_context().run
+                    plain = functools.partial(run, action.call, **arguments)
+                    result = await self._threads.run(plain, alone=call.alone)
+                    if asyncio.iscoroutine(result):
+                        result = await result
             finally:
                 if self._children is not None and self._children.held_back:
                     self._children.said_all(call)
@@ -459,12 +462,6 @@ class Gate:
         told = self._redactor.text(told)
         await self._records.end(call, "error", started, error=error.message, result=told)
         return Told(told)
-
-    async def _call_plainly(self, action: Action, arguments: dict[str, Any], *, alone: bool) -> Any:
-        context = contextvars.copy_context()
-        call = functools.partial(context.run, action.call, **arguments)
-        result = await self._threads.run(call, alone=alone)
-        return await result if asyncio.iscoroutine(result) else result
 
 
 def _as_recorded(call: Call, past: RecordedCall, arguments: Mapping[str, Any]) -> Call:
