@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pydantic
 import pytest
 
-from delf.values import UnsupportedValueError, dumps, from_jsonable, loads, to_jsonable
+from delf.values import UnsupportedValueError, dumps, from_jsonable, loads, to_jsonable, weight
 
 ZONE = dt.timezone(dt.timedelta(hours=5, minutes=30))
 
@@ -343,3 +343,48 @@ def test_powers_of_two_cross_though_every_61st_has_the_same_hash():
     powers = {2**k for k in range(1_001)}
     assert loads(dumps(powers)) == powers
     assert loads(dumps(dict.fromkeys(powers, 1))) == dict.fromkeys(powers, 1)
+
+
+class Endless:
+    """Says that it has one member, and gives them for ever."""
+
+    def __len__(self):
+        return 1
+
+    def __iter__(self):
+        return itertools.repeat(1)
+
+    def __contains__(self, item):
+        return item == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "bytes_"),
+    [
+        (None, 32),
+        (7, 32),
+        ("y" * 100, 132),
+        (b"x" * 100, 132),
+        ([1, 2, 3], 4 * 32),
+        ({"ab": [1, "cde"]}, 5 * 32 + 5),
+        ({1, 2}, 3 * 32),
+        (Point(1, 2), 3 * 32),
+        (Endless(), 2 * 32),
+        ([[[]]], 3 * 32),
+    ],
+)
+def test_what_a_value_weighs(value, bytes_):
+    assert weight(value, 10_000) == bytes_
+
+
+def test_what_stands_in_several_places_weighs_at_each():
+    row = ["x" * 1000] * 10
+    assert weight([row] * 10, 1_000_000) > 100_000
+
+
+def test_counting_ends_above_the_limit():
+    itself = [1]
+    itself.append(itself)
+    assert 10_000 < weight(itself, 10_000) < 11_000
+    assert weight(range(10**12), 10_000) > 10_000
+    assert weight([range(10**12)] * 3, 10_000) > 10_000

@@ -35,7 +35,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, cast
 
 TAG = "$t"
@@ -111,7 +111,7 @@ def weight(value: Any, most: int) -> int:
             elif kind not in PLAIN:
                 parts, count = _parts_of(item)
                 total += VALUE_BYTES * count
-                todo.append(parts)
+                todo.append(islice(parts, count))  # some have more than they say
     return total
 
 

@@ -42,7 +42,7 @@ class _Place:
     """Lets the thread that makes it be woken on the processor of whoever wakes it.
 
     The kernel would rather wake another processor, which takes longer than most functions. Once
-    the thread is awake, it may run anywhere. An ``AttributeError`` says that the system lacks this.
+    the thread is awake, it may run anywhere. An error says that the system lacks this.
     """
 
     def __init__(self) -> None:
@@ -241,7 +241,7 @@ class ToolThreads:
             del job, end
 
     def _accompany(self, companion: _Companion) -> None:
-        with contextlib.suppress(AttributeError):
+        with contextlib.suppress(AttributeError, ImportError, OSError):
             companion.place = _Place()
         woken = select.poll()
         woken.register(companion.pipe[0], select.POLLIN)
