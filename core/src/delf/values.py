@@ -101,17 +101,20 @@ def weight(value: Any, most: int) -> int:
     total = VALUE_BYTES
     todo: list[Iterable[Any]] = [(value,)]
     while todo and total <= most:
-        for item in todo.pop():
+        parts = todo.pop()
+        if type(parts) is dict:
+            parts = chain(parts, parts.values())
+        for item in parts:
             kind = _type_of(item)
             if kind is str or kind is bytes:
                 total += len(item)
             elif kind is dict:
                 total += 2 * VALUE_BYTES * len(item)
-                todo += item, item.values()
+                todo.append(item)  # nothing that the collector would count
             elif kind not in PLAIN:
-                parts, count = _parts_of(item)
+                inner, count = _parts_of(item)
                 total += VALUE_BYTES * count
-                todo.append(islice(parts, count))  # some have more than they say
+                todo.append(inner)
     return total
 
 
@@ -122,14 +125,14 @@ def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
         return value, len(value)
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value)
-        return chain.from_iterable(items.items()), 2 * len(items)
+        return islice(chain.from_iterable(items.items()), 2 * len(items)), 2 * len(items)
     if isinstance(value, (str, bytearray, memoryview)):
         return (), len(cast("str", value)) // VALUE_BYTES
     if isinstance(value, enum.Enum):  # a flag is a collection, of itself
         return (value.value,), 1
     if isinstance(value, Collection):
         members = cast("Collection[Any]", value)
-        return members, len(members)
+        return islice(members, len(members)), len(members)  # some have more than they say
     names: Iterable[str] = getattr(kind, "__dataclass_fields__", None) or getattr(
         kind, "__pydantic_fields__", ()
     )
