@@ -99,10 +99,10 @@ def weight(value: Any, most: int) -> int:
         most: Counting ends above this, so that it takes no longer than such a value would.
     """
     total = VALUE_BYTES
-    todo: list[Iterable[Any]] = [(value,)]
+    todo: list[Any] = [(value,)]
     while todo and total <= most:
         parts = todo.pop()
-        if type(parts) is dict:
+        if _type_of(parts) is dict:
             parts = chain(parts, parts.values())
         for item in parts:
             kind = _type_of(item)
