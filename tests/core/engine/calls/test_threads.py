@@ -140,6 +140,15 @@ async def test_a_function_may_run_on_every_processor(threads):
         assert seen == everywhere
 
 
+@pytest.mark.parametrize("error", [AttributeError, ImportError, OSError])
+async def test_a_system_that_has_no_places_for_threads_will_do(threads, monkeypatch, error):
+    def refuse(self):
+        raise error
+
+    monkeypatch.setattr("delf.engine.calls.threads._Place.__init__", refuse)
+    assert await asyncio.wait_for(threads.run(lambda: 7, alone=True), 30) == 7
+
+
 async def test_a_slow_function_holds_up_none_that_came_after_quick_ones():
     threads = ToolThreads(8)
     await asyncio.gather(*(threads.run(lambda: 1) for _ in range(50)))
