@@ -96,9 +96,12 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """What was collected is never looked through again, nor copied into forks by that."""
-    gc.collect()
+    """What was collected is never looked through again, nor copied into forks by that.
+
+    What tests make is looked through as often as the program ``delf`` does.
+    """
     gc.freeze()
+    gc.set_threshold(50_000)
     gc.enable()
 
 

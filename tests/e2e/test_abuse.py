@@ -57,7 +57,7 @@ def add(a: int, b: int) -> int:
 
 @pytest.fixture
 def agent(delf_host: TestHost, scripted_model: ScriptedModel) -> Iterator[Agent]:
-    limits = {"cpu_seconds": 1, "memory_bytes": 256 * 1024 * 1024}
+    limits = {"cpu_seconds": 0.5, "memory_bytes": 256 * 1024 * 1024}
     with Agent(
         tools=[add],
         llm="scripted",

@@ -49,6 +49,8 @@ FOR_ALL_USERS_ALIKE = ("exhaust_cpu", "exhaust_memory", "exhaust_output")
 """What a process is kept from by limits of its own, whoever runs it."""
 _RESOURCES = re.compile("exhaust|hang|kill|crash")
 _LISTENED = "DELF-LISTENER"
+_SECONDS = 0.3
+"""Of a processor, for an attempt on resources."""
 
 
 def entries(kind: str) -> list[dict[str, Any]]:
@@ -224,12 +226,12 @@ async def run_escapes(
     found: dict[str, str] = {}
     session: SandboxSession | None = None
     try:
-        for entry in sorted(attempts, key=_order):
+        for entry in sorted(attempts, key=_is_alone):
             alone = _is_alone(entry)
             if session is None or alone or not session.alive:
                 if session is not None:
                     await session.aclose()
-                session = await backend.open(_escape_spec(_seconds(entry) if alone else 5))
+                session = await backend.open(_escape_spec(_SECONDS if alone else 5))
             problem = await _run_escape(session, entry, target)
             if problem:
                 found[entry["file"]] = problem
@@ -243,15 +245,6 @@ async def run_escapes(
 
 def _is_alone(entry: dict[str, Any]) -> bool:
     return bool(_RESOURCES.search(entry["goal"]))
-
-
-def _order(entry: dict[str, Any]) -> tuple[bool, float]:
-    return _is_alone(entry), _seconds(entry)
-
-
-def _seconds(entry: dict[str, Any]) -> float:
-    """Of a processor, for an attempt on resources; some round it up."""
-    return 0.3 if entry["goal"] == "exhaust_cpu" else 1
 
 
 def _escape_spec(seconds: float) -> SessionSpec:

@@ -187,12 +187,16 @@ class _Tree:
         if path in self.files:
             return
         self.files.add(path)
-        self.data(str(path), _stripped(path), 0o755 if os.access(path, os.X_OK) else 0o644)
+        self.copy(path, str(path), 0o755 if os.access(path, os.X_OK) else 0o644)
 
-    def data(self, path: str, data: bytes, mode: int = 0o644) -> None:
+    def copy(self, source: pathlib.Path, path: str, mode: int = 0o644) -> None:
+        """With its time, by which Python tells whether a module's byte code is of its source."""
+        self.data(path, _stripped(source), mode, int(source.stat().st_mtime))
+
+    def data(self, path: str, data: bytes, mode: int = 0o644, mtime: int = 0) -> None:
         self.folder(os.path.dirname(path))
         info = tarfile.TarInfo(path.lstrip("/"))
-        info.size, info.mode = len(data), mode
+        info.size, info.mode, info.mtime = len(data), mode, mtime
         self._archive.addfile(info, io.BytesIO(data))
 
     def text(self, path: str, text: str) -> None:
@@ -229,8 +233,8 @@ def _add_pip(tree: _Tree) -> None:
     """The pip of this environment, which `make dev` made with one."""
     folder = pathlib.Path(sysconfig.get_paths()["purelib"])
     for path in sorted((folder / "pip").rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
-            tree.data(f"/opt/pip/{path.relative_to(folder)}", path.read_bytes())
+        if path.is_file():
+            tree.copy(path, f"/opt/pip/{path.relative_to(folder)}")
 
 
 def _wheel() -> bytes:

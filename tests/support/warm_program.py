@@ -72,14 +72,15 @@ def preload() -> None:
         importlib.import_module(name)
     # After them: what is known of plugins is forgotten where finders of modules come.
     importlib.import_module("delf.plugins.host").PluginHost.discover(environ={}).records()
+    importlib.import_module("delf.config").make_config({})
     _compile_records()
 
 
 def finish() -> None:
-    """What was imported stays as it is."""
+    """What was imported stays as it is; garbage is looked for as rarely as by ``delf``."""
     assert threading.active_count() == 1, "a process with threads cannot be forked"
-    gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000)
 
 
 def _compile_records() -> None:

@@ -67,9 +67,13 @@ def place(path: Path, node: ast.AST | None = None) -> str:
     return f"{path.relative_to(ROOT)}{line}"
 
 
-def imports_of(path: Path, *, late: bool = True) -> Iterator[tuple[ast.stmt, str]]:
+@functools.cache
+def imports_of(path: Path, *, late: bool = True) -> tuple[tuple[ast.stmt, str], ...]:
     """Absolute imports of a module as full dotted names: all of them, or none in functions."""
-    tree = tree_of(path)
+    return tuple(_imports(tree_of(path), late=late))
+
+
+def _imports(tree: ast.Module, *, late: bool) -> Iterator[tuple[ast.stmt, str]]:
     for node in ast.walk(tree) if late else tree.body:
         if isinstance(node, ast.Import):
             for alias in node.names:

@@ -84,9 +84,7 @@ class AgentConfig(BaseModel):
         default=None, description="The model for images and files; else heavy_llm."
     )
     system_prompt: str | None = Field(default=None, description="Added to every model call.")
-    providers: dict[str, str] = Field(
-        default_factory=dict, description="API keys by provider.", repr=False
-    )
+    providers: dict[str, str] = Field({}, description="API keys by provider.", repr=False)
     verbose: bool = Field(default=False, description="Tell on stderr what happens, and sum it up.")
     prefilter_mode: str = Field(
         default="auto",
@@ -113,16 +111,12 @@ class AgentConfig(BaseModel):
     retry_count: int = Field(default=1, ge=0, le=20, description="Retries of a failed script.")
     rerun_count: int = Field(default=2, ge=0, le=20, description="Passes asked for by rerun().")
     sandbox: str = Field(default="auto", description="The sandbox backend's name, or auto.")
-    sandbox_config: dict[str, Any] = Field(
-        default_factory=dict, description="Limits, and options of the backend."
-    )
+    sandbox_config: dict[str, Any] = Field({}, description="Limits, and options of the backend.")
     min_isolation: Isolation = Field(
         default="process", description="Refuse sandboxes that are weaker."
     )
-    files: list[str] = Field(default_factory=list, description="Input files for scripts.")
-    allowed_libs: list[str] = Field(
-        default_factory=list, description="Packages that scripts may import, too."
-    )
+    files: list[str] = Field([], description="Input files for scripts.")
+    allowed_libs: list[str] = Field([], description="Packages that scripts may import, too.")
     budget_usd: float | None = Field(default=None, gt=0, description="The most to spend, in USD.")
     allow_unpriced: bool = Field(
         default=False, description="Let models without a known price run under a budget."
@@ -132,7 +126,7 @@ class AgentConfig(BaseModel):
         default="interactive", description="Ask, approve everything, or deny everything."
     )
     pre_approved: list[str] = Field(
-        default_factory=list,
+        [],
         description="Actions that need no approval: names or patterns, as disk.write_file.",
     )
     confirm_mode: ConfirmMode = Field(
@@ -147,7 +141,7 @@ class AgentConfig(BaseModel):
         default_factory=lambda: ["terminal"], description="Approval channels, in order."
     )
     observers: list[str] = Field(
-        default_factory=list, description="Observers to use that are not used unasked, as otel."
+        [], description="Observers to use that are not used unasked, as otel."
     )
     approval_timeout: float = Field(
         default=300.0, gt=0, description="Seconds until a request expires, which means no."

@@ -59,8 +59,8 @@ async def test_output_files(make_agent: MakeAgent, scripted_model: ScriptedModel
 
 
 async def test_processor_time(make_agent: MakeAgent, scripted_model: ScriptedModel) -> None:
-    scripted_model.writes(f"{BURN.format(0.6)}{LEAVE}", f"{BURN.format(5)}print('burnt')", "1")
-    agent = make_agent(sandbox_config={"cpu_seconds": 1}, retry_count=2)
+    scripted_model.writes(f"{BURN.format(0.3)}{LEAVE}", f"{BURN.format(5)}print('burnt')", "1")
+    agent = make_agent(sandbox_config={"cpu_seconds": 0.5}, retry_count=2)
     response = await agent.arun("Burn.")
     assert isinstance(response.exception, SandboxLimitError)
     assert response.exception.limit == "cpu"

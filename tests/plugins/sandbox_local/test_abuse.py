@@ -49,10 +49,21 @@ async def test_a_script_that_never_ends_is_killed_when_it_is_cancelled(code):
 
 
 async def test_processor_time_is_limited():
-    outcome, _ = await run_script("while True: pass", cpu_seconds=1)
+    outcome, _ = await run_script("while True: pass", cpu_seconds=0.3)
     assert isinstance(outcome, LimitReached)
     assert outcome.limit == "cpu"
-    assert "1 s of CPU time" in outcome.message
+    assert "0.3 s of CPU time" in outcome.message
+
+
+async def test_a_part_of_a_second_is_rounded_up_for_a_script_that_stops_the_timer():
+    code = POSIX + script("""
+        signal = re.enum.sys.modules['_signal']
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        while True: pass
+    """)
+    outcome, _ = await run_script(code, cpu_seconds=0.3)
+    assert isinstance(outcome, LimitReached), outcome
+    assert outcome.limit == "cpu"
 
 
 async def test_a_script_that_ignores_the_signal_ends_all_the_same():
@@ -424,7 +435,7 @@ async def test_a_process_that_ended_is_noticed_while_its_calls_are_not_answered(
 
     host.tools["shop.find"] = never
     code = "import asyncio\nfor n in range(2600): asyncio.ensure_future(shop.find())\nawait asyncio.sleep(0)\nwhile True: pass"
-    outcome, _ = await asyncio.wait_for(run_script(code, host, cpu_seconds=1.0), 15)
+    outcome, _ = await asyncio.wait_for(run_script(code, host, cpu_seconds=0.5), 15)
     assert outcome.limit == "cpu"
 
 

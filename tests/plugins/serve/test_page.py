@@ -22,7 +22,7 @@ HOSTILE = "<img src=x onerror=window.hurt=1><script>window.hurt=1</script>\u202e
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser():
-    program = find_program("chromium", "chromium-browser")
+    program = find_program("chromium-headless-shell", "chromium", "chromium-browser")
     async with async_playwright() as playwright:
         yield await playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
 

@@ -55,9 +55,9 @@ def _check_api(candidate: Candidate, api: int) -> Unfit | None:
 
 @lru_cache(512)
 def _check_requirements(
-    requires: tuple[str, ...], version: str, _installed_now: Hashable
+    requires: tuple[str, ...], version: str, installed_now: Hashable
 ) -> Unfit | None:
-    unclear = [line for line in requires if not _is_plainly_met(line, version)]
+    unclear = [line for line in requires if not _is_plainly_met(line, version, installed_now)]
     if not unclear:
         return None
     from packaging.requirements import InvalidRequirement, Requirement
@@ -73,7 +73,7 @@ def _check_requirements(
         if normalise(requirement.name) == "delf":
             if not requirement.specifier.contains(version, prereleases=True):
                 return ("skipped", f"needs delf{requirement.specifier}, this is {version}")
-        elif not _installed(requirement.name):
+        elif not _installed(requirement.name, installed_now):
             missing.append(requirement.name)
     if missing:
         what = "package" if len(missing) == 1 else "packages"
@@ -81,14 +81,14 @@ def _check_requirements(
     return None
 
 
-def _is_plainly_met(line: str, version: str) -> bool:
+def _is_plainly_met(line: str, version: str, installed_now: Hashable) -> bool:
     if _OF_AN_EXTRA.fullmatch(line):
         return True
     plain = _PLAIN.fullmatch(line)
     if plain is None:
         return False
-    if normalise(plain[1]) != "delf":
-        return _installed(plain[1])  # then it does not matter whether it is asked for here
+    if normalise(plain[1]) != "delf":  # there, it does not matter whether it is asked for here
+        return _installed(plain[1], installed_now)
     return plain[3] is None and all(
         _is_in_range(part.strip(), version) for part in (plain[2] or "").split(",") if part
     )
@@ -121,7 +121,8 @@ def _applies(requirement: Requirement) -> bool:
         return False
 
 
-def _installed(name: str) -> bool:
+@lru_cache(512)
+def _installed(name: str, _installed_now: Hashable) -> bool:
     # Presence only: comparing versions would read the metadata of every dependency, and an
     # installer has done so before.
     from importlib import metadata

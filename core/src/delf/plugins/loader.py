@@ -228,14 +228,16 @@ def _oddities(plugin: object) -> Iterator[str]:
     home = getattr(plugin, "__name__", None)
     for name in dir(plugin):
         member = getattr(plugin, name, None)
+        options = getattr(member, f"{_PROJECT}_impl", None)
+        if options is None and not name.startswith(f"{_PROJECT}_"):
+            continue
         if not inspect.isroutine(member):
             continue
-        options = getattr(member, f"{_PROJECT}_impl", None)
         if options is None:
             own = inspect.ismethod(member) or getattr(member, "__module__", None) == home
             if name in HOOKS and own:
                 yield f"{name} is not marked with @hookimpl and is ignored"
-            elif name.startswith(f"{_PROJECT}_") and own:
+            elif own:
                 yield f"{name} is no hook of this delf{did_you_mean(name, HOOKS)}"
         elif (options.get("specname") or name) not in HOOKS and not options.get("optionalhook"):
             yield f"{name} is no hook of this delf{did_you_mean(name, HOOKS)}"

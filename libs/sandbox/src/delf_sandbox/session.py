@@ -44,6 +44,8 @@ from delf_sandbox.wire import (
 _log = logging.getLogger(__name__)
 
 _READ_SIZE = 64 * 1024
+_READ_AT_FIRST = 2 * 1024
+"""Some twenty calls: to begin a thousand in one turn of the event loop costs more for each."""
 _LOOK_SECONDS = 100e-6
 """For how long a script's next call is looked for: it takes less from an answer to the next one."""
 _LARGE = 128 * 1024
@@ -103,8 +105,9 @@ class WireSession(asyncio.BufferedProtocol):
         self._out.resume()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the transport puts what it reads."""
-        return self._buffer
+        """Where the transport puts what it reads; little at a time, but for a large frame."""
+        is_large = self._reader.pending >= _READ_AT_FIRST
+        return self._buffer if is_large else self._buffer[:_READ_AT_FIRST]
 
     def buffer_updated(self, nbytes: int) -> None:
         """The guest sent bytes, which are in the buffer."""

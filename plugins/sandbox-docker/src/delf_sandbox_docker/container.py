@@ -141,6 +141,7 @@ def create(
         detach=False,  # so that Docker closes standard input when we are gone
         labels=labels,
         host_config=host_config,
+        network_disabled=True,  # a network that has nothing in it takes the engine 0.1 s to make
         use_config_proxy=False,  # whose address may hold a password
     )
     return str(made["Id"])

@@ -5,6 +5,7 @@ Standard library only; runs in the child that the template forked.
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import signal
@@ -90,8 +91,11 @@ def confine(
 
 
 def _limit(limits: dict[str, Any]) -> None:
-    cpu = max(1, int(limits["cpu_seconds"] + 0.999))
-    _set(resource.RLIMIT_CPU, cpu, cpu + 1)
+    seconds = limits["cpu_seconds"]
+    whole = max(1, math.ceil(seconds))
+    _set(resource.RLIMIT_CPU, whole, whole + 1)
+    if seconds < whole:  # a script can stop the timer, and then has the second to its end
+        signal.setitimer(signal.ITIMER_PROF, max(seconds, 0.001))
     _set(resource.RLIMIT_AS, limits["memory_bytes"])
     _set(resource.RLIMIT_FSIZE, limits["file_bytes"])
     _set(resource.RLIMIT_NOFILE, limits["open_files"])

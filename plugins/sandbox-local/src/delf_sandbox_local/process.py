@@ -143,7 +143,7 @@ class LocalProcess:
             return LimitReached(limit="memory", message=needed)
         seconds = self._limits.cpu_seconds
         is_spent = self.cpu_seconds >= seconds
-        if status == -signal.SIGXCPU or (status == -signal.SIGKILL and is_spent):
+        if -status in (signal.SIGXCPU, signal.SIGPROF) or (status == -signal.SIGKILL and is_spent):
             return LimitReached(limit="cpu", message=f"the script used {seconds:g} s of CPU time")
         if status == -signal.SIGKILL:
             reason = "it was stopped" if self._killed else "killed by the system, out of memory?"

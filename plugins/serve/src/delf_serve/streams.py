@@ -120,7 +120,11 @@ class Streams:
                 if item is None:
                     return
                 seq, chunk, over = item
-                if not chunk:
+                if (
+                    not chunk
+                ):  # the last event may have been written before the subscription was heard
+                    async for past in self._past(task_id, place):
+                        yield past
                     yield BEAT
                 elif seq == place.last + 1:
                     place.last, place.over = seq, over

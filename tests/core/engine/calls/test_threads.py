@@ -19,6 +19,20 @@ def threads():
     made.close()
 
 
+async def keep_busy(threads):
+    """An event that ends what all threads do, and who waits for that."""
+    held, began = threading.Event(), threading.Semaphore(0)
+
+    def hold():
+        began.release()
+        return held.wait(10)
+
+    busy = [asyncio.create_task(threads.run(hold)) for _ in range(3)]
+    for _ in busy:
+        assert await asyncio.to_thread(began.acquire, timeout=10)
+    return held, busy
+
+
 async def test_functions_run_beside_the_loop_and_each_other(threads):
     meeting = threading.Barrier(2, timeout=10)
 
@@ -31,6 +45,7 @@ async def test_functions_run_beside_the_loop_and_each_other(threads):
 
 
 async def test_no_more_run_at_once_than_it_has_threads(threads):
+    """Two and one more, which takes those that are quick."""
     running, most, lock = set(), [], threading.Lock()
 
     def work():
@@ -42,7 +57,7 @@ async def test_no_more_run_at_once_than_it_has_threads(threads):
 
     await asyncio.gather(*(threads.run(work) for _ in range(200)))
     assert len(most) == 200
-    assert max(most) <= 2
+    assert max(most) <= 3
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyError, SystemExit, asyncio.CancelledError])
@@ -62,46 +77,38 @@ async def test_a_stop_iteration_becomes_an_error_that_can_pass(threads):
 
 async def test_a_function_that_was_given_up_before_it_began_is_never_called(threads):
     held, called = threading.Event(), []
-    busy = [asyncio.create_task(threads.run(lambda: held.wait(10))) for _ in range(2)]
+    busy = [asyncio.create_task(threads.run(lambda: held.wait(10))) for _ in range(3)]
     late = asyncio.create_task(threads.run(lambda: called.append(1)))
     await asyncio.sleep(0)
     late.cancel()
     with pytest.raises(asyncio.CancelledError):
         await late
     held.set()
-    assert await asyncio.gather(*busy) == [True, True]
+    assert await asyncio.gather(*busy) == [True] * 3
     assert await threads.run(lambda: 1) == 1
     assert not called
 
 
 async def test_a_function_that_was_given_up_is_let_go_while_all_threads_are_busy(threads):
     """With what it was to be called with: a hanging tool would hold all that came after it."""
-    held = threading.Event()
-    busy = [asyncio.create_task(threads.run(lambda: held.wait(10))) for _ in range(2)]
-    await asyncio.sleep(0)
+    held, busy = await keep_busy(threads)
     function = functools.partial(len, "given")
     left = weakref.ref(function)
     late = asyncio.create_task(threads.run(function))
-    await asyncio.sleep(0)
+    for _ in range(3):
+        await asyncio.sleep(0)  # it is in the line then
     late.cancel()
     await asyncio.wait({late})
     del function, late
     gc.collect()
     assert left() is None
     held.set()
-    assert await asyncio.gather(*busy) == [True, True]
+    assert await asyncio.gather(*busy) == [True] * 3
 
 
 async def test_nothing_begins_after_the_end(threads):
-    held, began, called = threading.Event(), threading.Semaphore(0), []
-
-    def hold():
-        began.release()
-        return held.wait(10)
-
-    busy = [asyncio.create_task(threads.run(hold)) for _ in range(2)]
-    for _ in busy:
-        assert await asyncio.to_thread(began.acquire, timeout=10)
+    held, busy = await keep_busy(threads)
+    called = []
     late = asyncio.create_task(threads.run(lambda: called.append(1)))
     await asyncio.sleep(0)
     threads.close()
@@ -111,6 +118,31 @@ async def test_nothing_begins_after_the_end(threads):
     with pytest.raises(RuntimeError):
         await threads.run(lambda: 1)
     late.cancel()
+
+
+async def test_a_function_whose_turn_comes_after_the_end_says_so(threads):
+    assert await threads.run(lambda: 1) == 1
+    called = []
+    together = (threads.run(threads.close), threads.run(lambda: called.append(1)))
+    ends = await asyncio.wait_for(asyncio.gather(*together, return_exceptions=True), 10)
+    assert ends[0] is None
+    assert isinstance(ends[1], RuntimeError)
+    assert not called
+
+
+@pytest.mark.parametrize("alone", [True, False])
+async def test_where_no_thread_can_be_started_a_function_fails(threads, monkeypatch, alone):
+    def start(_thread):
+        raise RuntimeError("can't start new thread")
+
+    called = []
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        one = threads.run(lambda: called.append(1), alone=alone)
+        with pytest.raises(RuntimeError, match="new thread"):
+            await asyncio.wait_for(one, 10)
+    assert await threads.run(lambda: 2, alone=alone) == 2
+    assert not called
 
 
 async def test_a_function_that_is_waited_for_in_place_holds_nobody_for_long(threads):
@@ -160,6 +192,56 @@ async def test_a_slow_function_holds_up_none_that_came_after_quick_ones():
         assert await asyncio.gather(*quick) == [1] * 50
     finally:
         threads.close()
+
+
+async def test_functions_of_one_turn_end_each_by_itself(threads):
+    began = []
+
+    def work(number):
+        began.append(number)
+        if number % 10 == 7:
+            raise ValueError(number)
+        return number
+
+    many = (threads.run(functools.partial(work, number)) for number in range(100))
+    ends = await asyncio.gather(*many, return_exceptions=True)
+    assert sorted(began) == list(range(100))
+    assert [number for number in ends if isinstance(number, int)] == [
+        number for number in range(100) if number % 10 != 7
+    ]
+    assert [str(end) for end in ends if isinstance(end, ValueError)] == [
+        str(number) for number in range(7, 100, 10)
+    ]
+
+
+async def test_one_of_a_turn_that_was_given_up_is_never_called(threads):
+    called = []
+    calls = [asyncio.create_task(threads.run(functools.partial(called.append, n))) for n in "abc"]
+    await asyncio.sleep(0)
+    calls[1].cancel()
+    await asyncio.wait(calls)
+    assert sorted(called) == ["a", "c"]
+    assert calls[1].cancelled()
+
+
+def test_several_loops_share_the_threads():
+    threads, ends = ToolThreads(2), []
+
+    async def many(base):
+        for turn in range(20):
+            first = base + 50 * turn
+            numbers = range(first, first + 50)
+            calls = (threads.run(functools.partial(abs, -number)) for number in numbers)
+            assert await asyncio.gather(*calls) == list(numbers)
+        ends.append(base)
+
+    loops = [threading.Thread(target=asyncio.run, args=(many(base),)) for base in (1, 10_000)]
+    for loop in loops:
+        loop.start()
+    for loop in loops:
+        loop.join(60)
+    threads.close()
+    assert sorted(ends) == [1, 10_000]
 
 
 async def test_functions_that_are_waited_for_in_place_by_many_at_once():

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
-from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from delf.protocols.sandbox import GIVEN_UP
@@ -20,13 +19,13 @@ from delf.records import dataclass
 
 _End = tuple[Any, BaseException | None]
 _STAYS: Final = 0.2
-"""Seconds that a thread waits for a function before it ends; Python's own end waits for it."""
+"""Seconds that a companion waits for functions before it ends; Python's own end waits for it."""
 _QUICK: Final = 1e-4
 """Seconds that a quick function takes at the most: it needs no thread of its own."""
 _AT_ONCE: Final = 5e-4
 """Seconds for which a loop waits in place at the most."""
-_LOOKS: Final = 1e-3
-"""Seconds after which it is seen whether functions get on that were left to threads at work."""
+_TOGETHER: Final = 32
+"""The most quick functions that are handed over at once."""
 
 
 @dataclass(slots=True)
@@ -65,44 +64,42 @@ class _Place:
 
 @dataclass(slots=True)
 class _Companion:
-    """A thread for the one function that a loop waits for in place: a hop there, a hop back."""
+    """A thread for quick functions, for which a loop waits in place: a hop there, a hop back."""
 
+    jobs: deque[_Job] = field(default_factory=deque["_Job"])
     job: _Job | None = None
+    is_waited_for: bool = False
     # To write into it lets go of the interpreter, which who is woken needs; a lock keeps it.
     pipe: tuple[int, int] = field(default_factory=os.pipe)
     done: threading.Lock = field(default_factory=threading.Lock)
     place: _Place | None = None
 
     def __del__(self) -> None:
-        for end in self.pipe:
+        for end in getattr(self, "pipe", ()):
             os.close(end)
 
 
 class ToolThreads:
-    """Threads that take functions from one line.
+    """Threads that take functions from one line, and one that takes quick functions together.
 
-    A thread that has nothing to do stays a while, so that a script's next call finds it waiting:
-    to have one fetched for each (``run_in_executor``) costs several times as much. Quick functions
-    are left to the threads that are at work, and others come when these do not get on. The ends of
-    functions that come while the loop is busy are handed over together.
+    Where the last function was quick, those that come in one turn of the loop are handed over
+    together, and the loop waits in place for half a millisecond at the most: to put a loop to
+    sleep and wake it, or to share the interpreter with another thread, costs more than most
+    functions. Those that did not begin meanwhile go to the line, so that a slow one holds up
+    nobody. The ends of functions that come while the loop is busy are handed over together.
 
     Args:
-        most: How many run at once, and one more for a script that waits.
+        most: How many run at once, and one more of the quick ones.
     """
 
     def __init__(self, most: int) -> None:
-        self._most = most
-        self._executor = ThreadPoolExecutor(most + 1, thread_name_prefix="delf-tool")
+        self._line = ThreadPoolExecutor(most, thread_name_prefix="delf-tool")
         self._lock = threading.Lock()
-        self._line: SimpleQueue[_Job | None] = SimpleQueue()
-        self._working = 0
-        self._idle = 0
-        self._taken = 0
-        self._watching = False
         self._closed = False
         self._is_quick = True
         self._companion: _Companion | None = None
         self._has_companion = False
+        self._gathered: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
         self._ended: dict[asyncio.AbstractEventLoop, deque[_Job]] = {}
 
     async def run(self, function: Callable[[], Any], *, alone: bool = False) -> Any:
@@ -114,14 +111,20 @@ class ToolThreads:
 
         Args:
             function: Called without arguments; what it raises is raised here.
-            alone: Whether a script waits for it and does nothing else. Where the last function
-                was quick, its end is then waited for in place for half a millisecond: to put a
-                loop to sleep and wake it costs more than most functions.
+            alone: Whether a script waits for it and does nothing else, so that no others come.
         """
+        if self._closed:
+            raise _after_the_end()
         job = _Job(function, asyncio.get_running_loop())
         try:
-            if not (alone and self._is_quick and self._ends_at_once(job)):
-                await (job.future or self._put(job))
+            if not self._is_quick:
+                self._put(job)
+            elif alone:
+                self._run([job])
+            else:
+                self._gather(job)
+            if job.future is not None:
+                await job.future
         except asyncio.CancelledError as cancelled:
             if self._withdraw(job) or GIVEN_UP in cancelled.args:
                 raise
@@ -134,64 +137,60 @@ class ToolThreads:
                 del error, job  # else the error and this frame would keep each other
         return result
 
-    def _put(self, job: _Job) -> asyncio.Future[None]:
-        """Put a function in the line.
+    def _put(self, job: _Job) -> None:
+        """Put a function in the line."""
+        if job.future is None:
+            job.future = job.loop.create_future()
+        try:
+            self._line.submit(self._work, job)
+        except RuntimeError as error:  # closed meanwhile, or no thread can be started
+            if self._withdraw(job):
+                job.end = None, error
+                _settle(job)
 
-        A thread that waits is counted as busy before it wakes, so that it is promised to one
-        function only.
-        """
+    def _gather(self, job: _Job) -> None:
+        """Let a function begin with the others of this turn of the loop."""
         job.future = job.loop.create_future()
-        with self._lock:
-            if self._closed:
-                raise RuntimeError("no function begins after the end")
-            self._line.put(job)
-            if self._idle:
-                self._idle -= 1
-                return job.future
-            more = self._working < self._most and not (self._is_quick and self._working)
-            self._working += more
-            watch = not more and not self._watching
-            self._watching |= watch
-        if more:
-            self._executor.submit(self._work)
-        if watch:
-            job.loop.call_later(_LOOKS, self._look, job.loop, self._taken)
-        return job.future
+        gathered = self._gathered.setdefault(job.loop, [])
+        gathered.append(job)
+        if len(gathered) == 1:
+            job.loop.call_soon(self._run_gathered, job.loop)
+        elif len(gathered) == _TOGETHER:
+            self._run_gathered(job.loop)
 
-    def _look(self, loop: asyncio.AbstractEventLoop, taken: int) -> None:
-        """Let more threads come where those at work hold up the line."""
-        with self._lock:
-            waiting = self._line.qsize()
-            is_held_up = (self._taken - taken) * _QUICK < self._working * _LOOKS
-            more = min(waiting, self._most - self._working) if is_held_up else 0
-            more = 0 if self._closed else more
-            self._working += more
-            self._watching = waiting > 0
-        for _ in range(more):
-            self._executor.submit(self._work)
-        if waiting:
-            loop.call_later(_LOOKS, self._look, loop, self._taken)
+    def _run_gathered(self, loop: asyncio.AbstractEventLoop) -> None:
+        gathered = self._gathered.pop(loop, ())
+        jobs = [job for job in gathered if job.future and not job.future.cancelled()]
+        if jobs:
+            self._run(jobs)
 
-    def _ends_at_once(self, job: _Job) -> bool:
-        """Whether a function has ended before it is worth to do something else meanwhile.
-
-        Where it has not, it has a future if it is in a thread already.
-        """
+    def _run(self, jobs: list[_Job]) -> None:
+        """Run quick functions; those that have not ended in place have a future."""
         companion = self._take_companion()
         if companion is None:
-            return False
-        companion.job = job
+            for job in jobs:
+                self._put(job)
+            return
+        companion.jobs.extend(jobs)
+        companion.is_waited_for = True
         if companion.place is not None:
             companion.place.here()
         os.write(companion.pipe[1], b"\0")
-        if not companion.done.acquire(timeout=_AT_ONCE):
+        has_ended, left = companion.done.acquire(timeout=_AT_ONCE), []
+        if not has_ended:
             with self._lock:
-                if job.end is None:
-                    job.future = job.loop.create_future()
-                    return False
-            companion.done.acquire()
-        self._give_back(companion)
-        return True
+                has_ended = companion.done.acquire(blocking=False)
+                left = [*companion.jobs]
+                companion.jobs.clear()
+                companion.is_waited_for = has_ended
+                if companion.job is not None and companion.job.future is None:
+                    companion.job.future = companion.job.loop.create_future()
+        if has_ended:
+            self._give_back(companion)
+        for job in jobs:
+            _settle(job)
+        for job in left:
+            self._put(job)
 
     def _take_companion(self) -> _Companion | None:
         with self._lock:
@@ -199,13 +198,16 @@ class ToolThreads:
             if companion is not None or self._has_companion or self._closed:
                 return companion
             self._has_companion = True
-        companion = _Companion()
-        companion.done.acquire()
-        self._executor.submit(self._accompany, companion)
+        try:
+            companion = _Companion()
+            companion.done.acquire()
+            threading.Thread(target=self._accompany, args=(companion,), name="delf-tools").start()
+        except (OSError, RuntimeError):  # no descriptor or no thread is free: it goes without
+            self._has_companion = False
+            return None
         return companion
 
     def _give_back(self, companion: _Companion) -> None:
-        companion.job = None
         with self._lock:
             if self._closed:
                 os.write(companion.pipe[1], b"\0")
@@ -223,22 +225,15 @@ class ToolThreads:
         """Let no function begin any more; those that run are not waited for."""
         with self._lock:
             self._closed = True
-            with contextlib.suppress(Empty):
-                while True:
-                    self._line.get_nowait()
-            for _ in range(self._working):
-                self._line.put(None)
             companion, self._companion = self._companion, None
             if companion is not None:
                 os.write(companion.pipe[1], b"\0")
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._line.shutdown(wait=False, cancel_futures=True)
 
-    def _work(self) -> None:
-        while (job := self._next()) is not None:
-            end = self._call(job)
-            if end is not None:
-                self._tell(job, end)
-            del job, end
+    def _work(self, job: _Job) -> None:
+        end = self._call(job)
+        if end is not None:
+            self._tell(job, end)
 
     def _accompany(self, companion: _Companion) -> None:
         with contextlib.suppress(AttributeError, ImportError, OSError):
@@ -255,27 +250,36 @@ class ToolThreads:
             os.read(companion.pipe[0], 1)
             if companion.place is not None:
                 companion.place.anywhere()
-            job = companion.job
+            if self._closed and not companion.jobs:
+                return
+            self._run_all(companion)
+
+    def _run_all(self, companion: _Companion) -> None:
+        """Run what a companion was given, up to where its loop takes the rest away."""
+        while True:
+            with self._lock:
+                job = companion.job = companion.jobs.popleft() if companion.jobs else None
+                if job is None and companion.is_waited_for:
+                    companion.done.release()
+                    return
             if job is None:
+                self._give_back(companion)
                 return
             end = self._call(job)
             with self._lock:
-                job.end, future = end, job.future
-            if future is None:
-                companion.done.release()
-            else:
-                if end is not None:
-                    self._tell(job, end)
-                self._give_back(companion)
-            del job, end, future
+                job.end, is_waited_for = end, companion.is_waited_for
+            if end is not None and not is_waited_for:
+                self._tell(job, end)
 
     def _call(self, job: _Job) -> _End | None:
         """How a function ended; None where it was withdrawn."""
         with self._lock:
-            self._taken += 1
-            job.begun, function = job.function is not None, job.function
+            function, closed = job.function, self._closed
+            job.begun = function is not None
         if function is None:
             return None
+        if closed:
+            return None, _after_the_end()
         result, error = None, None
         started = time.perf_counter()
         try:
@@ -284,24 +288,6 @@ class ToolThreads:
             error = failure
         self._is_quick = time.perf_counter() - started < _QUICK
         return result, error
-
-    def _next(self) -> _Job | None:
-        """The next function; None when there is none for a while."""
-        try:
-            return self._line.get_nowait()
-        except Empty:
-            pass
-        with self._lock:
-            self._idle += self._line.empty()
-        while True:
-            try:
-                return self._line.get(timeout=_STAYS)
-            except Empty:
-                with self._lock:
-                    if self._line.empty():
-                        self._idle = max(0, self._idle - 1)
-                        self._working -= 1
-                        return None
 
     def _tell(self, job: _Job, end: _End) -> None:
         """Let the loop know that a function has ended."""
@@ -318,8 +304,17 @@ class ToolThreads:
         with self._lock:
             ended = self._ended.pop(loop, ())
         for job in ended:
-            if job.future is not None and not job.future.done():
-                job.future.set_result(None)
+            _settle(job)
+
+
+def _after_the_end() -> RuntimeError:
+    return RuntimeError("no function begins after the end")
+
+
+def _settle(job: _Job) -> None:
+    """Let whoever waits for a function that has ended know."""
+    if job.end is not None and job.future is not None and not job.future.done():
+        job.future.set_result(None)
 
 
 async def _end_of(job: _Job) -> None:

@@ -81,6 +81,11 @@ class FrameReader:
         self._limit = limit
         self._buffer = bytearray()
 
+    @property
+    def pending(self) -> int:
+        """How many bytes there are of a payload that is not complete."""
+        return len(self._buffer)
+
     def feed(self, data: bytes) -> list[bytes]:
         """The payloads that are complete with this data, in order.
 

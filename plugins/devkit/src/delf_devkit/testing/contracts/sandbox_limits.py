@@ -42,7 +42,8 @@ class SandboxLimits(Contract):
     @needs("limits:cpu")
     async def test_cpu_time_is_limited(self, backend: Any) -> None:
         async with Bench(backend) as bench:
-            outcome = await self.within(bench.run("while True: pass", limits=Limits(cpu_seconds=1)))
+            limits = Limits(cpu_seconds=0.3)
+            outcome = await self.within(bench.run("while True: pass", limits=limits))
             assert isinstance(outcome, LimitReached), outcome
             assert outcome.limit == "cpu"
             await self._works(bench)
