@@ -109,7 +109,8 @@ class TestSubmit:
         agent = make_agent()
         await agent.astart()
         ids = [agent.submit("x") for _ in range(5)]
-        beside = [t for t in threading.enumerate() if t.name.endswith("-journal")]
+        name = f"delf-{agent.agent_id}-journal"
+        beside = [t for t in threading.enumerate() if t.name == name]
         assert len(beside) == 1
         assert [(await asyncio.to_thread(agent.wait, n, 30)).text for n in ids] == ["1"] * 5
         await agent.astop()

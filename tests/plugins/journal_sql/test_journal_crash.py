@@ -117,7 +117,7 @@ async def test_notes_reach_another_process(journal_url, open_journal):
     await owner.append(TaskStarted(task_id="t", seq=1, at=1.0, task="x"))
     inbox = owner.subscribe_notes("t")
     waiting = asyncio.ensure_future(anext(inbox))
-    await asyncio.sleep(0)
+    assert await owner.notes("t") == []  # by now it has begun
     position = await other.post("t", "approval", {"request_id": "r", "raw": b"\0"})
     note = await asyncio.wait_for(waiting, 20)
     assert (note.position, note.kind, note.data) == (

@@ -71,7 +71,11 @@ class Journal(Protocol):
         ...
 
     def subscribe(self, task_id: str | None = None) -> AsyncIterator[Event]:
-        """Events as they are appended, of one task or of all, from now on."""
+        """Events as they are appended, of one task or of all, from now on.
+
+        What this journal is asked for after the call leaves no gap: what another process
+        appends is in a later ``read``, or comes here, or both.
+        """
         ...
 
     async def find(self, limit: int = 100) -> Sequence[TaskRecord]:
@@ -181,7 +185,8 @@ class SupportsInbox(Protocol):
         Args:
             task_id: Only this task's.
             after: Those after this position that are there already come first; without it,
-                only those that are left from this call on.
+                only those that are left from this call on. For those of other processes
+                this holds from the next answer of this journal on, as for ``subscribe``.
         """
         ...
 
