@@ -121,6 +121,16 @@ def test_allow_and_confirm_are_checked_against_the_actions():
         desk(confirm=3)
 
 
+def test_a_connection_without_actions_is_refused_where_it_is_made():
+    class Forgotten(Connection):
+        async def find(self) -> None:
+            """Without a mark."""
+
+    with pytest.raises(ToolDefinitionError, match="'forgotten': Forgotten has no action") as caught:
+        Forgotten()
+    assert "@action" in caught.value.hint
+
+
 class Kept:
     """Implements :class:`delf.protocols.connection.SecretsKeeper`."""
 
@@ -208,6 +218,10 @@ class Vault(Connection):
     def __init__(self, **options):
         super().__init__(**options)
         self._secrets = self._keepers = self._lock = None
+
+    @action(effect="read")
+    async def open(self) -> None:
+        """Open it."""
 
 
 def test_what_it_keeps_collides_with_no_name_of_a_subclass_and_can_be_copied():

@@ -7,7 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from weakref import WeakSet
 
-from delf.errors import ConnectionConfigurationError
+from delf.errors import ConnectionConfigurationError, ToolDefinitionError
 from delf.tools.action import Action, actions_of
 from delf.tools.permissions import check_permission, check_permission_names
 from delf.tools.signature import check_name
@@ -113,7 +113,7 @@ class Connection:
         self.summary = type(self).summary or _first_line(type(self))
         self.settings: Any = self._make_settings(settings)
         self.__kept = _KeptSecrets()
-        self._check_static_permissions()
+        self._check_actions()
 
     def keep_secret(self, secret: str) -> None:
         """Have a secret taken out of all that leaves the agents that use this connection.
@@ -150,10 +150,15 @@ class Connection:
             )
         return None
 
-    def _check_static_permissions(self) -> None:
+    def _check_actions(self) -> None:
         if type(self).actions is not Connection.actions:
             return
         actions = actions_of(type(self), None, self.name)
+        if not actions:
+            raise ToolDefinitionError(
+                f"connection {self.name!r}: {type(self).__name__} has no action",
+                hint="mark the methods that scripts may call with @action",
+            )
         check_permission_names(self.allow, "allow", self.name, actions)
         check_permission_names(self.confirm, "confirm", self.name, actions)
 
