@@ -10,14 +10,16 @@ from delf_cli.toolfile import load_tools
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "modules", dict(sys.modules))
 
     def make(source: str, name: str = "my_tools.py") -> Path:
         path = tmp_path / name
         path.write_text(source)
         return path
 
-    return make
+    yield make
+    for name, module in [*sys.modules.items()]:
+        if str(getattr(module, "__file__", "")).startswith(f"{tmp_path}/"):
+            del sys.modules[name]
 
 
 def names(path: Path, environ: dict[str, str] | None = None) -> list[str]:
@@ -63,7 +65,9 @@ def test_annotations_are_found_in_the_file(write):
 def test_connections_read_the_given_environment(write):
     path = write(
         HEAD + "from delf.settings import PluginSettings\nclass S(PluginSettings):\n    url: str\n"
-        "class Box(Connection):\n    '''A box.'''\n    Settings = S\nbox = Box()\n"
+        "class Box(Connection):\n    '''A box.'''\n    Settings = S\n"
+        "    @action(effect='read')\n    def look(self) -> int:\n        '''Look.'''\n        return 1\n"
+        "box = Box()\n"
     )
     (box,) = load_tools(path, {"DELF_BOX_URL": "u"})
     assert box.settings.url == "u"
@@ -93,9 +97,11 @@ def test_connections_read_the_given_environment(write):
         (
             HEAD
             + "from delf.settings import PluginSettings\nclass S(PluginSettings):\n    url: str\n"
-            "class Box(Connection):\n    '''A box.'''\n    Settings = S\nbox = Box()\n",
+            "class Box(Connection):\n    '''A box.'''\n    Settings = S\n"
+            "    @action(effect='read')\n    def look(self) -> int:\n        '''Look.'''\n        return 1\n"
+            "box = Box()\n",
             ConfigurationError,
-            "my_tools.py:8: ",
+            "my_tools.py:12: ",
         ),
     ],
 )
