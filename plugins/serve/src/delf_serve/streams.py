@@ -120,9 +120,8 @@ class Streams:
                 if item is None:
                     return
                 seq, chunk, over = item
-                if (
-                    not chunk
-                ):  # the last event may have been written before the subscription was heard
+                if not chunk:
+                    # The last event may have been written before the subscription was heard.
                     async for past in self._past(task_id, place):
                         yield past
                     yield BEAT
