@@ -3,15 +3,28 @@
 import asyncio
 import base64
 
+import pytest
+
+from delf.errors import LLMExecutionError
 from delf.llm import LLMConfig
 from delf.messages import FilePart, ImagePart, ModelRequest, system, user
 from delf.protocols.model import ModelContext
 from delf_model_litellm.model import LiteLLMModel
 from support.model_calls import PNG, PROVIDERS, ModelCalls, at
-from support.model_fixtures import ask
+from support.model_fixtures import ask, read_stream
+from support.openai_server import Reply
 
 
 class TestCalls(ModelCalls):
+    async def test_a_server_that_gives_no_finish_reason_but_ends_its_stream(
+        self, openai_server, make_model
+    ):
+        """litellm does not tell the end of such a stream from a connection that was lost."""
+        server = openai_server([Reply(text="a b", finish_reason=None)])
+        with pytest.raises(LLMExecutionError, match="broke off after 3 characters") as caught:
+            await read_stream(make_model(base_url=server.base_url), ask())
+        assert caught.value.message.endswith("Stream ended before a finish_reason was received")
+
     async def test_what_a_provider_does_not_know_is_left_out(self, openai_server, make_model):
         settings = {"temperature": 0.2, "top_k": 40, "presence_penalty": 0.1, "max_tokens": 12}
         server = openai_server(["a", "b", "c"])

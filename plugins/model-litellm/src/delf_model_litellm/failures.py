@@ -23,8 +23,10 @@ from delf_model_providers.failures import (
 )
 
 _NOISE: Final = re.compile(r"^(?:[\w.]*(?:Error|Exception|Timeout)\b\s*(?:[:-]\s*|(?=\w)))+")
+_REPEATED: Final = " Original exception:"
+"""What follows is the same once more, with names of litellm's classes."""
 _NO_COMPLETION: Final = re.compile(
-    r"Unable to get json response|converting to valid response|provider returned 'choices'"
+    r"Unable to get json response|converting to valid response|[Pp]rovider returned .*'choices'"
     r"|Empty or invalid response"
 )
 
@@ -105,7 +107,9 @@ def _said(errors: Sequence[BaseException]) -> str:
         if 0 <= start < end and (found := message_in(_parsed(text[start : end + 1]))):
             return found
     lines = str(errors[0]).strip().splitlines()
-    return _NOISE.sub("", lines[0]) if lines else type(errors[0]).__name__
+    if not lines:
+        return type(errors[0]).__name__
+    return _NOISE.sub("", lines[0].partition(_REPEATED)[0])
 
 
 def _parsed(text: str) -> Any:
