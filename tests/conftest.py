@@ -28,7 +28,11 @@ OF_IMAGES: Final = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whichever test is a service's first also waits for its start, on a busy machine."""
+    """Whichever test is a service's first also waits for its start, on a busy machine.
+
+    Slow tests come first: one that came last would leave the other workers nothing to do.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
     for item in items:
         if item.get_closest_marker("timeout") is None and _needs_service(item):
             item.add_marker(pytest.mark.timeout(SERVICE_SECONDS))

@@ -29,7 +29,11 @@ KILLS_OF_A_TASK = 5
 CALLS = 40
 SECONDS_OF_A_KILL = 20
 
-pytestmark = [pytest.mark.service, pytest.mark.timeout(120 + SECONDS_OF_A_KILL * KILLS)]
+pytestmark = [
+    pytest.mark.service,
+    pytest.mark.slow,
+    pytest.mark.timeout(120 + SECONDS_OF_A_KILL * KILLS),
+]
 
 
 @dataclass(frozen=True)

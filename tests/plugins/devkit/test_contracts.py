@@ -102,6 +102,7 @@ def test_a_leak_is_told_without_the_secret(tmp_path: Path) -> None:
     assert "pass-secret" not in output
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", SUITES)
 def test_a_suite_tells_good_from_broken(kind: str, tmp_path: Path) -> None:

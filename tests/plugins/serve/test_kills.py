@@ -15,6 +15,7 @@ KILLS: Final = int(os.environ.get("DELF_TEST_SERVE_KILLS", "3"))
 SEED: Final = os.environ.get("DELF_TEST_SERVE_SEED", "20261122")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120 + 30 * KILLS)
 @pytest.mark.parametrize(
     ("servers", "journal_url"), [(1, "sqlite"), (2, "postgresql")], indirect=["journal_url"]

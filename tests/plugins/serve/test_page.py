@@ -14,7 +14,11 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 from support.server import find_program
 from support.serving import KEYS, Outbox, make_agent, serving
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.slow,
+    pytest.mark.timeout(120),
+]
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 HOSTILE = "<img src=x onerror=window.hurt=1><script>window.hurt=1</script>\u202e\x1b[2J" + "W" * 300

@@ -19,6 +19,8 @@ from delf_journal_sql.owners import birth_of
 from support.openai_server import OpenAIServer, Reply
 from support.program import DELF
 
+pytestmark = pytest.mark.slow
+
 TOOLS = '''
 import asyncio
 from delf import tool
