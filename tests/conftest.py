@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Final
 
+import certifi
 import pytest
 
 from support.quick_templates import quick_templates
@@ -57,6 +58,17 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         if "UV_CACHE_DIR" not in os.environ:  # what builds need is not fetched again
             patch.setenv("UV_CACHE_DIR", str(cache / "uv"))
         patch.setenv("XDG_CACHE_HOME", str(session_folder(tmp_path_factory) / "cache"))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test talks to a public server: clients need not read all authorities each time."""
+    first, end, _ = Path(certifi.where()).read_text().partition("-----END CERTIFICATE-----\n")
+    bundle = tmp_path_factory.mktemp("authorities") / "one.pem"
+    bundle.write_text(first + end)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(certifi, "where", lambda: str(bundle))
         yield
 
 

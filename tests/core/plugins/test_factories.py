@@ -1,5 +1,7 @@
 """Options as a factory declares them, and objects that cannot be what they are to be."""
 
+import inspect
+from abc import ABCMeta
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -8,7 +10,7 @@ import pytest
 
 from delf import Agent
 from delf.errors import ConfigurationError, PluginError
-from delf.plugins.factories import make
+from delf.plugins.factories import make, signature_of
 from delf.settings import LocalPath
 from delf.specs import PrefilterSpec
 from delf.testing import TestHost
@@ -142,3 +144,21 @@ def test_a_strategy_answers_with_text(scripted_model, delf_host):
         pytest.raises(PluginError, match="strategy Silent answered with NoneType in place of text"),
     ):
         agent.run("Say something.")
+
+
+class Plain:
+    pass
+
+
+class Abstract(metaclass=ABCMeta):  # noqa: B024 - only its metaclass matters
+    pass
+
+
+class Made(type):
+    def __call__(cls, size: int) -> object:
+        return size
+
+
+@pytest.mark.parametrize("factory", [Plain, Abstract, Words, Made("Own", (), {}), made])
+def test_a_signature_is_what_inspect_says(factory):
+    assert signature_of(factory) == inspect.signature(factory)

@@ -405,18 +405,7 @@ class Runtime:
         )
 
     async def take_up(self, task_id: str) -> Sequence[Event]:
-        """Make a task of the journal this agent's own.
-
-        Args:
-            task_id: The task.
-
-        Returns:
-            Its events.
-
-        Raises:
-            UnknownTaskError: When the journal does not have it.
-            DelfError: When this agent, another one, or a process that lives works on it.
-        """
+        """Make a task of the journal this agent's own, as :meth:`Claims.take_up` does."""
         return await self._claims.take_up(self._journal, task_id)
 
     async def _prepare(self, request: TaskRequest, slot: Slot) -> TaskPipeline:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from delf.config import AgentConfig
 from delf.errors import ConfigurationError, SandboxUnavailableError, how_to_install
-from delf.plugins.factories import make
+from delf.plugins.factories import make, signature_of
 from delf.plugins.host import PluginHost
 from delf.protocols.sandbox import Limits, SandboxBackend, Unavailable
 from delf.records import dataclass
@@ -138,7 +137,7 @@ def _make(
         for name, value in config.sandbox_config.items()
         if name not in known and name not in _LIMIT_NAMES
     }
-    taken = inspect.signature(host.resolve(spec)).parameters
+    taken = signature_of(host.resolve(spec)).parameters
     for name in _OF_CONTAINERS:
         if name not in taken:
             extra.pop(name, None)

@@ -10,9 +10,11 @@ import importlib
 import inspect
 import itertools
 import re
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
+from functools import lru_cache
 from types import ModuleType
 from typing import Any, Final, cast
 
@@ -76,10 +78,30 @@ def new_manager() -> pluggy.PluginManager:
 def load(candidate: Candidate, manager: pluggy.PluginManager) -> Outcome:
     """Import a plugin and ask its hooks, whatever it does.
 
+    An installed plugin is asked once as long as its module is the same: hooks are declarations.
+
     Args:
         candidate: A plugin that passed :func:`delf.plugins.compat.check`.
         manager: Where it is registered.
     """
+    home = candidate.target.partition(":")[0].strip()
+    known = _known(candidate) if candidate.plugin is None else {}
+    outcome = known.get(sys.modules.get(home))
+    if outcome is None:
+        outcome = _load(candidate, manager)
+        known.clear()
+        if outcome.state == "loaded" and home in sys.modules:
+            known[sys.modules[home]] = outcome
+    return outcome
+
+
+@lru_cache(1000)
+def _known(_candidate: Candidate) -> dict[ModuleType | None, Outcome]:
+    """What a plugin offered, by its module."""
+    return {}
+
+
+def _load(candidate: Candidate, manager: pluggy.PluginManager) -> Outcome:
     started = time.perf_counter()
     specs: tuple[Spec, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -51,11 +51,7 @@ async def ask_channels(
 ) -> Answer | None:
     """What the first channel says that says anything.
 
-    Args:
-        channels: Who is asked, in order.
-        request: The request; each channel gets a copy, so that none can change the call.
-        task: The task.
-        redactor: Keeps secrets out of the log when a channel fails.
+    Each gets a copy of the request, so that none can change the call.
     """
     for named in channels:
         if named.needs_presence and not task.attended:

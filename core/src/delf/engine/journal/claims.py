@@ -25,10 +25,6 @@ class Claims:
         """Let somebody else take a task up that has no end.
 
         A journal that cannot be told now finds out by itself.
-
-        Args:
-            journal: Where it is.
-            task_id: The task.
         """
         self.in_hand.discard(task_id)
         if isinstance(journal, SupportsClaims):

@@ -16,13 +16,7 @@ from delf.tools.function import tool
 
 
 async def learn(task: TaskState, approvals: TaskApprovals, answer: str) -> None:
-    """Let the agent's memory learn from a task; a failure is a warning.
-
-    Args:
-        task: The task, which was done.
-        approvals: Who is asked what may be remembered.
-        answer: What the user is told.
-    """
+    """Let the agent's memory learn from a task that was done; a failure is a warning."""
     if task.memory is None:
         return
     if any(isinstance(event, FactsLearned) for event in task.log.events):

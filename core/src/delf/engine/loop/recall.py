@@ -13,13 +13,9 @@ from delf.protocols.memory import TaskMemory
 
 
 async def recall(task: TaskState, seconds: float) -> None:
-    """Load the conversation and search the memory store, for a task that has one of them.
+    """Load the conversation, and search the memory store for at most that many seconds.
 
     A search that fails is a warning: the task can be done without old facts.
-
-    Args:
-        task: The task.
-        seconds: The most that the memory store may take.
 
     Raises:
         DelfError: When the conversation cannot be read.

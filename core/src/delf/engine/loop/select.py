@@ -42,11 +42,7 @@ def prefilters_of(
 
 
 async def select(task: TaskState, seconds: float) -> None:
-    """Let a prefilter choose what is shown; without one, or when it fails, all is.
-
-    Args:
-        task: The task.
-        seconds: The most that it may take.
+    """Let a prefilter choose in so many seconds what is shown; without one, or if it fails, all is.
 
     Raises:
         PrefilterError: When the prefilter that was asked for by name failed.
