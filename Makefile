@@ -86,7 +86,7 @@ coverage: $(DEV_STAMP) ## run the tests and say which lines they miss
 
 .PHONY: dist
 dist: $(DEV_STAMP) ## build a wheel and an sdist of every package into dist/, and check them
-	@VENV=$(VENV) scripts/dist dist $(PACKAGES)
+	@$(BIN)/python scripts/dist dist $(PACKAGES)
 
 .PHONY: clean
 clean: ## remove environments and caches

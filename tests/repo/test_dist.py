@@ -61,7 +61,7 @@ def _vendors() -> list[str]:
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of wheels and sdists, as `make dist` makes it of some packages."""
     out = tmp_path_factory.mktemp("dist") / "dist"
-    run("scripts/dist", out, *_packages(), cwd=ROOT, VENV=str(BIN.parent))
+    run(sys.executable, "scripts/dist", out, *_packages(), cwd=ROOT)
     return out
 
 

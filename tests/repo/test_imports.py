@@ -1,5 +1,6 @@
 """Laziness: what starting delf, and listing plugins, must not import."""
 
+import functools
 import json
 import subprocess
 import sys
@@ -23,6 +24,7 @@ def imported_by(code: str) -> set[str]:
     return _modules_after(f"{code}\n{REPORT}") - _modules_after(REPORT)
 
 
+@functools.cache
 def _modules_after(code: str) -> set[str]:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr

@@ -1,6 +1,7 @@
 """The layers: import-linter's contracts for the core, and what plugins may import."""
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -125,6 +126,7 @@ def _may_import(plugin: Library, name: str, allowed: frozenset[str]) -> bool:
     return any(f"{name}.".startswith(f"{open_}.") for open_ in allowed)
 
 
+@functools.cache
 def _public_names() -> frozenset[str]:
     """What `from delf import …` gives: the API, open to commands that run tasks."""
     for node in tree_of(CORE / "src/delf/__init__.py").body:

@@ -20,9 +20,13 @@ def _swallows(node: ast.AST) -> bool:
             for part in node.body
         )
         return idle and _catches_all(node.type)
-    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress"):
+    if isinstance(node, ast.Call) and _name_of(node.func) == "suppress":
         return any(_catches_all(argument) for argument in node.args)
     return False
+
+
+def _name_of(function: ast.expr) -> str | None:
+    return getattr(function, "id", getattr(function, "attr", None))
 
 
 def _catches_all(kind: ast.expr | None) -> bool:
@@ -32,7 +36,8 @@ def _catches_all(kind: ast.expr | None) -> bool:
 
 
 def _prints(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and ast.unparse(node.func) == "print"
+    function = node.func if isinstance(node, ast.Call) else None
+    return isinstance(function, ast.Name) and function.id == "print"
 
 
 def _is_not_implemented(node: ast.AST) -> bool:

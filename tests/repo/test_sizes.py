@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from support.program import run
-from support.workspace import CORE, ROOT, modules, place, tree_of
+from support.workspace import CORE, ROOT, modules, place, statements, tree_of
 
 MODULE_LINES = 600
 FUNCTION_LINES = 60
@@ -29,7 +29,7 @@ def test_functions_are_short() -> None:
     long = [
         f"{place(path, node)} {node.name}: {_lines(node)} lines"
         for path in modules()
-        for node in ast.walk(tree_of(path))
+        for node in statements(tree_of(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and _lines(node) > FUNCTION_LINES
     ]

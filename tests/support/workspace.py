@@ -73,8 +73,16 @@ def imports_of(path: Path, *, late: bool = True) -> tuple[tuple[ast.stmt, str], 
     return tuple(_imports(tree_of(path), late=late))
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All statements below a node, without a look into their expressions."""
+    for part in ("body", "handlers", "orelse", "finalbody", "cases"):
+        for statement in getattr(node, part, ()):
+            yield statement
+            yield from statements(statement)
+
+
 def _imports(tree: ast.Module, *, late: bool) -> Iterator[tuple[ast.stmt, str]]:
-    for node in ast.walk(tree) if late else tree.body:
+    for node in statements(tree) if late else tree.body:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node, alias.name
