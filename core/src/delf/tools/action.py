@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from functools import lru_cache
 from typing import Any, Final, TypeVar, overload
 
 from delf.errors import ToolDefinitionError
@@ -20,6 +21,7 @@ from delf.types import Effect
 
 EFFECTS: Final = ("read", "write", "irreversible")
 _MARK = "__delf_action__"
+_read_method = lru_cache(1000)(read_signature)  # all connections of a class have the same
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -221,7 +223,8 @@ def action_from_function(
         ToolDefinitionError: When a script could not call it.
     """
     final = check_name(name or function.__name__, "the name")
-    signature = read_signature(function, skip_first=skip_first)
+    read = _read_method if skip_first else read_signature
+    signature = read(function, skip_first=skip_first)
     validator = ArgumentValidator(where or final, signature)
     return Action(
         name=final,
