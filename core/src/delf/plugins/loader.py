@@ -85,20 +85,20 @@ def load(candidate: Candidate, manager: pluggy.PluginManager) -> Outcome:
         manager: Where it is registered.
     """
     home = candidate.target.partition(":")[0].strip()
-    known = _known(candidate) if candidate.plugin is None else {}
-    outcome = known.get(sys.modules.get(home))
-    if outcome is None:
-        outcome = _load(candidate, manager)
-        known.clear()
-        if outcome.state == "loaded" and home in sys.modules:
-            known[sys.modules[home]] = outcome
+    known = _known(candidate) if candidate.plugin is None else []
+    for module, outcome in known:
+        if module is sys.modules.get(home):
+            return outcome
+    outcome = _load(candidate, manager)
+    is_kept = outcome.state == "loaded" and home in sys.modules
+    known[:] = [(sys.modules[home], outcome)] if is_kept else []
     return outcome
 
 
 @lru_cache(1000)
-def _known(_candidate: Candidate) -> dict[ModuleType | None, Outcome]:
-    """What a plugin offered, by its module."""
-    return {}
+def _known(_candidate: Candidate) -> list[tuple[ModuleType, Outcome]]:
+    """What a plugin offered, with the module that did."""
+    return []
 
 
 def _load(candidate: Candidate, manager: pluggy.PluginManager) -> Outcome:

@@ -197,16 +197,15 @@ class FactDatabase:
             ]
             if not added:
                 return
-            if vectors is None:
-                connection.execute(sa.insert(_facts), added)
-                return
             insert = sa.insert(_facts).returning(_facts.c.id, sort_by_parameter_order=True)
             ids = connection.scalars(insert, added)
             found = [
                 {"fact_id": number, "model": model, "vector": vector}
                 for number, (_, _, vector) in zip(ids, rows.values(), strict=True)
+                if vector is not None
             ]
-            connection.execute(sa.insert(_vectors), found)
+            if found:
+                connection.execute(sa.insert(_vectors), found)
 
     def add_vectors(self, vectors: Sequence[tuple[int, bytes]], model: str) -> None:
         """Give facts their vectors; those that were forgotten meanwhile are left out.
