@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from delf.errors import ToolExecutionError
+from delf_sql import sqlite_child
 
 SETUP = "CREATE TABLE items (id int PRIMARY KEY, name text); INSERT INTO items VALUES (1, 'one')"
 RECURSION = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 50)"
@@ -130,3 +133,9 @@ async def test_rows_of_a_server_are_weighed_one_by_one(
         with pytest.raises(ToolExecutionError, match="larger than 1 MB after 3 rows"):
             await sql.query(many[database.kind])
         assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
+
+
+def test_a_process_whose_parent_is_gone_ends_without_a_word():
+    command = [sys.executable, "-I", "-S", sqlite_child.__file__]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

@@ -340,12 +340,10 @@ def main() -> None:
     if not opening.reader:
         signal.signal(signal.SIGTERM, session.stop)
     while True:
-        try:
-            work = Work(*receive(requests))
-        except EOFError:
-            return
+        work = Work(*receive(requests))
         send(answers, _answer(functools.partial(session.run, work), reader=opening.reader))
 
 
 if __name__ == "__main__":
-    main()
+    with contextlib.suppress(EOFError):  # the parent has ended
+        main()
