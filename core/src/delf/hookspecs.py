@@ -6,7 +6,7 @@ A plugin is a module named by an entry point of the group ``delf``::
     tickets = "delf_tickets.plugin"
 
 It implements any of the hooks below. A hook takes no argument and returns an iterable of
-specs, which only name things, once in a process; the code behind them is imported on first use::
+specs, which only name things; the code behind them is imported on first use::
 
     from delf.hookspecs import hookimpl
     from delf.specs import ConnectionSpec

@@ -1,6 +1,5 @@
 import subprocess
 import sys
-import textwrap
 import types
 
 import pytest
@@ -19,6 +18,8 @@ GOOD = """
 
 
 def load(source, name="made_by_hand"):
+    import textwrap
+
     module = types.ModuleType(name)
     exec(textwrap.dedent(source), module.__dict__)
     return loader.load(Candidate(name="x", plugin=module), loader.new_manager())
@@ -197,25 +198,3 @@ def test_exit_at_import_ends_nothing(tmp_path):
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
     )
     assert shown.stdout.strip() == "SystemExit: gone"
-
-
-def test_an_installed_plugin_is_asked_once_while_its_module_is_the_same(tmp_path, monkeypatch):
-    source = GOOD.replace("return [", "asked.append(1)\n        return [")
-    (tmp_path / "made_once.py").write_text("asked = []\n" + textwrap.dedent(source))
-    monkeypatch.syspath_prepend(tmp_path)
-    candidate = Candidate(name="x", target="made_once")
-    first, second = (loader.load(candidate, loader.new_manager()) for _ in range(2))
-    assert first is second
-    assert sys.modules.pop("made_once").asked == [1]
-    assert loader.load(candidate, loader.new_manager()) is not first
-    assert sys.modules.pop("made_once").asked == [1]
-
-
-def test_a_plugin_that_failed_is_asked_again(tmp_path, monkeypatch):
-    (tmp_path / "made_late.py").write_text("raise OSError('not yet')\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    candidate = Candidate(name="x", target="made_late")
-    assert loader.load(candidate, loader.new_manager()).reason == "OSError: not yet"
-    (tmp_path / "made_late.py").write_text(textwrap.dedent(GOOD))
-    assert loader.load(candidate, loader.new_manager()).state == "loaded"
-    del sys.modules["made_late"]

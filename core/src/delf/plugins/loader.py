@@ -10,11 +10,9 @@ import importlib
 import inspect
 import itertools
 import re
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
-from functools import lru_cache
 from types import ModuleType
 from typing import Any, Final, cast
 
@@ -78,30 +76,10 @@ def new_manager() -> pluggy.PluginManager:
 def load(candidate: Candidate, manager: pluggy.PluginManager) -> Outcome:
     """Import a plugin and ask its hooks, whatever it does.
 
-    An installed plugin is asked once as long as its module is the same: hooks are declarations.
-
     Args:
         candidate: A plugin that passed :func:`delf.plugins.compat.check`.
         manager: Where it is registered.
     """
-    home = candidate.target.partition(":")[0].strip()
-    known = _known(candidate) if candidate.plugin is None else []
-    for module, outcome in known:
-        if module is sys.modules.get(home):
-            return outcome
-    outcome = _load(candidate, manager)
-    is_kept = outcome.state == "loaded" and home in sys.modules
-    known[:] = [(sys.modules[home], outcome)] if is_kept else []
-    return outcome
-
-
-@lru_cache(1000)
-def _known(_candidate: Candidate) -> list[tuple[ModuleType, Outcome]]:
-    """What a plugin offered, with the module that did."""
-    return []
-
-
-def _load(candidate: Candidate, manager: pluggy.PluginManager) -> Outcome:
     started = time.perf_counter()
     specs: tuple[Spec, ...] = ()
     warnings: tuple[str, ...] = ()
