@@ -6,7 +6,6 @@ They are children of this process like any other; only how they come to life dif
 from __future__ import annotations
 
 import atexit
-import ctypes
 import json
 import os
 import socket
@@ -21,7 +20,6 @@ from typing import Any, Final
 
 from delf_sandbox_local import forkserver
 
-_PR_SET_CHILD_SUBREAPER: Final = 36
 _BOOT: Final = forkserver._BOOT.format(source=forkserver._SOURCE)
 _FOLDER: Final = Path(__file__).parent
 
@@ -37,7 +35,6 @@ class Nursery:
     def __init__(self, command: Sequence[str | Path], env: Mapping[str, str] | None = None) -> None:
         self._turn = threading.Lock()
         self._number = 0
-        self._prctl = ctypes.CDLL(None).prctl
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = subprocess.Popen(
             [sys.executable, *command, str(theirs.fileno())],
@@ -61,14 +58,8 @@ class Nursery:
         with self._turn:
             self._number += 1
             data = json.dumps({"host": os.getpid(), "number": self._number, **request}).encode()
-            self._prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-            try:
-                socket.send_fds(self._control, [data], descriptors)
-                child = self._answer()
-                self._answer()
-            finally:
-                self._prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-        return child
+            socket.send_fds(self._control, [data], descriptors)
+            return self._answer()
 
     def _answer(self) -> int:
         """The next answer to the last request; a test whose time was over left its own unread."""
