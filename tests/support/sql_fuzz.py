@@ -283,10 +283,10 @@ async def postgresql_runner(url: str) -> AsyncIterator[Run]:
         yield run
 
 
-MARIADB_CANARIES = f"{ITEMS}\nDELIMITER ;;\n" + (
+MARIADB_CANARIES = ITEMS + (
     "".join(
         f"CREATE FUNCTION `{name}`(a varchar(50)) RETURNS int NO SQL "
-        f"BEGIN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'called {name}'; RETURN 1; END;;\n"
+        f"BEGIN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'called {name}'; RETURN 1; END;\n"
         for name in CANARIES
     )
 )
