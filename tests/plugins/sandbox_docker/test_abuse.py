@@ -388,6 +388,22 @@ async def test_no_engine(url, said):
     await backend.aclose()
 
 
+async def test_another_server_is_no_engine():
+    async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        backend = DockerBackend(engine=f"tcp://127.0.0.1:{port}")
+        state = await backend.available()
+        await backend.aclose()
+    assert isinstance(state, Unavailable)
+    assert "no Docker engine" in state.reason
+
+
 def test_failures_of_the_engine_in_words():
     engine = Engine("unix:///nowhere/docker.sock")
     full = engine.explain(OSError("write /x: no space left on device"))

@@ -39,7 +39,7 @@ class Engine:
         self.url = url or os.environ.get("DOCKER_HOST") or _default_url()
         self._seconds = seconds
         self._client: Any = None
-        self._maps_users: bool | None = None
+        self._said: dict[str, Any] | None = None
         self._threads: ThreadPoolExecutor | None = None
 
     @property
@@ -55,7 +55,7 @@ class Engine:
         """
         if not self.url.startswith("unix://"):
             return False
-        said: dict[str, Any] = self.client().info()
+        said = self._about()
         confined = any("selinux" in option for option in said.get("SecurityOptions") or ())
         same = said.get("KernelVersion") == platform.release() and said.get("OSType") == "linux"
         return same and not confined and "Desktop" not in str(said.get("OperatingSystem"))
@@ -82,10 +82,14 @@ class Engine:
 
     def maps_users(self) -> bool:
         """Whether users of containers are few, and others than those of the same number here."""
-        if self._maps_users is None:
-            said = self.client().info().get("SecurityOptions") or ()
-            self._maps_users = any(kind in option for option in said for kind in _MAPPING)
-        return self._maps_users
+        said = self._about().get("SecurityOptions") or ()
+        return any(kind in option for option in said for kind in _MAPPING)
+
+    def _about(self) -> dict[str, Any]:
+        """What the engine says of itself, which it starts programs for."""
+        if self._said is None:
+            self._said = cast("dict[str, Any]", self.client().info())
+        return self._said
 
     async def run(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
         """Call a blocking function in a thread.
@@ -190,7 +194,7 @@ class Engine:
             self._threads = None
         if self._client is not None:
             self._client.close()
-            self._client = None
+            self._client = self._said = None
 
 
 def _knock(url: str) -> None:
@@ -208,18 +212,23 @@ def _connect(location: dict[str, Any], seconds: int) -> Any:
     """A client that speaks the newest version which both ends know."""
     from docker import APIClient
     from docker.constants import DEFAULT_DOCKER_API_VERSION
+    from docker.errors import DockerException
     from docker.utils import version_lt
 
     newest = DEFAULT_DOCKER_API_VERSION
     client: Any = APIClient(**location, version=newest, timeout=seconds)
     try:
-        said = str(client.version(api_version=False)["ApiVersion"])
+        answer = client.get(f"{client.base_url}/_ping", timeout=seconds)
+        answer.raise_for_status()
     except BaseException:
         client.close()
         raise
-    if not version_lt(said, newest):
+    said = answer.headers.get("Api-Version")
+    if said is not None and not version_lt(said, newest):
         return client
     client.close()
+    if said is None:
+        raise DockerException("it is no Docker engine")
     return APIClient(**location, version=said, timeout=seconds)
 
 
