@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from delf.errors import ConnectionUnavailableError, MemoryRetrievalError, MemorySetupError
 from delf.protocols.context import PluginContext
@@ -249,13 +250,20 @@ async def test_a_fact_of_a_megabyte_and_of_all_scripts(context: PluginContext, u
 
 
 async def test_more_facts_than_a_statement_takes_are_saved_at_once(context: PluginContext) -> None:
-    store = SemanticStore(context, embedding_model="off")
-    facts = [f"room {number}" for number in range(33_000)]
-    await store.save(facts)
-    await store.save(facts)  # each takes the place of itself
-    assert len(await store.list()) == 33_000
-    assert await store.delete(facts) == 33_000
-    await store.aclose()
+    def limit(connection: sqlite3.Connection, _: object) -> None:  # 32,766 and more by default
+        connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 10_100)
+
+    facts = [f"room {number}" for number in range(10_200)]
+    sa.event.listen(sa.Engine, "connect", limit)
+    try:
+        store = SemanticStore(context, embedding_model="off")
+        await store.save(facts)
+        await store.save(facts)  # each takes the place of itself
+        assert len(await store.list()) == len(facts)
+        assert await store.delete(facts) == len(facts)
+        await store.aclose()
+    finally:
+        sa.event.remove(sa.Engine, "connect", limit)
 
 
 async def test_a_graph_takes_over_where_there_are_many(context: PluginContext, url: str) -> None:
