@@ -15,7 +15,7 @@ import certifi
 import pytest
 
 from support.quick_templates import quick_templates
-from support.server import session_folder
+from support.server import session_folder, temporary_root
 
 __all__ = ["quick_templates"]
 
@@ -107,6 +107,7 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in OF_IMAGES:
         os.environ.pop(name, None)
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", temporary_root())
     gc.disable()  # until all tests are collected: what is made until then stays
 
 

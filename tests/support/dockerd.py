@@ -19,12 +19,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from support.server import Recipe, find_program, session_folder, shared_server
+from support.server import Recipe, find_program, new_folder, session_folder, shared_server
 
 BASE_IMAGE = "delf-test-python:latest"
 WHEELS = "/opt/wheels"
-_MEMORY = "/dev/shm"
-"""Without overlays each container is a copy of its whole image, which a disk makes slow."""
 _LEFT_OUT = re.compile(
     r"(^|/)(test|tests|idlelib|tkinter|turtledemo|lib2to3|ensurepip|site-packages|dist-packages"
     r"|config-[^/]+|pydoc_data|distutils|unittest|_test[^/]*|[^/]+\.opt-[12]\.pyc)(/|$)"
@@ -55,8 +53,7 @@ class DockerEngine:
 
 def engine_recipe(dockerd: str) -> Recipe:
     """How to run an engine in a folder of its own."""
-    room = os.path.isdir(_MEMORY) and shutil.disk_usage(_MEMORY).free > 4 * 2**30
-    folder = tempfile.mkdtemp(prefix="delf-engine-", dir=_MEMORY if room else "/tmp")
+    folder = new_folder("delf-engine-", None)
     driver = "overlay2" if _can_overlay(folder) else "vfs"
     serve = [dockerd, f"--storage-driver={driver}", "--iptables=false", "--ip6tables=false"]
     serve += ["--bridge=none", f"--data-root={folder}/data", f"--exec-root={folder}/exec"]
