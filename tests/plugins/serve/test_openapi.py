@@ -53,6 +53,7 @@ async def test_the_openapi_plugin_drives_it(serve):
 STREAMS = ("/events", "/tasks/{task_id}/events")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 async def test_schemathesis_finds_nothing(serve):
     """Requests that fit the document and others: each answer is one that it tells of."""
