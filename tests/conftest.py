@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import signal
@@ -98,8 +99,8 @@ def _unaccepted(reason: str) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Two workers for each processor: many tests wait for servers and containers."""
-    return 2 * len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4
+    """Two workers for each processor, as many tests wait, and one more for the slow ones."""
+    return 2 * len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else 5
 
 
 def pytest_configure() -> None:
@@ -109,6 +110,7 @@ def pytest_configure() -> None:
         os.environ.pop(name, None)
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", temporary_root())
     gc.disable()  # until all tests are collected: what is made until then stays
+    atexit.register(gc.freeze)  # nor is it looked through once more at the end
 
 
 @pytest.hookimpl(trylast=True)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import gc
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -37,9 +40,12 @@ class _Loaded:
 
 
 def _model_of(name: str, device: str | None, dtype: DType, download: bool) -> Any:
+    is_first = "torch" not in sys.modules
     from sentence_transformers import SentenceTransformer
     from transformers.utils.logging import disable_progress_bar
 
+    if is_first:
+        atexit.register(gc.freeze)  # else Python looks through all of torch at its end: 1 s
     disable_progress_bar()  # nothing here writes to the terminal
     try:
         model: Any = SentenceTransformer(name, device=device, local_files_only=not download)
