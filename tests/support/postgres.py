@@ -18,6 +18,7 @@ import psycopg
 import pytest
 from psycopg import pq
 from psycopg.conninfo import make_conninfo
+from psycopg.pq import ExecStatus
 
 from support.server import (
     Recipe,
@@ -65,6 +66,9 @@ class PostgresServer:
     socket_folder: str
     port: int
     _emptied: list[str] = field(default_factory=list[str], repr=False, compare=False)
+    _kept: dict[str, pq.PGconn] = field(
+        default_factory=dict[str, pq.PGconn], repr=False, compare=False
+    )
 
     def url(self, database: str) -> str:
         """The URL of a database over loopback, as its superuser."""
@@ -74,29 +78,39 @@ class PostgresServer:
     def run(self, statement: str, database: str = "postgres") -> str:
         """Run statements as the superuser, outside of what is tested.
 
+        A connection takes the server longer to open than most statements: it is kept.
+
         Returns:
-            The last one's rows as text, values with ``|`` between them: as the client of
-            PostgreSQL prints them, which takes longer to start than most statements.
+            The last one's rows as text, values with ``|`` between them, as the client of
+            PostgreSQL prints them.
 
         Raises:
             psycopg.OperationalError: With what the server said.
         """
+        connection = self._kept.pop(database, None)
+        if connection is None or connection.exec_(b"DISCARD ALL").status != ExecStatus.COMMAND_OK:
+            connection = self._connect(database)
+        result = connection.exec_(statement.encode())
+        if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
+            message = connection.get_error_message()
+            connection.finish()
+            raise psycopg.OperationalError(message)
+        self._kept[database] = connection
+        columns = range(result.nfields)
+        rows = (
+            b"|".join(result.get_value(row, column) or b"" for column in columns)
+            for row in range(result.ntuples)
+        )
+        return b"\n".join(rows).decode().strip()
+
+    def _connect(self, database: str) -> pq.PGconn:
         where = make_conninfo(
             host=self.socket_folder, port=self.port, user=USER, dbname=database, password=PASSWORD
         )
         connection = pq.PGconn.connect(where.encode())
-        try:
-            result = connection.exec_(statement.encode())
-            if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
-                raise psycopg.OperationalError(connection.get_error_message())
-            columns = range(result.nfields)
-            rows = (
-                b"|".join(result.get_value(row, column) or b"" for column in columns)
-                for row in range(result.ntuples)
-            )
-            return b"\n".join(rows).decode().strip()
-        finally:
-            connection.finish()
+        if connection.status != pq.ConnStatus.OK:
+            raise psycopg.OperationalError(connection.get_error_message())
+        return connection
 
     @contextlib.contextmanager
     def database(self) -> Iterator[str]:

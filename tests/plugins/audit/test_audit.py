@@ -17,9 +17,9 @@ from delf import Agent, tool
 from delf.errors import ConfigurationError
 from delf.events import CallStarted
 from delf.testing import ObserverContract, ScriptedModel, TestHost
-from delf_audit.command import audit
 from delf_audit.observer import AuditObserver, trail_at
 from delf_audit.trail import AuditTrail, AuditTrailError
+from delf_cli.main import cli
 
 
 @tool(effect="read", confirm=False)
@@ -192,7 +192,7 @@ async def test_long_arguments_are_cut_with_their_length(path: Path) -> None:
 
 
 def invoke(path: Path, *words: str) -> Result:
-    return CliRunner().invoke(audit, ["--path", str(path), *words])
+    return CliRunner().invoke(cli, ["audit", "--path", str(path), *words])
 
 
 def test_the_command_verifies_and_shows(trail: AuditTrail, path: Path) -> None:
@@ -208,7 +208,9 @@ def test_the_command_verifies_and_shows(trail: AuditTrail, path: Path) -> None:
     )
     assert len(invoke(path, "show", "-n", "2", "--json").stdout.splitlines()) == 2
     path.write_bytes(path.read_bytes().replace(b'"call":1', b'"call":7'))
-    assert isinstance(invoke(path, "verify").exception, AuditTrailError)
+    broken = invoke(path, "verify")
+    assert broken.exit_code == 1
+    assert "the chain is broken" in broken.stderr
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:

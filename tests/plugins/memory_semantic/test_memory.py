@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from delf import Agent
 from delf.errors import AgentStateError, MemorySetupError
 from delf.testing import ScriptedModel, TestHost
+from delf_cli.main import cli
 from delf_memory_semantic import Memory
-from delf_memory_semantic.command import memory as command
 from delf_memory_semantic.database import FactDatabase
 from delf_memory_semantic.texts import pieces
 
@@ -115,7 +115,7 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     run = CliRunner()
 
     def delf(*words: str, code: int = 0) -> str:
-        done = run.invoke(command, list(words))
+        done = run.invoke(cli, ["memory", *words])
         assert done.exit_code == code, done.output
         return done.stdout
 
