@@ -101,7 +101,7 @@ def answering(change):
 
 
 class Suite(SandboxContract):
-    seconds = 2.0
+    seconds = 1.0
     kind = Backend
 
     @pytest.fixture
@@ -254,7 +254,6 @@ class TestAnswersOnce(Suite):
 
 
 class TestOneCallAtATime(Suite):
-    seconds = 1.0
     breaks = ("test_gathered_calls_overlap",)
 
     class kind(Backend):
@@ -307,7 +306,6 @@ class TestMakesForgottenCalls(Suite):
 
 
 class TestDoesNotCancelCalls(Suite):
-    seconds = 1.0
     breaks = ("test_a_script_can_cancel_a_call", "test_cancelling_cancels_calls")
 
     class kind(Backend):
@@ -412,7 +410,6 @@ class TestForgivesMemory(Suite):
 
 
 class TestCannotBeCancelled(Suite):
-    seconds = 1.0
     breaks = ("test_an_endless_script_can_be_cancelled", "test_cancelling_cancels_calls")
 
     class kind(Backend):
@@ -422,7 +419,6 @@ class TestCannotBeCancelled(Suite):
 
 
 class TestCannotBeClosed(Suite):
-    seconds = 1.0
     breaks = ("test_closing_ends_a_script", "test_can_be_closed_twice_and_unused")
 
     class kind(Backend):
