@@ -143,7 +143,9 @@ class Engine:
             if error.status_code != 409:  # its removal is under way already
                 raise
             with suppress(NotFound):
-                client.wait(container, timeout=_REMOVE_SECONDS, condition="removed")
+                end = client.wait(container, timeout=_REMOVE_SECONDS, condition="removed")
+                if end.get("Error"):  # the engine's own removal failed
+                    client.remove_container(container, force=True, v=True)
 
     def sweep(self) -> int:
         """Remove containers of this machine whose host process is dead.
