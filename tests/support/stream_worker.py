@@ -152,7 +152,8 @@ def main(kind: str, root: Path, rounds: int, seed: int) -> None:
             asyncio.run(work(config, way, whole, None))
         took = (whole / "answer").stat().st_mtime - (whole / "first").stat().st_mtime
         chance = random.Random(seed)
-        for number in range(rounds):
+        number = killed = 0
+        while number < rounds or (not killed and number < 10 * rounds):  # it may end before
             folder = root / str(number)
             folder.mkdir()
             seconds = chance.random() * took
@@ -164,6 +165,8 @@ def main(kind: str, root: Path, rounds: int, seed: int) -> None:
             notes = folder / "notes"
             written = notes.read_text().split() if notes.exists() else []
             print(json.dumps([round(seconds, 3), is_killed, answer, written]), flush=True)
+            killed += is_killed
+            number += 1
     finally:
         os.kill(server, signal.SIGKILL)
         os.waitpid(server, 0)

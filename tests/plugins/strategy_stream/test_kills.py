@@ -19,7 +19,7 @@ def test_killed_at_random_moments(way: str, tmp_path: Path) -> None:
     done = run(command, cwd=TESTS, env=environ, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     rounds = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(rounds) == 5
+    assert len(rounds) >= 5
     assert any(is_killed for _, is_killed, _, _ in rounds)
     for seconds, _, answer, written in rounds:
         assert answer == "All are noted.", seconds
