@@ -108,7 +108,8 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in OF_IMAGES:
         os.environ.pop(name, None)
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", temporary_root())
+    if os.name == "posix":
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", temporary_root())
     gc.disable()  # until all tests are collected: what is made until then stays
     atexit.register(gc.freeze)  # nor is it looked through once more at the end
 

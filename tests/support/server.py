@@ -64,7 +64,7 @@ def service_user(name: str) -> str | None:
 
 
 def temporary_root() -> str:
-    """Where folders are short-lived and paths short (sockets need that): in memory, with room.
+    """Where what tests write is: in memory, with room, and by short paths, which sockets need.
 
     A disk that others use, too, holds the tests up for up to a tenth of their time.
     """
