@@ -94,6 +94,7 @@ def test_calls_come_as_soon_as_they_are_complete() -> None:
         ('<execute>[{"name": "a"}]', [Called("a", {})]),
         ('<execute>{"name": "a"}</execute>', [Called("a", {})]),
         ('<execute>```json\n[{"name": "a"}]\n```</execute>', [Called("a", {})]),
+        ('<execute>```json```json[{"name": "a"}]</execute>', [Called("a", {})]),
         (
             '<execute>[{"name": "a"}]</execute>\n<execute>[{"name": "b"}]</execute>',
             [Called("a", {}), Called("b", {})],
@@ -155,6 +156,9 @@ def test_a_call_is_repaired_where_there_is_one_way(text: str, arguments: object)
         '{"name": "a", "args": {"x": "he said "no""}}',
         '{"name": "a", "args": {}, "input": {"x": 1}}',
         '{"name": "a" "args": {}}',
+        "{{}}",
+        "{'name': 'a', 'args': {'x': {1, 2}}}",
+        "{'name': 'a', 'args': {'x': b'x'}}",
     ],
 )
 def test_what_could_mean_two_things_is_not_guessed(text: str) -> None:

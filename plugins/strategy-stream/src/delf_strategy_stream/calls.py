@@ -19,7 +19,7 @@ def read_call(text: str) -> Called | Misread:
     """The call that a text is.
 
     Read as well: line breaks within texts, a comma too many at the end, entities for all quotes,
-    a literal of Python, arguments that are JSON in a text.
+    a literal of Python that JSON can say, arguments that are JSON in a text.
 
     Args:
         text: ``{"name": …, "args": {…}}``.
@@ -39,12 +39,12 @@ def _readings(text: str) -> Iterator[dict[str, Any]]:
         lambda t: json.loads(t, strict=False),
         lambda t: json.loads(_TRAILING.sub(lambda m: m.group(1) or "", t), strict=False),
         lambda t: json.loads(html.unescape(t), strict=False),
-        ast.literal_eval,
+        lambda t: json.loads(json.dumps(ast.literal_eval(t))),
     )
     for way in ways:
         try:
             value = way(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
+        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
             continue
         if isinstance(value, dict):
             yield cast("dict[str, Any]", value)

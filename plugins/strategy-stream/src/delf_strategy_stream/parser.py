@@ -141,7 +141,7 @@ class Parser:
         elif rest[0] == "{":
             self._state, self._at, self._depth, self._quoted = self._element, 0, 0, False
         elif rest.startswith(_FENCE[:3]):
-            self._rest = rest.removeprefix(_FENCE).removeprefix(_FENCE[:3])
+            self._rest = rest[len(_FENCE) if rest.startswith(_FENCE) else 3 :]
         else:
             self._garbage.append(rest[0])
             self._rest = rest[1:]
