@@ -12,13 +12,13 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Final
 
-import certifi
 import pytest
 
+from support.authorities import one_authority
 from support.quick_templates import quick_templates
 from support.server import session_folder, temporary_root
 
-__all__ = ["quick_templates"]
+__all__ = ["one_authority", "quick_templates"]
 
 ACCEPTED_SKIPS: Final = ("needs ../shared", "needs macOS", "needs Windows")
 """Reasons that hold on CI's machine, too; any other skip there is a failure."""
@@ -59,17 +59,6 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         if "UV_CACHE_DIR" not in os.environ:  # what builds need is not fetched again
             patch.setenv("UV_CACHE_DIR", str(cache / "uv"))
         patch.setenv("XDG_CACHE_HOME", str(session_folder(tmp_path_factory) / "cache"))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test talks to a public server: clients need not read all authorities each time."""
-    first, end, _ = Path(certifi.where()).read_text().partition("-----END CERTIFICATE-----\n")
-    bundle = tmp_path_factory.mktemp("authorities") / "one.pem"
-    bundle.write_text(first + end)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(certifi, "where", lambda: str(bundle))
         yield
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from support.authorities import OF_THE_MACHINE
 from support.pages import blocks_of
 from support.program import write_recording
 from support.workspace import CORE, ROOT
@@ -93,7 +94,8 @@ def test_a_fresh_environment_has_what_is_named_and_loses_it_again(
         options = ("--quiet", "--python", python, "--no-index", "--find-links", dist)
         run(uv, "pip", "install", *options, *names, cwd=tmp_path)
 
-    run(uv, "pip", "install", "--quiet", "--python", python, *_vendors(), cwd=tmp_path)
+    vendors = ("--quiet", "--python", python, *_vendors())
+    run(uv, "pip", "install", *vendors, cwd=tmp_path, **OF_THE_MACHINE)
     install("delf")
     bare = subprocess.run([venv / "bin/delf", "run", "x"], capture_output=True, text=True)
     assert (bare.returncode, bare.stdout) == (2, "")
@@ -129,7 +131,7 @@ def test_a_fresh_environment_has_what_is_named_and_loses_it_again(
     delf = venv / "bin/delf"
     alone = {
         "PATH": f"{BIN}:{os.environ['PATH']}",
-        "UV_NO_INDEX": "1",
+        "UV_OFFLINE": "1",
         "UV_NO_BUILD_ISOLATION": "1",
     }
     run(delf, "plugins", "uninstall", "chat", "model-recorded", cwd=tmp_path, **alone)

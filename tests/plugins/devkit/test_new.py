@@ -203,7 +203,8 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 @pytest.mark.timeout(120)
 def test_the_templates_are_in_the_wheel(tmp_path: Path) -> None:
     uv = Path(sys.executable).with_name("uv")
-    command = [uv, "build", "--wheel", "--out-dir", tmp_path, DEVKIT]
+    own = ("--no-build-isolation", "--python", sys.executable)  # hatchling is not fetched
+    command = [uv, "build", "--wheel", *own, "--out-dir", tmp_path, DEVKIT]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     (wheel,) = tmp_path.glob("*.whl")
