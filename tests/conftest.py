@@ -114,6 +114,14 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def own_garbage() -> Iterator[None]:
+    """What a module's tests leave is looked through once, at its end, and not with all later."""
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     call: pytest.CallInfo[None],

@@ -16,7 +16,7 @@ from delf_embed_sentence_transformers.embedder import SentenceTransformersEmbedd
 from delf_embed_sentence_transformers.prefixes import prefix_of
 from support.minilm import minilm_path
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(scope="module", autouse=True)
