@@ -24,7 +24,14 @@ file = io.BytesIO()
 book.save(file)
 openpyxl.load_workbook(io.BytesIO(file.getvalue())).active["B1"].value
 """,
-    "xlsxwriter": "import io, xlsxwriter\nb = xlsxwriter.Workbook(io.BytesIO(), {'in_memory': True})\nb.add_worksheet().write(0, 0, 7)\nb.close()",
+    "xlsxwriter": """
+import pathlib, xlsxwriter, pandas as pd
+book = xlsxwriter.Workbook("by_hand.xlsx")
+book.add_worksheet().write(0, 0, 7)
+book.close()
+pd.DataFrame({"a": [1]}).to_excel("by_pandas.xlsx", engine="xlsxwriter")
+min(pathlib.Path(name).stat().st_size > 1000 for name in ("by_hand.xlsx", "by_pandas.xlsx"))
+""",
     "PyYAML": "import yaml\nyaml.safe_load('a: [1, 2024-01-02]')['a'][1].year",
     "lxml": "from lxml import etree\netree.fromstring('<a><b>5</b></a>').findtext('b')",
     "beautifulsoup4": "from bs4 import BeautifulSoup\nBeautifulSoup('<p>hi <b>you</b></p>', 'html.parser').b.text",
@@ -56,7 +63,7 @@ ANSWERS: dict[str, Any] = {
     "python-dateutil": "2024-01-02T10:00:00",
     "pytz": "2:00:00",
     "openpyxl": 1,
-    "xlsxwriter": None,
+    "xlsxwriter": True,
     "PyYAML": 2024,
     "lxml": "5",
     "beautifulsoup4": "you",

@@ -289,11 +289,21 @@ async def test_a_script_cannot_end_as_if_it_had_been_killed():
                 signal.raise_signal(number)
             except OSError as error:
                 await echo(error.strerror)
+        resource = re.enum.sys.modules['resource']
+        try:
+            resource.setrlimit(resource.RLIMIT_CPU, (1, 1))
+        except (OSError, ValueError) as error:
+            await echo(str(error))
         posix._exit(3)
     """)
     outcome, host = await run_script(code)
     assert outcome == Crashed(message="the sandbox ended by itself (status 3)", by_script=True)
-    assert [call.args for call in host.calls] == [["Operation not permitted"]] * 2
+    refused = ["Operation not permitted"]
+    assert [call.args for call in host.calls] == [
+        refused,
+        refused,
+        ["not allowed to raise maximum limit"],
+    ]
 
 
 async def test_a_kill_from_outside_is_not_the_scripts_doing():

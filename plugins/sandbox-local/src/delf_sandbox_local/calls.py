@@ -6,9 +6,9 @@ open, or opens a socket. Calls that could, depending on an argument, are in :mod
 
 Left out on purpose, though harmless at first sight: everything that changes a file by its path
 alone (chmod, chown, utime, truncate, setxattr, link, symlink), for Landlock does not watch these;
-memory that no limit counts (memfd_create, shmget); sendmsg, which carries descriptors; flock,
-by which others would wait; mincore and membarrier, which tell of others or trouble them; wait4
-and waitid, as there is nobody to wait for.
+memory that no limit counts (memfd_create, shmget); sendmsg, which carries descriptors; flock, by
+which others would wait; mincore and membarrier, which tell of others or trouble them; setrlimit, by
+which a guest could end as if it had been killed; wait4 and waitid, as there is nobody to wait for.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TABLE: Final = """
     times:100:153 timerfd_create:283:85 timerfd_settime:286:86 timerfd_gettime:287:87
     getpid:39:172 getppid:110:173 gettid:186:178 getpgrp:111:- getuid:102:174 geteuid:107:175
     getgid:104:176 getegid:108:177 getresuid:118:148 getresgid:120:150 getgroups:115:158
-    getrlimit:97:163 setrlimit:160:164 getrusage:98:165 sched_yield:24:124 getcpu:309:168
+    getrlimit:97:163 getrusage:98:165 sched_yield:24:124 getcpu:309:168
     sysinfo:99:179 uname:63:160 getrandom:318:278 set_robust_list:273:99 set_tid_address:218:96
     rseq:334:293 exit:60:93 exit_group:231:94 copy_file_range:326:285 sendfile:40:71
 """

@@ -228,7 +228,8 @@ def _blocks(pid: int, *, threads: bool) -> dict[str, list[bytes]]:
         "clone3": _answer(_UNKNOWN),
         "prctl": _one_of(0, _PRCTLS),
         "tgkill": _only(0, pid) + _none_of(2, _SIGNALS_REFUSED),
-        "prlimit64": _one_of(0, (0,)),  # its own, whose hard limits can only be lowered
+        # To look at its own: at a lower one it would end by SIGKILL, see _SIGNALS_REFUSED.
+        "prlimit64": [*_only(0, 0), *_null(2), *_answer(_ALLOW)],
         "getpgid": _one_of(0, own),
         "getsid": _one_of(0, own),
         "getpriority": _only(0, 0) + _one_of(1, own),
@@ -306,11 +307,16 @@ def _opening(flags: int, known: int = _OPEN_FLAGS) -> list[bytes]:
 
 def _without_address() -> list[bytes]:
     """Allow sendto when it names no receiver, so that it goes where the socket is connected."""
-    block = _refuse_bits(3, ~_SEND_FLAGS)
+    return [*_refuse_bits(3, ~_SEND_FLAGS), *_null(4), *_answer(_ALLOW)]
+
+
+def _null(argument: int) -> list[bytes]:
+    """Go on when an argument is a null pointer; else refuse."""
+    block: list[bytes] = []
     for upper in (False, True):
-        block += [_load_argument(4, upper=upper), _instruction(_JUMP_EQUAL, 1, 0, 0)]
+        block += [_load_argument(argument, upper=upper), _instruction(_JUMP_EQUAL, 1, 0, 0)]
         block += _answer(_REFUSE)
-    return [*block, *_answer(_ALLOW)]
+    return block
 
 
 def _new_thread() -> list[bytes]:
