@@ -151,7 +151,14 @@ for _ in range(20):
 
 
 @pytest.mark.parametrize(
-    "code", ["os._exit(3)", "os.kill(os.getpid(), 9)", "os.abort()"], ids=["exit", "kill", "abort"]
+    "code",
+    [
+        "os._exit(3)",
+        "os.kill(os.getpid(), 9)",
+        "os.abort()",
+        "os.closerange(3, 64)\nwhile True: pass",
+    ],
+    ids=["exit", "kill", "abort", "close"],
 )
 async def test_an_end_that_the_script_caused_is_told_as_such(make_backend, code):
     async with Bench(make_backend()) as bench:

@@ -209,7 +209,7 @@ class ContainerProcess:
             return  # it is gone already
 
     async def how_it_ended(self) -> Outcome:
-        """The last words of process 1, put into a sentence."""
+        """The last words of process 1, put into a sentence; a guest that let go is ended."""
         await asyncio.wait({self._streams_ended}, timeout=_GRACE_SECONDS)
         said = self._last_words()
         status = said.get("exit")
@@ -227,6 +227,10 @@ class ContainerProcess:
             return Crashed(message=message, by_script=True)
         if self._killed:
             return Crashed(message="the sandbox is gone: it was stopped")
+        if not self._streams_ended.done():  # the container runs: only its guest let the wire go
+            self.kill()
+            message = "the sandbox closed its connection to the host"
+            return Crashed(message=message, by_script=True)
         text = self._words.decode("utf-8", "replace").strip()
         detail = f": {text.splitlines()[-1][:300]}" if text else ", or the Docker engine is"
         return Crashed(message=f"the sandbox's container is gone{detail}")
