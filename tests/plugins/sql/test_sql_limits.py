@@ -139,3 +139,20 @@ def test_a_process_whose_parent_is_gone_ends_without_a_word():
     command = [sys.executable, "-I", "-S", sqlite_child.__file__]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@pytest.mark.service
+@pytest.mark.parametrize(
+    "value",
+    [
+        "ARRAY[repeat('x', 100000)]",
+        "ROW(repeat('x', 100000))",
+        "jsonb_build_object('a', jsonb_build_array(repeat('x', 100000)))",
+        "repeat('9', 100000)::numeric",
+    ],
+    ids=["array", "row", "json", "number"],
+)
+async def test_what_is_inside_of_a_value_is_weighed(value, postgres_database, open_sql):
+    sql = open_sql(postgres_database, max_bytes=1_000_000)
+    with pytest.raises(ToolExecutionError, match="larger than 1 MB"):
+        await sql.query(f"SELECT {value} AS v FROM generate_series(1, 100)")

@@ -136,3 +136,36 @@ async def test_a_reader_stays_read_only_when_its_session_was_touched(databases, 
     rows = await sql.query("SELECT current_setting('transaction_read_only') AS r")
     assert rows == [{"r": "on"}]
     assert await sql.query("SHOW statement_timeout") == [{"statement_timeout": "30s"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("path", "path(1)"),
+        ("any_value", "any_value(1)"),
+        ("count", "count ('1')"),
+        ("date", "`date`('1')"),
+    ],
+)
+async def test_a_function_of_mariadb_does_not_pass_for_one_of_the_servers_own(
+    name, call, mariadb_database, open_sql
+):
+    """The server looks for one of the database where it has none itself, or the name is quoted."""
+    mariadb_database.run(f"CREATE FUNCTION `{name}`(a int) RETURNS int RETURN a + 41")
+    with pytest.raises(ToolRefusedError, match=rf"cannot use {name}\(\): it is a function of this"):
+        await open_sql(mariadb_database).query(f"SELECT {call} AS n")
+    assert await open_sql(mariadb_database, functions=[name]).query(f"SELECT {call} AS n") == [
+        {"n": 42}
+    ]
+
+
+@pytest.mark.parametrize("name", ["ÜBERSICHT", "Änderung", "ЗАКАЗ"])
+async def test_capitals_that_postgresql_does_not_fold_are_not_folded(
+    name, postgres_database, open_sql
+):
+    postgres_database.run(
+        "CREATE TABLE items (id int); INSERT INTO items VALUES (1); "
+        f"CREATE FUNCTION {name}(items) RETURNS int VOLATILE LANGUAGE sql AS 'SELECT 42'"
+    )
+    with pytest.raises(ToolRefusedError, match=r"PostgreSQL may call it"):
+        await open_sql(postgres_database).query(f"SELECT items.{name} FROM items")

@@ -57,6 +57,33 @@ async def test_the_session_of_mariadb_is_reset(mariadb_database, open_sql):
     assert await sql.query("SELECT @@session.tx_read_only AS r") == [{"r": 1}]
 
 
+async def test_a_database_that_a_write_of_mariadb_chose_does_not_stay(mariadb_database, open_sql):
+    name = mariadb_database.run("SELECT DATABASE()")
+    mariadb_database.run(
+        f"{SETUP} CREATE DATABASE {name}_evil; CREATE TABLE {name}_evil.items LIKE items"
+    )
+    try:
+        sql = open_sql(mariadb_database, pool_size=1)
+        await sql.write(f"CREATE PROCEDURE other() BEGIN EXECUTE IMMEDIATE 'USE {name}_evil'; END")
+        await sql.write("CALL other()")
+        await sql.write("INSERT INTO items VALUES (7, 'seven')")
+        assert mariadb_database.run("SELECT count(*) FROM items") == "2"
+    finally:
+        mariadb_database.run(f"DROP DATABASE {name}_evil")
+
+
+async def test_a_role_that_a_write_of_mariadb_took_on_does_not_stay(mariadb_database, open_sql):
+    role = f"role_{mariadb_database.run('SELECT DATABASE()')}"
+    mariadb_database.run(f"CREATE ROLE {role}; GRANT {role} TO 'delf'@'%'")
+    try:
+        sql = open_sql(mariadb_database, pool_size=1)
+        await sql.write(f"CREATE PROCEDURE other() SET ROLE {role}")
+        await sql.write("CALL other()")
+        assert (await sql.write("SELECT CURRENT_ROLE() AS r"))["rows"] == [{"r": None}]
+    finally:
+        mariadb_database.run(f"DROP ROLE {role}")
+
+
 async def test_a_query_takes_on_a_role_without_rights(postgres_database, open_sql):
     postgres_database.run(f"{SETUP} CREATE TABLE hidden (id int)")
     role = f"reader_{postgres_database.run('SELECT current_database()')}"

@@ -350,11 +350,21 @@ def test_functions_are_folded_as_the_database_does():
         ("SELECT * FROM evil(1) AS t(a)", "sqlite"),
         ("SELECT a FROM t ORDER BY evil(a)", "sqlite"),
         ("EXPLAIN ANALYZE SELECT evil(1)", "postgresql"),
+        ("SELECT shop.path(1)", "mysql"),
+        ("SELECT ma\u212ae_date(1, 1, 1)", "postgresql"),
     ],
 )
 def test_a_function_is_refused_that_is_not_listed(statement, dialect):
     with pytest.raises(ToolRefusedError, match="query cannot call"):
         check_query(statement, dialect)
+
+
+@pytest.mark.parametrize("dialect", ["postgresql", "mysql", "sqlite"])
+@pytest.mark.parametrize("name", ["varchar", "decimal"])
+def test_names_of_types_inside_of_each_other_are_not_read_for_ever(name, dialect):
+    with pytest.raises(ToolRefusedError, match="nested too deeply"):
+        check_query(f"SELECT {f'{name}(' * 60}1{')' * 60}", dialect)
+    check_query(f"SELECT {f'{name}(' * 5}1{')' * 5}", dialect)
 
 
 def test_a_user_lists_functions_by_name_or_pattern():

@@ -7,6 +7,7 @@ database itself keeps a query from writing, too (see ``backends``).
 from __future__ import annotations
 
 import itertools
+import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -35,6 +36,8 @@ _SHOW_PREFIXES: Final = frozenset({"FULL", "EXTENDED", "SESSION", "GLOBAL"})
 _EXPLAIN_OPTIONS: Final = words(
     "ANALYZE VERBOSE QUERY PLAN EXTENDED PARTITIONS FORMAT JSON TREE TRADITIONAL"
 )
+_TO_LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+"""What databases fold for certain: other letters that Python folds are other names there."""
 _PARTS: Final = words(
     "Select From Join Where Group Having Order Ordered Limit Offset Fetch LimitOptions With CTE "
     "RecursiveWithSearch Union Except Intersect Subquery Values Table TableAlias TableFromRows "
@@ -58,7 +61,7 @@ class Statement:
         text: As it is sent: without comments, and without what follows its end.
         tokens: Of that text.
         kind: How a backend runs it.
-        calls: The names that stand before a parenthesis, as the database folds them.
+        calls: The names that stand before a parenthesis, as the database may fold them.
         attributes: The names that stand after a dot; PostgreSQL may call them.
     """
 
@@ -221,18 +224,27 @@ def named(tokens: Sequence[Token], dialect: Dialect) -> tuple[frozenset[str], fr
         tokens: Of a query.
         dialect: Of which database.
     """
-    calls = {_folded(name, dialect) for _, name in _calls(tokens)}
-    attributes = {
-        _folded(name, dialect)
+    calls = [name for _, name in _calls(tokens)]
+    attributes = [
+        name
         for dot, name in itertools.pairwise(tokens)
         if dot.text == "." and dot.kind == "operator" and name.kind in ("word", "name")
-    }
-    return frozenset(calls), frozenset(attributes)
+    ]
+    return _as_read(calls, dialect), _as_read(attributes, dialect)
+
+
+def _as_read(names: Iterable[Token], dialect: Dialect) -> frozenset[str]:
+    """As the database may fold them: in some encodings PostgreSQL folds other letters, too."""
+    read: set[str] = set()
+    for name in names:
+        folded = _folded(name, dialect)
+        read |= {folded, folded.lower()} if name.kind == "word" else {folded}
+    return frozenset(read)
 
 
 def _folded(token: Token, dialect: Dialect) -> str:
     folds = token.kind == "word" or dialect != "postgresql"
-    return token.text.lower() if folds else token.text
+    return token.text.translate(_TO_LOWER) if folds else token.text
 
 
 def _check_calls(
@@ -243,9 +255,9 @@ def _check_calls(
         name = _folded(token, dialect)
         if token.start in exempt or is_listed(name, allowed):
             continue
-        if token.kind == "word" and token.text.lower() in grammar:
-            continue
         qualified = before is not None and before.text == "." and before.kind == "operator"
+        if token.kind == "word" and name in grammar and not qualified:
+            continue
         if name in known and not (qualified and dialect == "mysql"):
             continue
         raise ToolRefusedError(

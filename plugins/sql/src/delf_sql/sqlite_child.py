@@ -17,9 +17,9 @@ import sqlite3
 import struct
 import sys
 import time
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, BinaryIO, Final, NamedTuple, cast
+from typing import Any, BinaryIO, Final, NamedTuple
 
 _LENGTH: Final = struct.Struct("<Q")
 _STEPS: Final = 5000
@@ -31,7 +31,6 @@ _LARGEST_LENGTH: Final = 1_000_000_000
 _LONGEST_PATTERN: Final = 1000
 _SPARE_MEMORY: Final = 300_000_000
 _ROW_BYTES: Final = 64
-_VALUE_BYTES: Final = 16
 
 _READING: Final = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
 _READING_PRAGMAS: Final = frozenset(
@@ -97,9 +96,17 @@ def weight(row: Sequence[Any]) -> int:
         row: Of any database.
     """
     size = _ROW_BYTES
-    for value in row:
-        sized = isinstance(value, (str, bytes, list, dict))
-        size += len(cast("Sized", value)) if sized else _VALUE_BYTES
+    parts: list[Any] = [row]
+    while parts:
+        for value in parts.pop():
+            if isinstance(value, (str, bytes)):
+                size += len(value)
+                continue
+            size += sys.getsizeof(value)
+            if isinstance(value, (list, tuple)):
+                parts.append(value)
+            elif isinstance(value, dict):
+                parts += (value, value.values())
     return size
 
 

@@ -71,6 +71,10 @@ _GAPS: Final[dict[Dialect, str]] = {
     "sqlite": rf"(?:[ \t\n]|--[^\n]*(?:\n|\Z)|{_BLOCK})*",
 }
 _LONGEST_SHOWN: Final = 30
+_BACK_FOR_A_TOKEN: Final = 5
+_BACK_FOR_ANY: Final = 20_000
+"""How many tokens sqlglot may go back over while it tries readings. Honest statements need less
+than one for each token; names of types inside of each other need twice as many for each level."""
 _LEADING: Final = frozenset({".", ":", "@", "@@", "!"})
 _FOLLOWING: Final = frozenset({".", ":"})
 """What stays beside its neighbour: ``a.b``, ``:name``, ``a[1:n]``, ``@x``, ``!~``."""
@@ -99,8 +103,8 @@ class Token:
 
 
 @functools.cache
-def _reader(dialect: Dialect) -> tuple[Any, Grammar]:
-    """The tokenizer, for which no word swallows the rest of the text, and the language.
+def _reader(dialect: Dialect) -> tuple[Any, Any, Grammar]:
+    """The tokenizer, for which no word swallows the rest of the text, parser and language.
 
     Imports go through the package itself: two threads of which one began with a module inside it
     would wait for each other's import, and one would get half a module.
@@ -109,7 +113,20 @@ def _reader(dialect: Dialect) -> tuple[Any, Grammar]:
 
     grammar: Any = AnyGrammar.get_or_raise(GRAMMARS[dialect])
     base: Any = grammar.tokenizer_class
-    return type("Words", (base,), {"COMMANDS": set[Any]()}), grammar
+    words = type("Words", (base,), {"COMMANDS": set[Any]()})
+    return words, _patient(grammar.parser_class), grammar
+
+
+def _patient(base: Any) -> Any:
+    """A parser that gives up where it has tried readings for too long."""
+
+    def go_back(parser: Any, index: int) -> None:
+        parser.gone_back += parser._index - index  # noqa: SLF001 - there is no other way to see it
+        if parser.gone_back > _BACK_FOR_A_TOKEN * parser._tokens_size + _BACK_FOR_ANY:  # noqa: SLF001
+            raise RecursionError
+        base._retreat(parser, index)  # noqa: SLF001
+
+    return type("Patient", (base,), {"gone_back": 0, "_retreat": go_back})
 
 
 def parse(text: str, dialect: Dialect) -> list[Any]:
@@ -123,8 +140,8 @@ def parse(text: str, dialect: Dialect) -> list[Any]:
         SqlglotError: When it is no statement that sqlglot knows.
         RecursionError: When it is nested too deeply.
     """
-    tokenizer, grammar = _reader(dialect)
-    return grammar.parser().parse(tokenizer(grammar).tokenize(text), text)
+    tokenizer, parser, grammar = _reader(dialect)
+    return parser(dialect=grammar).parse(tokenizer(grammar).tokenize(text), text)
 
 
 def normalise(text: str, dialect: Dialect) -> tuple[str, list[Token]]:
@@ -141,7 +158,7 @@ def normalise(text: str, dialect: Dialect) -> tuple[str, list[Token]]:
 
     text = text.replace("\r\n", "\n")
     try:
-        tokenizer, grammar = _reader(dialect)
+        tokenizer, _, grammar = _reader(dialect)
         found = tokenizer(grammar).tokenize(text)
     except TokenError:
         raise ToolRefusedError(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal, Protocol
 
-from delf.errors import OptionalDependencyError, ToolExecutionError
+from delf.errors import OptionalDependencyError, ToolExecutionError, ToolRefusedError
 from delf_sql.catalog import Relation, Table
 from delf_sql.gate import Statement
 from delf_sql.placeholders import Bound, Params
@@ -197,6 +197,21 @@ def import_driver(module: str, extra: str, what: str) -> ModuleType:
         raise OptionalDependencyError(
             f"{what} needs the package {module}", package=f"delf-plugin-sql[{extra}]"
         ) from None
+
+
+def unlisted(name: str) -> ToolRefusedError:
+    """The error for a function of the database that nobody listed.
+
+    Args:
+        name: The function's; after a dot where the query may mean a column.
+    """
+    called = f"{name}()" if not name.startswith(".") else f"{name} (PostgreSQL may call it)"
+    return ToolRefusedError(
+        f"query cannot use {called}: it is a function of this database, which may do more than "
+        "read",
+        hint="if it only reads, the connection's setting functions may list "
+        f"{name.removeprefix('.')!r}; a column of that name can be written without its table",
+    )
 
 
 def first_line(text: str) -> str:

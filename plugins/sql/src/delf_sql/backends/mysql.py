@@ -3,7 +3,9 @@
 The server is told to take one statement at a time, and asked to prepare
 ``SELECT EXISTS (…)`` around every query, which takes a query and nothing else: no
 ``INTO OUTFILE``, not even in a comment that it executes. What a read-only transaction lets
-through (locks, sleeping, files) is refused by the gate.
+through (locks, sleeping, files) is refused by the gate. The catalogue says whether a name that
+it calls is a function of this database that nobody listed: the server looks there for known
+names, too, where it has no such function itself or the name is quoted or stands before a blank.
 """
 
 from __future__ import annotations
@@ -12,9 +14,9 @@ import contextlib
 import importlib
 import re
 import struct
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any, Final
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from delf.errors import ConnectionConfigurationError, ToolRefusedError
 from delf_sql.backends.base import (
@@ -23,9 +25,11 @@ from delf_sql.backends.base import (
     Written,
     can_batch,
     first_line,
+    unlisted,
 )
 from delf_sql.backends.mysql_catalog import read_relations, read_tables
 from delf_sql.catalog import Relation, Table
+from delf_sql.functions import is_listed
 from delf_sql.gate import Statement
 from delf_sql.placeholders import Bound, Params, bind
 from delf_sql.rows import Fetched, collect
@@ -36,6 +40,8 @@ Connection = Any
 """asyncmy's connection, whose type stubs say little and not always the truth."""
 
 _FOUND_ROWS: Final = 2
+_FIRST_WITH_ROLES: Final = 8
+"""MySQL's; MariaDB has had them since 10.0.5."""
 _COM_SET_OPTION: Final = 0x1B
 _COM_RESET_CONNECTION: Final = 0x1F
 _ONE_STATEMENT: Final = struct.pack("<H", 1)
@@ -46,6 +52,10 @@ _OTHER_READINGS: Final = frozenset(
     }
 )  # fmt: skip
 """Modes in which the server reads text by other rules than the gate."""
+_UNLISTED: Final = """
+SELECT routine_name FROM information_schema.routines
+WHERE routine_schema = DATABASE() AND routine_name IN ({names}) LIMIT 1
+"""
 _TIMEOUTS: Final = (1969, 3024)
 _READ_ONLY: Final = (1792, 1290, 1836)
 _UNAVAILABLE: Final = (1040, 1044, 1045, 1049, 1053, 1129, 1130, 1152, 1203)
@@ -68,6 +78,7 @@ class MysqlBackend:
         self.target = target
         self._limits = limits
         self._readers: WeakSet[Connection] = WeakSet()
+        self._places: WeakKeyDictionary[Connection, Sequence[Any]] = WeakKeyDictionary()
 
     async def connect(self, *, reader: bool) -> Connection:
         """A new connection; a reader's transactions are read-only.
@@ -89,8 +100,11 @@ class MysqlBackend:
         """Make a session of a fresh one: one statement at a time, read by MySQL's own rules."""
         await driver._execute_command(_COM_SET_OPTION, _ONE_STATEMENT)  # noqa: SLF001
         await driver.read_packet()
-        (modes,) = await self._rows(driver, "SELECT @@sql_mode")
-        kept = [mode for mode in str(modes[0]).split(",") if mode not in _OTHER_READINGS]
+        role = "CURRENT_ROLE()" if _has_roles(driver) else "NULL"
+        ((modes, *place),) = await self._rows(driver, f"SELECT @@sql_mode, DATABASE(), {role}")
+        if self._places.setdefault(driver, place) != place:
+            raise ConnectionResetError("a reset leaves the database and the role that were chosen")
+        kept = [mode for mode in str(modes).split(",") if mode not in _OTHER_READINGS]
         settings = [
             f"sql_mode = '{','.join(kept)}'",
             "autocommit = 0",
@@ -162,10 +176,19 @@ class MysqlBackend:
         """
         bound = bind(statement.text, statement.tokens, params, "mysql", for_mysql)
         await driver.query("START TRANSACTION READ ONLY")
+        await self._check_calls(driver, statement.calls)
         if statement.kind == "select":
             await self._check_is_query(driver, bound.probe)
         own_limit = any(token.word in ("LIMIT", "FETCH") for token in statement.tokens)
         return await self._run(driver, bound, limit, may_drain=not own_limit)
+
+    async def _check_calls(self, driver: Connection, calls: Collection[str]) -> None:
+        """Refuse functions that users made, but for those that are listed."""
+        names = [name for name in calls if not is_listed(name, self._limits.functions)]
+        if names:
+            asked = _UNLISTED.format(names=", ".join(["%s"] * len(names)))
+            for (name,) in await self._rows(driver, asked, names):
+                raise unlisted(name)
 
     async def _check_is_query(self, driver: Connection, probe: str) -> None:
         """Let the server say that it is a query, without running it."""
@@ -324,6 +347,11 @@ def _code(error: BaseException) -> int:
 
 def _is_mariadb(driver: Connection) -> bool:
     return "mariadb" in driver.get_server_info().lower()
+
+
+def _has_roles(driver: Connection) -> bool:
+    major = driver.get_server_info().partition(".")[0]
+    return _is_mariadb(driver) or (major.isdecimal() and int(major) >= _FIRST_WITH_ROLES)
 
 
 def _ssl(options: dict[str, str]) -> Any:

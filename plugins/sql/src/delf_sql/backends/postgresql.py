@@ -14,13 +14,13 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from delf.errors import ToolRefusedError
 from delf_sql.backends.base import (
     Limits,
     Problem,
     Written,
     can_batch,
     first_line,
+    unlisted,
 )
 from delf_sql.backends.postgresql_catalog import read_relations, read_tables
 from delf_sql.catalog import Relation, Table
@@ -153,17 +153,17 @@ class PostgresBackend:
             return
         listed = self._limits.functions
         names = statement.calls | statement.attributes
-        unlisted = {name for name in names if not is_listed(name, listed)}
-        known = known_functions("postgresql") & unlisted
+        others = {name for name in names if not is_listed(name, listed)}
+        known = known_functions("postgresql") & others
         asked = {
-            "calls": sorted(unlisted & statement.calls | known),
+            "calls": sorted(others & statement.calls | known),
             "known": sorted(known),
-            "attributes": sorted(unlisted & statement.attributes - known),
+            "attributes": sorted(others & statement.attributes - known),
         }
         cursor = await driver.execute(_UNLISTED, asked)
         row = await cursor.fetchone()
         if row is not None:
-            raise _unlisted(row[0])
+            raise unlisted(row[0])
 
     @property
     def _timeout(self) -> str:
@@ -302,16 +302,6 @@ class PostgresBackend:
 
 def _columns(cursor: Any) -> tuple[str, ...]:
     return tuple(str(column.name) for column in cursor.description or ())
-
-
-def _unlisted(name: str) -> ToolRefusedError:
-    called = f"{name}()" if not name.startswith(".") else f"{name} (PostgreSQL may call it)"
-    return ToolRefusedError(
-        f"query cannot use {called}: it is a function of this database, which may do more than "
-        "read",
-        hint="if it only reads, the connection's setting functions may list "
-        f"{name.removeprefix('.')!r}; a column of that name can be written without its table",
-    )
 
 
 def _message(error: psycopg.Error) -> str:
