@@ -1,6 +1,7 @@
 """What a question says, which are asked at all, and what time they take."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -66,6 +67,36 @@ async def test_nor_can_a_program_that_lists_what_waits(delf_host, scripted_model
         agent.approve(waiting[0]["request_id"])
         response = await asyncio.to_thread(agent.wait, task)
     assert response.text == "paid ann 200"
+
+
+async def test_one_that_ends_programs_is_passed_over(bench):
+    async def leaves():
+        raise SystemExit
+
+    script = "try:\n    await pay('a', [1])\nexcept ApprovalRejected:\n    print('no')"
+    response = await bench.run(script, decide=lambda _: leaves(), timeout=10)
+    assert response.text == "no"
+
+
+async def test_a_plain_one_is_asked_one_question_at_a_time(delf_host, scripted_model):
+    """It may read its answer from a terminal, which has one line for all of them."""
+    asking, most = 0, 0
+
+    def person(request):
+        nonlocal asking, most
+        asking += 1
+        most = max(most, asking)
+        time.sleep(0.005)  # while a person thinks
+        asking -= 1
+        return True
+
+    scripted_model.writes(
+        "r = await asyncio.gather(*(pay('a', [n]) for n in range(9)))\nprint(len(r))"
+    )
+    options = {"llm": "scripted", "host": delf_host, "on_confirm": person}
+    async with Agent(tools=[pay], **options) as agent:
+        response = await agent.arun("x")
+    assert (response.text, most) == ("9", 1)
 
 
 # -- which are asked ------------------------------------------------------------------------------

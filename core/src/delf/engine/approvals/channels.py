@@ -69,7 +69,7 @@ async def _ask_channel(
     """A channel's answer; one that fails is passed over, which can only end in a no."""
     try:
         return await named.channel.decide(request)
-    except (Exception, asyncio.CancelledError) as error:
+    except (Exception, SystemExit, asyncio.CancelledError) as error:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise  # it does not wait any more; a channel can raise the same by itself
@@ -93,18 +93,21 @@ class CallbackChannel:
 
     Args:
         callback: Plain or async; gets the request and returns True, False, None (leave it
-            to the next channel) or a decision. A plain one runs in a thread of its own.
+            to the next channel) or a decision. A plain one runs in a thread of its own, and is
+            asked one question at a time, as it may read its answer from a terminal.
     """
 
     def __init__(self, callback: Callable[[ApprovalRequest], Any]) -> None:
         self._callback = callback
+        self._turn = asyncio.Lock()
 
     async def decide(self, request: ApprovalRequest) -> Decision | None:
         """Ask the callback."""
         if inspect.iscoroutinefunction(self._callback):
             answer = await self._callback(request)
         else:
-            answer = await in_own_thread(lambda: self._callback(request), "delf-approval")
+            async with self._turn:
+                answer = await in_own_thread(lambda: self._callback(request), "delf-approval")
             if inspect.isawaitable(answer):
                 answer = await answer
         match answer:

@@ -414,7 +414,9 @@ class Gate:
         except ToolException as error:
             self.failures.append((error.message, error))
             return await self._tell(call, started, error)
-        except (Exception, SystemExit, KeyboardInterrupt) as error:
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # pytest's outcomes and SystemExit are no Exception
             if isinstance(error, KeyboardInterrupt) and _is_main_thread():
                 raise  # somebody pressed Ctrl-C
             message = self._redactor.text(describe_failure(error))
