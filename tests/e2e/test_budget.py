@@ -108,6 +108,19 @@ def test_lengths_that_nobody_keeps_overrun_it_by_one_call_at_most(
     assert 0.009 <= agent.total_cost_usd <= 0.01 + 0.003
 
 
+def test_a_server_that_does_not_count_is_reckoned_by_length(
+    openai_server: StartServer, make_agent: MakeAgent
+) -> None:
+    text = f"```python\nprint('done')\n{'#' * 3000}\n```"
+    server = openai_server(lambda _: Reply(text=text, usage=None))
+    with make_agent(server, budget_usd=0.02) as agent:
+        assert agent.run("go").cost_usd == pytest.approx(0.0105, rel=0.1)
+        assert agent.run("go").status is True
+        with pytest.raises(BudgetExceededError):
+            agent.run("go")
+    assert len(server.requests) == 2
+
+
 def test_a_set_length_is_reserved_before_the_first_call(
     openai_server: StartServer, make_agent: MakeAgent
 ) -> None:

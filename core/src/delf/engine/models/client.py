@@ -316,7 +316,8 @@ class ModelClient:
         if self.redactor.knows_any:
             reply = _clean_reply(reply, self.redactor)
         price = self.pricing(reply.model)
-        cost = reply.cost_usd if price is None else price.cost(reply.usage)
+        used = self.ledger.forecast.counted(config, request, reply)
+        cost = reply.cost_usd if price is None else price.cost(used)
         self.ledger.add(reply.usage, cost)
         self.ledger.forecast.learn(config, request, reply, cost)
         if draft is not None:

@@ -378,6 +378,14 @@ class Forecast:
         most = replace(usage, output_tokens=max(limit or 0, longest))
         return Estimate(expected, price.cost(most))
 
+    def counted(self, config: LLMConfig, request: ModelRequest, reply: ModelReply) -> Usage:
+        """The tokens of a reply; by its length where its server does not count them."""
+        if reply.usage.total_tokens:
+            return reply.usage
+        said = "".join((reply.text, *(call.arguments for call in reply.calls)))
+        tokens = round(len(said.encode("utf-8", "replace")) * _TOKENS_PER_BYTE)
+        return replace(self.usage(config, request), output_tokens=tokens)
+
     def learn(
         self, config: LLMConfig, request: ModelRequest, reply: ModelReply, cost_usd: float | None
     ) -> None:
