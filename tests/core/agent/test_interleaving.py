@@ -27,6 +27,14 @@ async def race(n):
 for n in range(4):
     print(await race(n))
 """,
+    "whatever is done": """
+pending = {asyncio.create_task(look(n)) for n in range(8)}
+while pending:
+    done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+    for call in done:
+        await write(str(call.result()))
+        print(call.result())
+""",
     "timeouts": """
 for n in range(6):
     try:

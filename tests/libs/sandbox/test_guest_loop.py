@@ -153,3 +153,18 @@ def test_timers_run_out_again_in_the_order_in_which_they_did_and_nobody_waits(lo
     assert loop.run_until_complete(work()) == ["0.01", "0.02", "0.03"]
     assert loop.take_notes() == []
     assert time.monotonic() - before < 0.03
+
+
+def test_a_set_of_tasks_has_the_order_in_which_they_were_made(loop: GuestLoop) -> None:
+    """By their addresses it would have another one when the script runs once more."""
+
+    async def main() -> bool:
+        kept: list[object] = []
+        tasks: list[asyncio.Task[None]] = []
+        for size in range(40):
+            kept.append(bytearray(size * 100))
+            tasks.insert(0, asyncio.create_task(asyncio.sleep(0), name=f"{size}"))
+        done, _ = await asyncio.wait(tasks)
+        return [task.get_name() for task in done] == [str(size) for size in range(40)]
+
+    assert loop.run_until_complete(main())

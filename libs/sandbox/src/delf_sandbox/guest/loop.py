@@ -30,6 +30,18 @@ def _nothing(*_: object) -> None:
     """Until a session works on the loop."""
 
 
+class _Task(asyncio.Task[Any]):
+    """A task whose place in a set is the same whenever its script runs, and not by its address."""
+
+    def __init__(self, coro: Any, *, loop: GuestLoop, **options: Any) -> None:
+        loop.tasks += 1
+        self._number = loop.tasks
+        super().__init__(coro, loop=loop, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
 class GuestLoop(asyncio.SelectorEventLoop):
     """An event loop whose turns can be repeated."""
 
@@ -43,6 +55,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
     _csock: object = None
 
     def __init__(self) -> None:
+        self.tasks = 0
         self._threads = 0
         self._watched = selectors.PollSelector()
         self._at_turn: Callable[[], None] = _nothing
@@ -86,6 +99,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         Args:
             turns: What was noted when it ran before: turns and what happened in them.
         """
+        self.tasks = 0
         self._turn, self._left, self._quiet = 0, _MOST_NOTES - len(turns) // 2, _QUIET_TURNS
         self._past = deque(zip(turns[::2], turns[1::2], strict=True))
         self._notes.clear()
@@ -114,6 +128,13 @@ class GuestLoop(asyncio.SelectorEventLoop):
         """From now on, let things happen as they come."""
         self._past.clear()
         self._quiet = 0
+
+    def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        """As the one of asyncio, whose tasks cannot be told apart in the same way twice."""
+        if self.get_task_factory() is not None:
+            return super().create_task(coro, **options)
+        self._check_closed()  # pyright: ignore[reportUnknownMemberType,reportAttributeAccessIssue]
+        return _Task(coro, loop=self, **options)
 
     def add_signal_handler(self, sig: int, callback: Callable[..., Any], *args: Any) -> None:
         """As the one of asyncio, which needs something to be woken by."""
