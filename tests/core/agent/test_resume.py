@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import signal
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -928,6 +929,29 @@ async def test_a_guest_that_dies_between_two_scripts_is_replaced_with_its_variab
     assert deaths
     assert (response.text, world.writes, world.looks) == ("1 20", ["x"], 1)
     assert "the script is run once more" in "".join(response.trace.warnings)
+
+
+async def test_nor_is_one_that_dies_before_the_host_has_seen_that_its_script_ended(
+    bench: Bench,
+) -> None:
+    deaths: list[int] = []
+
+    def while_the_loop_is_busy() -> None:
+        time.sleep(0.1)  # the guest has ended its script and said so, and nobody has read it
+        deaths.extend(kill_guests())
+        while {*guests()} & {*deaths}:
+            time.sleep(0.01)
+
+    def listen(event: ev.Event) -> None:
+        if isinstance(event, ev.CallFinished) and not deaths:
+            asyncio.get_running_loop().call_later(0.005, while_the_loop_is_busy)
+
+    bench.model.writes("found = await look(1)\nrerun('found it', 'print it')", "print(found)")
+    world = World()
+    async with bench.agent(world) as agent:
+        response = (await agent.arun("Find it.", listeners=[listen])).raise_for_status()
+    assert deaths
+    assert (response.text, world.looks) == ("10", 1)
 
 
 async def test_an_exit_that_the_script_caused_is_its_end(bench: Bench) -> None:

@@ -249,7 +249,9 @@ class ScriptRunner:
             if not isinstance(outcome, Done):  # before another script, or an answer of a model
                 await self._gate.wait_for_calls(_LATE_SECONDS)
             status, error = describe_outcome(outcome)
-            if not self.alive:
+            # One that died after its script had ended is rebuilt before the next.
+            lost = not self.alive and isinstance(outcome, (Crashed, LimitReached))
+            if lost:
                 self._in_session.clear()
                 await self._end_session()
             await self._log.record(
@@ -260,7 +262,7 @@ class ScriptRunner:
                 line=outcome.line if isinstance(outcome, (Failed, LimitReached)) else None,
                 attempt=attempt,
                 limit=outcome.limit if isinstance(outcome, LimitReached) else None,
-                lost=not self.alive,
+                lost=lost,
             )
         if not isinstance(outcome, Done):
             await self._approvals.slot.regained()

@@ -125,7 +125,10 @@ class ForkServer:
         """
         await self.ready()
         shared = "mounts" in self.namespaces
-        scratch = self._scratch.place() if shared else self._scratch.make()
+        try:
+            scratch = self._scratch.place() if shared else self._scratch.make()
+        except FileNotFoundError:  # closed while somebody waited for it
+            raise SandboxUnavailableError("the sandbox's template process ended") from None
         host_end, guest_end = socket.socketpair()
         request = {
             "limits": limits_by_name(limits),
