@@ -83,6 +83,19 @@ def test_a_padded_argument_paints_no_line_of_its_own(shown, whole):
     assert f"│ note ({len(padded):,} characters) = " in "\n".join(lines)
 
 
+@pytest.mark.parametrize("coloured", [False, True])
+def test_a_comment_of_a_script_does_not_look_like_code(request_for, monkeypatch, coloured):
+    monkeypatch.setenv("TERM", "xterm" if coloured else "dumb")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    code = f"pay(9)\n# small\u2028assert n <= 100\n# large{' ' * 80}assert n <= 100\npay(8)"
+    asked = request_for({}, code=code)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", request_text(asked, {}, width=80))
+    lines = text.splitlines()
+    assert "│ # small\\u2028assert n <= 100" in lines
+    assert sum(line.startswith("│ pay(") for line in lines) == 2
+    assert all(line.startswith(("│ # ", "│ ↳ ")) for line in lines if "assert" in line)
+
+
 def test_it_says_where_the_task_stands(shown):
     changes = tuple(f"pay(n={n})" for n in range(7))
     why = "the one before failed: ToolError: it is down"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delf.terminal import visible
+from delf_approval_terminal.render import argument_lines, indented, script_lines
 from delf_cli.answering import state_of_request
 from delf_cli.ids import short_ids
 from delf_cli.tables import cut, one_line
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from delf.engine.changes import Situation
 
 _LONGEST: Final = 60
+_INDENT: Final = "  "
+_NOT_WRAPPED: Final = 1_000_000
+"""Columns where the output is no terminal."""
 _COLOURS: Final = {"waiting": "yellow", "approved": "green", "edited": "green", "rejected": "red"}
 
 
@@ -91,33 +96,27 @@ def show(record: RequestRecord, stands: Situation) -> None:
         click.echo("This call was begun when its process died. Approve makes it again, settle says")
         click.echo("that it did happen, reject gives it up.\n")
     click.echo(f"{asked.action}, {asked.effect}")
-    for key, value in asked.arguments.items():
-        lines = _lines(value)
-        head = f"  {visible(key)} ="
-        click.echo(f"{head} {lines[0]}" if len(lines) == 1 else head)
-        for text in lines if len(lines) > 1 else ():
-            click.echo(f"      {text}")
+    width = _columns() - len(_INDENT)
+    lines = [
+        line
+        for name, value in asked.arguments.items()
+        for line in argument_lines(name, value, whole=True, width=width)
+    ]
     if asked.preview:
-        click.echo("  what would happen:")
-        for text in asked.preview.rstrip("\n").split("\n"):
-            click.echo(f"      {visible(text)}")
+        lines.append("what would happen:")
+        lines += (f"    {visible(text)}" for text in asked.preview.rstrip("\n").split("\n"))
+    for line in lines:
+        for piece in indented(line, width):
+            click.echo(f"{_INDENT}{piece}")
 
 
 def _show_code(code: str) -> None:
-    text = visible(code.rstrip())
-    if not sys.stdout.isatty():
-        click.echo(text)
-        return
-    from rich.console import Console
-    from rich.syntax import Syntax
-
-    Console().print(Syntax(text, "python", theme="ansi_dark", word_wrap=True))
+    for line in script_lines(code, _columns(), plain=not sys.stdout.isatty()):
+        click.echo(line)
 
 
-def _lines(value: Any) -> list[str]:
-    if isinstance(value, str) and "\n" in value:
-        return [visible(text) for text in value.split("\n")]
-    return [one_line(repr(value))]
+def _columns() -> int:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _NOT_WRAPPED
 
 
 def _age(at: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pprint
+import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 from reprlib import Repr
@@ -48,6 +49,9 @@ _MOST_CHARACTERS: Final = 1000
 _MOST_ARGUMENTS: Final = 30
 _MOST_CHANGES: Final = 5
 _INDENT: Final = "    "
+_GOES_ON: Final = "↳ "
+_LINE_ENDS: Final = re.compile("\r\n|\r|\n")
+"""Python's own, and no others: a comment goes on after a form feed."""
 _FRAME: Final = range(0x2500, 0x2580)
 """Characters that draw boxes: nothing that is shown may look like the frame around it."""
 _MARKS: Final = {"bold": "1", "dim": "2", "red": "1;31", "yellow": "1;33", "green": "1;32"}
@@ -191,7 +195,7 @@ def request_text(
     body = list(_about(request, whole=whole))
     shown = list(arguments.items())
     for name, value in shown if whole else shown[:_MOST_ARGUMENTS]:
-        body += _argument(name, value, whole=whole, width=room)
+        body += argument_lines(name, value, whole=whole, width=room)
     if not whole and len(shown) > _MOST_ARGUMENTS:
         body.append(f"… {len(shown) - _MOST_ARGUMENTS} more arguments; v shows them")
     if not shown:
@@ -225,30 +229,42 @@ def _script_head(request: ApprovalRequest) -> Iterator[str]:
     yield ""
 
 
-def script_lines(code: str, width: int) -> list[str]:
-    """A script in colours, as lines that fit into a width.
+def script_lines(code: str, width: int, *, plain: bool = False) -> list[str]:
+    """A script in colours, as lines that fit into a width; what goes on with a line has a mark.
 
     Args:
         code: The script; what is not printable is shown as an escape.
         width: Columns.
+        plain: Without colours in any case.
     """
-    plain = [escape(line.replace("\t", "    ")) for line in code.strip("\n").splitlines()]
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return [piece for line in plain for piece in fold(line, width)]
+    lines = [escape(line.replace("\t", "    ")) for line in _LINE_ENDS.split(code.strip("\r\n"))]
+    if plain or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return [piece for line in lines for piece in _marked(line, width)]
     from rich.console import Console
     from rich.syntax import Syntax
 
     console = Console(
-        file=io.StringIO(),
-        width=width,
-        force_terminal=True,
-        color_system="standard",
-        legacy_windows=False,
+        file=io.StringIO(), force_terminal=True, color_system="standard", legacy_windows=False
     )
-    syntax = Syntax("\n".join(plain), "python", theme="ansi_dark", word_wrap=True)
+    syntax = Syntax("", "python", theme="ansi_dark")
+    coloured = syntax.highlight("\n".join(lines)).split("\n", allow_blank=True)
     with console.capture() as capture:
-        console.print(syntax, soft_wrap=False)
+        for line, styled in zip(lines, coloured, strict=False):
+            start = 0
+            for piece in _marked(line, width):
+                end = start + len(piece) - len(_GOES_ON) * bool(start)
+                console.print(_GOES_ON * bool(start), styled[start:end], sep="", soft_wrap=True)
+                start = end
     return [line.rstrip() for line in capture.get().rstrip("\n").split("\n")]
+
+
+def _marked(line: str, width: int) -> Iterator[str]:
+    """A line of a script in pieces; one that goes on with it cannot be taken for a line."""
+    first = next(fold(line, width))
+    yield first
+    rest = line[len(first) :]
+    if rest:
+        yield from (_GOES_ON + piece for piece in fold(rest, max(1, width - len(_GOES_ON))))
 
 
 def _preview(text: str, *, whole: bool) -> list[str]:
@@ -291,8 +307,15 @@ def _line(text: str, *, whole: bool) -> str:
     return line if whole or len(line) <= 300 else f"{line[:299]}…"
 
 
-def _argument(name: str, value: Any, *, whole: bool, width: int) -> list[str]:
-    """An argument in lines; what does not fit into one says how long it is."""
+def argument_lines(name: str, value: Any, *, whole: bool, width: int) -> list[str]:
+    """An argument in lines; what does not fit into one says how long it is.
+
+    Args:
+        name: Its name.
+        value: A validated argument.
+        whole: All of it, or a beginning.
+        width: Columns; pieces of longer lines are made by :func:`indented`.
+    """
     lines = value_lines(value, whole=whole, width=width - len(_INDENT))
     label = escape(name)
     if len(lines) == 1 and _cells(f"{label} = {lines[0]}") <= width:

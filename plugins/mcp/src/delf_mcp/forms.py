@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import mcp_types as types
 
 from delf.protocols.approval import ApprovalRequest, Approved, Decision, Edited, Rejected
+from delf.terminal import visible
 
 _APPROVE: Final = "approve"
 _REASON: Final = "reason"
 _LONGEST: Final = 2000
 _CHANGES: Final = 3
+_SHORT: Final = 80
+_INDENT: Final = "    "
+_LINE_ENDS: Final = re.compile("\r\n|\r|\n")
 _KINDS: Final[dict[type, str]] = {
     bool: "boolean",
     int: "integer",
@@ -27,12 +32,13 @@ def question_of(request: ApprovalRequest) -> types.ElicitRequestFormParams:
     Args:
         request: What waits for a decision.
     """
-    lines = [f"May this be done? {request.message}"]
+    lines = list(_asked(request))
     if request.preview:
-        lines.append(request.preview)
+        lines += ["What would happen:", *_inside(request.preview)]
     if request.reason:
-        lines.append(f"Asked because: {request.reason}")
-    lines += [f"Changed so far: {change}" for change in request.changes[-_CHANGES:]]
+        lines += ["Asked because:", *_inside(request.reason)]
+    for change in request.changes[-_CHANGES:]:
+        lines += ["Changed so far:", *_inside(change)]
     fields: dict[str, Any] = {
         _APPROVE: {"type": "boolean", "title": "Approve", "description": "Let it be done."},
         _REASON: {"type": "string", "title": "Reason", "description": "Why not."},
@@ -43,6 +49,35 @@ def question_of(request: ApprovalRequest) -> types.ElicitRequestFormParams:
         message="\n".join(lines),
         requested_schema={"type": "object", "properties": fields, "required": [_APPROVE]},
     )
+
+
+def _asked(request: ApprovalRequest) -> Iterator[str]:
+    """All that a yes would allow: nobody can see more of it elsewhere."""
+    if request.code is not None:
+        yield f"May this script run? It may call {', '.join(map(visible, request.actions))}:"
+        yield from _inside(request.code)
+        return
+    again = (
+        " It was interrupted, and whether it happened is not known." if request.unsettled else ""
+    )
+    if not request.arguments:
+        yield f"May this be done?{again} {visible(request.action)}()"
+        return
+    yield f"May this be done?{again} {visible(request.action)} with"
+    for name, value in request.arguments.items():
+        lines = _inside(value if isinstance(value, str) and "\n" in value else repr(value))
+        size = len(value) if isinstance(value, str) else 0
+        label = f"{_INDENT}{visible(name)}{f' ({size:,} characters)' if size > _SHORT else ''} ="
+        if len(lines) == 1:
+            yield f"{label} {lines[0].removeprefix(_INDENT)}"
+        else:
+            yield label
+            yield from (_INDENT + line for line in lines)
+
+
+def _inside(text: str) -> list[str]:
+    """A text of somebody else in lines that cannot be taken for ours."""
+    return [_INDENT + visible(line) for line in _LINE_ENDS.split(text.rstrip("\r\n"))]
 
 
 def decision_of(request: ApprovalRequest, result: Any) -> Decision:

@@ -1,0 +1,47 @@
+"""``delf approvals show`` on a terminal: nothing of a value looks like another line."""
+
+from __future__ import annotations
+
+import pytest
+
+from delf.engine.changes import Situation
+from delf.events import ApprovalRequested
+from delf.protocols.journal import TaskRecord
+from delf_approval_terminal import listing
+from delf_journals.requests import RequestRecord
+
+
+@pytest.fixture
+def show(monkeypatch, capsys):
+    monkeypatch.setattr(listing, "_columns", lambda: 80)
+
+    def show(**asked):
+        requested = ApprovalRequested(
+            task_id="t", seq=1, at=0.0, request_id="r", call_id=1, digest="d", effect="write",
+            **{"action": "bank.pay", "arguments": {}, **asked},
+        )  # fmt: skip
+        task = TaskRecord(task_id="t", task="Pay.", started_at=0.0, state="running")
+        listing.show(RequestRecord(requested=requested, decided=None, task=task), Situation())
+        return capsys.readouterr().out.splitlines()
+
+    return show
+
+
+def test_a_padded_argument_paints_no_line_of_its_own(show):
+    note = f"for the rent\n{' ' * 68}to = 'landlord@example.com'{' ' * 53}amount = 200"
+    lines = show(arguments={"note": note, "to": "eve@far.example", "text": "a   b"})
+    assert [line for line in lines if line.startswith("  to = ")] == ["  to = 'eve@far.example'"]
+    assert all(line.startswith("      ") for line in lines if "landlord" in line)
+    assert "  text = 'a   b'" in lines
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_a_comment_of_a_script_does_not_look_like_code(show):
+    code = (
+        f"pay(9)\n# small\u2028assert n <= 100\n# large{' ' * 80}assert n <= 100\r\npay(8)\rpay(7)"
+    )
+    lines = show(code=code, actions=("bank.pay",))
+    assert [line for line in lines if line.startswith("assert")] == []
+    assert "# small\\u2028assert n <= 100" in lines
+    assert [line for line in lines if line.startswith("pay")] == ["pay(9)", "pay(8)", "pay(7)"]
+    assert lines[lines.index("pay(8)") - 1].startswith("↳ ")
