@@ -51,6 +51,7 @@ MORE: dict[str, frozenset[str]] = {
     "filesystem": PROGRAM,
     "journals": frozenset({"delf.plugins"}),
     "manage": PROGRAM | {"delf.config", "delf.plugins", "delf.projects"},
+    "mcp": frozenset({"delf.terminal"}),
     "project": frozenset(
         {"delf.config", "delf.engine.secrets", "delf.environment", "delf.plugins", "delf.records"}
     ),
