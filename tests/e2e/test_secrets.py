@@ -304,6 +304,9 @@ def test_a_plugin_that_fails_with_a_secret(place: Place, tmp_path: Path) -> None
     assert "no login with [redacted]" in first.stdout
 
 
+KEPT = "kept-by-others-4711"
+
+
 def test_a_connection_that_is_not_selected(place: Place) -> None:
     """Its password is in the file all the same, which a tool of another one may read."""
     password = "of-the-other-database-77"
@@ -312,6 +315,10 @@ def test_a_connection_that_is_not_selected(place: Place) -> None:
         file.write('[connections.own]\ntype = "sql"\nurl = "sqlite:///own.db"\n')
         file.write('[connections.other]\ntype = "sql"\n')
         file.write(f'url = "postgresql://u:{password}@nowhere/x"\n')
+        file.write('[connections.hub]\ntype = "mcp"\ncommand = "hub"\n')
+        file.write(f'env = {{ LICENCE = "{KEPT}-1" }}\n')
+        file.write('[connections.weather]\ntype = "openapi"\nspec = "https://nowhere/x"\n')
+        file.write(f'params = {{ appid = "{KEPT}-2" }}\ncredentials = {{ own = "{KEPT}-3" }}\n')
     (place.folder / "reader.py").write_text(
         "from pathlib import Path\nfrom delf import tool\n\n"
         "@tool(confirm=False)\ndef read() -> str:\n"
@@ -324,6 +331,7 @@ def test_a_connection_that_is_not_selected(place: Place) -> None:
     assert done.returncode == 0, done.stderr
     assert "[connections.other]" in done.stdout
     assert password not in done.stdout + done.stderr
+    assert KEPT not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from delf.config import LLM_FIELDS, AgentConfig, make_config
-from delf.engine.secrets.known import secrets_of_headers, secrets_of_options
+from delf.engine.secrets.known import Guess, secrets_of_headers, secrets_of_options
 from delf.environment import ENV_FILE, FileText, beside, read_env_file
 from delf.errors import ConfigurationError
 from delf.records import dataclass
@@ -22,6 +22,10 @@ from delf_project.values import Values, substitute
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
+
+_SENT_ALONG: Final = frozenset({"params", "path_params", "credentials", "env", "cookies"})
+"""Tables of connections whose values may be keys, whatever their names: the types declare which
+are, and are not loaded for connections that nobody selected."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +106,8 @@ class Project:
                 yield from secrets_of_headers({path[-1]: value})
             elif "providers" in path[:-1] and isinstance(value, str):
                 yield value
+            elif not _SENT_ALONG.isdisjoint(path[:-1]) and isinstance(value, str):
+                yield Guess(value)
             else:
                 yield from secrets_of_options({path[-1]: value}, sure=True)
 
