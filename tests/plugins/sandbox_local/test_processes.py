@@ -687,6 +687,24 @@ async def test_files_without_a_name_do_not_fill_the_disk(on_disk):
         assert (outcome.limit, host.text) == ("file", "")
 
 
+async def test_files_below_a_path_that_is_too_long_do_not_fill_the_disk(on_disk):
+    code = POSIX + dedent("""
+        for _ in range(40):
+            posix.mkdir("d" * 200)
+            posix.chdir("d" * 200)
+        for number in range(60):
+            file = posix.open(f"f{number}", posix.O_CREAT | posix.O_RDWR)
+            for _ in range(10):
+                posix.write(file, bytes(2**20))
+            posix.close(file)
+            await asyncio.sleep(0.05)
+    """)
+    async with local_session(session_spec(scratch_bytes=30 * 2**20)) as session:
+        outcome = await session.execute("import asyncio\n" + code, NotingHost())
+    assert isinstance(outcome, LimitReached), outcome
+    assert outcome.limit == "file"
+
+
 async def test_libraries_may_remove_and_move_files_on_the_disk(on_disk):
     code = POSIX + dedent("""
         import pathlib

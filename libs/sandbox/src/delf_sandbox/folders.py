@@ -54,19 +54,23 @@ def used_space(folder: str, most: int) -> int:
 
     Args:
         folder: Where.
-        most: Stop counting above this; too many entries count as more than this.
+        most: Stop counting above this; too many entries, and what cannot be looked into, count
+            as more than this.
     """
     used = seen = 0
     waiting = [folder]
-    while waiting and used <= most:
-        for entry in _entries(waiting.pop()):
-            seen += 1
-            if seen > _MAX_ENTRIES:
-                return most + 1
-            with suppress(OSError):
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
-                used += entry.stat(follow_symlinks=False).st_blocks * 512
+    try:
+        while waiting and used <= most:
+            for entry in _entries(waiting.pop()):
+                seen += 1
+                if seen > _MAX_ENTRIES:
+                    return most + 1
+                with suppress(FileNotFoundError):
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    used += entry.stat(follow_symlinks=False).st_blocks * 512
+    except OSError:  # a folder that may not be read, or a path that is too long
+        return most + 1
     return used
 
 
@@ -74,7 +78,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as found:
             return list(found)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):  # it was removed meanwhile
         return []
 
 
