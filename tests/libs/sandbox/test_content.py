@@ -11,7 +11,7 @@ import pytest
 
 from delf.filenames import check_file_name
 from delf.values import loads
-from delf_sandbox.guest.content import make_content
+from delf_sandbox.guest.content import ContentTooLargeError, make_content
 
 
 @dataclasses.dataclass
@@ -149,3 +149,26 @@ def test_plain_names(name):
 def test_names_that_leave_or_lie_are_refused(name):
     with pytest.raises(ValueError, match=r"output file.*name"):
         check_file_name(name)
+
+
+def nested(depth: int) -> list[object]:
+    value: list[object] = [0] * 1000
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("a.csv", [{f"k{n}": 1} for n in range(20_000)]),
+        ("a.xlsx", [{f"k{n}": 1} for n in range(20_000)]),
+        ("a.json", nested(600)),
+        ("a.jsonl", ["x" * 1000] * 2000),
+    ],
+    ids=["columns", "sheet", "indent", "lines"],
+)
+def test_what_becomes_too_large_is_not_made(name: str, value: object) -> None:
+    """A record has a cell for each column that any has, and each level of JSON its blanks."""
+    with pytest.raises(ContentTooLargeError):
+        make_content(name, value, [".xlsx"], most=1_000_000)

@@ -97,6 +97,33 @@ async def test_what_stands_in_many_places_is_counted_before_it_is_copied(run, na
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000
 
 
+async def test_what_is_longer_once_it_is_encoded_is_counted_as_that(run):
+    outcome = await asyncio.wait_for(run("await shop.find(a='\\x01' * 60_000_000)"), 25)
+    assert isinstance(outcome, Failed), outcome
+    assert "takes more than" in outcome.message
+
+
+async def test_calls_that_are_refused_for_their_size_come_to_an_end(run):
+    code = """
+s = '\\x01' * 25_000_000
+while True:
+    try:
+        await shop.find(a=s)
+    except ToolArgumentError:
+        pass
+"""
+    outcome = await asyncio.wait_for(run(code), 25)
+    assert isinstance(outcome, LimitReached), outcome
+    assert outcome.limit == "calls"
+
+
+async def test_a_file_of_many_columns_is_not_made(run):
+    code = "add_to_output_files('x.csv', [{f'k{i}': 1} for i in range(20_000)])"
+    outcome = await asyncio.wait_for(run(code), 25)
+    assert isinstance(outcome, LimitReached), outcome
+    assert (outcome.limit, "has more than" in outcome.message) == ("file", True)
+
+
 async def test_a_result_that_stands_in_many_places_is_shown_as_its_type(run):
     outcome = await asyncio.wait_for(run("s = 'y' * 1_000_000\n[s] * 300_000"), 25)
     assert outcome.value == "<list, too large>"

@@ -31,7 +31,7 @@ from delf_sandbox.guest.output import FileSender, LimitReachedError
 from delf_sandbox.modules import modules_of
 from delf_sandbox.wire import size_in_memory
 from delf_sandbox_monty.script import prepare
-from delf_sandbox_monty.values import for_monty, plain, shown
+from delf_sandbox_monty.values import TooLargeError, for_monty, plain, shown
 from delf_sandbox_monty.words import ALIASES, PREAMBLE, describe
 
 T = TypeVar("T")
@@ -267,13 +267,20 @@ class MontySession:
     ) -> tuple[list[Any], dict[str, Any], int]:
         """The arguments as plain values, if they may be passed, and what memory they take."""
         limit = self._spec.limits.frame_bytes
+        looked_at = 0
         try:
             data = dumps(plain([list(args), kwargs], self._copied_bytes))
             if len(data) <= limit:
                 return (*loads(data), size_in_memory(data))
             problem = f"the arguments are too large: {len(data):,} bytes of at most {limit:,}"
+            looked_at = len(data)
+        except TooLargeError as error:
+            problem, looked_at = str(error), self._copied_bytes
         except UnsupportedValueError as error:
             problem = str(error)
+        over = self._budget.call_began(0, looked_at)  # it took the host's time all the same
+        if over is not None:
+            self._over(over.limit, over.message)
         raise _EXCEPTIONS["ToolArgumentError"](problem)
 
     def _unpack(self, answer: CallAnswer) -> Any:

@@ -5,9 +5,16 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Iterable
 from pathlib import PurePath
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from delf.values import VALUE_BYTES, UnsupportedValueError, kind_name
+
+_LARGE: Final = 10_000
+_ESCAPED: Final = dict.fromkeys(code for code in range(32) if chr(code) not in "\b\t\n\f\r")
+
+
+class TooLargeError(UnsupportedValueError):
+    """A value would take more memory than it may."""
 
 
 def plain(value: Any, most: int) -> Any:
@@ -20,7 +27,7 @@ def plain(value: Any, most: int) -> Any:
         most: How many bytes the copy may take, about.
 
     Raises:
-        UnsupportedValueError: When it would take more.
+        TooLargeError: When it would take more.
     """
     return _Copy(most).of(value)
 
@@ -36,7 +43,7 @@ class _Copy:
         self._take(VALUE_BYTES)
         match value:
             case str() | bytes():
-                self._take(len(value))
+                self._take(_encoded_size(value))
                 return value
             case MontyClassProxy():
                 return {str(name): self.of(item) for name, item in value.attributes.items()}
@@ -50,7 +57,14 @@ class _Copy:
     def _take(self, size: int) -> None:
         self._taken += size
         if self._taken > self._most:
-            raise UnsupportedValueError(f"the value takes more than {self._most:,} bytes")
+            raise TooLargeError(f"the value takes more than {self._most:,} bytes")
+
+
+def _encoded_size(text: str | bytes) -> int:
+    """About how large a text is in JSON, where control characters take six bytes."""
+    if len(text) < _LARGE or not isinstance(text, str) or text.isprintable():
+        return len(text)
+    return len(text) + 5 * (len(text) - len(text.translate(_ESCAPED)))
 
 
 def shown(value: Any, most: int) -> Any:

@@ -14,7 +14,15 @@ import decimal
 import io
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, KeysView, Mapping, ValuesView
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    KeysView,
+    Mapping,
+    ValuesView,
+)
 from typing import Any, TypeGuard, cast
 
 from delf.values import dumps
@@ -22,6 +30,7 @@ from delf.values import dumps
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods")
 _CELLS = (str, int, float, dt.datetime, dt.date, dt.time, decimal.Decimal)
+_LARGEST = 50 * 1024 * 1024
 Grid = list[list[Any]]
 
 
@@ -38,17 +47,39 @@ class Content:
     is_rows: bool = False
 
 
-def make_content(name: str, content: Any, row_files: Collection[str] = ()) -> Content:
+class ContentTooLargeError(Exception):
+    """The content would be larger than a file may be."""
+
+
+class _Text(io.StringIO):
+    """A text that is not made any further once it is too large."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._left = most
+
+    def write(self, s: str, /) -> int:
+        self._left -= len(s)
+        if self._left < 0:
+            raise ContentTooLargeError
+        return super().write(s)
+
+
+def make_content(
+    name: str, content: Any, row_files: Collection[str] = (), most: int = _LARGEST
+) -> Content:
     """Content in the form that its type and the name's ending ask for.
 
     Args:
         name: The file's name.
         content: Text, bytes, a dict, a list, a data frame, or a file in memory.
         row_files: Endings of files that the host can make from rows.
+        most: Bytes that it may have, as records of many columns take much more than they seem.
 
     Raises:
         TypeError: For content that has no form as a file of this name.
         RuntimeError: When the host would need a plugin for it.
+        ContentTooLargeError: When it would be larger; what is written as it is is not looked at.
     """
     ending = _ending(name)
     whole = getattr(content, "getvalue", None)
@@ -57,20 +88,22 @@ def make_content(name: str, content: Any, row_files: Collection[str] = ()) -> Co
     if _is_bytes(content):
         return Content(bytes(content))
     if ending in row_files or ending in _WORKBOOKS:
-        return _workbook(name, ending, content, row_files)
+        return _workbook(name, ending, content, row_files, most)
     if isinstance(content, str):
         return Content(content.encode("utf-8", "surrogatepass"))
     if _is_frame(content):
         return Content(_frame_to_bytes(ending, content))
     separator = _SEPARATORS.get(ending)
     if separator is not None and _is_list(content):
-        return Content(_separated(_grid(content), separator))
+        return Content(_separated(_grid(content, most), separator, most))
     if separator is not None and isinstance(content, Mapping):
         raise TypeError(f"{name!r}: a {ending} file is made from a list of rows, not from one dict")
     if ending in (".jsonl", ".ndjson") and _is_list(content):
-        return Content("".join(_json(item, None) + "\n" for item in content).encode())
+        lines = _Text(most)
+        lines.writelines(_json(item) + "\n" for item in content)
+        return Content(lines.getvalue().encode())
     if isinstance(content, Mapping) or _is_list(content):
-        return Content(_json(content, 2).encode())
+        return Content(_indented_json(content, most).encode())
     raise TypeError(
         f"{name!r}: cannot write a {type(content).__name__} as a file; "
         "give text, bytes, a dict, a list of dicts or a data frame"
@@ -97,14 +130,22 @@ def _is_frame(value: Any) -> bool:
 # -- JSON -----------------------------------------------------------------------------------
 
 
-def _json(value: Any, indent: int | None) -> str:
+def _json(value: Any) -> str:
     try:
-        return json.dumps(
-            value, indent=indent, ensure_ascii=False, allow_nan=False, default=_jsonable
-        )
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_jsonable)
     except ValueError:
-        plain = _without_nan(value)
-        return json.dumps(plain, indent=indent, ensure_ascii=False, default=_jsonable)
+        return json.dumps(_without_nan(value), ensure_ascii=False, default=_jsonable)
+
+
+def _indented_json(value: Any, most: int) -> str:
+    encoder = json.JSONEncoder(indent=2, ensure_ascii=False, allow_nan=False, default=_jsonable)
+    text = _Text(most)
+    try:
+        text.writelines(encoder.iterencode(value))
+    except ValueError:
+        text = _Text(most)
+        text.writelines(encoder.iterencode(_without_nan(value)))
+    return text.getvalue()
 
 
 def _jsonable(value: Any) -> Any:
@@ -131,14 +172,18 @@ def _without_nan(value: Any) -> Any:
 # -- rows -----------------------------------------------------------------------------------
 
 
-def _grid(rows: Collection[Any]) -> Grid:
+def _grid(rows: Collection[Any], most: int) -> Iterator[list[Any]]:
     """Rows as lists of cells; records get a first row with the names of their columns."""
     records = [_record(row) for row in rows]
-    if records and all(record is not None for record in records):
-        found = cast("list[Mapping[Any, Any]]", records)
-        columns = list(dict.fromkeys(key for record in found for key in record))
-        return [columns, *([record.get(column) for column in columns] for record in found)]
-    return [list(row) if _is_list(row) else [row] for row in rows]
+    if not records or any(record is None for record in records):
+        yield from (list(row) if _is_list(row) else [row] for row in rows)
+        return
+    found = cast("list[Mapping[Any, Any]]", records)
+    columns = list(dict.fromkeys(key for record in found for key in record))
+    if len(columns) * len(found) > most:  # each cell takes a byte at the least
+        raise ContentTooLargeError
+    yield columns
+    yield from ([record.get(column) for column in columns] for record in found)
 
 
 def _record(row: Any) -> Mapping[Any, Any] | None:
@@ -149,21 +194,23 @@ def _record(row: Any) -> Mapping[Any, Any] | None:
     return None
 
 
-def _separated(grid: Grid, separator: str) -> bytes:
-    out = io.StringIO()
+def _separated(grid: Iterable[list[Any]], separator: str, most: int) -> bytes:
+    out = _Text(most)
     writer = csv.writer(out, delimiter=separator, lineterminator="\n")
     writer.writerows([_nested_as_json(cell) for cell in row] for row in grid)
     return out.getvalue().encode("utf-8", "surrogatepass")
 
 
 def _nested_as_json(cell: Any) -> Any:
-    return _json(cell, None) if isinstance(cell, (dict, list)) else cell
+    return _json(cell) if isinstance(cell, (dict, list)) else cell
 
 
 # -- workbooks ------------------------------------------------------------------------------
 
 
-def _workbook(name: str, ending: str, content: Any, row_files: Collection[str]) -> Content:
+def _workbook(
+    name: str, ending: str, content: Any, row_files: Collection[str], most: int
+) -> Content:
     if ending not in row_files:
         advice = (
             "needs a plugin beside delf (delf plugins install files-excel)"
@@ -171,7 +218,7 @@ def _workbook(name: str, ending: str, content: Any, row_files: Collection[str]) 
             else "is not possible"
         )
         raise RuntimeError(f"{name!r}: making {ending} files {advice}; write a .csv file instead")
-    sheets = _sheets(content)
+    sheets = _sheets(content, most)
     if sheets is None:
         raise TypeError(
             f"{name!r}: cannot make a workbook from a {type(content).__name__}; give a list of "
@@ -181,21 +228,21 @@ def _workbook(name: str, ending: str, content: Any, row_files: Collection[str]) 
     return Content(dumps(cells), is_rows=True)
 
 
-def _sheets(content: Any) -> list[tuple[str, Grid]] | None:
+def _sheets(content: Any, most: int) -> list[tuple[str, Grid]] | None:
     if isinstance(content, Mapping):
         items = list(cast("Mapping[Any, Any]", content).items())
-        grids = [(str(title), _one_sheet(rows)) for title, rows in items]
+        grids = [(str(title), _one_sheet(rows, most)) for title, rows in items]
         if grids and all(grid is not None for _, grid in grids):
             return cast("list[tuple[str, Grid]]", grids)
         return None
-    grid = _one_sheet(content)
+    grid = _one_sheet(content, most)
     return None if grid is None else [("Sheet1", grid)]
 
 
-def _one_sheet(rows: Any) -> Grid | None:
+def _one_sheet(rows: Any, most: int) -> Grid | None:
     if _is_frame(rows):
         return [list(rows.columns), *_frame_rows(rows)]
-    return _grid(rows) if _is_list(rows) else None
+    return list(_grid(rows, most // 2)) if _is_list(rows) else None
 
 
 def _cell(value: Any) -> Any:
@@ -210,7 +257,7 @@ def _cell(value: Any) -> Any:
     if callable(item):  # a number of numpy
         return item()
     if isinstance(value, (Mapping, list, tuple, set, frozenset)):
-        return _json(value, None)
+        return _json(value)
     return str(value)
 
 

@@ -9,7 +9,7 @@ from time import monotonic  # before scripts get another
 from typing import Any
 
 from delf.filenames import check_file_name
-from delf_sandbox.guest.content import make_content
+from delf_sandbox.guest.content import ContentTooLargeError, make_content
 
 _FLUSH_CHARS = 32 * 1024
 _PIECE_CHARS = 64 * 1024
@@ -121,12 +121,16 @@ class FileSender:
 
     def __call__(self, name: str, content: Any) -> Nothing:
         """Hand a file over; it may be awaited or not."""
-        made = make_content(check_file_name(name), content, self.row_files)
+        limit = self.file_limit
+        try:
+            made = make_content(check_file_name(name), content, self.row_files, limit)
+        except ContentTooLargeError:
+            message = f"{name!r} has more than {limit:,} bytes, which is the most that is allowed"
+            raise LimitReachedError("file", message) from None
         data, kind = made.data, "rows" if made.is_rows else "file"
-        if len(data) > self.file_limit:
-            raise LimitReachedError(
-                "file", f"{name!r} has {len(data):,} bytes; at most {self.file_limit:,} are allowed"
-            )
+        if len(data) > limit:
+            message = f"{name!r} has {len(data):,} bytes; at most {limit:,} are allowed"
+            raise LimitReachedError("file", message)
         self._total += len(data)
         self._count += 1
         if self._total > self.total_limit:
