@@ -46,7 +46,7 @@ MORE: dict[str, frozenset[str]] = {
     "approval-terminal": PROGRAM | {CHANGES},
     "chat": RUN_TASKS,
     "cli": SHARED,
-    "devkit": frozenset({"delf.plugins", "delf.response"}),
+    "devkit": frozenset({"delf.engine.secrets", "delf.plugins", "delf.response"}),
     "embedders": frozenset({"delf.environment", "delf.plugins"}),
     "filesystem": PROGRAM,
     "journals": frozenset({"delf.plugins"}),

@@ -6,6 +6,10 @@ from delf_sandbox_local.backend import LocalBackend
 
 class TestSandboxLocal(SandboxContract):
     @pytest.fixture
+    def quick_templates(self) -> None:
+        """What starts and what is left is what it is for users."""
+
+    @pytest.fixture
     def backend(self):
         return LocalBackend(pool_size=2)
 

@@ -1,6 +1,7 @@
 """Approval channels that break one thing each."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -44,6 +45,25 @@ class TestAlwaysRemembers(Suite):
 class TestGivesNoReason(Suite):
     breaks = ("test_a_no_has_a_reason",)
     does = {**DOES, "rejects": Rejected(reason=" ")}
+
+
+class TestMixesEdits(Suite):
+    breaks = ("test_edits_at_one_time_are_kept_apart",)
+
+    class kind(ScriptedApprovals):
+        async def decide(self, request):
+            self.request = request
+            await asyncio.sleep(0)
+            return await super().decide(self.request)
+
+
+class TestHoldsTheLoop(Suite):
+    breaks = ("test_leaves_the_event_loop_alone",)
+
+    class kind(ScriptedApprovals):
+        async def decide(self, request):
+            time.sleep(0.3)
+            return await super().decide(request)
 
 
 class TestEditsDropTheRest(Suite):

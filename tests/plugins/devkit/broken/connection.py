@@ -1,9 +1,10 @@
 """Connections that break one thing each."""
 
 import asyncio
+import base64
 import logging
 import time
-from typing import Literal
+from typing import ClassVar, Literal
 
 import pytest
 from pydantic import Field
@@ -290,6 +291,82 @@ class TestLeaksInALog(Suite):
             """Close a ticket."""
             logging.getLogger("desk").debug("asking %s", self.settings.url.get_secret_value())
             return True
+
+
+class TestLeaksItsKeyEncodedInALog(Suite):
+    breaks = ("test_secrets_are_in_no_result_and_no_log",)
+
+    class kind(Desk):
+        """A desk."""
+
+        async def context(self, task):
+            key = f"ann:{self.settings.token.get_secret_value()}".encode()
+            own = logging.getLogger("desk.own")
+            own.propagate = False
+            own.info("headers %r", {"authorization": f"Basic {base64.b64encode(key).decode()}"})
+            return "Tickets have a state."
+
+
+class TestLeaksAsItPrints(Suite):
+    breaks = ("test_secrets_are_in_no_result_and_no_log",)
+
+    class kind(Desk):
+        """A desk."""
+
+        @action("edit", effect="write")
+        def close(self, ticket: str) -> bool:
+            """Close a ticket."""
+            print("asking with", self.settings.token.get_secret_value())
+            return True
+
+
+class TestLeaksByVendorErrors(Suite):
+    breaks = ("test_a_failure_is_an_error_of_delf", "test_calls_can_overlap")
+
+    class kind(Desk):
+        """A desk."""
+
+        @action("edit", effect="write")
+        def close(self, ticket: str) -> bool:
+            """Close a ticket."""
+            token = self.settings.token.get_secret_value()
+            logging.getLogger("desk").warning("refused: %s", token)
+            raise OSError(f"401 from https://desk.example.org/?token={token}")
+
+
+class TestGivesAListThatGrows(Suite):
+    breaks = ("test_calls_can_overlap",)
+
+    class kind(Desk):
+        """A desk."""
+
+        _found: ClassVar[list[str]] = []
+
+        @action(effect="read")
+        async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
+            """Tickets in a state."""
+            self._found.clear()
+            for _ in range(limit):
+                self._found.append(state)
+                await asyncio.sleep(0)
+            return self._found
+
+
+class TestLoadsItsModelInTheLoop(Suite):
+    breaks = ("test_calls_leave_the_event_loop_alone",)
+
+    class kind(Desk):
+        """A desk."""
+
+        _loaded = False
+
+        @action(effect="read")
+        async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
+            """Tickets in a state."""
+            if not self._loaded:
+                time.sleep(1.8)
+                self._loaded = True
+            return [state]
 
 
 class TestLetsVendorErrorsThrough(Suite):

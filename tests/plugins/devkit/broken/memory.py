@@ -79,6 +79,24 @@ class TestSharesNamespaces(TestGood):
         return lambda name: store
 
 
+class TestSearchesAllNamespaces(TestGood):
+    breaks = ("test_namespaces_are_apart",)
+
+    @pytest.fixture
+    def store(self):
+        return self.kind()
+
+    @pytest.fixture
+    def elsewhere(self, store):
+        other = Store()
+
+        async def search(*args):
+            return [*await Store.search(store, *args), *await Store.search(other, *args)]
+
+        store.search = search
+        return lambda name: other
+
+
 class TestCutsFacts(Suite):
     breaks = ("test_facts_of_all_scripts_and_sizes",)
 

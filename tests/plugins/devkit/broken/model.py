@@ -1,6 +1,8 @@
 """Models that break one thing each."""
 
 import asyncio
+import logging
+import time
 from dataclasses import replace
 
 import pytest
@@ -42,6 +44,24 @@ class Suite(ModelContract):
 
 class TestGood(Suite):
     pass
+
+
+class TestHoldsTheLoop(Suite):
+    breaks = ("test_leaves_the_event_loop_alone",)
+
+    class kind(ScriptedModel):
+        async def complete(self, request):
+            time.sleep(0.3)
+            return await super().complete(request)
+
+
+class TestLogsItsKey(Suite):
+    breaks = ("test_its_key_is_in_no_answer_and_no_log",)
+
+    class kind(ScriptedModel):
+        async def complete(self, request):
+            logging.getLogger("vendor").info("headers %s", {"x-key": "sk-secret"})
+            return await super().complete(request)
 
 
 class TestCountsNothing(Suite):

@@ -6,9 +6,9 @@ the fixtures only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,6 +21,22 @@ if TYPE_CHECKING:
 
 # A failing assertion of a contract shows its values, as in a test of one's own.
 pytest.register_assert_rewrite("delf_devkit.testing.contracts")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """No failure of a suite shows a secret, wherever it stands: in an error, a value or a log."""
+    report = yield
+    suite = getattr(item, "cls", None)
+    if report.failed and getattr(suite, "hides_secrets", False):
+        from delf_devkit.testing.contracts.leaks import secrets_of
+
+        secrets = secrets_of(suite, getattr(item, "funcargs", {}))
+        text = str(report.longrepr)
+        if (hidden := secrets.hide(text)) != text:
+            report.longrepr = hidden
+        report.sections = [(name, secrets.hide(said)) for name, said in report.sections]
+    return report
 
 
 @pytest.fixture

@@ -85,6 +85,18 @@ class ApprovalContract(Contract):
         assert isinstance(decision, Edited)
         assert dict(decision.arguments) == {"to": "Ann", "amount": 7}
 
+    @needs("people:edits")
+    async def test_edits_at_one_time_are_kept_apart(self, channel_to: Callable[..., Any]) -> None:
+        channel = channel_to("edits")
+        requests = [request_for(to=name, amount=12) for name in ("Ann", "Bob", "Cleo")]
+        decisions = await self.within(asyncio.gather(*(channel.decide(r) for r in requests)))
+        assert [decision.arguments["to"] for decision in decisions] == ["Ann", "Bob", "Cleo"]
+
+    @needs("people:approves")
+    async def test_leaves_the_event_loop_alone(self, channel_to: Callable[..., Any]) -> None:
+        channel = channel_to("approves")
+        await self.leaves_the_loop(lambda: channel.decide(request_for()))
+
     @needs("people:remembers")
     async def test_a_yes_can_last(self, channel_to: Callable[..., Any]) -> None:
         decision = await self.within(channel_to("remembers").decide(request_for()))

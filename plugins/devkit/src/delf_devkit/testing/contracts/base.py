@@ -17,6 +17,7 @@ T = TypeVar("T")
 _NEEDS = "__delf_needs__"
 _LOOP_SECONDS = 0.25
 _LOOP_TRIES = 3
+_FIRST_SECONDS = 1.5
 _BEAT_SECONDS = 0.01
 
 
@@ -42,6 +43,8 @@ class Contract:
     """
 
     seconds: ClassVar[float] = 20.0
+    hides_secrets: ClassVar[bool] = True
+    """What failures of it print has no secret of what is tested."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -78,23 +81,28 @@ class Contract:
     async def leaves_the_loop(self, work: Callable[[], Awaitable[Any]]) -> None:
         """Await something that must leave the event loop to others meanwhile.
 
-        What is slow once may be the machine's doing; what holds the loop does so each time.
+        What is slow once may be the machine's doing; what holds the loop does so each time, or
+        at its first use for long, as to load a model does.
 
         Args:
             work: Begins it.
         """
         __tracebackhide__ = True
-        held = _LOOP_SECONDS
+        held = first = None
         for _ in range(_LOOP_TRIES):
             beat = asyncio.ensure_future(_longest_pause())
             await asyncio.sleep(0)
             await self.within(work())
             await asyncio.sleep(0)
             beat.cancel()
-            held = min(held, await beat)
+            pause = await beat
+            first = pause if first is None else first
+            held = pause if held is None else min(held, pause)
+            if first > _FIRST_SECONDS:
+                pytest.fail(f"at first it held the event loop for {first:.2g} s; use a thread")
             if held < _LOOP_SECONDS:
                 return
-        pytest.fail(f"it held the event loop for {held:g} s or more; use a thread", pytrace=False)
+        pytest.fail(f"it held the event loop for {_LOOP_SECONDS:g} s or more; use a thread")
 
 
 async def _longest_pause() -> float:

@@ -4,36 +4,31 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import contextlib
 import inspect
 import json
-import logging
 import textwrap
-from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
-from urllib.parse import urlsplit
 
 import pytest
 
 from delf.errors import DelfError, ToolRefusedError
 from delf.messages import ModelRequest
 from delf.protocols.connection import ConnectionLike, SupportsClose, SupportsContext
-from delf.settings import PluginSettings, SecretStr
 from delf.specs import SandboxSpec
 from delf.tools.action import EFFECTS, Action
 from delf.tools.connection import Connection
 from delf.tools.signature import check_name
 from delf.values import dumps, loads
 from delf_devkit.testing.contracts.base import Contract, chain, missing, needs
+from delf_devkit.testing.contracts.leaks import overheard, secrets_of
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel, script
 from delf_devkit.testing.tasks import ScriptedTask
 
 _CONCURRENT = 8
 _MOMENT = 0.1
-_HIDDEN = "<secret>"
-_AROUND = 80
 
 
 @dataclass(frozen=True, init=False)
@@ -175,20 +170,24 @@ class ConnectionContract(Contract):
         await _close(connection)
 
     async def test_calls_can_overlap(self, connection: Any) -> None:
-        alone = [await self.within(self._make(call, connection)) for call in self._calls()]
-        again = [await self.within(self._make(call, connection)) for call in self._calls()]
-        many = [self._make(call, connection) for _ in range(_CONCURRENT) for call in self._calls()]
+        async def made(call: Call) -> bytes:  # at once: what it gave may grow later
+            return dumps(await self._make(call, connection))
+
+        alone = [await self.within(made(call)) for call in self._calls()]
+        again = [await self.within(made(call)) for call in self._calls()]
+        many = [made(call) for _ in range(_CONCURRENT) for call in self._calls()]
         together = await self.within(asyncio.gather(*many))
         for number, result in enumerate(together):
             place = number % len(alone)
-            if _same(alone[place], again[place]):  # what differs each time cannot be compared
+            if alone[place] == again[place]:  # what differs each time cannot be compared
                 name = self._calls()[place].action
-                assert _same(result, alone[place]), f"{name}: calls at one time are mixed up"
+                assert result == alone[place], f"{name}: calls at one time are mixed up"
         await _close(connection)
 
     async def test_calls_leave_the_event_loop_alone(self, connection: Any) -> None:
         for call in self._calls():
             await self.leaves_the_loop(lambda call=call: self._make(call, connection))
+        await self.leaves_the_loop(lambda: _context(connection))
         await _close(connection)
 
     @needs("failing_calls")
@@ -232,7 +231,8 @@ class ConnectionContract(Contract):
             self._has_no_secret(connection, text, "a secret is shown")
 
     async def test_secrets_are_in_no_result_and_no_log(self, connection: Any) -> None:
-        with _logged() as lines:
+        with overheard() as lines:
+            await self.within(_context(connection))
             for call in self._calls():
                 result = await self.within(self._make(call, connection))
                 text = dumps(result).decode(errors="replace")
@@ -243,7 +243,7 @@ class ConnectionContract(Contract):
                 )
             await _close(connection)
         for line in lines:
-            self._has_no_secret(connection, line, "a secret is logged")
+            self._has_no_secret(connection, line, "a secret is logged or printed")
 
     # -- its life -----------------------------------------------------------------------
 
@@ -295,14 +295,7 @@ class ConnectionContract(Contract):
     def _has_no_secret(self, connection: Any, text: str, what: str) -> None:
         """Fail where a text holds a secret, without showing it."""
         __tracebackhide__ = True
-        secrets = sorted(self._secrets(connection), key=len, reverse=True)
-        hidden = text
-        for secret in secrets:
-            hidden = hidden.replace(secret, _HIDDEN)
-        if hidden != text:
-            at = max(0, hidden.index(_HIDDEN) - _AROUND)
-            around = hidden[at : at + 2 * _AROUND]
-            pytest.fail(f"{type(self).__name__}: {what}: … {around} …", pytrace=False)
+        secrets_of(self, {"connection": connection}).check(text, f"{type(self).__name__}: {what}")
 
     def _make(self, call: Call, connection: Any) -> Coroutine[Any, Any, Any]:
         return call.make(connection, ScriptedTask(answer=self.answer))
@@ -313,47 +306,6 @@ class ConnectionContract(Contract):
 
     def _calls(self) -> Sequence[Call]:
         return self.calls or missing(self, "`calls`, at least one Call that succeeds")
-
-    def _secrets(self, connection: Any) -> set[str]:
-        found = set(self.secrets)
-        settings = getattr(connection, "settings", None)
-        if isinstance(settings, PluginSettings):
-            for value in dict(settings).values():
-                if isinstance(value, SecretStr):
-                    found |= _parts(value.get_secret_value())
-        return {secret for secret in found if secret}
-
-
-@contextlib.contextmanager
-def _logged() -> Generator[list[str]]:
-    """Whatever is logged meanwhile, which nobody else sees: it may hold a secret."""
-    lines: list[str] = []
-
-    class Keep(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            lines.append(self.format(record))
-
-    root = logging.getLogger()
-    before = root.handlers, root.level
-    root.handlers = [Keep()]
-    root.setLevel(logging.DEBUG)
-    try:
-        yield lines
-    finally:
-        root.handlers, level = before
-        root.setLevel(level)
-
-
-def _same(one: Any, other: Any) -> bool:
-    return dumps(one) == dumps(other)
-
-
-def _parts(secret: str) -> set[str]:
-    """What of a secret must not be seen: of a URL the password, of anything else all."""
-    if "://" in secret:
-        password = urlsplit(secret).password
-        return {password} if password else set()
-    return {secret}
 
 
 async def _action(connection: ConnectionLike, name: str) -> Action:

@@ -24,6 +24,7 @@ from delf.messages import (
 )
 from delf.protocols.model import Model, SupportsPrice, SupportsTools
 from delf_devkit.testing.contracts.base import Contract, chain, missing, needs
+from delf_devkit.testing.contracts.leaks import Secrets, overheard
 
 _CONCURRENT = 4
 _ADD = ModelTool(
@@ -111,6 +112,10 @@ class ModelContract(Contract):
             self._check(reply)
         await model.aclose()
 
+    async def test_leaves_the_event_loop_alone(self, model: Any, question: ModelRequest) -> None:
+        await self.leaves_the_loop(lambda: model.complete(question))
+        await model.aclose()
+
     async def test_can_be_closed_twice_and_unused(self, model: Any) -> None:
         await self.within(model.aclose())
         await self.within(model.aclose())
@@ -123,8 +128,16 @@ class ModelContract(Contract):
         assert price is None or min(price.input, price.cached_input, price.output) >= 0
 
     def test_its_repr_shows_no_secret(self, model: Any) -> None:
-        shown = f"{model!r} {model!s}"
-        assert not any(secret in shown for secret in self.secrets)
+        Secrets(self.secrets).check(f"{model!r} {model!s}", "its repr shows a key")
+
+    async def test_its_key_is_in_no_answer_and_no_log(
+        self, model: Any, question: ModelRequest
+    ) -> None:
+        with overheard() as lines:
+            reply = await self.within(model.complete(question))
+            await model.aclose()
+        for text in (repr(reply), *lines):
+            Secrets(self.secrets).check(text, "a key is in an answer, or logged or printed")
 
     @needs("fails")
     async def test_a_refusal_is_an_error_of_delf(
@@ -137,7 +150,7 @@ class ModelContract(Contract):
         await failing_model.aclose()
         for error in (*chain(whole.value), *chain(streamed.value)):
             shown = f"{error!s} {error!r} {getattr(error, 'hint', '')}"
-            assert not any(secret in shown for secret in self.secrets), "a key is shown"
+            Secrets(self.secrets).check(shown, "a key is shown")
         assert whole.value.message.strip()
 
     @needs("slow")

@@ -1,0 +1,114 @@
+"""Where a plugin's secrets turn up: found in every form, and shown in none."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from delf.engine.secrets.redaction import Redactor
+from delf.settings import PluginSettings, SecretStr
+
+_HIDDEN = "[redacted]"
+_AROUND = 80
+
+
+class Secrets:
+    """Texts that nobody may see, as they are and in the forms in which they travel.
+
+    Args:
+        secrets: As they were given; of a URL, its password counts.
+    """
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        parts = {part for secret in secrets for part in _parts(secret)}
+        self._plain = sorted(parts, key=len, reverse=True)
+        self._redactor = Redactor(parts)
+
+    def hide(self, text: str) -> str:
+        """The text without them.
+
+        Args:
+            text: Any.
+        """
+        hidden = self._redactor.text(text)
+        for secret in self._plain:
+            hidden = hidden.replace(secret, _HIDDEN)
+        return hidden
+
+    def check(self, text: str, what: str) -> None:
+        """Fail where a text holds one, without showing it.
+
+        Args:
+            text: What must hold none.
+            what: Says what it means.
+        """
+        __tracebackhide__ = True
+        hidden = self.hide(text)
+        if hidden != text:
+            at = max(0, hidden.find(_HIDDEN) - _AROUND)
+            pytest.fail(f"{what}: … {hidden[at : at + 2 * _AROUND]} …", pytrace=False)
+
+
+def secrets_of(suite: object, fixtures: Mapping[str, Any]) -> Secrets:
+    """What the output of a suite's test must not show.
+
+    Args:
+        suite: The suite, or its class, which may name some as ``secrets``.
+        fixtures: What the test was given; those with settings declare them as ``SecretStr``.
+    """
+    found = set[str](getattr(suite, "secrets", ()))
+    for value in fixtures.values():
+        found |= declared_by(getattr(value, "settings", None))
+    return Secrets(found)
+
+
+def declared_by(settings: object) -> set[str]:
+    """The values of the fields that are secret.
+
+    Args:
+        settings: Of a plugin; anything else has none.
+    """
+    if not isinstance(settings, PluginSettings):
+        return set()
+    values = dict(settings).values()
+    return {value.get_secret_value() for value in values if isinstance(value, SecretStr)}
+
+
+@contextlib.contextmanager
+def overheard() -> Generator[list[str]]:
+    """Whatever is logged or printed meanwhile, by whichever logger: nobody else sees it."""
+    lines: list[str] = []
+    make, formatter, printed = logging.getLogRecordFactory(), logging.Formatter(), io.StringIO()
+
+    def keep(*args: Any, **options: Any) -> logging.LogRecord:
+        record = make(*args, **options)
+        lines.append(formatter.format(record))
+        return record
+
+    root = logging.getLogger()
+    before = root.handlers, root.level
+    root.handlers = [logging.NullHandler()]
+    root.setLevel(logging.DEBUG)
+    logging.setLogRecordFactory(keep)
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            yield lines
+    finally:
+        logging.setLogRecordFactory(make)
+        root.handlers, level = before
+        root.setLevel(level)
+        lines += printed.getvalue().splitlines()
+
+
+def _parts(secret: str) -> set[str]:
+    """What of a secret must not be seen: of a URL the password, of anything else all."""
+    if "://" in secret:
+        password = urlsplit(secret).password
+        return {password, unquote(password)} if password else set()
+    return {secret} if secret else set()
