@@ -944,14 +944,17 @@ async def test_nor_is_one_that_dies_before_the_host_has_seen_that_its_script_end
 
     def listen(event: ev.Event) -> None:
         if isinstance(event, ev.CallFinished) and not deaths:
-            asyncio.get_running_loop().call_later(0.005, while_the_loop_is_busy)
+            asyncio.get_running_loop().call_later(0.002, while_the_loop_is_busy)
 
-    bench.model.writes("found = await look(1)\nrerun('found it', 'print it')", "print(found)")
-    world = World()
-    async with bench.agent(world) as agent:
-        response = (await agent.arun("Find it.", listeners=[listen])).raise_for_status()
+    for _ in range(20):  # on a busy machine the loop may see the end before it
+        bench.model.writes("found = await look(1)\nrerun('found it', 'print it')", "print(found)")
+        world = World()
+        async with bench.agent(world) as agent:
+            response = (await agent.arun("Find it.", listeners=[listen])).raise_for_status()
+        assert (response.text, world.looks) == ("10", 1)
+        if deaths:
+            break
     assert deaths
-    assert (response.text, world.looks) == ("10", 1)
 
 
 async def test_an_exit_that_the_script_caused_is_its_end(bench: Bench) -> None:
