@@ -148,6 +148,18 @@ async def test_a_question_is_approved_in_one_browser_while_another_looks(shop, o
     assert shop.box.sent == [("bob", 2)]
 
 
+async def test_what_turns_a_line_around_is_shown_as_an_escape(shop, open_page):
+    name = "\u202emoc.eve\u202c a\u200bb"
+    task = await shop.run(f"print(await send({name!r}, copies=2))")
+    await shop.until(task["task_id"], "waiting")
+    page = await open_page(shop.url)
+    await at(page, task)
+    await expect(page.locator(".ask .fields")).to_contain_text(r"\u202emoc.eve\u202c a\u200bb")
+    await page.locator(".ask").get_by_role("button", name="Approve").click()
+    await expect(page.locator(".state")).to_contain_text("done")
+    assert shop.box.sent == [(name, 2)]
+
+
 async def test_arguments_are_edited_and_checked_as_one_types(shop, open_page):
     task = await shop.run("print(await send('bob', copies=2))")
     await shop.until(task["task_id"], "waiting")

@@ -1,6 +1,6 @@
 // A script line by line, and beneath each line the calls that it made.
 
-import { el, fill, say, setText } from "./dom.js";
+import { el, fill, plain, say, setText } from "./dom.js";
 import { EFFECTS, args, count, duration, pretty, short, value } from "./words.js";
 
 const SHOWN = 3;
@@ -67,7 +67,7 @@ function bodyOf(call) {
 /** A text; one that is very long is cut, and says so. */
 export function long(text, most = 4000) {
   if (text.length <= most) return [text];
-  const rest = el("button", { type: "button", class: "link", onclick: () => rest.replaceWith(text.slice(most, 200_000)) },
+  const rest = el("button", { type: "button", class: "link", onclick: () => rest.replaceWith(plain(text.slice(most, 200_000))) },
     `… ${(text.length - most).toLocaleString()} more characters`);
   return [text.slice(0, most), " ", rest];
 }

@@ -1,5 +1,15 @@
 // Elements are made here and nowhere else: whatever comes from a task is text, and never markup.
 
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+
+/** A text in which what turns lines around, or cannot be seen, is an escape; joined letters and signs stay. */
+export function plain(text) {
+  return text.replace(UNSEEN, (sign) => (sign === "\r" ? "" : `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`));
+}
+
+const shown = (children) => children.flat().filter((child) => child !== null && child !== undefined)
+  .map((child) => (typeof child === "string" ? plain(child) : child));
+
 /** An element with properties, attributes (data-*, aria-*, role …), listeners (onclick …), children. */
 export function el(tag, given = {}, ...children) {
   const node = document.createElement(tag);
@@ -9,18 +19,19 @@ export function el(tag, given = {}, ...children) {
     else if (name in node && !name.includes("-") && typeof value !== "object") node[name] = value;
     else node.setAttribute(name, value === true ? "" : String(value));
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  node.append(...shown(children));
   return node;
 }
 
 /** Replace what is in a node, unless it is the same already. */
 export function fill(node, ...children) {
-  node.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+  node.replaceChildren(...shown(children));
   return node;
 }
 
 /** Set a text, unless it is there already: nothing is laid out again for nothing. */
-export function setText(node, text) {
+export function setText(node, given) {
+  const text = plain(String(given ?? ""));
   if (node.textContent !== text) node.textContent = text;
 }
 
