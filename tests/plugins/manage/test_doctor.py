@@ -1,4 +1,6 @@
+import contextlib
 import json
+import sqlite3
 from typing import Any
 
 import pytest
@@ -128,3 +130,36 @@ def test_a_journal_that_is_damaged(doctor, here, monkeypatch):
     status, data = doctor()
     assert (status, data["ok"]) == (1, False)
     assert "journal" in problems(data)[0]
+
+
+def test_a_journal_that_is_damaged_in_the_middle(doctor, here, monkeypatch):
+    """One page of one table is not what a look at the newest task reads."""
+    model = write_recording(here / "r.jsonl", "print(1)")
+    (here / "delf.toml").write_text(f'[agent]\nllm = "{model}"\njournal = "sql"\n')
+    damaged = here / "journal.db"
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", f"sqlite:///{damaged}")
+    assert notes(doctor()[1], "journal") == "can be read"
+    with contextlib.closing(sqlite3.connect(damaged)) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        ((size,),) = database.execute("PRAGMA page_size")
+        ((page,),) = database.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'delf_events'"
+        )
+    with damaged.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+    status, data = doctor()
+    assert (status, data["ok"]) == (1, False)
+    assert "is damaged" in problems(data)[0]
+
+
+def test_a_damaged_journal_that_nobody_chose(doctor, here, monkeypatch):
+    """A task runs all the same, and says so."""
+    model = write_recording(here / "r.jsonl", "print(1)")
+    (here / "delf.toml").write_text(f'[agent]\nllm = "{model}"\n')
+    damaged = here / "journal.db"
+    damaged.write_bytes(b"SQLite format 3\0" + b"\xff" * 8000)
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", f"sqlite:///{damaged}")
+    status, data = doctor()
+    assert (status, data["ok"]) == (0, True)
+    assert "is damaged" in notes(data, "journal")

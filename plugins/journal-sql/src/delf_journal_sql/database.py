@@ -97,6 +97,14 @@ class Database(Protocol):
         """Give the space of what was deleted back."""
         ...
 
+    def check(self, connection: Connection) -> None:
+        """Look at all of it, where a file can be damaged in parts.
+
+        Raises:
+            JournalError: When it is.
+        """
+        ...
+
     def now(self, connection: Connection) -> float:
         """The time by which heartbeats are compared."""
         ...

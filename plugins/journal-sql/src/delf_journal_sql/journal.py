@@ -147,6 +147,10 @@ class SqlJournal:
             )
         )
 
+    async def check(self) -> None:
+        """Look at all that is kept; see :class:`delf_journals.checking.SupportsCheck`."""
+        await self._read(self._database.check)
+
     async def aclose(self) -> None:
         """Write what waits, end all subscriptions, free what is held. Safe to call twice."""
         with self._lock:

@@ -191,6 +191,9 @@ class PostgresDatabase:
             raise
         return raw
 
+    def check(self, connection: Connection) -> None:
+        """Nothing: the server looks after its files."""
+
     def reclaim(self) -> None:
         """PostgreSQL reuses space by itself."""
 

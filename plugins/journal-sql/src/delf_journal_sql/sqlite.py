@@ -139,6 +139,12 @@ class SqliteDatabase:
         """A watch for what anybody writes from now on."""
         return SqliteChanges(self._open())
 
+    def check(self, connection: Connection) -> None:
+        """Look at all of it."""
+        ((found,),) = connection.execute("PRAGMA quick_check(1)")
+        if found != "ok":
+            raise explain(_damage(str(found)), self._path, 0.0)
+
     def reclaim(self) -> None:
         """Give the space of what was deleted back."""
         connection = self._open()
@@ -260,6 +266,12 @@ class SqliteChanges:
 
     def _ask(self) -> int:
         return int(self._connection.execute("PRAGMA data_version")[0][0])
+
+
+def _damage(found: str) -> sqlite3.DatabaseError:
+    error = sqlite3.DatabaseError(" ".join(found.split()))
+    error.sqlite_errorname = "SQLITE_CORRUPT"
+    return error
 
 
 def explain(error: sqlite3.Error, path: Path, waited: float) -> Exception:

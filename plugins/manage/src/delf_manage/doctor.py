@@ -297,18 +297,23 @@ def _connections(host: PluginHost, project: Project) -> Iterator[Finding]:
 
 
 async def _journal(host: PluginHost, project: Project) -> Finding:
-    """Whether the journal can be opened and read: without it no task begins."""
-    from delf.errors import DelfError
+    """Whether the journal can be opened and read: without one that was chosen no task begins."""
+    from delf.errors import DelfError, JournalUnavailableError
     from delf_cli.journals import project_journal
+    from delf_journals.checking import SupportsCheck
 
     try:
         journal = project_journal(project, host)
         try:
             await journal.find(1)
+            if isinstance(journal, SupportsCheck):
+                await journal.check()
         finally:
             await journal.aclose()
     except DelfError as error:
-        return Finding(area="journal", status="problem", text=error.message, hint=error.hint)
+        without = project.journal is None and isinstance(error, JournalUnavailableError)
+        status = "note" if without else "problem"
+        return Finding(area="journal", status=status, text=error.message, hint=error.hint)
     return Finding(area="journal", status="ok", text="can be read")
 
 
