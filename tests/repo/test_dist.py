@@ -96,14 +96,14 @@ def test_a_fresh_environment_has_what_is_named_and_loses_it_again(
 
     vendors = ("--quiet", "--python", python, *_vendors())
     run(uv, "pip", "install", *vendors, cwd=tmp_path, **OF_THE_MACHINE)
-    install("delf")
+    install("delf-core")
     bare = subprocess.run([venv / "bin/delf", "run", "x"], capture_output=True, text=True)
     assert (bare.returncode, bare.stdout) == (2, "")
     assert bare.stderr.splitlines() == [
         "error: no command 'run' is installed",
         "hint: pip install delf-plugin-run",
     ]
-    install("delf[standard]", "delf-plugin-model-recorded")
+    install("delf-core[standard]", "delf-plugin-model-recorded")
     listed = run(venv / "bin/delf", "plugins", cwd=tmp_path)
     for name in (*STANDARD, "model-recorded"):
         assert re.search(rf"^{name} .* loaded", listed, re.MULTILINE), listed
@@ -118,7 +118,7 @@ def test_a_fresh_environment_has_what_is_named_and_loses_it_again(
     (tmp_path / "first.py").write_text(example.replace("gpt-4o-mini", f"recorded:{answers}"))
     assert "There is no desk, but there are 4 lamps." in run(python, "first.py", cwd=tmp_path)
 
-    install("delf[testing]")
+    install("delf-core[testing]")
     run(venv / "bin/delf", "plugins", "new", "help-desk", cwd=tmp_path)
     theirs = tmp_path / "delf-plugin-help-desk"
     run(uv, "pip", "install", "--quiet", "--python", python, "--no-index", "--find-links", dist,

@@ -55,7 +55,7 @@ def test_a_plugin_is_named_after_its_folder(plugin: Plugin) -> None:
 @every_plugin
 def test_a_plugin_states_what_it_was_written_for(plugin: Plugin) -> None:
     project = plugin.metadata["project"]
-    core = [line for line in project["dependencies"] if re.match(r"delf(?![\w.-])", line)]
+    core = [line for line in project["dependencies"] if re.match(r"delf-core(?![\w.-])", line)]
     assert len(core) == 1
     assert re.search(r">=", core[0])
     assert re.search(r"<", core[0])

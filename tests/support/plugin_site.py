@@ -31,7 +31,7 @@ class Site:
         *,
         name=None,
         version="1.0",
-        requires=("delf>=0.1,<1",),
+        requires=("delf-core>=0.1,<1",),
         keywords=None,
         module=None,
         offers=None,
@@ -46,7 +46,7 @@ class Site:
         headers = ["Metadata-Version: 2.1", f"Name: {distribution}", f"Version: {version}"]
         headers += [f"Requires-Dist: {line}" for line in requires]
         headers += [f"Keywords: {keywords}"] if keywords else []
-        body = "\n\nRequires-Dist: delf>=99\nThat line is the README's.\n"
+        body = "\n\nRequires-Dist: delf-core>=99\nThat line is the README's.\n"
         (info / "METADATA").write_text("\n".join(headers) + body)
         points = entry_points if entry_points is not None else f"[delf]\n{name} = {module}\n"
         (info / "entry_points.txt").write_text(points)

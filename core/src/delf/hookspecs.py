@@ -20,7 +20,7 @@ specs, which only name things; the code behind them is imported on first use::
         )
 
 The plugin's distribution states what it was written for, and is left out, with the reason,
-where that does not fit: ``dependencies = ["delf>=0.1,<1"]`` and, for the number below,
+where that does not fit: ``dependencies = ["delf-core>=0.1,<1"]`` and, for the number below,
 ``keywords = ["delf-plugin-api-1"]``.
 """
 
@@ -51,6 +51,9 @@ PLUGIN_API: Final = 1
 """Raised when a hook or protocol changes so that a plugin must be changed, too."""
 
 ENTRY_POINT_GROUP: Final = "delf"
+
+DISTRIBUTION: Final = "delf-core"
+"""What a plugin's package requires; `delf` on the index is another project's."""
 
 hookspec = pluggy.HookspecMarker("delf")
 hookimpl = pluggy.HookimplMarker("delf")

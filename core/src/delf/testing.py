@@ -1,4 +1,4 @@
-"""The test kit for plugins and for programs that embed delf: ``pip install "delf[testing]"``.
+"""The test kit for plugins and for programs that embed delf: ``pip install "delf-core[testing]"``.
 
 It is in the package ``delf-plugin-devkit``; this is the name under which it is imported.
 """
@@ -23,7 +23,7 @@ def __getattr__(name: str) -> Any:
         from delf.errors import OptionalDependencyError
 
         raise OptionalDependencyError(
-            "delf.testing is not installed", package="delf[testing]"
+            "delf.testing is not installed", package="delf-core[testing]"
         ) from None
     return getattr(kit, name)
 

@@ -39,7 +39,7 @@ def test_the_version(alone, flag):
 def test_help_says_what_to_install(alone, arguments):
     done = alone(*arguments)
     assert done.returncode == 0
-    assert "pip install 'delf[standard]'" in done.stdout
+    assert "pip install 'delf-core[standard]'" in done.stdout
 
 
 def test_the_plugins(alone):
@@ -73,7 +73,7 @@ def test_a_broken_plugin_tells_no_secret(alone, tmp_path):
     [
         ("run", "delf-plugin-run"),
         ("sandbox", "delf-plugin-sandbox-docker"),
-        ("rnu", "delf[standard]"),
+        ("rnu", "delf-core[standard]"),
     ],
 )
 def test_a_command_names_the_package_that_brings_it(alone, command, package):

@@ -20,13 +20,13 @@ def verdict(*requires, keywords=(), version="0.5.0", api=1):
 @pytest.mark.parametrize(
     "line",
     [
-        "delf",
-        "delf>=0.1,<1",
-        "delf ~= 0.5",
-        "delf==0.*",
-        "Delf>=0.1",
-        "delf[testing]>=0.2",
-        "delf!=0.4",
+        "delf-core",
+        "delf-core>=0.1,<1",
+        "delf_core ~= 0.5",
+        "delf-core==0.*",
+        "Delf.Core>=0.1",
+        "delf-core[testing]>=0.2",
+        "delf-core!=0.4",
     ],
 )
 def test_a_fitting_requirement(line):
@@ -35,7 +35,14 @@ def test_a_fitting_requirement(line):
 
 @pytest.mark.parametrize(
     "line",
-    ["delf>=0.6", "delf==1.*", "delf~=2.0", "delf>0.5.0,<2", "delf<0.5", "delf==0.1.0"],
+    [
+        "delf-core>=0.6",
+        "delf-core==1.*",
+        "delf-core~=2.0",
+        "delf-core>0.5.0,<2",
+        "delf-core<0.5",
+        "delf-core==0.1.0",
+    ],
 )
 def test_another_delf_is_needed(line):
     state, reason = verdict(line) or ("", "")
@@ -45,8 +52,8 @@ def test_another_delf_is_needed(line):
 
 
 def test_prereleases_of_delf_count():
-    assert verdict("delf>=0.4", version="0.5.0rc1") is None
-    assert verdict("delf>=0.5.0a1", version="0.5.0rc1") is None
+    assert verdict("delf-core>=0.4", version="0.5.0rc1") is None
+    assert verdict("delf-core>=0.5.0a1", version="0.5.0rc1") is None
 
 
 def test_plugin_api():
@@ -63,11 +70,11 @@ def test_plugin_api():
 
 
 def test_without_the_keyword_the_requirement_decides():
-    assert verdict("delf>=0.1", keywords=("delf", "plugin-api"), api=7) is None
+    assert verdict("delf-core>=0.1", keywords=("delf", "plugin-api"), api=7) is None
 
 
 def test_missing_packages_are_named():
-    state, reason = verdict("delf", "pluggy", "no-such-package>=2", "Also.Missing") or ("", "")
+    state, reason = verdict("delf-core", "pluggy", "no-such-package>=2", "Also.Missing") or ("", "")
     assert state == "failed"
     assert "no-such-package, Also.Missing" in reason
     assert "pluggy" not in reason
@@ -80,14 +87,14 @@ def test_extras_and_other_platforms_ask_for_nothing():
 
 
 def test_a_wrong_delf_comes_before_a_missing_package():
-    state, _ = verdict("delf>=9", "no-such-package") or ("", "")
+    state, _ = verdict("delf-core>=9", "no-such-package") or ("", "")
     assert state == "skipped"
 
 
 def test_an_unreadable_requirement():
-    state, reason = verdict("delf >>> 1") or ("", "")
+    state, reason = verdict("delf-core >>> 1") or ("", "")
     assert state == "failed"
-    assert "'delf >>> 1'" in reason
+    assert "'delf-core >>> 1'" in reason
 
 
 def test_a_plugin_given_in_code_asks_for_nothing():

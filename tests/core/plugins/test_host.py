@@ -115,19 +115,19 @@ def test_a_module_that_is_not_there(site, record):
 
 
 def test_plugins_for_another_delf_are_skipped_before_an_import(site, record):
-    newer = site.add("newer", "raise SystemExit", requires=("delf>=99",))
+    newer = site.add("newer", "raise SystemExit", requires=("delf-core>=99",))
     api = site.add("api", "raise SystemExit", keywords="delf-plugin-api-2")
-    older = site.add("older", "raise SystemExit", requires=("delf<0.0.1",))
+    older = site.add("older", "raise SystemExit", requires=("delf-core<0.0.1",))
     host = site.host()
     assert record(host, "newer").state == "skipped"
-    assert record(host, "newer").reason == "needs delf>=99, this is 0.1.0"
+    assert record(host, "newer").reason == "needs delf-core>=99, this is 0.1.0"
     assert record(host, "api").reason == "needs delf with plugin API 2, this has 1"
-    assert record(host, "older").reason == "needs delf<0.0.1, this is 0.1.0"
+    assert record(host, "older").reason == "needs delf-core<0.0.1, this is 0.1.0"
     assert not {newer, api, older} & set(sys.modules)
 
 
 def test_a_plugin_whose_packages_are_missing_is_not_imported(site, record):
-    module = site.add("delf-plugin-tickets", requires=("delf>=0.1", "ticket-sdk>=3"))
+    module = site.add("delf-plugin-tickets", requires=("delf-core>=0.1", "ticket-sdk>=3"))
     found = record(site.host(), "tickets")
     assert found.state == "failed"
     assert found.reason == "the package ticket-sdk that it needs is not installed"
@@ -255,7 +255,7 @@ def test_no_package_is_recommended_for_a_name_that_is_not_known(site):
 
 def test_a_plugin_that_could_not_be_used_is_named_with_its_reason(site):
     site.add("delf-plugin-sandbox-docker", "raise RuntimeError('no socket')")
-    site.add("delf-plugin-gmail", requires=("delf>=99",))
+    site.add("delf-plugin-gmail", requires=("delf-core>=99",))
     host = site.host(disabled=["drive"])
     with pytest.raises(PluginError) as caught:
         host.spec(SandboxSpec, "docker")
@@ -263,7 +263,7 @@ def test_a_plugin_that_could_not_be_used_is_named_with_its_reason(site):
         "no sandbox 'docker': plugin 'sandbox-docker' (delf-plugin-sandbox-docker 1.0) is failed: "
         "RuntimeError: no socket"
     )
-    with pytest.raises(PluginError, match="is skipped: needs delf>=99"):
+    with pytest.raises(PluginError, match="is skipped: needs delf-core>=99"):
         host.spec(ConnectionSpec, "gmail")
 
 
@@ -344,7 +344,7 @@ def test_a_plugin_that_speaks_a_protocol_has_the_names_that_nobody_else_has(site
 
 
 def test_a_model_whose_plugin_failed(site):
-    site.add("delf-plugin-model-litellm", requires=("delf", "litellm-that-is-missing"))
+    site.add("delf-plugin-model-litellm", requires=("delf-core", "litellm-that-is-missing"))
     with pytest.raises(PluginError, match="litellm-that-is-missing that it needs is not installed"):
         site.host().model_spec("gpt-4o")
 
@@ -432,7 +432,7 @@ def test_the_report_is_json_ready(site):
 def test_everything_at_once_in_a_fresh_process(site):
     site.add("delf-plugin-good")
     site.add("broken", "raise SystemExit('broken')")
-    site.add("newer", requires=("delf>=99",))
+    site.add("newer", requires=("delf-core>=99",))
     site.add("delf-plugin-twin", offers="a")
     site.add("other-twin", name="twin", offers="b")
     code = (
@@ -453,7 +453,7 @@ def test_everything_at_once_in_a_fresh_process(site):
 
 def test_discovery_of_25_plugins_is_quick(site):
     for number in range(25):
-        site.add(f"delf-plugin-p{number}", requires=("delf>=0.1,<1", "pydantic>=2", "click"))
+        site.add(f"delf-plugin-p{number}", requires=("delf-core>=0.1,<1", "pydantic>=2", "click"))
     site.host().records()
     started = time.perf_counter()
     host = site.host()

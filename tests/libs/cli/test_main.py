@@ -249,7 +249,7 @@ def test_broken_plugins_disturb_nothing(tmp_path, broken_site):
 
 def test_no_plugins(run):
     rows = json.loads(run("--no-plugins", "plugins", "--json").stdout)
-    assert {row["state"] for row in rows if row["distribution"] != "delf"} == {"disabled"}
+    assert {row["state"] for row in rows if row["distribution"] != "delf-core"} == {"disabled"}
     assert run("plugins", "list", "--no-plugins", "--json").stdout
     assert "demo" not in run("--no-plugins", "--help").stdout
 

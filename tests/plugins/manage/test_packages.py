@@ -23,7 +23,7 @@ def clone(folder: Path, **needs: str) -> dict[str, Path]:
 
 
 def test_what_a_clone_has_comes_from_it_with_what_it_needs(tmp_path):
-    here = clone(tmp_path, delf_plugin_gadget="delf-gadgets>=1", delf_gadgets="delf>=0.1")
+    here = clone(tmp_path, delf_plugin_gadget="delf-gadgets>=1", delf_gadgets="delf-core>=0.1")
     taken = list(packages._wanted(["gadget[big]", "delf-plugin-gadget"], here))
     assert taken == [
         str(here["delf-gadgets"]),
@@ -35,18 +35,18 @@ def test_what_a_clone_has_comes_from_it_with_what_it_needs(tmp_path):
 
 def test_a_folder_is_used_where_it_is_with_what_its_extras_need_of_the_clone(tmp_path):
     here = clone(tmp_path, delf_plugin_kit="click", delf_plugin_box="delf-boxes", delf_boxes="")
-    core = tmp_path / "delf"
+    core = tmp_path / "delf-core"
     core.mkdir()
     (core / "pyproject.toml").write_text(
-        '[project]\nname = "delf"\n[project.optional-dependencies]\ntesting = ["delf-plugin-kit"]\n'
+        '[project]\nname = "delf-core"\n[project.optional-dependencies]\ntesting = ["delf-plugin-kit"]\n'
     )
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "pyproject.toml").write_text(
-        '[project]\nname = "mine"\ndependencies = ["delf>=0.1"]\n'
-        '[project.optional-dependencies]\ntest = ["delf[testing]", "delf-plugin-box"]\n'
+        '[project]\nname = "mine"\ndependencies = ["delf-core>=0.1"]\n'
+        '[project.optional-dependencies]\ntest = ["delf-core[testing]", "delf-plugin-box"]\n'
     )
-    here["delf"] = core
+    here["delf-core"] = core
     assert list(packages._wanted([f"{mine}[test]"], here, editable=True)) == [
         str(here["delf-plugin-kit"]),
         str(here["delf-boxes"]),

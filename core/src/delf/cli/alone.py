@@ -28,7 +28,7 @@ def main() -> int:
     elif "--version" in words or "-V" in words:
         _say(f"delf {delf.__version__}")
     else:
-        _say(f"{_HELP}Most people want: {how_to_install('delf[standard]')}")
+        _say(f"{_HELP}Most people want: {how_to_install('delf-core[standard]')}")
     return 0
 
 
@@ -52,7 +52,7 @@ def _list_plugins(*, as_json: bool) -> None:
 def _refuse(command: str) -> int:
     from delf.plugins.catalog import package_of
 
-    package = package_of("command", command) or "delf[standard]"
+    package = package_of("command", command) or "delf-core[standard]"
     sys.stderr.write(f"error: no command {command!r} is installed\n")
     sys.stderr.write(f"hint: {how_to_install(package)}\n")
     return 2

@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from delf.hookspecs import DISTRIBUTION
 from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.report import State
 
@@ -70,9 +71,12 @@ def _check_requirements(
             return ("failed", f"its requirement {line!r} cannot be read")
         if not _applies(requirement):
             continue
-        if normalise(requirement.name) == "delf":
+        if normalise(requirement.name) == DISTRIBUTION:
             if not requirement.specifier.contains(version, prereleases=True):
-                return ("skipped", f"needs delf{requirement.specifier}, this is {version}")
+                return (
+                    "skipped",
+                    f"needs {DISTRIBUTION}{requirement.specifier}, this is {version}",
+                )
         elif not _installed(requirement.name, installed_now):
             missing.append(requirement.name)
     if missing:
@@ -87,7 +91,9 @@ def _is_plainly_met(line: str, version: str, installed_now: Hashable) -> bool:
     plain = _PLAIN.fullmatch(line)
     if plain is None:
         return False
-    if normalise(plain[1]) != "delf":  # there, it does not matter whether it is asked for here
+    if (
+        normalise(plain[1]) != DISTRIBUTION
+    ):  # there, it does not matter whether it is asked for here
         return _installed(plain[1], installed_now)
     return plain[3] is None and all(
         _is_in_range(part.strip(), version) for part in (plain[2] or "").split(",") if part

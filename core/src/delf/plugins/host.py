@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 from delf.errors import DelfError, OptionalDependencyError, PluginError, did_you_mean
-from delf.hookspecs import PLUGIN_API
+from delf.hookspecs import DISTRIBUTION, PLUGIN_API
 from delf.llm import LLMConfig, as_llm_config
 from delf.plugins import compat, discovery, loader
 from delf.plugins.catalog import Catalog, Offer, disputed, package_of
@@ -336,4 +336,4 @@ def _names(name: str, candidate: Candidate) -> bool:
 def _installed_version() -> str:
     from importlib import metadata
 
-    return metadata.version("delf")
+    return metadata.version(DISTRIBUTION)

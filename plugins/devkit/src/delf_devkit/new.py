@@ -185,7 +185,7 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
         "api": str(PLUGIN_API),
         "requirements": ", ".join(
             f'"{name}>={major}.{minor},<{int(major) + 1}"'
-            for name in ("delf", *_LIBRARIES.get(kind, ()))
+            for name in ("delf-core", *_LIBRARIES.get(kind, ()))
         ),
     }
 

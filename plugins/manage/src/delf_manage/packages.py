@@ -68,7 +68,7 @@ def install(
 def uninstall(ctx: click.Context, names: tuple[str, ...]) -> None:
     """Uninstall the packages of plugins, also of those that are broken."""
     records = [
-        r for r in state_of(ctx).discover().records() if r.distribution not in (None, "delf")
+        r for r in state_of(ctx).discover().records() if r.distribution not in (None, "delf-core")
     ]
     packages = [_package_of(name, records) for name in names]
     if _run("uninstall", *packages):
@@ -147,7 +147,7 @@ def _clone() -> Mapping[str, Path]:
     from urllib.parse import unquote, urlsplit
 
     origin: dict[str, str] = json.loads(
-        metadata.distribution("delf").read_text("direct_url.json") or "{}"
+        metadata.distribution("delf-core").read_text("direct_url.json") or "{}"
     )
     core = Path(unquote(urlsplit(origin.get("url", "")).path))
     found: dict[str, Path] = {}

@@ -10,7 +10,6 @@ import secrets
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from importlib.metadata import version
 from typing import Any, Final
 
 import mcp_types as types
@@ -18,7 +17,7 @@ from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 
-from delf import Agent
+from delf import Agent, __version__
 from delf.errors import DelfError
 from delf.events import CallPrinted, CallStarted, Event, ModelCalled
 from delf.protocols.approval import ApprovalRequest, Decision, Rejected
@@ -137,7 +136,7 @@ class Served:
         """A server of MCP, for any transport."""
         return Server(
             "delf",
-            version=version("delf"),
+            version=__version__,
             instructions=_INSTRUCTIONS,
             on_list_tools=self.list_tools,
             on_call_tool=self.call_tool,

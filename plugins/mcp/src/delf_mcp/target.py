@@ -7,7 +7,6 @@ import logging
 import tempfile
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from importlib.metadata import version
 from typing import Any, Final, TextIO, cast
 
 import httpx2
@@ -16,6 +15,7 @@ from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
+from delf import __version__
 from delf.errors import ConnectionUnavailableError
 from delf_mcp.link import first_of, watched
 from delf_mcp.oauth import OpenURL, login
@@ -109,7 +109,7 @@ class Target:
         streams: Any = watched(transport, ended)
         made = Client(
             streams,
-            client_info=types.Implementation(name="delf", version=version("delf")),
+            client_info=types.Implementation(name="delf", version=__version__),
             mode=self._settings.protocol,
             message_handler=self._hear,
             **self._callbacks,

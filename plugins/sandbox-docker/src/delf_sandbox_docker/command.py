@@ -6,11 +6,11 @@ import json
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict
-from importlib.metadata import version
 from typing import Any
 
 import click
 
+from delf import __version__
 from delf_sandbox_docker.backend import DEFAULT_BASE
 from delf_sandbox_docker.engine import LABEL, Engine
 from delf_sandbox_docker.image import Built, Recipe, build, built_images, is_built, remove_image
@@ -86,7 +86,7 @@ def prune_command(engine: str | None, everything: bool, as_json: bool) -> None:
     """Remove images of other versions of delf, and containers of hosts that are gone."""
     with _open(engine) as opened:
         swept = opened.sweep()
-        current = version("delf")
+        current = __version__
         old = [
             image
             for image in built_images(opened)

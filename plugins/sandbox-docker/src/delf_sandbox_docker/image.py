@@ -12,10 +12,10 @@ import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from delf import __version__
 from delf.errors import ConfigurationError, SandboxUnavailableError
 from delf_sandbox.zipapp import guest_digest, guest_zipapp
 from delf_sandbox_docker.engine import LABEL, Engine
@@ -69,7 +69,7 @@ class Recipe:
         """The image's name: delf's version, and a digest of all that goes into it."""
         parts = [guest_digest(), _BOOT.read_text("utf-8"), self.dockerfile(), *self._sorted]
         digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-        return f"{REPOSITORY}:{version('delf')}-{digest[:16]}"
+        return f"{REPOSITORY}:{__version__}-{digest[:16]}"
 
     @property
     def _sorted(self) -> list[str]:
@@ -97,7 +97,7 @@ class Recipe:
         """What is written on the image."""
         return {
             LABEL: "image",
-            LABEL_VERSION: version("delf"),
+            LABEL_VERSION: __version__,
             LABEL_BASE: self.base,
             LABEL_LIBRARIES: "\n".join(self._sorted),
         }

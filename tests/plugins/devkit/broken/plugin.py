@@ -67,7 +67,7 @@ class TestNotInstalled(Suite):
 
 class TestNoUpperBound(Suite):
     breaks = ("test_says_which_delf_it_was_written_for",)
-    options = {"requires": ["delf>=0.1"]}
+    options = {"requires": ["delf-core>=0.1"]}
 
 
 class TestNoKeyword(Suite):
@@ -92,7 +92,7 @@ class TestForgotTheMark(Suite):
 
 class TestNeedsANewerDelf(Suite):
     breaks = ("test_loads_without_a_warning",)
-    options = {"requires": ["delf>=99,<100"]}
+    options = {"requires": ["delf-core>=99,<100"]}
 
 
 class TestTwoLines(Suite):

@@ -109,4 +109,4 @@ def forget_modules(folder: Path, before: Iterable[str]) -> None:
 
 def _this_delf() -> str:
     major, minor, *_ = __version__.split(".")
-    return f"delf>={major}.{minor},<{int(major) + 1}"
+    return f"delf-core>={major}.{minor},<{int(major) + 1}"

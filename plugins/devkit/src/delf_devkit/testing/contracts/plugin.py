@@ -57,9 +57,9 @@ class PluginContract(Contract):
 
     def test_says_which_delf_it_was_written_for(self) -> None:
         lines = [Requirement(line) for line in self._dist.requires or ()]
-        core = [line for line in lines if normalise(line.name) == "delf" and not line.extras]
+        core = [line for line in lines if normalise(line.name) == "delf-core" and not line.extras]
         core = [line for line in core if line.marker is None]
-        assert len(core) == 1, "it does not require delf, or twice"
+        assert len(core) == 1, "it does not require delf-core, or twice"
         operators = {part.operator for part in core[0].specifier}
         assert operators & {">=", ">", "~=", "=="}, "its requirement has no lower bound"
         assert operators & {"<", "<=", "~=", "=="}, "its requirement has no upper bound"
