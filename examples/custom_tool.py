@@ -24,7 +24,10 @@ async def price(product: str, pieces: int = 1) -> float:
 ANSWER = """
 lamps, cost = await asyncio.gather(stock("lamp"), price("lamp", pieces=3))
 print(f"There are {lamps} lamps; three of them cost {cost:.2f} euros.")
-print(await stock("sofa"))
+try:
+    print(await stock("sofa"))
+except ToolError as error:
+    print(error)
 """
 
 

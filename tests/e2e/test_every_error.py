@@ -133,8 +133,7 @@ raises(errors.TaskTimeoutError)(lambda w: w.fails("await hang()", hang, timeout=
 
 @raises(errors.ToolException)
 def _(w: World) -> None:
-    strict = tool(name="fail", confirm=False, handle_error=False)(fail.function)
-    w.fails("await fail('lamp')", strict)
+    w.fails("await fail('lamp')", fail)
 
 
 @raises(errors.SandboxLimitError)

@@ -239,9 +239,10 @@ class TestRun:
             """Find an order."""
             raise ToolException("orders start with ORD-")
 
-        scripted_model.writes("print(await find('7'))")
+        scripted_model.writes("print(await find('7'))", "print('There is no order 7.')")
         response = make_agent(find).run("x")
-        assert response.text == "orders start with ORD-"
+        assert "ToolException: orders start with ORD-" in scripted_model.prompts[-1]
+        assert response.text == "There is no order 7."
         assert [(c.status, c.success) for c in response.trace.tool_calls] == [("error", False)]
 
     def test_files_are_handed_over(

@@ -94,7 +94,7 @@ class World:
             self.writes.append(f"sent {text}")
             return "ok"
 
-        @tool(effect="read", handle_error=False)
+        @tool(effect="read")
         async def fail() -> None:
             """Fail."""
             raise ToolException("as ever")

@@ -306,7 +306,8 @@ def test_async_tools_overlap_and_plain_ones_run_in_threads(run):
 @pytest.mark.parametrize(
     ("handle", "answer"),
     [
-        (True, "got no such order"),
+        (True, "ToolException no such order"),
+        ("text", "got no such order"),
         ("try another", "got try another"),
         ("", "got "),
         (lambda error: f"<{error.message}>", "got <no such order>"),
@@ -314,7 +315,7 @@ def test_async_tools_overlap_and_plain_ones_run_in_threads(run):
         (False, "ToolException no such order"),
         (None, "ToolException no such order"),
     ],
-    ids=["true", "text", "empty", "callable", "a callable that fails", "false", "none"],
+    ids=["true", "its text", "text", "empty", "callable", "a callable that fails", "false", "none"],
 )
 def test_handle_error(run, handle, answer, is_async):
     def find(order: str) -> str:
@@ -339,7 +340,7 @@ except ToolError as error:
     assert call.error.startswith("no such order")
 
 
-@pytest.mark.parametrize("handle", [True, "told"])
+@pytest.mark.parametrize("handle", ["text", "told"])
 def test_other_failures_are_never_handled(run, handle):
     @tool(confirm=False, handle_error=handle)
     def find(order: str) -> str:
@@ -560,3 +561,15 @@ def test_partials_and_methods_are_tools_and_other_results_cross_with_a_note(
     assert response.text == "<the shop> 8"
     assert [call.status for call in response.trace.tool_calls] == ["ok", "ok"]
     assert response.trace.warnings == ["find: passed as text: Shop"]
+
+
+def test_a_refusal_does_not_read_as_a_success(run):
+    @tool(confirm=False)
+    def refund(amount: int) -> str:
+        """Refund."""
+        raise ToolException("limit exceeded: at most 100")
+
+    response = run("await refund(500)\nprint('Refunded $500.')", refund)
+    assert not response.status
+    assert "limit exceeded" in response.error
+    assert "Refunded" not in response.text

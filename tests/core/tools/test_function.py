@@ -46,7 +46,7 @@ async def test_a_tool_is_a_connection_with_one_action():
 
 def test_defaults_are_careful():
     assert (add.confirm, add.allow) == (True, None)
-    assert (add.action.effect, add.action.handle_error) == ("irreversible", True)
+    assert (add.action.effect, add.action.handle_error) == ("irreversible", None)
     assert add.description == add.summary == "Add two numbers."
 
 
@@ -61,8 +61,9 @@ def test_handle_error_by_a_callable_or_not_at_all():
         return "told"
 
     assert tool(handle_error=tell)(lambda_named).action.handle_error is tell
-    assert tool(handle_error=False)(lambda_named).action.handle_error is False
-    assert tool(handle_error=None)(lambda_named).action.handle_error is False
+    assert tool(handle_error="text")(lambda_named).action.handle_error is str
+    for nothing in (True, False, None):
+        assert tool(handle_error=nothing)(lambda_named).action.handle_error is None
 
 
 def lambda_named(x: int) -> int:

@@ -67,7 +67,7 @@ def test_multiple_content_types() -> list[Any]:
     ]
 
 
-@tool(effect="read", confirm=False, handle_error=False)
+@tool(effect="read", confirm=False)
 def test_error_handling() -> str:
     """Fails."""
     raise ValueError("This tool intentionally returns an error for testing")

@@ -59,7 +59,7 @@ class Action:
     returns: str
     validate: Callable[[Mapping[str, Any]], dict[str, Any]]
     call: Callable[..., Any]
-    handle_error: bool | str | Callable[[Exception], str] = False
+    handle_error: str | Callable[[Exception], str] | None = None
     schema: Callable[[], dict[str, Any]] | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     context: str | None = None
@@ -198,7 +198,7 @@ def action_from_function(
     permission: str | None = None,
     effect: Effect = "irreversible",
     summary: str | None = None,
-    handle_error: bool | str | Callable[[Exception], str] = False,
+    handle_error: str | Callable[[Exception], str] | None = None,
     where: str | None = None,
     skip_first: bool = False,
     resumes: bool = False,

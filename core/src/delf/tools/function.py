@@ -82,9 +82,10 @@ def tool(
         function: A plain or async function with type hints and a docstring.
         name: Its name in scripts; the function's when omitted.
         description: What the model reads; the docstring's first paragraph when omitted.
-        handle_error: What a call gives when the function raises ``ToolException``: True
-            returns the message to the script, a text returns that text, a callable gets the
-            exception and returns the text, False raises in the script.
+        handle_error: What a call gives when the function raises ``ToolException``. It is
+            raised in the script as a ``ToolError``, so that no script takes a refusal for a
+            success; ``"text"`` returns the message as text, another text returns that one, and
+            a callable gets the exception and returns the text.
         confirm: Whether a person is asked before each call.
         effect: ``read``, ``write`` or ``irreversible``; decides how a call that was
             interrupted is settled when a task is resumed.
@@ -102,7 +103,7 @@ def tool(
             name=name,
             summary=description,
             effect=effect,
-            handle_error=False if handle_error is None else handle_error,
+            handle_error=_handler(handle_error),
         )
         _check_kind(target)
         if isinstance(made.validate, ArgumentValidator):
@@ -111,6 +112,12 @@ def tool(
         return Tool(target, made, confirm)
 
     return make(function) if function is not None else make
+
+
+def _handler(given: HandleError) -> str | Callable[[Exception], str] | None:
+    if isinstance(given, bool):
+        return None
+    return str if given == "text" else given
 
 
 def _named(partial: functools.partial[Any]) -> functools.partial[Any]:
@@ -140,7 +147,7 @@ def _check(target: Any, handle_error: Any, confirm: Any, effect: Any) -> None:
     ):
         raise ToolDefinitionError(
             f"handle_error of {target.__name__} is a {type(handle_error).__name__}",
-            hint="it can be True, False, a text or a callable",
+            hint="it can be \"text\", another text, a callable, or left out",
         )
     if inspect.iscoroutinefunction(handle_error):
         raise ToolDefinitionError(

@@ -17,7 +17,7 @@ from delf.errors import (
 @pytest.fixture
 def agent_with(delf_host, scripted_model):
     def make(error, **options):
-        @tool(effect="read", confirm=False, handle_error=False)
+        @tool(effect="read", confirm=False)
         async def ask() -> str:
             """Ask a service."""
             raise error

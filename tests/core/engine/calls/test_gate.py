@@ -391,7 +391,8 @@ async def test_calls_at_once_are_each_asked_for_and_each_answered():
 @pytest.mark.parametrize(
     ("handle", "answer"),
     [
-        (True, Told("sold out")),
+        (True, Raised("ToolException", "sold out")),
+        ("text", Told("sold out")),
         (False, Raised("ToolException", "sold out")),
         (None, Raised("ToolException", "sold out")),
         ("sorry", Told("sorry")),

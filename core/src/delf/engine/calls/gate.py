@@ -453,11 +453,10 @@ class Gate:
     async def _tell(self, call: Call, started: float, error: ToolException) -> CallAnswer:
         """What a script gets when a tool raised ``ToolException``."""
         handler = call.bound.action.handle_error
-        if handler is False:
+        if handler is None:
             return await self._fail(call, started, error.message, "ToolException", error)
         try:
-            told = error.message if handler is True else handler
-            told = str(told(error)) if callable(told) else told
+            told = str(handler(error)) if callable(handler) else handler
         except Exception as failure:
             message = f"{error.message} (handle_error failed: {failure})"
             return await self._fail(call, started, message)
