@@ -147,7 +147,7 @@ def _check(target: Any, handle_error: Any, confirm: Any, effect: Any) -> None:
     ):
         raise ToolDefinitionError(
             f"handle_error of {target.__name__} is a {type(handle_error).__name__}",
-            hint="it can be \"text\", another text, a callable, or left out",
+            hint='it can be "text", another text, a callable, or left out',
         )
     if inspect.iscoroutinefunction(handle_error):
         raise ToolDefinitionError(
