@@ -12,6 +12,12 @@ from delf.errors import ModelConfigurationError, did_you_mean
 Provider = Literal["auto", "google", "openai", "anthropic"]
 PROVIDERS: Final = ("auto", "google", "openai", "anthropic")
 
+DEFAULT_TIMEOUT: Final = 300.0
+"""Seconds for one request when the setting ``timeout`` is not given."""
+
+MOST_LETTERS: Final = 8_000_000
+"""The longest answer that is taken; the longest that a model gives has about half a million."""
+
 SETTINGS: Final = (
     "temperature",
     "top_p",

@@ -96,6 +96,7 @@ def revoke(login: Mapping[str, Any]) -> bool:
     address = f"{token_uri.rpartition('/')[0]}/revoke"
     token = str(login.get("refresh_token") or login.get("token") or "")
     try:
-        return httpx.post(address, data={"token": token}, timeout=30).status_code == 200
+        with httpx.stream("POST", address, data={"token": token}, timeout=30) as response:
+            return response.status_code == 200
     except httpx.HTTPError:
         return False

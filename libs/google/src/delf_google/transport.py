@@ -13,6 +13,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
+from delf.bodies import ACCEPTED, BodyEncodingError, BodyTooLargeError, read_body
 from delf.errors import ConnectionUnavailableError
 from delf.tls import trusted
 from delf_google.credentials import Tokens
@@ -195,23 +196,19 @@ class Transport:
             )
             # Whoever waits for a turn was not sent yet, and has not used up any time.
             async with turn, asyncio.timeout(self.settings.timeout), exchange as response:
-                parts: list[bytes] = []
-                size = 0
-                async for part in response.aiter_bytes():
-                    size += len(part)
-                    if size > most:
-                        raise GoogleError(
-                            f"{self._label(request)}: the answer is larger than {most:,} bytes",
-                            hint="ask for less, or set max_bytes",
-                        )
-                    parts.append(part)
-                return Answer(response.status_code, response.headers, b"".join(parts))
+                content = await read_body(response, most)
+                return Answer(response.status_code, response.headers, content)
+        except BodyTooLargeError:
+            raise GoogleError(
+                f"{self._label(request)}: the answer is larger than {most:,} bytes",
+                hint="ask for less, or set max_bytes",
+            ) from None
+        except BodyEncodingError as error:
+            raise GoogleError(f"{self._label(request)}: the answer: {error}") from None
         except TimeoutError:
             raise httpx.ReadTimeout("the whole exchange took too long") from None
         except httpx.InvalidURL:
             raise GoogleError(f"{self._label(request)}: its address is not valid") from None
-        except httpx.DecodingError:
-            raise GoogleError(f"{self._label(request)}: the answer is broken") from None
         finally:
             _ours.reset(mark)
 
@@ -223,7 +220,7 @@ class Transport:
             self._client = httpx.AsyncClient(
                 verify=trusted(),
                 timeout=self.settings.timeout,
-                headers={"User-Agent": "delf (gzip)"},
+                headers={"User-Agent": "delf (gzip)", "Accept-Encoding": ACCEPTED},
             )
             logging.getLogger("httpx").addFilter(_not_ours)  # twice changes nothing
             self._loop = loop

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from delf.bodies import BodyEncodingError, BodyTooLargeError, pieces
 from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.failures import (
     Failure,
@@ -55,16 +56,16 @@ async def read(response: httpx.Response, most: int, *, cut: bool = False) -> byt
     Raises:
         UnreadableError: When it is longer, and not to be cut.
     """
-    parts: list[bytes] = []
-    size = 0
-    async for part in response.aiter_bytes():
-        parts.append(part)
-        size += len(part)
-        if size > most:
-            if cut:
-                break
-            raise UnreadableError(f"it has more than {most // 1_000_000} MB")
-    return b"".join(parts)
+    found = bytearray()
+    try:
+        async for part in pieces(response, most):
+            found += part
+    except BodyTooLargeError:
+        if not cut:
+            raise UnreadableError(f"it has more than {most // 1_000_000} MB") from None
+    except BodyEncodingError as error:
+        raise UnreadableError(str(error)) from None
+    return bytes(found)
 
 
 def parsed(body: bytes | str) -> Any:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Any
 
+from delf.llm import DEFAULT_TIMEOUT
 from delf.messages import ModelDelta, ModelReply, ModelRequest
 from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.failures import Failure
 from delf_model_providers.retry import Attempts, RetryPolicy
-
-DEFAULT_TIMEOUT: Final = 300.0
-"""Seconds for one request when the setting ``timeout`` is not given."""
 
 
 class EndpointModel(ABC):

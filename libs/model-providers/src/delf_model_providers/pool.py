@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
+from delf.bodies import ACCEPTED
 from delf.tls import trusted
 from delf_model_providers.http import RefusedError, read
 
@@ -87,6 +88,7 @@ class Pool:
         verify = trusted() if self._is_encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         return httpx.AsyncClient(
             verify=verify,
+            headers={"Accept-Encoding": ACCEPTED},
             follow_redirects=False,
             timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
             limits=httpx.Limits(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from delf.errors import DelfError, LLMExecutionError, OptionalDependencyError
 from delf.messages import ModelDelta, ModelReply, ModelRequest
 from delf_model_http.answer import Answer
-from delf_model_http.events import MAX_BYTES
+from delf_model_http.events import MAX_BYTES, MAX_STREAM
 from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.failures import BrokenStreamError, Failure, UnreadableError
 from delf_model_providers.pool import CONNECT_SECONDS
@@ -101,6 +101,7 @@ class LiveSession:
         self._socket: ClientConnection | None = None
         self._is_begun = False
         self._is_over = False
+        self._bytes = 0
 
     async def connect(self) -> None:
         """Open the connection.
@@ -136,6 +137,7 @@ class LiveSession:
         if self._is_over:
             raise LLMExecutionError("the session is closed", provider=self._endpoint.provider)
         answer = Answer()
+        self._bytes = 0
         try:
             async with asyncio.timeout(self._timeout):
                 await self._say(request)
@@ -197,6 +199,9 @@ class LiveSession:
 
     async def _received(self) -> Mapping[str, Any]:
         data = await self._open_socket.recv()
+        self._bytes += len(data)
+        if self._bytes > MAX_STREAM:
+            raise UnreadableError(f"it has more than {MAX_STREAM // 1_000_000} MB")
         try:
             event: Any = json.loads(data)
         except ValueError:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, urlsplit
 
+from delf.bodies import BodyError, pieces
 from delf.errors import ModelConfigurationError
 from delf.llm import LLMConfig
 from delf.messages import ModelDelta, ModelReply, ModelRequest, Price
@@ -18,7 +19,7 @@ from delf_model_http import catalog
 from delf_model_http.answer import Answer, ToldError
 from delf_model_http.anthropic import Messages
 from delf_model_http.dialect import Dialect
-from delf_model_http.events import MAX_BYTES, EventReader
+from delf_model_http.events import MAX_BYTES, MAX_STREAM, EventReader
 from delf_model_http.gemini_live import GeminiLive
 from delf_model_http.google import GenerateContent
 from delf_model_http.live import LiveDialect, LiveSession
@@ -231,8 +232,11 @@ class HttpModel(EndpointModel):
 
     async def _chunks(self, request: ModelRequest) -> AsyncGenerator[bytes]:
         async with self._sent(request, stream=True) as response:
-            async for chunk in response.aiter_bytes():
-                yield chunk
+            try:
+                async for chunk in pieces(response, MAX_STREAM):
+                    yield chunk
+            except BodyError as error:
+                raise UnreadableError(str(error)) from None
 
     def _sent(
         self, request: ModelRequest, *, stream: bool

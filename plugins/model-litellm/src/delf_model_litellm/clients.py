@@ -9,6 +9,7 @@ from contextvars import ContextVar, copy_context
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from delf.bodies import ACCEPTED
 from delf_model_providers.endpoint import Endpoint
 
 _PREPARATION: Final = 1.0
@@ -17,8 +18,9 @@ _PREPARATION: Final = 1.0
 _leaving: ContextVar[asyncio.Event | None] = ContextVar("_leaving", default=None)
 
 
-async def _note_request(_request: object) -> None:
-    """A request is about to leave."""
+async def _note_request(request: Any) -> None:
+    """A request is about to leave; what it asks for can be inflated within a limit."""
+    request.headers["Accept-Encoding"] = ACCEPTED
     if (event := _leaving.get()) is not None:
         event.set()
 

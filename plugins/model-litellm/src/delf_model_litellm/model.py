@@ -23,6 +23,7 @@ from delf_model_providers.retry import RetryPolicy
 
 logger = logging.getLogger(__name__)
 
+_MOST_CALLS: Final = 1000
 _BY_HAND: Final = "litellm/"
 """In front of a name that another plugin would serve."""
 
@@ -238,6 +239,8 @@ def _take(chunk: Any, collected: _Collected) -> list[ModelDelta]:
         pieces.append(ModelDelta(text))
     for part in getattr(choice.delta, "tool_calls", None) or ():
         number = int(part.index)
+        if number >= _MOST_CALLS:
+            raise UnreadableError(f"more than {_MOST_CALLS} calls")
         while len(collected.calls) <= number:
             collected.calls.append(_Call())
         call = collected.calls[number]

@@ -1,4 +1,4 @@
-"""Whether a stream of events was ended by its server, or just stopped.
+"""Bodies as they come: within limits, and ended by their server or just stopped.
 
 Imported late: it needs httpx.
 """
@@ -12,21 +12,29 @@ from typing import Any, Final
 
 import httpx
 
+from delf.bodies import BodyError, Inflater
+from delf_model_providers.failures import UnreadableError
+
 _END: Final = b"[DONE]"
+_MOST: Final = 8_000_000
+_MOST_OF_A_STREAM: Final = 32 * _MOST
+"""Its events have some hundred bytes for each of a few letters."""
 _LAST_BYTES: Final = 0.1
 """Seconds to wait for the end of a body whose last event has come."""
 
 
 class Tail(httpx.AsyncByteStream):
-    """A body that remembers how it ended.
+    """A body, inflated, that remembers how it ended.
 
     Args:
         body: The body as it comes.
+        inflater: Inflates it, within its limit.
     """
 
-    def __init__(self, body: httpx.AsyncByteStream) -> None:
+    def __init__(self, body: httpx.AsyncByteStream, inflater: Inflater) -> None:
         self._body = body
         self._data = aiter(body)
+        self._inflater = inflater
         self._last = b""
 
     @property
@@ -35,9 +43,13 @@ class Tail(httpx.AsyncByteStream):
         return _END in self._last
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for data in self._data:
-            self._last = (self._last + data)[-64:]
-            yield data
+        try:
+            async for data in self._data:
+                for piece in self._inflater.feed(data):
+                    self._last = (self._last + piece)[-64:]
+                    yield piece
+        except BodyError as error:
+            raise UnreadableError(str(error)) from None
 
     async def aclose(self) -> None:
         """Close the body; at its end, read what ends it, so that the connection can be kept."""
@@ -50,11 +62,16 @@ class Tail(httpx.AsyncByteStream):
 
 
 async def watch(response: httpx.Response) -> None:
-    """Watch the end of a response, if it is a stream of events."""
+    """Keep a response within its limits, and watch its end."""
     body = response.stream
-    kind = response.headers.get("content-type", "")
-    if kind.startswith("text/event-stream") and isinstance(body, httpx.AsyncByteStream):
-        response.stream = Tail(body)
+    if isinstance(body, httpx.AsyncByteStream):
+        is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+        try:
+            inflater = Inflater(response.headers, _MOST_OF_A_STREAM if is_stream else _MOST)
+        except BodyError as error:
+            raise UnreadableError(str(error)) from None
+        response.headers.pop("content-encoding", None)  # it comes inflated
+        response.stream = Tail(body, inflater)
 
 
 def ended(stream: Any) -> bool:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote, urljoin, urlsplit
 
+from delf.bodies import ACCEPTED, BodyTooLargeError, Inflater
 from delf.errors import ConnectionFileNotFoundError, ConnectionUnavailableError
 from delf.tls import trusted
 from delf_openapi.failures import SpecError
@@ -108,9 +109,10 @@ def read(uri: str, limit: int) -> Source:
     return Source(uri, _fetch(uri, limit))
 
 
-def _too_large(uri: str, size: int, limit: int) -> SpecError:
+def _too_large(uri: str, size: int | None, limit: int) -> SpecError:
+    told = "" if size is None else f"{size:,} bytes, and "
     return SpecError(
-        f"the specification {uri} is too large: {size:,} bytes, and at most {limit:,} are read",
+        f"the specification {uri} is too large: {told}at most {limit:,} bytes are read",
         hint="set max_spec_bytes to read it nevertheless",
     )
 
@@ -119,7 +121,8 @@ def _fetch(uri: str, limit: int) -> bytes:
     import httpx
 
     try:
-        with httpx.Client(verify=trusted(), timeout=_FETCH_TIMEOUT) as client:
+        headers = {"Accept-Encoding": ACCEPTED}
+        with httpx.Client(verify=trusted(), timeout=_FETCH_TIMEOUT, headers=headers) as client:
             place = uri
             for _ in range(_MAX_REDIRECTS + 1):
                 with client.stream("GET", place) as response:
@@ -144,19 +147,20 @@ def _body(response: httpx.Response, uri: str, limit: int) -> bytes:
         raise ConnectionUnavailableError(
             f"the specification {_shown(uri)} cannot be had: status {response.status_code}"
         )
-    parts: list[bytes] = []
-    size = 0
+    content = bytearray()
     until = time.monotonic() + _FETCH_SECONDS
-    for part in response.iter_bytes():
-        size += len(part)
-        if size > limit:
-            raise _too_large(_shown(uri), size, limit)
-        if time.monotonic() > until:
-            raise ConnectionUnavailableError(
-                f"the specification {_shown(uri)} did not come within {_FETCH_SECONDS:g} s"
-            )
-        parts.append(part)
-    return b"".join(parts)
+    try:
+        inflater = Inflater(response.headers, limit)
+        for data in response.iter_raw():
+            for piece in inflater.feed(data):
+                content += piece
+            if time.monotonic() > until:
+                raise ConnectionUnavailableError(
+                    f"the specification {_shown(uri)} did not come within {_FETCH_SECONDS:g} s"
+                )
+    except BodyTooLargeError:
+        raise _too_large(_shown(uri), None, limit) from None
+    return bytes(content)
 
 
 def _shown(uri: str) -> str:

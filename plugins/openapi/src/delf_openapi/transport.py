@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit
 
+from delf.bodies import ACCEPTED, BodyEncodingError, BodyTooLargeError, read_body
 from delf.errors import ConnectionUnavailableError, ToolExecutionError
 from delf.tls import trusted
 from delf_openapi.answers import Answer, scrub
@@ -31,6 +32,7 @@ _MAX_REDIRECTS: Final = 5
 _AT_ONCE: Final = 100
 _FIRST_WAIT: Final = 0.5
 _LEAST_SECRET: Final = 8
+_HEADERS: Final = {"User-Agent": "delf", "Accept-Encoding": ACCEPTED}
 
 
 # httpx logs every address, and with it the credentials in queries.
@@ -222,19 +224,15 @@ class Transport:
             exchange = client.stream(method, url, headers=pairs, content=content)
             # Whoever waits for a turn was not sent yet, and has not used up any time.
             async with turn, asyncio.timeout(self._settings.timeout), exchange as response:
-                if len(response.headers.get_list("content-encoding", split_commas=True)) > 1:
-                    raise ToolExecutionError(f"{label}: the answer is compressed several times")
-                parts: list[bytes] = []
-                size = 0
-                async for part in response.aiter_bytes():
-                    size += len(part)
-                    if size > limit:
-                        raise ToolExecutionError(
-                            f"{label}: the answer is larger than {limit:,} bytes; ask for less"
-                        )
-                    parts.append(part)
+                content = await read_body(response, limit)
                 head = response.status_code, response.reason_phrase, response.headers
-                return Answer(*head, b"".join(parts))
+                return Answer(*head, content)
+        except BodyTooLargeError:
+            raise ToolExecutionError(
+                f"{label}: the answer is larger than {limit:,} bytes; ask for less"
+            ) from None
+        except BodyEncodingError as error:
+            raise ToolExecutionError(f"{label}: the answer: {error}") from None
         except TimeoutError:
             raise httpx.ReadTimeout("the whole exchange took too long") from None
         except httpx.LocalProtocolError:  # its text may hold a header's value
@@ -245,8 +243,6 @@ class Transport:
             raise ToolExecutionError(f"{label}: it redirects to no valid address") from None
         except httpx.InvalidURL:
             raise ToolExecutionError(f"{label}: its address is not valid") from None
-        except httpx.DecodingError:
-            raise ToolExecutionError(f"{label}: the answer's compression is broken") from None
         finally:
             _ours.reset(mark)
 
@@ -256,7 +252,7 @@ class Transport:
         loop = asyncio.get_running_loop()
         if self._client is None or self._client.is_closed or self._loop is not loop:
             self._client = httpx.AsyncClient(
-                verify=trusted(), timeout=self._settings.timeout, headers={"User-Agent": "delf"}
+                verify=trusted(), timeout=self._settings.timeout, headers=_HEADERS
             )
             _httpx_log.addFilter(_not_ours)  # adding it twice changes nothing
             # Cookies that a service sets are not carried from call to call.

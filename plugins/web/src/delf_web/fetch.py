@@ -13,6 +13,7 @@ from typing import Final
 import httpcore
 import httpx
 
+from delf.bodies import ACCEPTED, BodyEncodingError, BodyTooLargeError, read_body
 from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.tls import trusted
 from delf_web.addresses import Guard, Resolve, system_resolve
@@ -22,7 +23,6 @@ from delf_web.transport import PinnedTransport
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS: Final = 5
-_ENCODINGS: Final = frozenset({"gzip", "x-gzip", "deflate", "identity"})
 _MAX_URL: Final = 4000
 _CACHE_BYTES: Final = 50_000_000
 _FAILED: Final = 400
@@ -62,7 +62,7 @@ class Fetcher:
         self._headers = {
             "User-Agent": settings.user_agent,
             "Accept": _ACCEPT,
-            "Accept-Encoding": "gzip, deflate",
+            "Accept-Encoding": ACCEPTED,
         }
         self._robots = Robots(settings.user_agent, self._robots_txt)
         self._pace = Pace(settings.rate)
@@ -177,23 +177,18 @@ class Fetcher:
             ) from None
         except (httpcore.NetworkError, httpcore.ProtocolError) as error:
             raise ToolExecutionError(f"{url} cannot be reached: {error}"[:300]) from None
-        except httpx.DecodingError:
-            raise ToolExecutionError(f"{url}: the answer's compression is broken") from None
 
     async def _read(self, url: httpx.URL, response: httpx.Response) -> bytes:
         limit = self._settings.max_bytes
-        told = response.headers.get_list("content-encoding", split_commas=True)
-        if len(told) > 1 or not _ENCODINGS.issuperset(name.strip().lower() for name in told):
-            raise ToolExecutionError(f"{url}: compressed as {', '.join(told)}, which was not asked")
-        content = bytearray()
-        async for part in response.aiter_bytes():
-            content += part
-            if len(content) > limit:
-                raise ToolExecutionError(
-                    f"{url} is larger than {limit:,} bytes",
-                    hint="max_bytes in the connection's settings",
-                )
-        return bytes(content)
+        try:
+            return await read_body(response, limit)
+        except BodyTooLargeError:
+            raise ToolExecutionError(
+                f"{url} is larger than {limit:,} bytes",
+                hint="max_bytes in the connection's settings",
+            ) from None
+        except BodyEncodingError as error:
+            raise ToolExecutionError(f"{url}: {error}") from None
 
     def _keep(self, key: str, document: Document) -> None:
         seconds = self._settings.cache_seconds

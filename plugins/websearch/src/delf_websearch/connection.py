@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from delf import Connection, action
+from delf.bodies import ACCEPTED, BodyError, read_body
 from delf.errors import (
     ConnectionConfigurationError,
     ConnectionUnavailableError,
@@ -191,24 +193,25 @@ class WebSearch(Connection):
         """One request; its status, headers, JSON if it is that, and text."""
         import httpx
 
-        headers = {"User-Agent": "delf", **headers}
-        async with (
-            httpx.AsyncClient(
-                verify=trusted(), timeout=self.settings.timeout, headers=headers
-            ) as client,
-            client.stream(method, address, json=body) as response,
-        ):
-            content = bytearray()
-            async for part in response.aiter_bytes():
-                content += part
-                if len(content) > _MAX_BYTES:
-                    raise ToolExecutionError(f"the answer is larger than {_MAX_BYTES:,} bytes")
-            text = content.decode("utf-8", errors="replace")
-            try:
-                told: Any = json.loads(text)
-            except (ValueError, RecursionError):
-                told = None
-            return response.status_code, response.headers, told, text
+        headers = {"User-Agent": "delf", "Accept-Encoding": ACCEPTED, **headers}
+        seconds = self.settings.timeout
+        try:
+            async with (
+                asyncio.timeout(seconds),
+                httpx.AsyncClient(verify=trusted(), timeout=seconds, headers=headers) as client,
+                client.stream(method, address, json=body) as response,
+            ):
+                content = await read_body(response, _MAX_BYTES)
+        except TimeoutError:
+            raise httpx.ReadTimeout(f"no whole answer within {seconds:g} s") from None
+        except BodyError as error:
+            raise ToolExecutionError(f"the answer cannot be read: {error}") from None
+        text = content.decode("utf-8", errors="replace")
+        try:
+            told: Any = json.loads(text)
+        except (ValueError, RecursionError):
+            told = None
+        return response.status_code, response.headers, told, text
 
     def _cost(self, findings: Findings, fee: float) -> float | None:
         """What a search cost, where the price of the model's tokens is known."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import field, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.replay import Replay
 from delf.engine.models.money import FindPrice, Ledger
 from delf.engine.secrets.redaction import Redactor
-from delf.errors import BudgetExceededError, DelfError, PluginError
+from delf.errors import BudgetExceededError, DelfError, LLMExecutionError, PluginError
 from delf.events import ModelCalled, ModelFailed, ModelReplied, ModelWrote
-from delf.llm import LLMConfig
+from delf.llm import DEFAULT_TIMEOUT, MOST_LETTERS, LLMConfig
 from delf.messages import (
     FilePart,
     Message,
@@ -42,6 +42,10 @@ from delf.protocols.model import (
 )
 from delf.protocols.strategy import OnDelta
 from delf.records import dataclass
+
+Pieces: TypeAlias = AsyncGenerator[ModelDelta | ModelReply]
+_LETTERS_OF_A_PIECE: Final = 1
+"""So that pieces without any have an end, too."""
 
 _NO_TEXT: Final = frozenset({"image", "audio", "video"})
 
@@ -347,7 +351,10 @@ class ModelClient:
         if session is None:
             model = self.pool.get(config)
             if on_delta is None and not watched:
-                return await model.complete(request)
+                reply = await model.complete(request)
+                calls = sum(len(call.arguments) for call in reply.calls)
+                _check_length(len(reply.text) + calls, config)
+                return reply
             pieces = model.stream(request)
         else:
             pieces = session.send(request)
@@ -363,8 +370,8 @@ class ModelClient:
 
         final: ModelReply | None = None
         shown = self.redactor.stream()
-        async with aclosing(pieces):
-            async for piece in pieces:
+        async with aclosing(_bounded(pieces, config)) as bounded:
+            async for piece in bounded:
                 if not isinstance(piece, ModelDelta):
                     final = piece
                 elif piece.call is None:
@@ -375,6 +382,48 @@ class ModelClient:
         if final is None:
             raise DelfError("the model's stream ended without its answer")
         return final
+
+
+async def _bounded(pieces: Pieces, config: LLMConfig) -> Pieces:
+    """A stream that has an end, whatever its plugin and its server do.
+
+    Args:
+        pieces: What comes.
+        config: The model, whose ``timeout`` counts from the first piece.
+
+    Raises:
+        LLMExecutionError: When it is longer, or takes longer, than any answer may.
+    """
+    seconds = float(config.settings.get("timeout") or DEFAULT_TIMEOUT)
+    clock = asyncio.get_running_loop().time
+    letters, deadline = 0, None
+    async with aclosing(pieces):
+        while True:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    piece = await anext(pieces)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                if deadline is None or clock() < deadline:
+                    raise
+                raise LLMExecutionError(
+                    f"the answer of {config.model} has no end after {seconds:g} s",
+                    hint='settings={"timeout": …} gives it more',
+                ) from None
+            deadline = deadline or clock() + seconds
+            if isinstance(piece, ModelDelta):
+                letters += len(piece.text) + _LETTERS_OF_A_PIECE
+                _check_length(letters, config)
+            yield piece
+
+
+def _check_length(letters: int, config: LLMConfig) -> None:
+    if letters > MOST_LETTERS:
+        raise LLMExecutionError(
+            f"the answer of {config.model} is longer than {MOST_LETTERS:,} letters",
+            hint="no model says so much; look at its server",
+        )
 
 
 def _show_again(reply: ModelReply, on_delta: OnDelta) -> None:

@@ -1,0 +1,137 @@
+"""Bodies of HTTP answers, inflated within a limit.
+
+A kilobyte that is compressed may become a megabyte, and one that is compressed twice a gigabyte,
+before anybody counts it. So plugins ask for :data:`ACCEPTED` only, and read what comes here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from typing import Any, Final, Protocol
+
+ACCEPTED: Final = "gzip, deflate"
+"""What a request may send as ``Accept-Encoding``."""
+
+_PIECE: Final = 64 * 1024
+_IN_A_TURN: Final = 16
+_GZIP: Final = zlib.MAX_WBITS | 16
+_RAW: Final = -zlib.MAX_WBITS
+_METHOD: Final = 0x0F
+_DEFLATED: Final = 8
+
+
+class BodyError(ValueError):
+    """A body that is not read to its end."""
+
+
+class BodyTooLargeError(BodyError):
+    """A body has more bytes than it may, as it came or inflated."""
+
+
+class BodyEncodingError(BodyError):
+    """A body is compressed in a way that nobody asked for, or the compression is broken."""
+
+
+class Response(Protocol):
+    """An answer as httpx has it, whose body was not read."""
+
+    headers: Any
+
+    def aiter_raw(self) -> AsyncIterator[bytes]:
+        """The body's bytes as they came."""
+        ...
+
+
+async def read_body(response: Response, most: int) -> bytes:
+    """A whole body.
+
+    Args:
+        response: The answer.
+        most: The most bytes that it may have, as it came and inflated.
+
+    Raises:
+        BodyTooLargeError: When it has more.
+        BodyEncodingError: When it cannot be inflated.
+    """
+    return b"".join([piece async for piece in pieces(response, most)])
+
+
+async def pieces(response: Response, most: int) -> AsyncGenerator[bytes]:
+    """A body while it comes; see :func:`read_body`."""
+    inflater = Inflater(response.headers, most)
+    async for data in response.aiter_raw():
+        for turn, piece in enumerate(inflater.feed(data), 1):
+            yield piece
+            if turn % _IN_A_TURN == 0:
+                await asyncio.sleep(0)
+
+
+class Inflater:
+    """Inflates a body as it comes, in pieces of at most 64 KiB.
+
+    Args:
+        headers: Of the answer, as httpx has them.
+        most: The most bytes that the body may have, as it came and inflated.
+
+    Raises:
+        BodyEncodingError: When it is compressed in another way than :data:`ACCEPTED`.
+    """
+
+    def __init__(self, headers: Any, most: int) -> None:
+        told = headers.get_list("content-encoding", split_commas=True)
+        names = [name.strip().lower().removeprefix("x-") for name in told]
+        names = [name for name in names if name not in ("", "identity")]
+        if len(names) > 1:
+            told = ", ".join(names)[:100]
+            raise BodyEncodingError(f"it is compressed as {told}: several times, unasked")
+        if names and names[0] not in ("gzip", "deflate"):
+            raise BodyEncodingError(f"it is compressed as {names[0][:40]}, which was not asked for")
+        self._encoding = names[0] if names else None
+        self._machine: Any = None
+        self._most = most
+        self._came = self._made = 0
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The pieces that these bytes make; each is made when it is asked for.
+
+        Args:
+            data: The next bytes of the body as it came.
+
+        Raises:
+            BodyTooLargeError: When there are too many.
+            BodyEncodingError: When the compression is broken.
+        """
+        self._came += len(data)
+        for piece in self._inflate(data):
+            self._made += len(piece)
+            if self._made > self._most:
+                break
+            yield piece
+        if max(self._came, self._made) > self._most:
+            raise BodyTooLargeError(f"it has more than {self._most:,} bytes")
+
+    def _inflate(self, data: bytes) -> Iterator[bytes]:
+        if self._encoding is None:
+            for start in range(0, len(data), _PIECE):
+                yield data[start : start + _PIECE]
+            return
+        if self._machine is None and data:
+            self._machine = zlib.decompressobj(self._kind(data[0]))
+        while self._machine is not None and not self._machine.eof:
+            try:
+                piece = self._machine.decompress(data, _PIECE)
+            except zlib.error:
+                raise BodyEncodingError("its compression is broken") from None
+            data = self._machine.unconsumed_tail
+            if piece:
+                yield piece
+            if not data and len(piece) < _PIECE:
+                return
+
+    def _kind(self, first: int) -> int:
+        """How the bytes are wrapped: some servers send ``deflate`` without zlib's head."""
+        if self._encoding == "gzip":
+            return _GZIP
+        return zlib.MAX_WBITS if first & _METHOD == _DEFLATED else _RAW

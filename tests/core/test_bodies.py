@@ -1,0 +1,187 @@
+"""Bodies of answers are inflated within their limit, however they are compressed."""
+
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+import zlib
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+from delf.bodies import BodyEncodingError, BodyTooLargeError, Inflater, pieces, read_body
+from delf.errors import DelfError
+from delf.llm import LLMConfig
+from delf.messages import ModelRequest, user
+from delf.protocols.model import ModelContext
+from delf_model_http.model import HttpModel
+from delf_openapi import APITool
+from delf_openapi.sources import read
+from delf_web import Web
+from delf_websearch import WebSearch
+from support.raw_http import Reply, raw_server, threaded_server
+
+MOST = 1_000_000
+ZEROS = b"0" * 300_000_000
+BOMB = gzip.compress(ZEROS, 1)
+
+
+def answer(body: bytes, encoding: str | None = None, cut: int = 0) -> httpx.Response:
+    """An answer whose body comes in pieces."""
+    size = cut or max(len(body), 1)
+    parts = [body[start : start + size] for start in range(0, len(body), size)]
+
+    async def come() -> AsyncIterator[bytes]:
+        for part in parts:
+            yield part
+
+    headers = {} if encoding is None else {"Content-Encoding": encoding}
+    return httpx.Response(200, headers=headers, content=come())
+
+
+def raw(text: bytes) -> bytes:
+    machine = zlib.compressobj(wbits=-15)
+    return machine.compress(text) + machine.flush()
+
+
+@contextmanager
+def little_memory(most: int = 40_000_000) -> Generator[None]:
+    """What is done takes no more than this, even for a moment."""
+    tracemalloc.start()
+    try:
+        yield
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < most, f"{peak:,} bytes"
+
+
+TEXT = bytes(range(256)) * 3000
+
+
+@pytest.mark.parametrize(
+    ("encoding", "pack"),
+    [
+        (None, bytes),
+        ("identity", bytes),
+        ("gzip", gzip.compress),
+        ("X-GZIP", gzip.compress),
+        ("deflate", zlib.compress),
+        ("deflate", raw),
+    ],
+)
+@pytest.mark.parametrize("cut", [0, 1000])
+async def test_a_body_is_what_was_sent(
+    encoding: str | None, pack: Callable[[bytes], bytes], cut: int
+) -> None:
+    assert await read_body(answer(pack(TEXT), encoding, cut), MOST) == TEXT
+
+
+async def test_a_body_as_long_as_it_may_be_is_read() -> None:
+    assert await read_body(answer(gzip.compress(TEXT), "gzip"), len(TEXT)) == TEXT
+    with pytest.raises(BodyTooLargeError):
+        await read_body(answer(gzip.compress(TEXT), "gzip"), len(TEXT) - 1)
+
+
+@pytest.mark.parametrize(("encoding", "pack"), [("gzip", gzip.compress), ("deflate", raw)])
+async def test_a_bomb_never_takes_more_than_its_limit(
+    encoding: str, pack: Callable[[bytes], bytes]
+) -> None:
+    body = pack(ZEROS)
+    with little_memory(4 * MOST), pytest.raises(BodyTooLargeError):
+        await read_body(answer(body, encoding), MOST)
+
+
+async def test_pieces_are_small_and_come_while_the_body_does() -> None:
+    seen = [len(piece) async for piece in pieces(answer(BOMB, "gzip"), len(ZEROS))]
+    assert max(seen) <= 65_536
+    assert sum(seen) == len(ZEROS)
+
+
+async def test_bytes_that_inflate_to_nothing_count() -> None:
+    nothing = b"\x00\x00\x00\xff\xff" * 300_000  # stored blocks of no bytes
+    with pytest.raises(BodyTooLargeError):
+        await read_body(answer(nothing, "deflate", cut=10_000), MOST)
+
+
+@pytest.mark.parametrize("encoding", ["gzip, gzip", "deflate, gzip", "br", "zstd", "compress"])
+async def test_what_was_not_asked_for_is_refused(encoding: str) -> None:
+    with pytest.raises(BodyEncodingError, match="compressed"):
+        await read_body(answer(gzip.compress(gzip.compress(TEXT)), encoding), MOST)
+
+
+async def test_broken_compression_is_an_error() -> None:
+    with pytest.raises(BodyEncodingError, match="broken"):
+        await read_body(answer(b"no gzip", "gzip"), MOST)
+    with pytest.raises(BodyEncodingError, match="broken"):
+        list(Inflater(httpx.Headers({"content-encoding": "deflate"}), MOST).feed(b"\xff" * 9))
+
+
+# -- every client ---------------------------------------------------------------------------
+
+
+async def _web(url: str) -> None:
+    web = Web(private=["127.0.0.1"], ports=[], rate=0, robots=False)
+    try:
+        await web.scrape(url)
+    finally:
+        await web.aclose()
+
+
+async def _websearch(url: str) -> None:
+    search = WebSearch(searxng=url)
+    await search.search("lamps")
+
+
+async def _openapi(url: str) -> None:
+    document = {
+        "openapi": "3.0.3",
+        "info": {"title": "t", "version": "1"},
+        "servers": [{"url": url}],
+        "paths": {"/x": {"get": {"operationId": "x", "responses": {"200": {"description": "."}}}}},
+    }
+    api = APITool(document, name="api", max_response_bytes=MOST)
+    try:
+        (action,) = await api.actions()
+        await action.call()
+    finally:
+        await api.aclose()
+
+
+async def _model(url: str, *, stream: bool = False) -> None:
+    config = LLMConfig("m", base_url=f"{url}/v1", api_key="k", provider="openai")
+    model = HttpModel(config, ModelContext(environ={}))
+    request = ModelRequest(messages=(user("hello"),))
+    try:
+        if stream:
+            async for _ in model.stream(request):
+                pass
+        else:
+            await model.complete(request)
+    finally:
+        await model.aclose()
+
+
+async def _model_stream(url: str) -> None:
+    await _model(url, stream=True)
+
+
+@pytest.mark.parametrize("ask", [_web, _websearch, _openapi, _model, _model_stream])
+async def test_no_client_inflates_a_bomb(ask: Callable[..., object]) -> None:
+    def bomb(_: object) -> Reply:
+        return Reply(200, BOMB, {"Content-Type": "text/html", "Content-Encoding": "gzip"})
+
+    async with raw_server(bomb) as server:
+        with little_memory(), pytest.raises(DelfError):
+            await ask(server.url)  # pyright: ignore[reportGeneralTypeIssues]
+        assert server.last.header("accept-encoding") == "gzip, deflate"
+
+
+def test_no_specification_inflates_a_bomb() -> None:
+    headers = {"Content-Type": "text/html", "Content-Encoding": "gzip"}
+    with threaded_server(lambda _: Reply(200, BOMB, headers)) as server:
+        with little_memory(), pytest.raises(DelfError, match="too large"):
+            read(f"{server.url}/openapi.json", MOST)
+        assert server.last.header("accept-encoding") == "gzip, deflate"
