@@ -37,7 +37,7 @@ def test_what_is_shown_of_it(here):
         shown = approvals(here, "show", name).stdout
         assert "This call was begun when its process died." in shown
         data = json.loads(approvals(here, "show", name, "--json").stdout)
-        assert (data["unsettled"], data["effect"]) == (True, "write")
+        assert (data["outcome_unknown"], data["effect"]) == (True, "write")
         refused = approvals(here, "edit", name, "number=8")
         assert refused.returncode == 1
         assert "the arguments of a call that was begun cannot be changed" in refused.stderr
@@ -93,7 +93,7 @@ def test_a_settlement_as_json(here):
     with resuming(here, task) as run:
         said = approvals(here, "settle", run.request(), "--result", "1", "--note", "seen", "--json")
         data = json.loads(said.stdout)
-        assert (data["decision"], data["by"], data["reason"]) == ("settled", "cli", "seen")
+        assert (data["decision"], data["by"], data["reason"]) == ("already_done", "cli", "seen")
         assert run.end()[:2] == (0, "answer: 1\n")
 
 

@@ -26,7 +26,7 @@ from typing import Any
 
 import psycopg
 
-from delf import Agent, Approved, Settled
+from delf import Agent, AlreadyDone, Approved
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel, script
 from delf_sql import SQL
@@ -71,11 +71,11 @@ def decide(url: str) -> Any:
     """The person who is asked: looks into the database before a call is made again."""
 
     def on_confirm(request: Any) -> Any:
-        if not request.unsettled:
+        if not request.outcome_unknown:
             return True
         if not is_written(url, request.arguments["params"]["n"]):
             return Approved()
-        return Settled(result={"rowcount": 1, "rows": [], "committed": True})
+        return AlreadyDone(result={"rowcount": 1, "rows": [], "committed": True})
 
     return on_confirm
 

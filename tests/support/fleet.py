@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from delf.engine.approvals.inbox import KIND, answer_data
-from delf.protocols.approval import Approved, Settled
+from delf.protocols.approval import AlreadyDone, Approved
 from delf.protocols.journal import TaskRecord
 from delf_journal_sql import SqlJournal
 from support.openai_server import OpenAIServer, Reply
@@ -168,7 +168,7 @@ class Fleet:
             marked = self.marks()[call]
             if not marked and self._may_still_happen(*call):
                 continue
-            decision = Settled(result=None) if marked else Approved()
+            decision = AlreadyDone(result=None) if marked else Approved()
             data = answer_data(asked.request_id, asked.digest, decision, "the test")
             await self.journal.post(asked.task_id, KIND, data)
 

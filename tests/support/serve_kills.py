@@ -264,7 +264,7 @@ class Trial:
                 name = asked["arguments"]["name"]
                 step = asked["arguments"].get("step", STEPS)
                 decision: dict[str, Any] = {"decision": "approve"}
-                if asked["unsettled"] and self._truth.has(name, step):
+                if asked["outcome_unknown"] and self._truth.has(name, step):
                     result = f"sent {name}" if step == STEPS else None
                     decision = {"decision": "settle", "result": result}
                 await self._ask("POST", f"/approvals/{asked['request_id']}", json=decision)

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from delf import Agent, Approved, Settled, tool
+from delf import Agent, AlreadyDone, Approved, tool
 from delf.messages import user
 from delf.specs import StrategySpec
 from delf_devkit.testing.hosts import TestHost
@@ -65,7 +65,7 @@ async def work(kind: str, folder: Path, task: str | None, most: int) -> None:
     def decide(request: Any) -> Any:
         text = request.arguments["text"]
         is_done = text in notes.read_text().split() if notes.exists() else False
-        return Settled(result=f"noted {text}") if is_done else Approved()
+        return AlreadyDone(result=f"noted {text}") if is_done else Approved()
 
     def listen(event: Any) -> None:
         nonlocal seen

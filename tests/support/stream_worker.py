@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from delf import Agent, Approved, LLMConfig, Settled, tool
+from delf import Agent, AlreadyDone, Approved, LLMConfig, tool
 from delf_devkit.testing.hosts import TestHost
 from delf_sandbox_local.backend import LocalBackend
 from delf_strategy_stream.strategy import StreamStrategy
@@ -86,7 +86,7 @@ async def work(config: LLMConfig, way: str, folder: Path, task: str | None) -> N
     def decide(request: Any) -> Any:
         text = request.arguments["text"]
         is_done = notes.exists() and text in notes.read_text().split()
-        return Settled(result=f"noted {text}") if is_done else Approved()
+        return AlreadyDone(result=f"noted {text}") if is_done else Approved()
 
     def listen(event: Any) -> None:
         if event.seq == 1:

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
         UnrecordedCallError,
     )
     from delf.llm import LLMConfig
-    from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected, Settled
-    from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
+    from delf.protocols.approval import AlreadyDone, ApprovalRequest, Approved, Edited, Rejected
+    from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
     from delf.protocols.trace import StreamEvent, StreamSnapshot, Trace
     from delf.response import Response
     from delf.surroundings import plugin_context
@@ -64,16 +64,16 @@ _HOMES: Final = {
     "Allowed": "delf.protocols.connection",
     "ApprovalRequest": "delf.protocols.approval",
     "Approved": "delf.protocols.approval",
-    "Asks": "delf.protocols.connection",
+    "NeedsApproval": "delf.protocols.connection",
     "CallContext": "delf.tools.context",
     "Connection": "delf.tools.connection",
     "Edited": "delf.protocols.approval",
-    "Judgement": "delf.protocols.connection",
+    "Verdict": "delf.protocols.connection",
     "LLMConfig": "delf.llm",
     "Refused": "delf.protocols.connection",
     "Rejected": "delf.protocols.approval",
     "Response": "delf.response",
-    "Settled": "delf.protocols.approval",
+    "AlreadyDone": "delf.protocols.approval",
     "StreamEvent": "delf.protocols.trace",
     "StreamSnapshot": "delf.protocols.trace",
     "ProposedCall": "delf.protocols.connection",
@@ -90,10 +90,10 @@ __all__ = [
     "AgentConfirmationError",
     "AgentStateError",
     "Allowed",
+    "AlreadyDone",
     "ApprovalRejectedError",
     "ApprovalRequest",
     "Approved",
-    "Asks",
     "BudgetExceededError",
     "CallContext",
     "CodeGenerationError",
@@ -105,12 +105,12 @@ __all__ = [
     "DelfError",
     "Edited",
     "EnvironmentKeyError",
-    "Judgement",
     "LLMConfig",
     "LLMExecutionError",
     "MemoryRetrievalError",
     "MemorySetupError",
     "ModelConfigurationError",
+    "NeedsApproval",
     "OptionalDependencyError",
     "PluginError",
     "PrefilterError",
@@ -122,7 +122,6 @@ __all__ = [
     "SandboxExecutionError",
     "SandboxLimitError",
     "SandboxUnavailableError",
-    "Settled",
     "StreamEvent",
     "StreamSnapshot",
     "TaskStoppedError",
@@ -136,6 +135,7 @@ __all__ = [
     "UnknownRequestError",
     "UnknownTaskError",
     "UnrecordedCallError",
+    "Verdict",
     "__version__",
     "action",
     "plugin_context",

@@ -14,7 +14,7 @@ from delf.engine.elsewhere import snapshot_of
 from delf.engine.task import TaskRequest, check_task, new_task_id
 from delf.errors import AgentConfirmationError, AgentStateError, ConfigurationError
 from delf.llm import LLMConfig
-from delf.protocols.approval import Approved, Edited, Rejected, Remember, Settled
+from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected, Remember
 from delf.protocols.journal import Journal, SupportsStops
 from delf.response import Response, past_response, response_of
 from delf.sync import RuntimeHome
@@ -273,7 +273,7 @@ class Agent:
 
         Nothing recorded is done twice. A call that was begun and has no recorded end is made
         again if it only reads; of any other, a person is asked
-        (:attr:`ApprovalRequest.unsettled`).
+        (:attr:`ApprovalRequest.outcome_unknown`).
 
         Args:
             task_id: The task, in this agent's journal.
@@ -504,7 +504,7 @@ class Agent:
 
         To a request for a new call that is no answer (``DelfError``); it goes on waiting.
         """
-        return self._pending.decide(request_id, Settled(result=result, reason=note))
+        return self._pending.decide(request_id, AlreadyDone(result=result, reason=note))
 
     @property
     def journal(self) -> Journal:

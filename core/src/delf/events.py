@@ -25,7 +25,7 @@ EVENT_VERSION: Final = 1
 CallStatus = Literal["ok", "error", "refused", "rejected", "cancelled"]
 ScriptStatus = Literal["done", "failed", "rerun", "limit", "crashed", "cancelled"]
 Remember = Literal["no", "task", "session"]
-DecisionKind = Literal["approved", "edited", "rejected", "expired", "settled"]
+DecisionKind = Literal["approved", "edited", "rejected", "expired", "already_done"]
 
 
 class _Weighed:
@@ -314,7 +314,7 @@ class ChildFinished(_Event):
 class ApprovalRequested(_Event):
     """A call waits for a decision, or a whole script does: then ``code`` is set.
 
-    ``unsettled``: it was begun before its process died, and the question is whether to make
+    ``outcome_unknown``: it was begun before its process died, and the question is whether to make
     it again. Of a script, ``call_id`` is 0, and ``actions`` are what it names of the actions
     that a person is asked about. ``reason`` and ``preview`` are what its connection says, ``line``
     is that of the script that the call is written on. ``worker`` is who asks, if the task is a
@@ -330,7 +330,7 @@ class ApprovalRequested(_Event):
     description: str | None = None
     reason: str | None = None
     preview: str | None = None
-    unsettled: bool = False
+    outcome_unknown: bool = False
     code: str | None = None
     actions: tuple[str, ...] = ()
     line: int | None = None

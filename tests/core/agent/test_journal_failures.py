@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from delf import Agent, Settled, UnrecordedCallError, tool
+from delf import Agent, AlreadyDone, UnrecordedCallError, tool
 from delf import events as ev
 from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
@@ -57,7 +57,7 @@ class Bench:
 
         def on_confirm(request: Any) -> Any:
             self.asked.append(request)
-            return Settled(result="looked up")
+            return AlreadyDone(result="looked up")
 
         return Agent(
             tools=[write, *more],
@@ -95,7 +95,7 @@ async def test_a_task_stops_at_a_call_whose_end_cannot_be_journalled(bench: Benc
         bench.journal.refuses = lambda _: False
         response = (await agent.aresume(task)).raise_for_status()
     assert response.text == "looked up\nwrote b\nend"
-    assert [(r.action, r.unsettled) for r in bench.asked] == [("write", True)]
+    assert [(r.action, r.outcome_unknown) for r in bench.asked] == [("write", True)]
     assert bench.written == ["a", "b"]
 
 

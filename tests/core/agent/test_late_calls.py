@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from delf import Agent, Chat, Edited, Settled, tool
+from delf import Agent, AlreadyDone, Chat, Edited, tool
 from delf import events as ev
 from delf.errors import AgentStateError, DelfError, SandboxUnavailableError, TaskTimeoutError
 from delf.protocols.sandbox import Outcome, SandboxSession, ScriptHost, SessionSpec
@@ -136,13 +136,13 @@ async def test_a_call_that_does_not_end_in_time_is_told_to_a_person(
         return "late"
 
     bench.model.writes(death.SCRIPT)
-    bench.answer = Settled(result="looked up")
+    bench.answer = AlreadyDone(result="looked up")
     async with bench.agent(pay, death.die) as agent:
         response = (await agent.arun("Pay.")).raise_for_status()
         go_on.set()
         await ended.wait()
     assert response.text == "['looked up', 'back']"
-    assert [(r.action, r.unsettled) for r in bench.asked] == [("pay", True)]
+    assert [(r.action, r.outcome_unknown) for r in bench.asked] == [("pay", True)]
     ends = await bench.ends_of(response.trace.task_id, "pay")
     assert ends == [("cancelled", "SandboxDied"), ("ok", None)]
 

@@ -17,11 +17,11 @@ from pydantic import Field
 
 from delf import (
     Agent,
+    AlreadyDone,
     Approved,
     Chat,
     Edited,
     ReplayMismatch,
-    Settled,
     ToolException,
     UnknownTaskError,
     tool,
@@ -193,12 +193,12 @@ class Crash:
             self.world.writes.append(f"sent {call.arguments['text']}")
 
     def decide(self, request: Any) -> Any:
-        if not request.unsettled:
+        if not request.outcome_unknown:
             return True
         text = request.arguments["text"]
         if text in self.world.writes:
-            return Settled(result=len(text))
-        return Settled(result="ok") if f"sent {text}" in self.world.writes else Approved()
+            return AlreadyDone(result=len(text))
+        return AlreadyDone(result="ok") if f"sent {text}" in self.world.writes else Approved()
 
 
 @pytest.mark.parametrize("happened", [True, False])
@@ -602,7 +602,7 @@ async def test_a_result_that_a_person_gives_holds_no_secret(bench: Bench) -> Non
     events = await bench.journal.read(task)
     place = next(i for i, e in enumerate(events) if isinstance(e, ev.CallStarted))
     await bench.journal.ended_after(events[: place + 1])
-    async with bench.agent(world, lambda _: Settled(result=KEY), **options) as agent:
+    async with bench.agent(world, lambda _: AlreadyDone(result=KEY), **options) as agent:
         response = (await agent.aresume(task)).raise_for_status()
     assert response.text == str(len("[redacted]"))
 
@@ -666,7 +666,7 @@ async def test_arguments_that_were_edited_to_a_secret_are_asked_for_again(bench:
         assert "sent [redacted]" not in world.writes
 
 
-@pytest.mark.parametrize("answer", [Settled(result=1), Approved()])
+@pytest.mark.parametrize("answer", [AlreadyDone(result=1), Approved()])
 async def test_a_begun_call_is_asked_about_though_its_recorded_arguments_do_not_fit(
     bench: Bench, answer: Any
 ) -> None:
@@ -690,11 +690,11 @@ async def test_a_begun_call_is_asked_about_though_its_recorded_arguments_do_not_
     await bench.journal.ended_after(events[:begun])
     async with bench.agent(World(), lambda _: answer, **options) as second:
         response = (await second.aresume(events[0].task_id)).raise_for_status()
-    assert [(r.action, r.unsettled, r.arguments) for r in bench.asked] == [
+    assert [(r.action, r.outcome_unknown, r.arguments) for r in bench.asked] == [
         ("store", True, {"key": "[redacted]"})
     ]
     assert made == [KEY], "it is not made again"
-    settled = isinstance(answer, Settled)
+    settled = isinstance(answer, AlreadyDone)
     assert response.text == "1" if settled else "held a secret" in response.text
 
 
@@ -758,9 +758,9 @@ async def test_a_yes_to_making_a_call_again_is_for_that_call_only(
     await bench.journal.ended_after(events[:begun])
     async with bench.agent(World(), lambda _: Approved(remember=remember)) as second:
         (await second.aresume(events[0].task_id)).raise_for_status()
-    assert [r.unsettled for r in bench.asked if r.action == "send"] == [True, False]
+    assert [r.outcome_unknown for r in bench.asked if r.action == "send"] == [True, False]
     events = await bench.journal.read(events[0].task_id)
-    (question,) = (e for e in events if isinstance(e, ev.ApprovalRequested) and e.unsettled)
+    (question,) = (e for e in events if isinstance(e, ev.ApprovalRequested) and e.outcome_unknown)
     settled = next(
         n
         for n, e in enumerate(events)
@@ -772,7 +772,7 @@ async def test_a_yes_to_making_a_call_again_is_for_that_call_only(
     await bench.journal.ended_after(past)
     async with bench.agent(World()) as third:
         (await third.aresume(events[0].task_id)).raise_for_status()
-    assert [r.unsettled for r in bench.asked if r.action == "send"] == [True, False]
+    assert [r.outcome_unknown for r in bench.asked if r.action == "send"] == [True, False]
 
 
 def priced(events: Sequence[ev.Event], cost_usd: float) -> list[ev.Event]:
@@ -902,7 +902,7 @@ async def test_a_call_that_was_given_up_is_not_answered(bench: Bench, how: str) 
     for last in range(given_up, len(events)):
         world = World()
         await bench.journal.ended_after(events[:last])
-        async with bench.agent(world, lambda _: Settled(result=4), more=[slow]) as second:
+        async with bench.agent(world, lambda _: AlreadyDone(result=4), more=[slow]) as second:
             response = (await second.aresume(events[0].task_id)).raise_for_status()
         assert response.text == "late 4", last
         assert calls == ["slow"], last

@@ -19,10 +19,10 @@ from support.google.fixtures import USER
 
 async def preview(connection: Any, action: str, **arguments: Any) -> str:
     try:
-        judged = await connection.judge(ProposedCall(action=action, arguments=arguments))
+        verdict = await connection.check(ProposedCall(action=action, arguments=arguments))
     finally:
         await connection.aclose()
-    return str(judged.preview)
+    return str(verdict.preview)
 
 
 async def test_previews(google: GoogleServer, connect: Any) -> None:

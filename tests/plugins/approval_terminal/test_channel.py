@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from delf.errors import ToolRefusedError
-from delf.protocols.approval import Approved, Edited, Rejected, Settled
+from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected
 from delf_approval_terminal import TerminalChannel
 from delf_approval_terminal.channel import _TURNS
 from support.terminal import ESCAPES
@@ -313,7 +313,7 @@ async def test_a_script_is_shown_whole(person, request_for, monkeypatch, colours
     assert await asked == Rejected(reason="close one only")
 
 
-UNSETTLED_PROMPT = "r reject · v view all · ? help\n> "
+UNKNOWN_PROMPT = "r reject · v view all · ? help\n> "
 RESULT = "empty for null): "
 
 
@@ -322,19 +322,21 @@ RESULT = "empty for null): "
     [
         ([("", "a\n")], Approved()),
         ([("", "y\n")], Approved()),
-        ([("", "h\n"), (RESULT, '{"id": 7}\n')], Settled(result={"id": 7})),
-        ([("", "h\n"), (RESULT, "\n")], Settled(result=None)),
-        ([("", "h\n"), (RESULT, "paid\n"), (RESULT, '"paid"\n')], Settled(result="paid")),
-        ([("", "h\n"), (RESULT, "\x04"), (UNSETTLED_PROMPT, "a\n")], Approved()),
+        ([("", "h\n"), (RESULT, '{"id": 7}\n')], AlreadyDone(result={"id": 7})),
+        ([("", "h\n"), (RESULT, "\n")], AlreadyDone(result=None)),
+        ([("", "h\n"), (RESULT, "paid\n"), (RESULT, '"paid"\n')], AlreadyDone(result="paid")),
+        ([("", "h\n"), (RESULT, "\x04"), (UNKNOWN_PROMPT, "a\n")], Approved()),
         ([("", "r\n"), ("empty): ", "ask her\n")], Rejected(reason="ask her")),
         ([("", "\x04")], Rejected(reason="rejected on the terminal")),
-        ([("", "v\n"), (UNSETTLED_PROMPT, "a\n")], Approved()),
+        ([("", "v\n"), (UNKNOWN_PROMPT, "a\n")], Approved()),
     ],
     ids=["a", "y", "h", "h empty", "h no JSON", "h Ctrl-D", "r", "Ctrl-D", "v"],
 )
 async def test_a_call_that_was_interrupted(person, request_for, typed, decision):
-    asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS, unsettled=True)))
-    shown = await person.sees(UNSETTLED_PROMPT)
+    asked = asyncio.create_task(
+        person.channel().decide(request_for(ARGUMENTS, outcome_unknown=True))
+    )
+    shown = await person.sees(UNKNOWN_PROMPT)
     assert "mail.send was interrupted; make it again?" in shown
     assert "whether it happened is not" in shown
     assert "copies = 2" in shown
@@ -343,8 +345,10 @@ async def test_a_call_that_was_interrupted(person, request_for, typed, decision)
 
 
 async def test_an_interrupted_call_is_neither_edited_nor_remembered(person, request_for):
-    asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS, unsettled=True)))
-    await person.sees(UNSETTLED_PROMPT)
+    asked = asyncio.create_task(
+        person.channel().decide(request_for(ARGUMENTS, outcome_unknown=True))
+    )
+    await person.sees(UNKNOWN_PROMPT)
     for typed in ("e\n", "t\n", "s\n", "?\n"):
         person.types(typed)
         assert "h  it did happen" in await person.sees("stops the task\n> ")

@@ -13,7 +13,7 @@ from delf.errors import (
     DelfError,
     OptionalDependencyError,
 )
-from delf.protocols.connection import Allowed, Asks, ProposedCall
+from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall
 from delf_filesystem import Filesystem
 
 
@@ -194,16 +194,16 @@ def test_documents_need_their_package(
 async def test_a_write_is_asked_about_with_a_diff(notes: Path) -> None:
     disk = Filesystem(roots={"notes": {"root": notes, "mode": "rw"}})
     edit = {"path": "notes/plan.md", "old_text": "two", "new_text": "2"}
-    judged = await disk.judge(ProposedCall(action="edit_file", arguments=edit))
-    assert isinstance(judged, Asks)
-    assert judged.reason == "notes asks before each write"
-    assert judged.preview is not None
-    assert judged.preview.splitlines()[-4:] == [" one", "-two", "+2", " three"]
+    verdict = await disk.check(ProposedCall(action="edit_file", arguments=edit))
+    assert isinstance(verdict, NeedsApproval)
+    assert verdict.reason == "notes asks before each write"
+    assert verdict.preview is not None
+    assert verdict.preview.splitlines()[-4:] == [" one", "-two", "+2", " three"]
     new = {"path": "notes/new.md", "content": "x\n"}
-    judged = await disk.judge(ProposedCall(action="write_file", arguments=new))
-    assert isinstance(judged, Asks)
-    assert str(judged.preview).startswith("--- /dev/null\n+++ notes/new.md")
-    read = await disk.judge(ProposedCall(action="read_file", arguments={"path": "notes/plan.md"}))
+    verdict = await disk.check(ProposedCall(action="write_file", arguments=new))
+    assert isinstance(verdict, NeedsApproval)
+    assert str(verdict.preview).startswith("--- /dev/null\n+++ notes/new.md")
+    read = await disk.check(ProposedCall(action="read_file", arguments={"path": "notes/plan.md"}))
     assert read == Allowed()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from delf.errors import ToolRefusedError
-from delf.protocols.connection import Allowed, Asks, ProposedCall, Refused
+from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused
 from delf.testing import Call, ConnectionContract
 from delf_google.connection import SCOPES
 from delf_google.errors import GoogleError, LostAnswerError
@@ -186,18 +186,18 @@ async def test_a_batch_is_done_whole_or_not_at_all(
 
 
 async def test_a_batch_is_no_way_round_allow_and_confirm(connect: Any) -> None:
-    async def judged(**settings: Any) -> Any:
+    async def verdict(**settings: Any) -> Any:
         arguments = {"spreadsheet": "x", "steps": STEPS}
-        return await connect(Sheets, **settings).judge(
+        return await connect(Sheets, **settings).check(
             ProposedCall(action="batch", arguments=arguments)
         )
 
-    assert isinstance(await judged(confirm=False), Allowed)
-    asked = await judged(confirm=["format"])
-    assert isinstance(asked, Asks)
+    assert isinstance(await verdict(confirm=False), Allowed)
+    asked = await verdict(confirm=["format"])
+    assert isinstance(asked, NeedsApproval)
     assert "format" in asked.reason
     assert "rows=1 rows" in (asked.preview or "")
-    refused = await judged(allow=["read", "batch", "write"])
+    refused = await verdict(allow=["read", "batch", "write"])
     assert isinstance(refused, Refused)
     assert refused.message == "step 1: add_sheet is not allowed"
 

@@ -22,9 +22,9 @@ def command_of(line: str) -> str:
 @pytest.mark.parametrize("line", ATTEMPTS)
 async def test_no_attempt_passes_the_rules(line: str, shell: Shell, folder: Path) -> None:
     command = command_of(line)
-    judged = shell.judge(ProposedCall(action="run", arguments={"command": command}))
-    assert isinstance(judged, (Allowed, Refused))
-    if isinstance(judged, Allowed):  # what its rule allows: it is run, and nothing else happens
+    verdict = shell.check(ProposedCall(action="run", arguments={"command": command}))
+    assert isinstance(verdict, (Allowed, Refused))
+    if isinstance(verdict, Allowed):  # what its rule allows: it is run, and nothing else happens
         with contextlib.suppress(DelfError):
             result = await shell.run(command, timeout=5)
             assert "s3cret" not in result["stdout"] + result["stderr"]
@@ -37,7 +37,7 @@ def test_few_of_them_are_what_a_rule_allows(shell: Shell) -> None:
         line
         for line in ATTEMPTS
         if isinstance(
-            shell.judge(ProposedCall(action="run", arguments={"command": command_of(line)})),
+            shell.check(ProposedCall(action="run", arguments={"command": command_of(line)})),
             Allowed,
         )
     ]

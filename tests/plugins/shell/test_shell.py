@@ -11,12 +11,12 @@ import pytest
 from delf import Agent
 from delf import events as ev
 from delf.errors import ConnectionConfigurationError, DelfError
-from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
+from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf_shell import Shell
 
 
-def judged(shell: Shell, command: str, **arguments: str) -> Judgement:
-    return shell.judge(ProposedCall(action="run", arguments={"command": command, **arguments}))
+def verdict(shell: Shell, command: str, **arguments: str) -> Verdict:
+    return shell.check(ProposedCall(action="run", arguments={"command": command, **arguments}))
 
 
 async def test_a_command_is_run_without_a_shell(shell: Shell) -> None:
@@ -118,7 +118,7 @@ async def test_a_command_gets_the_variables_that_are_named(
     ],
 )
 def test_what_is_not_understood_is_refused(shell: Shell, command: str, told: str) -> None:
-    refused = judged(shell, command)
+    refused = verdict(shell, command)
     assert isinstance(refused, Refused)
     assert told in refused.message
 
@@ -126,29 +126,31 @@ def test_what_is_not_understood_is_refused(shell: Shell, command: str, told: str
 def test_the_strictest_part_counts(folder: Path) -> None:
     rules = [{"pattern": "ls *", "approval_required": False}, "git commit **"]
     shell = Shell(rules=rules, folder=folder)
-    assert isinstance(judged(shell, "ls"), Allowed)
-    assert isinstance(judged(shell, "ls a && ls b"), Allowed)
-    assert isinstance(judged(shell, "ls && git commit -m 'a b'"), Asks)
-    blocked = judged(shell, "ls && rm -rf a")
+    assert isinstance(verdict(shell, "ls"), Allowed)
+    assert isinstance(verdict(shell, "ls a && ls b"), Allowed)
+    assert isinstance(verdict(shell, "ls && git commit -m 'a b'"), NeedsApproval)
+    blocked = verdict(shell, "ls && rm -rf a")
     assert isinstance(blocked, Refused)
     assert blocked.message == ("blocked: 'rm -rf a' is of no rule. Rules: 'ls *', 'git commit **'")
 
 
 def test_a_person_sees_each_part_in_its_words(folder: Path) -> None:
     shell = Shell(rules=["git commit **", "ls *"], folder=folder)
-    asked = judged(shell, "git commit -m \"x; rm -rf /\" && ls 'a b' | ls", cwd="a")
-    assert isinstance(asked, Asks)
+    asked = verdict(shell, "git commit -m \"x; rm -rf /\" && ls 'a b' | ls", cwd="a")
+    assert isinstance(asked, NeedsApproval)
     assert asked.reason == "git, ls, ls: not pre-approved"
     assert asked.preview == "in a\n   git commit -m 'x; rm -rf /'\n&& ls 'a b'\n | ls"
 
 
 def test_default_is_for_what_no_rule_names(folder: Path) -> None:
     rules = [{"pattern": "git push", "approval_required": True}]
-    assert isinstance(judged(Shell(rules=rules, folder=folder), "ls"), Refused)
-    assert isinstance(judged(Shell(rules=rules, folder=folder, default={}), "ls -la"), Asks)
+    assert isinstance(verdict(Shell(rules=rules, folder=folder), "ls"), Refused)
+    assert isinstance(
+        verdict(Shell(rules=rules, folder=folder, default={}), "ls -la"), NeedsApproval
+    )
     free = Shell(rules=rules, folder=folder, default={"approval_required": False})
-    assert isinstance(judged(free, "ls -la"), Allowed)
-    assert isinstance(judged(free, "git push"), Asks)
+    assert isinstance(verdict(free, "ls -la"), Allowed)
+    assert isinstance(verdict(free, "git push"), NeedsApproval)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_default_is_for_what_no_rule_names(folder: Path) -> None:
 )
 def test_patterns(pattern: str, command: str, fits: bool, folder: Path) -> None:
     shell = Shell(rules=[{"pattern": pattern, "approval_required": False}], folder=folder)
-    assert isinstance(judged(shell, command), Allowed) is fits
+    assert isinstance(verdict(shell, command), Allowed) is fits
 
 
 async def test_a_rule_may_give_one_text_to_a_shell(folder: Path) -> None:
@@ -182,9 +184,9 @@ async def test_a_rule_may_give_one_text_to_a_shell(folder: Path) -> None:
     shell = Shell(
         rules=[{"pattern": text, "shell": True, "approval_required": False}], folder=folder
     )
-    assert isinstance(judged(shell, text), Allowed)
+    assert isinstance(verdict(shell, text), Allowed)
     assert (await shell.run(text))["stdout"].strip() == "1"
-    assert isinstance(judged(shell, text + " "), Refused)
+    assert isinstance(verdict(shell, text + " "), Refused)
 
 
 @pytest.mark.parametrize(

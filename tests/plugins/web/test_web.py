@@ -16,7 +16,7 @@ from delf.errors import (
     ToolExecutionError,
     ToolRefusedError,
 )
-from delf.protocols.connection import Allowed, Asks, ProposedCall, Refused
+from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused
 from delf.testing import ScriptedModel, TestHost
 from delf_web import Web
 from support.raw_http import RawServer, Reply, Seen
@@ -273,26 +273,26 @@ async def test_a_server_that_stays_silent_is_left(open_web) -> None:
 # -- which hosts --------------------------------------------------------------------------------
 
 
-def judged(web: Web, url: str) -> object:
-    return web.judge(ProposedCall(action="scrape", arguments={"url": url}))
+def verdict(web: Web, url: str) -> object:
+    return web.check(ProposedCall(action="scrape", arguments={"url": url}))
 
 
 def test_only_named_hosts_are_reached_where_hosts_are_named() -> None:
     web = Web(hosts=["example.com", "*.example.org"])
-    assert isinstance(judged(web, "https://example.com/a"), Allowed)
-    assert isinstance(judged(web, "https://DOCS.example.org./"), Allowed)
+    assert isinstance(verdict(web, "https://example.com/a"), Allowed)
+    assert isinstance(verdict(web, "https://DOCS.example.org./"), Allowed)
     for url in ("https://example.org/", "https://example.com.evil.test/", "https://xexample.com/"):
-        refused = judged(web, url)
+        refused = verdict(web, url)
         assert isinstance(refused, Refused)
         assert "allowed are example.com, *.example.org" in refused.message
 
 
 def test_a_person_can_be_asked_about_other_hosts() -> None:
     web = Web(hosts=["example.com"], others="ask")
-    asks = judged(web, "https://other.test/?q=1")
-    assert isinstance(asks, Asks)
+    asks = verdict(web, "https://other.test/?q=1")
+    assert isinstance(asks, NeedsApproval)
     assert asks.preview == "GET https://other.test/?q=1"
-    assert isinstance(judged(Web(others="ask"), "https://other.test/"), Asks)
+    assert isinstance(verdict(Web(others="ask"), "https://other.test/"), NeedsApproval)
 
 
 async def test_a_redirect_leads_to_no_host_that_nobody_was_asked_about(open_web, serve) -> None:
@@ -303,7 +303,7 @@ async def test_a_redirect_leads_to_no_host_that_nobody_was_asked_about(open_web,
 
 
 def test_other_ports_are_refused() -> None:
-    refused = judged(Web(), "https://example.com:25/")
+    refused = verdict(Web(), "https://example.com:25/")
     assert isinstance(refused, Refused)
     assert "port 25" in refused.message
 

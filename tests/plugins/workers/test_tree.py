@@ -55,7 +55,7 @@ async def test_fifty_workers_under_one_parent(bench):
 PROGRAM = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from delf import Agent, Settled
+from delf import Agent, AlreadyDone
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel, script, USAGE
 from delf.messages import ModelReply
@@ -87,9 +87,9 @@ def answer(request):
 
 
 def person(request):
-    assert request.unsettled and request.action == "note", request
+    assert request.outcome_unknown and request.action == "note", request
     n = request.arguments["n"]
-    return Settled(result=n) if str(n) in done.read_text().split() else True
+    return AlreadyDone(result=n) if str(n) in done.read_text().split() else True
 
 
 async def main():

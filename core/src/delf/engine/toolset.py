@@ -10,10 +10,10 @@ from typing import Any, Final
 from delf.errors import ToolDefinitionError, ToolRefusedError, did_you_mean
 from delf.protocols.connection import (
     ConnectionLike,
-    Judgement,
     ProposedCall,
+    SupportsCheck,
     SupportsContext,
-    SupportsJudge,
+    Verdict,
 )
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.protocols.sandbox import ToolNames
@@ -41,7 +41,7 @@ class BoundAction:
         name: ``connection.method``, or the bare name of a function.
         asks: Whether a person is asked before each call.
         built_in: Whether it is delf's own, which is always shown.
-        judge: The connection's own judgement about a call of it, if it has one.
+        check: The connection's own verdict about a call of it, if it has one.
     """
 
     connection: ConnectionLike
@@ -49,7 +49,7 @@ class BoundAction:
     name: str
     asks: bool
     built_in: bool = False
-    judge: Callable[[ProposedCall], Judgement | Awaitable[Judgement]] | None = None
+    check: Callable[[ProposedCall], Verdict | Awaitable[Verdict]] | None = None
 
     def describe(self) -> ToolDescription:
         """What the model may be told of it."""
@@ -285,7 +285,7 @@ async def _bind(
     actions = await connection.actions()
     check_permission_names(connection.allow, "allow", connection.name, actions)
     check_permission_names(connection.confirm, "confirm", connection.name, actions)
-    judge = connection.judge if isinstance(connection, SupportsJudge) else None
+    check = connection.check if isinstance(connection, SupportsCheck) else None
     for action in actions:
         method = "" if connection.is_function else action.name
         name = f"{connection.name}.{method}" if method else connection.name
@@ -293,7 +293,7 @@ async def _bind(
             hidden.add(name)
             continue
         asks = needs_confirmation(connection.confirm, action)
-        allowed[connection.name, method] = BoundAction(connection, action, name, asks, judge=judge)
+        allowed[connection.name, method] = BoundAction(connection, action, name, asks, check=check)
     return allowed, hidden
 
 

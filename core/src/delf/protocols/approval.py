@@ -33,10 +33,10 @@ class ApprovalRequest:
         arguments: The real, validated arguments.
         description: The script's own ``desc=``, if any. The script's word, not a fact.
         digest: SHA-256 over action and arguments.
-        reason: Why the connection wants a person to be asked, if it judged the call.
+        reason: Why the connection wants a person to be asked, if it checked the call.
         preview: What would happen, in the connection's words; plain text, also of many lines.
-        unsettled: The call was begun before its process died, and nobody recorded how it
-            ended: ``Approved`` makes it again, ``Settled`` says that it did happen.
+        outcome_unknown: The call was begun before its process died, and nobody recorded how it
+            ended: ``Approved`` makes it again, ``AlreadyDone`` says that it did happen.
         code: The script, if a script as a whole is to be approved.
         actions: Its actions that need approval; once approved, these pass while it runs.
         script: The number of the script that asks; 0 where none does.
@@ -60,7 +60,7 @@ class ApprovalRequest:
     digest: str
     reason: str | None = None
     preview: str | None = None
-    unsettled: bool = False
+    outcome_unknown: bool = False
     code: str | None = None
     actions: tuple[str, ...] = ()
     script: int = 0
@@ -78,7 +78,7 @@ class ApprovalRequest:
             return f"script({', '.join(self.actions)})"
         shown = ", ".join(f"{name}={_short(value)}" for name, value in self.arguments.items())
         call = f"{self.action}({shown})"
-        return f"make it again? it was interrupted: {call}" if self.unsettled else call
+        return f"make it again? it was interrupted: {call}" if self.outcome_unknown else call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +112,8 @@ class Rejected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """No, for it did happen before: of a call that is ``unsettled``.
+class AlreadyDone:
+    """No, for it did happen before: of a call that is ``outcome_unknown``.
 
     Args:
         result: What the call returned, which the script gets.
@@ -131,7 +131,7 @@ class Expired:
     after_seconds: float
 
 
-Decision = Approved | Edited | Rejected | Settled | Expired
+Decision = Approved | Edited | Rejected | AlreadyDone | Expired
 
 
 def fits_pattern(value: Any, pattern: str) -> bool:

@@ -81,7 +81,7 @@ class SupportsClose(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedCall:
-    """A call of a connection's action, as :meth:`SupportsJudge.judge` sees it.
+    """A call of a connection's action, as :meth:`SupportsCheck.check` sees it.
 
     Args:
         action: The action's name, as ``send``.
@@ -105,7 +105,7 @@ class Allowed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asks:
+class NeedsApproval:
     """A person is to be asked, whatever ``confirm`` says.
 
     Args:
@@ -125,25 +125,25 @@ class Refused:
     message: str
 
 
-Judgement = Allowed | Asks | Refused
+Verdict = Allowed | NeedsApproval | Refused
 
 
 @runtime_checkable
-class SupportsJudge(Protocol):
-    """A connection that judges calls by their arguments, such as a shell with rules.
+class SupportsCheck(Protocol):
+    """A connection that checks calls by their arguments, such as a shell with rules.
 
-    It can only add to what the user set: what ``allow`` leaves out is never judged, and what
+    It can only add to what the user set: what ``allow`` leaves out is never checked, and what
     ``confirm`` asks about is asked about even when it is :class:`Allowed`. A connection whose own
     settings say which calls need a person takes ``confirm=False`` as its default.
     """
 
-    def judge(self, call: ProposedCall) -> Judgement | Awaitable[Judgement]:
-        """Judge a call before anybody is asked about it. It must change nothing.
+    def check(self, call: ProposedCall) -> Verdict | Awaitable[Verdict]:
+        """Check a call before anybody is asked about it. It must change nothing.
 
         A plain method runs in a thread. A failure refuses the call.
 
         Args:
-            call: The call. One that a person edited is judged again.
+            call: The call. One that a person edited is checked again.
         """
         ...
 

@@ -58,7 +58,8 @@ class ApprovalTrace:
         request_id: The request.
         call_id: The call that was asked about; 0 for a script as a whole.
         action: What was called.
-        decision: ``waiting``, ``approved``, ``edited``, ``rejected``, ``expired`` or ``settled``.
+        decision: ``waiting``, ``approved``, ``edited``, ``rejected``, ``expired`` or
+            ``already_done``.
         by: Who decided.
         reason: Their note.
         edited: The arguments in place of those that were asked about.

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from delf.settings import PluginSettings
 
 _MAX_SECRETS: Final = 32
+_OWN_METHODS: Final = frozenset(
+    {"actions", "aclose", "check", "context", "inspect", "is_stale", "keep_secret", "setup"}
+    | {"tell_secrets", "type_name", "use_context"}
+)
+"""What delf itself calls on a connection: no action has such a name."""
 
 
 class _Inspect:
@@ -158,6 +163,13 @@ class Connection:
             raise ToolDefinitionError(
                 f"connection {self.name!r}: {type(self).__name__} has no action",
                 hint="mark the methods that scripts may call with @action",
+            )
+        taken = next((item.name for item in actions if item.name in _OWN_METHODS), None)
+        if taken is not None:
+            raise ToolDefinitionError(
+                f"connection {self.name!r}: an action cannot be named {taken!r}: delf itself calls "
+                "the connection's method of that name",
+                hint="give the method another name",
             )
         check_permission_names(self.allow, "allow", self.name, actions)
         check_permission_names(self.confirm, "confirm", self.name, actions)

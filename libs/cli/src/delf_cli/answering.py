@@ -55,7 +55,7 @@ def request_data(record: RequestRecord) -> dict[str, Any]:
         "description": asked.description,
         "reason": asked.reason,
         "preview": asked.preview,
-        "unsettled": asked.unsettled,
+        "outcome_unknown": asked.outcome_unknown,
         "code": asked.code,
         "actions": list(asked.actions),
         "digest": asked.digest,

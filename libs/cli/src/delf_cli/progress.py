@@ -82,7 +82,7 @@ class Narrator:
                 self._scripts += 1
                 if self._show_code:
                     self._screen.script(event.code, self._scripts)
-            case ev.ApprovalRequested() if self._waits and (self._asks or event.unsettled):
+            case ev.ApprovalRequested() if self._waits and (self._asks or event.outcome_unknown):
                 name = event.request_id
                 say("approval needed", f"{event.action}; delf approvals show {name}")
             case ev.ApprovalDecided() if event.note is not None:
@@ -189,7 +189,7 @@ class LiveStatus:
             case ev.CallFinished():
                 self._calls += 1
                 self._running.pop(event.call_id, None)
-            case ev.ApprovalRequested() if self._asks or event.unsettled:
+            case ev.ApprovalRequested() if self._asks or event.outcome_unknown:
                 self._waiting.add(event.request_id)
                 self.stop()
             case ev.ApprovalDecided() if event.request_id in self._waiting:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from delf.errors import ConnectionFileNotFoundError
-from delf.protocols.connection import Allowed, Judgement, ProposedCall
+from delf.protocols.connection import Allowed, ProposedCall, Verdict
 from delf.settings import PluginSettings
 from delf.tools.action import actions_of
 from delf.tools.connection import Connection
@@ -74,7 +74,7 @@ class GoogleConnection(Connection):
         held = {small for scope in needed for small in self.broad.get(scope, ())}
         return tuple(sorted(SCOPES + scope for scope in needed - held))
 
-    async def judge(self, call: ProposedCall) -> Judgement:
+    async def check(self, call: ProposedCall) -> Verdict:
         """Say what a call would do, where a person is asked and its arguments do not show it."""
         actions = {item.name: item for item in actions_of(type(self), None, self.name)}
         if not needs_confirmation(self.confirm, actions[call.action]):

@@ -9,12 +9,12 @@ import signal
 from typing import Final
 
 from delf.protocols.approval import (
+    AlreadyDone,
     ApprovalRequest,
     Approved,
     Decision,
     Edited,
     Rejected,
-    Settled,
     fits_pattern,
 )
 from delf_approval_terminal.editor import Editor
@@ -63,7 +63,7 @@ class _Question:
         self._terminal = terminal
         self._request = request
         self._editor = Editor(terminal, request)
-        self._is_call = request.code is None and not request.unsettled
+        self._is_call = request.code is None and not request.outcome_unknown
 
     async def ask(self) -> Decision:
         """The person's decision. Ctrl-C is no; a second one is for the program."""
@@ -101,7 +101,7 @@ class _Question:
             case "r" | "n" | "no" | "reject":
                 reason = None if ended else await self._terminal.ask("reason (may be empty): ")
                 return Rejected(reason=reason or _NO)
-            case "h" | "happened" if self._request.unsettled:
+            case "h" | "happened" if self._request.outcome_unknown:
                 return await self._settle()
             case "e" | "edit" if self._is_call:
                 await self._editor.ask()
@@ -146,11 +146,11 @@ class _Question:
         )
         self._terminal.write(f"\n{text}")
 
-    async def _settle(self) -> Settled | None:
+    async def _settle(self) -> AlreadyDone | None:
         """What the call returned when it happened; None at Ctrl-D, to ask on."""
         while (typed := await self._terminal.ask(_RESULT)) is not None:
             try:
-                return Settled(result=json.loads(typed or "null"))
+                return AlreadyDone(result=json.loads(typed or "null"))
             except (ValueError, RecursionError):
                 self._terminal.complain('write JSON, with text in "quotes"')
         self._show()
@@ -167,7 +167,7 @@ def _outcome(decision: Decision) -> str:
             return style("approved for this session", "green")
         case Approved():
             return style("approved", "green")
-        case Settled():
+        case AlreadyDone():
             return style("it did happen; it is not made again", "green")
         case Edited():
             return style("approved as edited", "green")

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 import click
 
-from delf.protocols.approval import Approved, Edited, Rejected, Settled
+from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected
 from delf_approval_terminal import listing
 from delf_cli import answering
 from delf_cli.complete import completes
@@ -136,7 +136,7 @@ def settle(
         value = None if result is None else json.loads(result)
     except ValueError:
         raise click.UsageError("--result is no JSON; text needs quotes of its own", ctx) from None
-    decision = Settled(result=value, reason=note)
+    decision = AlreadyDone(result=value, reason=note)
     _answer(ctx, request_id, lambda _: decision, as_json=as_json)
 
 

@@ -37,7 +37,7 @@ def line(record: RequestRecord, edited: Mapping[str, Any] | None = None) -> str:
     shown = ", ".join(f"{name}={_short(value)}" for name, value in arguments.items())
     who = f"{asked.worker}: " if asked.worker else ""
     call = one_line(f"{who}{asked.action}({shown})")
-    return f"again? {call}" if asked.unsettled else call
+    return f"again? {call}" if asked.outcome_unknown else call
 
 
 def table(records: Sequence[RequestRecord]) -> list[str]:
@@ -92,7 +92,7 @@ def show(record: RequestRecord, stands: Situation) -> None:
         click.echo(f"a script, {asked.effect}, with {', '.join(asked.actions)}\n")
         _show_code(asked.code)
         return
-    if asked.unsettled:
+    if asked.outcome_unknown:
         click.echo("This call was begun when its process died. Approve makes it again, settle says")
         click.echo("that it did happen, reject gives it up.\n")
     click.echo(f"{asked.action}, {asked.effect}")

@@ -31,8 +31,8 @@ a  run the script; calls of the actions named above pass while it runs, all othe
 r  do not run it; a reason is passed on to the model, which writes another
 Ctrl-C rejects, too, and once more stops the task"""
 
-UNSETTLED_MENU: Final = "a make it again · h it did happen · r reject · v view all · ? help"
-UNSETTLED_HELP: Final = """\
+UNKNOWN_MENU: Final = "a make it again · h it did happen · r reject · v view all · ? help"
+UNKNOWN_HELP: Final = """\
 a  make the call again, with these arguments
 h  it did happen: it is not made again, and the script gets the result that you type
 r  give it up; a reason is passed on to the script and the model
@@ -205,7 +205,7 @@ def request_text(
     if request.preview and not edited:
         body += _preview(request.preview, whole=whole)
     lines += [f"{bar} {piece}" for line in body for piece in indented(line, room)]
-    menu = UNSETTLED_MENU if request.unsettled else EDITED_MENU if edited else MENU
+    menu = UNKNOWN_MENU if request.outcome_unknown else EDITED_MENU if edited else MENU
     lines += [f"{style('└', mark)} {piece}" for piece in fold(menu, room)]
     return "\n".join(lines) + "\n"
 
@@ -214,12 +214,12 @@ def help_text(request: ApprovalRequest) -> str:
     """What each answer to a request means."""
     if request.code is not None:
         return SCRIPT_HELP
-    return UNSETTLED_HELP if request.unsettled else HELP
+    return UNKNOWN_HELP if request.outcome_unknown else HELP
 
 
 def _question(request: ApprovalRequest) -> str:
     action = escape(request.action)
-    if request.unsettled:
+    if request.outcome_unknown:
         return f"{action} was interrupted; make it again?"
     return f"approval needed · {action}"
 
@@ -285,7 +285,7 @@ def _about(request: ApprovalRequest, *, whole: bool) -> Iterator[str]:
         yield f"script {request.script}, because {because}"
     if request.reason:
         yield f"why it asks: {_line(request.reason, whole=whole)}"
-    if request.unsettled:
+    if request.outcome_unknown:
         yield "The call was begun when its process died; whether it happened is not recorded."
     if request.permission not in (request.action, request.action.rpartition(".")[2]):
         yield f"permission: {escape(request.permission)}"

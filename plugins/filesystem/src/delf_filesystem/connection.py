@@ -13,10 +13,10 @@ from delf import CallContext, Connection, action
 from delf.errors import ConnectionFileNotFoundError, ToolExecutionError, ToolRefusedError
 from delf.protocols.connection import (
     Allowed,
-    Asks,
-    Judgement,
+    NeedsApproval,
     ProposedCall,
     Refused,
+    Verdict,
 )
 from delf.tools.action import actions_of
 from delf.tools.permissions import is_allowed, needs_confirmation
@@ -83,12 +83,12 @@ class Filesystem(Connection):
             lines.append(f"- {place.name}/ ({mode}{kinds})")
         return "\n".join(lines)
 
-    async def judge(self, call: ProposedCall) -> Judgement:
-        """Implements :class:`delf.protocols.connection.SupportsJudge`: what the roots ask about."""
+    async def check(self, call: ProposedCall) -> Verdict:
+        """Implements :class:`delf.protocols.connection.SupportsCheck`: what the roots ask about."""
         try:
             if call.action not in _WRITES:  # no file is looked at
-                return self._judge(call.action, call.arguments)
-            return await asyncio.to_thread(self._judge, call.action, call.arguments)
+                return self._check_call(call.action, call.arguments)
+            return await asyncio.to_thread(self._check_call, call.action, call.arguments)
         except ToolRefusedError as error:
             return Refused(message=error.message)
 
@@ -110,19 +110,21 @@ class Filesystem(Connection):
             asks=f"{place.name} asks before each read" if asks else None,
         )
 
-    def _judge(self, name: str, arguments: Mapping[str, Any]) -> Judgement:
+    def _check_call(self, name: str, arguments: Mapping[str, Any]) -> Verdict:
         if name not in _WRITES:
             path = str(arguments.get("path", "."))
             places = list(self._roots) if path == "." else [self._roots.place(path)]
             asking = [place.name for place in places if place.settings.read_approval]
-            return Asks(reason=f"{asking[0]} asks before each read") if asking else Allowed()
+            return (
+                NeedsApproval(reason=f"{asking[0]} asks before each read") if asking else Allowed()
+            )
         if not self._may_ask():
             return Allowed()
         changes = list(self._changes(name, arguments))
         preview = preview_of(changes)
         asking = [c.place.name for c in changes if c.place.settings.write_approval]
         if asking:
-            return Asks(reason=f"{asking[0]} asks before each write", preview=preview)
+            return NeedsApproval(reason=f"{asking[0]} asks before each write", preview=preview)
         return Allowed(preview=preview)
 
     def _may_ask(self) -> bool:

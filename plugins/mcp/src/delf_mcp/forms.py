@@ -58,7 +58,9 @@ def _asked(request: ApprovalRequest) -> Iterator[str]:
         yield from _inside(request.code)
         return
     again = (
-        " It was interrupted, and whether it happened is not known." if request.unsettled else ""
+        " It was interrupted, and whether it happened is not known."
+        if request.outcome_unknown
+        else ""
     )
     if not request.arguments:
         yield f"May this be done?{again} {visible(request.action)}()"
@@ -102,7 +104,7 @@ def decision_of(request: ApprovalRequest, result: Any) -> Decision:
 
 def _offered(request: ApprovalRequest) -> dict[str, Any]:
     """The arguments that a form can show: short and of one piece. A script's are its own."""
-    if request.code is not None or request.unsettled:
+    if request.code is not None or request.outcome_unknown:
         return {}
     return {
         name: value

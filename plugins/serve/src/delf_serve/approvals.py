@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from delf.engine.changes import situation
 from delf.errors import ToolRefusedError, UnknownRequestError
-from delf.protocols.approval import Approved, Decision, Edited, Rejected, Settled
+from delf.protocols.approval import AlreadyDone, Approved, Decision, Edited, Rejected
 from delf.tools.action import Action
 from delf_cli.answering import decided_data, find_request, request_data, send
 from delf_journals.requests import RequestRecord
@@ -56,7 +56,7 @@ class Approvals:
         )
 
     async def check(self, text: str, changed: Mapping[str, Any]) -> Checked:
-        """Whether arguments fit, as the gate will judge them."""
+        """Whether arguments fit, as the gate will check them."""
         record = await self._find(text)
         action = await self._action(record)
         if action is None:
@@ -114,6 +114,6 @@ def _decision(given: DecisionRequest) -> Decision:
         case "edit":
             return Edited(arguments=given.arguments or {})
         case "settle":
-            return Settled(result=given.result, reason=given.reason)
+            return AlreadyDone(result=given.result, reason=given.reason)
         case "reject":
             return Rejected(reason=given.reason or "rejected on the page")

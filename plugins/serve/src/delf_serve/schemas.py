@@ -156,7 +156,7 @@ class Request(Shown):
     description: str | None = None
     reason: str | None = None
     preview: str | None = None
-    unsettled: bool = False
+    outcome_unknown: bool = False
     code: str | None = None
     actions: list[str] = Field(default_factory=list[str])
     digest: str

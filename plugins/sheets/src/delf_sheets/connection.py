@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, Literal, TypedDict
 
 from delf import action
 from delf.errors import ToolRefusedError, did_you_mean
-from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
+from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.tools.action import Action, actions_of
 from delf.tools.permissions import is_allowed, needs_confirmation
 from delf_google.connection import GoogleConnection
@@ -219,7 +219,7 @@ class Sheets(GoogleConnection):
         await self._do("change a spreadsheet", plan)
         return _info(plan.book)
 
-    async def judge(self, call: ProposedCall) -> Judgement:
+    async def check(self, call: ProposedCall) -> Verdict:
         """A batch is asked about where one of its steps would be."""
         if call.action != "batch":
             return Allowed()
@@ -232,7 +232,7 @@ class Sheets(GoogleConnection):
         asked = [name for name in names if needs_confirmation(self.confirm, known[name])]
         preview = "\n".join(_shown(step) for step in steps)
         if asked:
-            return Asks(reason=f"its steps {', '.join(asked)} need it", preview=preview)
+            return NeedsApproval(reason=f"its steps {', '.join(asked)} need it", preview=preview)
         return Allowed(preview=preview)
 
     # -- parts --------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from delf import CallContext, Connection, action
 from delf.errors import ToolRefusedError
-from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
+from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.types import Permission
 from delf_shell.parse import Pipeline, parse, shown
 from delf_shell.rules import read_rules
@@ -58,22 +58,26 @@ class Shell(Connection):
             "words, quotes, | && || ; only, no variables, wildcards or redirections."
         )
 
-    def judge(self, call: ProposedCall) -> Judgement:
-        """Implements :class:`delf.protocols.connection.SupportsJudge`."""
+    def check(self, call: ProposedCall) -> Verdict:
+        """Implements :class:`delf.protocols.connection.SupportsCheck`."""
         command = str(call.arguments["command"])
         cwd = str(call.arguments.get("cwd", "."))
         where = "" if cwd == "." else f"in {cwd}\n"
         asks = self._shell_rule(command)
         if asks is not None:
             preview = f"{where}by a shell: {command}"
-            return Asks(reason="a rule asks", preview=preview) if asks else Allowed(preview=preview)
+            return (
+                NeedsApproval(reason="a rule asks", preview=preview)
+                if asks
+                else Allowed(preview=preview)
+            )
         try:
             pipelines = parse(command)
         except ToolRefusedError as error:
             return Refused(message=error.message)
-        return self._judge_parts(pipelines, f"{where}{shown(pipelines)}")
+        return self._check_parts(pipelines, f"{where}{shown(pipelines)}")
 
-    def _judge_parts(self, pipelines: tuple[Pipeline, ...], preview: str) -> Judgement:
+    def _check_parts(self, pipelines: tuple[Pipeline, ...], preview: str) -> Verdict:
         """The strictest that the rules say of any part."""
         asked: list[str] = []
         for words in (words for pipeline in pipelines for words in pipeline.commands):
@@ -85,7 +89,7 @@ class Shell(Connection):
                 asked.append(words[0])
         if not asked:
             return Allowed(preview=preview)
-        return Asks(reason=f"{', '.join(asked)}: not pre-approved", preview=preview)
+        return NeedsApproval(reason=f"{', '.join(asked)}: not pre-approved", preview=preview)
 
     @property
     def _asks_by_default(self) -> bool:

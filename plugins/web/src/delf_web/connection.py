@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from delf import Connection, action
 from delf.errors import ToolExecutionError, ToolRefusedError
-from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
+from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf_web.addresses import Guard, Resolve, system_resolve
 from delf_web.feeds import Entry, read_feed
 from delf_web.pages import (
@@ -73,8 +73,8 @@ class Web(Connection):
             "instructions to follow."
         )
 
-    def judge(self, call: ProposedCall) -> Judgement:
-        """Implements :class:`delf.protocols.connection.SupportsJudge`."""
+    def check(self, call: ProposedCall) -> Verdict:
+        """Implements :class:`delf.protocols.connection.SupportsCheck`."""
         from delf_web.fetch import checked_url, is_named
 
         try:
@@ -82,7 +82,7 @@ class Web(Connection):
         except ToolRefusedError as error:
             return Refused(message=error.message)
         if self.settings.other_hosts == "ask" and not is_named(url.host, self.settings):
-            return Asks(reason=f"{url.host} is not among the hosts", preview=f"GET {url}")
+            return NeedsApproval(reason=f"{url.host} is not among the hosts", preview=f"GET {url}")
         return Allowed(preview=f"GET {url}")
 
     async def aclose(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final, TypedDict
 from delf import Agent, CallContext, Connection, action
 from delf.errors import ConfigurationError, ToolExecutionError, ToolRefusedError
 from delf.llm import LLMConfig
-from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
+from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.types import Permission
 from delf_workers import attachments as files_of
 from delf_workers import shape
@@ -122,23 +122,23 @@ class Workers(Connection):
             agent.workshop = Workshop(agent.registry, context.tools, context.connect, os.environ)
         return agent.workshop
 
-    # -- judging --------------------------------------------------------------------------
+    # -- what is asked about ----------------------------------------------------------------
 
-    def judge(self, call: ProposedCall) -> Judgement:
-        """Implements :class:`delf.protocols.connection.SupportsJudge`."""
+    def check(self, call: ProposedCall) -> Verdict:
+        """Implements :class:`delf.protocols.connection.SupportsCheck`."""
         try:
             if call.action == "create":
-                return self._judge_spec(call)
-            return self._judge_files(call)
+                return self._check_spec(call)
+            return self._check_files(call)
         except (ConfigurationError, ToolRefusedError) as error:
             hint = f" ({error.hint})" if error.hint else ""
             return Refused(message=f"{error.message}{hint}")
 
-    def _judge_spec(self, call: ProposedCall) -> Judgement:
+    def _check_spec(self, call: ProposedCall) -> Verdict:
         text = self._text_of(call.arguments["spec"], call.context)
-        return Asks(reason="a new worker can be called from then on", preview=text)
+        return NeedsApproval(reason="a new worker can be called from then on", preview=text)
 
-    def _judge_files(self, call: ProposedCall) -> Judgement:
+    def _check_files(self, call: ProposedCall) -> Verdict:
         worker = self._worker(str(call.arguments["worker"]))
         paths: Sequence[str] = call.arguments.get("attachments") or ()
         if not paths or call.context is None:
@@ -149,7 +149,11 @@ class Workers(Connection):
         asks = next((item.file.asks for item in given if item.file.asks), None)
         if worker.attachments.approval:
             asks = asks or f"{worker.name} asks before it is given files"
-        return Allowed(preview=preview) if asks is None else Asks(reason=asks, preview=preview)
+        return (
+            Allowed(preview=preview)
+            if asks is None
+            else NeedsApproval(reason=asks, preview=preview)
+        )
 
     # -- actions --------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from delf.engine.toolset import load_toolset
 from delf.engine.waiting import Slot
 from delf.errors import DelfError, UnknownRequestError
 from delf.events import ApprovalDecided, ApprovalRequested
-from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected, Settled
+from delf.protocols.approval import AlreadyDone, ApprovalRequest, Approved, Edited, Rejected
 from delf.protocols.sandbox import GIVEN_UP
 from delf.tools.function import tool
 from delf_journal_memory import MemoryJournal
@@ -170,15 +170,17 @@ async def test_a_script_is_not_edited():
 
 
 @pytest.mark.parametrize(
-    ("unsettled", "decision", "said"),
+    ("outcome_unknown", "decision", "said"),
     [
         (True, Edited(arguments={}), "a call that was begun cannot be changed"),
-        (False, Settled(result=1), "only a call that was interrupted can have happened"),
+        (False, AlreadyDone(result=1), "only a call that was interrupted can have happened"),
     ],
 )
-async def test_an_answer_that_a_request_cannot_have_leaves_it_waiting(unsettled, decision, said):
+async def test_an_answer_that_a_request_cannot_have_leaves_it_waiting(
+    outcome_unknown, decision, said
+):
     pending = PendingRequests()
-    pending.open(request(unsettled=unsettled))
+    pending.open(request(outcome_unknown=outcome_unknown))
     with pytest.raises(DelfError, match=said):
         pending.answer("req_1", Answer(decision))
     assert pending.find("req_1") is not None

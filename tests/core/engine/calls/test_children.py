@@ -312,7 +312,7 @@ async def test_a_parent_that_was_killed_goes_on_with_its_child(bench):
 
 WORKER = """
 import asyncio, os, signal, sys
-from delf import Agent, CallContext, Settled, tool
+from delf import Agent, CallContext, AlreadyDone, tool
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel, script
 
@@ -344,10 +344,10 @@ def answer(request):
 
 
 def person(request):
-    assert request.unsettled
+    assert request.outcome_unknown
     n = request.arguments["n"]
     assert request.action == "write", request.action
-    return Settled(result=n) if str(n) in open(done).read().split() else True
+    return AlreadyDone(result=n) if str(n) in open(done).read().split() else True
 
 
 async def main():

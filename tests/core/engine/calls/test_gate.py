@@ -568,7 +568,7 @@ async def test_an_interrupted_call_is_not_made_again_after_the_task():
         shop, decide=lambda request: bench.gate.close() or Approved(), replay=replay
     )
     answer = await bench.call("shop.close", 1)
-    assert bench.asked[0].unsettled
+    assert bench.asked[0].outcome_unknown
     assert (answer.kind, shop.made) == ("ToolError", [])
 
 

@@ -14,13 +14,13 @@ from delf.engine.approvals.decision import Answer
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.task import TaskRequest
 from delf.protocols.approval import (
+    AlreadyDone,
     ApprovalChannel,
     ApprovalRequest,
     Approved,
     Decision,
     Edited,
     Rejected,
-    Settled,
 )
 from delf.records import dataclass
 from delf.threads import in_own_thread
@@ -117,7 +117,7 @@ class CallbackChannel:
                 return Approved()
             case False:
                 return Rejected(reason="rejected by on_confirm")
-            case Approved() | Edited() | Rejected() | Settled():
+            case Approved() | Edited() | Rejected() | AlreadyDone():
                 return answer
             case _:
                 return Rejected(

@@ -13,13 +13,13 @@ from delf.engine.secrets.redaction import put_back
 from delf.errors import DelfError
 from delf.events import ApprovalDecided, ApprovalRequested
 from delf.protocols.approval import (
+    AlreadyDone,
     ApprovalRequest,
     Approved,
     Decision,
     Edited,
     Expired,
     Rejected,
-    Settled,
 )
 from delf.protocols.sandbox import GIVEN_UP
 from delf.records import dataclass
@@ -29,7 +29,7 @@ _KINDS: Final[Mapping[str, type[Decision]]] = {
     "approved": Approved,
     "edited": Edited,
     "rejected": Rejected,
-    "settled": Settled,
+    "already_done": AlreadyDone,
 }
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 
@@ -86,8 +86,8 @@ def decision_of(data: Mapping[str, Any]) -> Decision | None:
             return Edited(arguments=cast("Mapping[str, Any]", data["arguments"]))
         case "rejected" | "expired" as kind:
             return Rejected(reason=str(reason or kind))
-        case "settled":
-            return Settled(result=data.get("result"), reason=reason)
+        case "already_done":
+            return AlreadyDone(result=data.get("result"), reason=reason)
         case _:
             return None
 
@@ -123,12 +123,12 @@ def check_fits(request: ApprovalRequest | ApprovalRequested, decision: Decision)
     """
     if isinstance(decision, Edited) and request.code is not None:
         raise DelfError("a script cannot be edited", hint=SCRIPT_HINT)
-    if isinstance(decision, Edited) and request.unsettled:
+    if isinstance(decision, Edited) and request.outcome_unknown:
         raise DelfError(
             "the arguments of a call that was begun cannot be changed",
             hint="approve makes it again, settle says that it did happen, reject gives it up",
         )
-    if isinstance(decision, Settled) and not request.unsettled:
+    if isinstance(decision, AlreadyDone) and not request.outcome_unknown:
         raise DelfError("only a call that was interrupted can have happened before")
     if isinstance(decision, Approved) and decision.like:
         check_patterns(request, decision.like)

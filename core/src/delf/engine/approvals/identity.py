@@ -205,7 +205,9 @@ def remembered_calls(past: Sequence[Event]) -> Remembered:
     What was to be remembered for the session counts for the task, too: its session has ended.
     A yes to making an interrupted call again is about that one only.
     """
-    asked = {e.request_id: e for e in past if isinstance(e, ApprovalRequested) and not e.unsettled}
+    asked = {
+        e.request_id: e for e in past if isinstance(e, ApprovalRequested) and not e.outcome_unknown
+    }
     remembered = Remembered()
     for event in past:
         if isinstance(event, ApprovalDecided) and event.remember != "no":
@@ -217,7 +219,9 @@ def remembered_calls(past: Sequence[Event]) -> Remembered:
 
 def refused_calls(past: Sequence[Event]) -> dict[str, str]:
     """The calls that a person refused, with the reason, as the journal of a resumed task tells."""
-    asked = {e.request_id: e for e in past if isinstance(e, ApprovalRequested) and not e.unsettled}
+    asked = {
+        e.request_id: e for e in past if isinstance(e, ApprovalRequested) and not e.outcome_unknown
+    }
     return {
         memory_key(asked[e.request_id]): e.reason or "rejected"
         for e in past

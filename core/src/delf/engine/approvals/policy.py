@@ -41,16 +41,16 @@ from delf.engine.waiting import Slot, TaskClock
 from delf.errors import AgentConfirmationError
 from delf.events import ApprovalDecided, ApprovalRequested
 from delf.protocols.approval import (
+    AlreadyDone,
     ApprovalRequest,
     Approved,
     Decision,
     Edited,
     Expired,
     Rejected,
-    Settled,
     SupportsPresence,
 )
-from delf.protocols.connection import Allowed, Asks
+from delf.protocols.connection import Allowed, NeedsApproval
 from delf.types import ApprovalMode, Effect
 
 _log = logging.getLogger(__name__)
@@ -203,8 +203,8 @@ class TaskApprovals:
         description: str | None,
         *,
         past: RecordedCall | None = None,
-        unsettled: bool = False,
-        judged: Asks | Allowed | None = None,
+        outcome_unknown: bool = False,
+        verdict: NeedsApproval | Allowed | None = None,
         alone: bool = False,
         line: int | None = None,
     ) -> Decision:
@@ -218,14 +218,16 @@ class TaskApprovals:
             description: The script's ``desc=``.
             past: The call in the journal of a resumed task: a decision there is the decision,
                 and a request there is the request that waits.
-            unsettled: The question is whether to make a call again that was begun.
-            judged: What its connection says about it.
+            outcome_unknown: The question is whether to make a call again that was begun.
+            verdict: What its connection says about it.
             alone: Whether the script does nothing else before the call is answered.
             line: The line of the script that the call is written on.
         """
-        if bound.name in self._granted and not unsettled:
+        if bound.name in self._granted and not outcome_unknown:
             return Approved(reason="approved with its script")
-        if self._is_pre_approved(bound) and not (unsettled or isinstance(judged, Asks)):
+        if self._is_pre_approved(bound) and not (
+            outcome_unknown or isinstance(verdict, NeedsApproval)
+        ):
             return Approved(reason="pre-approved")
         safe = self._log.redactor.text
         request = self._request(
@@ -236,13 +238,15 @@ class TaskApprovals:
             arguments=copy_of(self._log.redactor.value(arguments)),
             description=None if description is None else safe(description),
             digest=digest,
-            reason=safe(judged.reason) if isinstance(judged, Asks) else None,
-            preview=None if judged is None or judged.preview is None else safe(judged.preview),
-            unsettled=unsettled,
+            reason=safe(verdict.reason) if isinstance(verdict, NeedsApproval) else None,
+            preview=None if verdict is None or verdict.preview is None else safe(verdict.preview),
+            outcome_unknown=outcome_unknown,
             fit=bound.action.validate,
             line=line,
         )
-        question = (None, None) if past is None else past.question_of(unsettled=unsettled)
+        question = (
+            (None, None) if past is None else past.question_of(outcome_unknown=outcome_unknown)
+        )
         if question == (None, None):
             known = self._known(request, arguments, bound.action.defaults)
             if known is not None:
@@ -298,7 +302,7 @@ class TaskApprovals:
         self, request: ApprovalRequest, arguments: Mapping[str, Any], defaults: Mapping[str, Any]
     ) -> Decision | None:
         """What was decided before about the same call, or one that it is like."""
-        if request.unsettled:
+        if request.outcome_unknown:
             return None
         refused = self._refused.get(memory_key(request))
         if refused is not None:
@@ -365,7 +369,7 @@ class TaskApprovals:
     def _said_by_mode(self, request: ApprovalRequest) -> Answer | None:
         """The answer to a request about which nobody is asked; None where somebody is."""
         mode = self._shared.mode
-        if mode == "approve_all" and not request.unsettled:
+        if mode == "approve_all" and not request.outcome_unknown:
             return Answer(Approved(), "mode approve_all")
         if mode == "strict":
             reason = "every action that needs approval is denied"
@@ -472,9 +476,9 @@ class TaskApprovals:
     ) -> Decision:
         """Journal an answer, remember it if it says so, and give it as it is carried out."""
         decision = with_secrets(said.decision, request, arguments)
-        if request.code is not None and isinstance(decision, (Edited, Settled)):
+        if request.code is not None and isinstance(decision, (Edited, AlreadyDone)):
             decision = Rejected(reason=f"a script cannot be edited; {SCRIPT_HINT}")
-        if request.unsettled and isinstance(decision, Approved):
+        if request.outcome_unknown and isinstance(decision, Approved):
             decision = replace(decision, remember="no")  # it is about one call, which may be made
         await self._log.record(
             ApprovalDecided,
@@ -486,7 +490,7 @@ class TaskApprovals:
         if isinstance(decision, Approved) and decision.remember != "no":
             everywhere = decision.remember == "session"
             (self._shared.session if everywhere else self._remembered).add(request, decision.like)
-        elif isinstance(decision, Rejected) and is_refusal(said.by) and not request.unsettled:
+        elif isinstance(decision, Rejected) and is_refusal(said.by) and not request.outcome_unknown:
             self._refused[memory_key(request)] = decision.reason
         return decision
 

@@ -26,7 +26,7 @@ from delf.events import CallPrinted, ChangeKept, ChildFinished, ChildStarted, Ev
 from delf.llm import LLMConfig, as_llm_config
 from delf.messages import Message, ModelReply, ModelRequest
 from delf.protocols.approval import Approved, Edited
-from delf.protocols.connection import Asks, ConnectionLike
+from delf.protocols.connection import ConnectionLike, NeedsApproval
 from delf.records import dataclass
 from delf.tools.action import Action
 from delf.tools.context import CallContext, ChildResult, ChildTask, Connect
@@ -183,7 +183,7 @@ class ChildTasks:
             call_digest(title, {"question": question, **arguments}),
             call.number,
             None,
-            judged=Asks(reason=f"{call.bound.name} asks", preview=question),
+            verdict=NeedsApproval(reason=f"{call.bound.name} asks", preview=question),
         )
         if isinstance(decision, Edited):
             return fit(decision.arguments)

@@ -1,6 +1,6 @@
 """The gate: the one path that every call takes on the host.
 
-known → allowed → arguments valid → judged → approval → call → record
+known → allowed → arguments valid → checked → approval → call → record
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from delf.errors import (
     UnrecordedCallError,
 )
 from delf.events import SAFE, CallFinished, Warned
-from delf.protocols.approval import Approved, Decision, Edited, Settled
-from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
+from delf.protocols.approval import AlreadyDone, Approved, Decision, Edited
+from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, Returned, Told
 from delf.values import UnsupportedValueError
 
@@ -205,20 +205,20 @@ class Gate:
         except asyncio.CancelledError:
             await self._records.never_made(call)
             raise
-        judged = None if call.bound.judge is None else await self._judge(call)
-        if isinstance(judged, Refused):
-            return await self._turn_down(call, judged.message)
-        if call.bound.asks or isinstance(judged, Asks):
-            approved = await self._approve(call, past, judged)
+        verdict = None if call.bound.check is None else await self._check_call(call)
+        if isinstance(verdict, Refused):
+            return await self._turn_down(call, verdict.message)
+        if call.bound.asks or isinstance(verdict, NeedsApproval):
+            approved = await self._approve(call, past, verdict)
             if not isinstance(approved, Call):
                 return approved
             call = approved
         return await self._make(call)
 
-    async def _judge(self, call: Call) -> Judgement | None:
-        """What the call's connection says about it; a judgement that fails refuses the call."""
-        judge = call.bound.judge
-        if judge is None:
+    async def _check_call(self, call: Call) -> Verdict | None:
+        """What the call's connection says about it; a check that fails refuses the call."""
+        check = call.bound.check
+        if check is None:
             return None
         try:
             asked = ProposedCall(
@@ -227,21 +227,21 @@ class Gate:
                 description=call.description,
                 context=None if self._children is None else self._children.context(call),
             )
-            if inspect.iscoroutinefunction(judge):
-                judged = await judge(asked)
+            if inspect.iscoroutinefunction(check):
+                verdict = await check(asked)
             else:
-                judged = await self._threads.run(functools.partial(judge, asked))
-                judged = await judged if inspect.isawaitable(judged) else judged
+                verdict = await self._threads.run(functools.partial(check, asked))
+                verdict = await verdict if inspect.isawaitable(verdict) else verdict
         except asyncio.CancelledError:
             if _is_cancelled():
                 await self._records.never_made(call)
                 raise
-            return Refused(message="it could not be judged: its judgement cancelled itself")
+            return Refused(message="it could not be checked: its check cancelled itself")
         except (Exception, SystemExit) as error:
-            return Refused(message=f"it could not be judged: {describe_failure(error)}")
-        if isinstance(judged, (Allowed, Asks, Refused)):
-            return judged
-        return Refused(message=f"it could not be judged: judge returned {type(judged).__name__}")
+            return Refused(message=f"it could not be verdict: {describe_failure(error)}")
+        if isinstance(verdict, (Allowed, NeedsApproval, Refused)):
+            return verdict
+        return Refused(message=f"it could not be checked: check returned {type(verdict).__name__}")
 
     async def _turn_down(self, call: Call, why: str) -> Raised:
         """The answer to a call that its connection refuses."""
@@ -263,9 +263,9 @@ class Gate:
                 call = _as_recorded(call, past, edited)
         if unfit is None and self._goes_on(call):
             return await self._make(call)
-        decision = await self._decide(call, past, unsettled=True)
+        decision = await self._decide(call, past, outcome_unknown=True)
         match decision:
-            case Settled(result=result):
+            case AlreadyDone(result=result):
                 return await self._take_as_made(call, result)
             case Approved() if past.lost_arguments:
                 reason = "its edited arguments held a secret, which the journal does not have"
@@ -328,23 +328,23 @@ class Gate:
         return Raised(kind, message)
 
     async def _approve(
-        self, call: Call, past: RecordedCall | None, judged: Asks | Allowed | None
+        self, call: Call, past: RecordedCall | None, verdict: NeedsApproval | Allowed | None
     ) -> Call | Raised:
         """The call as it may be made, or the answer to a script that may not make it."""
-        decision = await self._decide(call, past, judged=judged)
+        decision = await self._decide(call, past, verdict=verdict)
         match decision:
             case Approved():
                 return call
             case Edited(arguments=arguments):
                 try:
                     edited = self._check(call.number, call.bound, arguments, call.description)
-                    again = await self._judge(edited)
+                    again = await self._check_call(edited)
                     if isinstance(again, Refused):
                         return await self._turn_down(call, again.message)
                     return replace(edited, begun=call.begun)
                 except ToolRefusedError as error:
                     reason = f"the edited arguments do not fit: {error.message}"
-            case Settled():
+            case AlreadyDone():
                 reason = "it is a new call, which cannot have been made before"
             case _:
                 reason = why_not(decision)
@@ -357,8 +357,8 @@ class Gate:
         call: Call,
         past: RecordedCall | None,
         *,
-        unsettled: bool = False,
-        judged: Asks | Allowed | None = None,
+        outcome_unknown: bool = False,
+        verdict: NeedsApproval | Allowed | None = None,
     ) -> Decision:
         try:
             return await self._approvals.decide(
@@ -368,8 +368,8 @@ class Gate:
                 call.number,
                 call.description,
                 past=past,
-                unsettled=unsettled,
-                judged=judged,
+                outcome_unknown=outcome_unknown,
+                verdict=verdict,
                 alone=call.alone,
                 line=call.line,
             )

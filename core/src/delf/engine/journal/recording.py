@@ -88,15 +88,15 @@ class RecordedCall:
         return decision is not None and REDACTED in repr(decision.arguments)
 
     def question_of(
-        self, *, unsettled: bool
+        self, *, outcome_unknown: bool
     ) -> tuple[ev.ApprovalRequested | None, ev.ApprovalDecided | None]:
         """The recorded request about it, and the recorded decision if that still counts.
 
         Args:
-            unsettled: The one whether to make it again. A yes to that counts once: it may
+            outcome_unknown: The one whether to make it again. A yes to that counts once: it may
                 have been made since.
         """
-        if not unsettled:
+        if not outcome_unknown:
             return (None, None) if self.lost_arguments else (self.request, self.decision)
         if self.verdict is None:
             return self.question, None
@@ -283,7 +283,7 @@ class Recording:
     def _take_request(self, event: ev.ApprovalRequested, past: RecordedCall) -> None:
         self._asked[event.request_id] = past
         past.lapsed = False
-        if event.unsettled:
+        if event.outcome_unknown:
             past.question, past.verdict = event, None
         else:
             past.request = event

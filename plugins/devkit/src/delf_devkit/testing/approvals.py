@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from delf.protocols.approval import (
+    AlreadyDone,
     ApprovalRequest,
     Approved,
     Decision,
     Edited,
     Expired,
     Rejected,
-    Settled,
 )
 from delf.specs import ApprovalSpec
 
@@ -88,7 +88,7 @@ class ScriptedApprovals:
 
 def _decision(said: object) -> Decision | None:
     match said:
-        case None | Approved() | Edited() | Rejected() | Settled() | Expired():
+        case None | Approved() | Edited() | Rejected() | AlreadyDone() | Expired():
             return said
         case True:
             return Approved()

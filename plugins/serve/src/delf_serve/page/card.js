@@ -5,11 +5,11 @@ import { long } from "./code.js";
 import { el, fill, say, setText } from "./dom.js";
 import { EFFECTS, ago, exact, pretty, short, value } from "./words.js";
 
-const DONE = { approved: "approved", edited: "edited and approved", rejected: "rejected", expired: "expired", settled: "settled" };
+const DONE = { approved: "approved", edited: "edited and approved", rejected: "rejected", expired: "expired", already_done: "it did happen" };
 
 function sentence(question) {
   if (question.code) return `May this script run? It uses ${question.actions.join(", ")}.`;
-  if (question.unsettled) return `${question.action} was begun when its process died. Is it to be made again?`;
+  if (question.outcome_unknown) return `${question.action} was begun when its process died. Is it to be made again?`;
   return `May the script call ${question.action}?`;
 }
 
@@ -118,12 +118,12 @@ export class Card {
     if (!this.may) return;
     const { question } = this;
     const button = (text, kind, act, more = {}) => el("button", { type: "button", class: kind, onclick: act, ...more }, text);
-    const yes = question.unsettled ? "Make it again" : "Approve";
+    const yes = question.outcome_unknown ? "Make it again" : "Approve";
     this.approve = button(yes, "primary", () => this.send({ decision: "approve", remember: this.remember?.value || "no" }));
     const nodes = [this.approve, button("Reject…", "", () => this.askReason())];
-    if (!question.code && !question.unsettled) nodes.push(button("Edit…", "", () => this.edit()));
-    if (question.unsettled) nodes.push(button("It did happen", "", () => this.send({ decision: "settle" })));
-    if (!question.unsettled && !question.code) {
+    if (!question.code && !question.outcome_unknown) nodes.push(button("Edit…", "", () => this.edit()));
+    if (question.outcome_unknown) nodes.push(button("It did happen", "", () => this.send({ decision: "settle" })));
+    if (!question.outcome_unknown && !question.code) {
       this.remember = el("select", { "aria-label": "Remember" },
         el("option", { value: "no" }, "only this once"), el("option", { value: "task" }, "the same again in this task"),
         el("option", { value: "session" }, "the same again, always"));
@@ -207,7 +207,7 @@ export class Card {
   key(event) {
     if (event.target !== this.node || event.ctrlKey || event.metaKey || event.altKey || !this.approve?.isConnected) return;
     if (event.key === "r") this.askReason();
-    else if (event.key === "e" && !this.question.code && !this.question.unsettled) this.edit();
+    else if (event.key === "e" && !this.question.code && !this.question.outcome_unknown) this.edit();
     else if (event.key === "a") this.approve.focus();
     else return;
     event.preventDefault();

@@ -44,7 +44,7 @@ function summary(calls) {
 }
 
 const STATUS = { ok: "", running: "runs", waiting: "waits for you", error: "failed", refused: "refused",
-  rejected: "rejected", cancelled: "cancelled", expired: "expired", settled: "settled" };
+  rejected: "rejected", cancelled: "cancelled", expired: "expired", already_done: "it did happen" };
 
 function bodyOf(call) {
   const rows = [];

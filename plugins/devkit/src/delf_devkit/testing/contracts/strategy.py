@@ -12,7 +12,7 @@ import pytest
 from delf.errors import LLMExecutionError
 from delf.events import CallFinished, CallStarted, Event, ModelReplied, Printed
 from delf.messages import ModelReply, Usage
-from delf.protocols.approval import Approved, Settled
+from delf.protocols.approval import AlreadyDone, Approved
 from delf.response import Response
 from delf.specs import JournalSpec, SandboxSpec, StrategySpec
 from delf.tools.function import Tool, tool
@@ -97,8 +97,8 @@ class _World:
     def decide(self, request: Any) -> Any:
         """The person who looks what became of a call whose end nobody knows."""
         name = request.arguments["name"]
-        done = request.unsettled and name in self.kept
-        return Settled(result=f"kept {name}") if done else Approved()
+        done = request.outcome_unknown and name in self.kept
+        return AlreadyDone(result=f"kept {name}") if done else Approved()
 
 
 class StrategyContract(Contract):

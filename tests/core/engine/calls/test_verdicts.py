@@ -1,11 +1,11 @@
-"""A connection judges calls by their arguments, before anybody is asked."""
+"""A connection checks calls by their arguments, before anybody is asked."""
 
 import asyncio
 import threading
 
 import pytest
 
-from delf import Agent, Allowed, Approved, Asks, Connection, Edited, Refused, action
+from delf import Agent, Allowed, Approved, Connection, Edited, NeedsApproval, Refused, action
 from delf.errors import ConnectionUnavailableError
 from delf.events import ApprovalDecided, ApprovalRequested, CallFinished, TaskFinished
 from delf.protocols.sandbox import Raised, Returned
@@ -17,16 +17,16 @@ from support.gates import gate_bench
 class Mail(Connection):
     """Mail."""
 
-    def __init__(self, judge=None, **options):
+    def __init__(self, check=None, **options):
         super().__init__(**options)
-        self._judge = judge
+        self._check = check
         self.made = []
-        self.judged = []
+        self.checked = []
 
-    async def judge(self, call):
-        self.judged.append(call)
-        judged = self._judge(call)
-        return await judged if asyncio.iscoroutine(judged) else judged
+    async def check(self, call):
+        self.checked.append(call)
+        verdict = self._check(call)
+        return await verdict if asyncio.iscoroutine(verdict) else verdict
 
     @action(effect="write")
     async def send(self, to: str, body: str = "hello", copies: int = 1) -> str:
@@ -43,11 +43,13 @@ class Mail(Connection):
 
 def asks_about_strangers(call):
     if call.action == "send" and not call.arguments["to"].endswith("@us.example"):
-        return Asks(reason="a stranger", preview=f"To: {call.arguments['to']}\nSubject: none")
+        return NeedsApproval(
+            reason="a stranger", preview=f"To: {call.arguments['to']}\nSubject: none"
+        )
     return Allowed()
 
 
-# -- what a judgement can do ------------------------------------------------------------------
+# -- what a check can do ------------------------------------------------------------------
 
 
 async def test_it_can_ask_where_confirm_does_not():
@@ -76,7 +78,7 @@ async def test_nor_what_is_not_allowed():
     mail = Mail(lambda call: Allowed(), allow="read")
     bench = await gate_bench(mail)
     assert (await bench.call("mail.send", "ann@us.example")).kind == "ToolNotAllowed"
-    assert mail.judged == []
+    assert mail.checked == []
 
 
 async def test_it_can_refuse_and_nobody_is_asked():
@@ -96,16 +98,16 @@ async def test_it_sees_the_validated_arguments_and_cannot_change_them():
     mail = Mail(meddles, confirm=False)
     bench = await gate_bench(mail)
     await bench.call("mail.send", "ann@us.example", copies="2", desc="as agreed")
-    (call,) = mail.judged
+    (call,) = mail.checked
     assert (call.action, call.arguments["copies"], call.description) == ("send", 2, "as agreed")
     assert mail.made == [("ann@us.example", "hello", 2)]
 
 
-async def test_a_plain_judge_does_not_hold_up_the_others():
+async def test_a_plain_check_does_not_hold_up_the_others():
     class Rules(Connection):
         """Rules."""
 
-        def judge(self, call):
+        def check(self, call):
             threads.append(threading.current_thread())
             return Allowed()
 
@@ -123,18 +125,18 @@ async def test_a_plain_judge_does_not_hold_up_the_others():
 @pytest.mark.parametrize(
     ("failure", "said"),
     [
-        (ValueError("broken"), "it could not be judged: ValueError: broken"),
-        (ConnectionUnavailableError("it is down"), "it could not be judged: it is down"),
-        (asyncio.CancelledError(), "its judgement cancelled itself"),
-        (None, "judge returned NoneType"),
+        (ValueError("broken"), "it could not be verdict: ValueError: broken"),
+        (ConnectionUnavailableError("it is down"), "it could not be verdict: it is down"),
+        (asyncio.CancelledError(), "its check cancelled itself"),
+        (None, "check returned NoneType"),
     ],
 )
-async def test_a_judgement_that_fails_refuses_the_call(failure, said):
-    def judge(call):
+async def test_a_check_that_fails_refuses_the_call(failure, said):
+    def check(call):
         if failure is not None:
             raise failure
 
-    mail = Mail(judge, confirm=False)
+    mail = Mail(check, confirm=False)
     bench = await gate_bench(mail)
     answer = await bench.call("mail.send", "ann@us.example")
     assert answer.kind == "ToolNotAllowed"
@@ -143,19 +145,21 @@ async def test_a_judgement_that_fails_refuses_the_call(failure, said):
 
 
 async def test_secrets_are_taken_out_of_what_it_says():
-    mail = Mail(lambda call: Asks(reason="key hunter2!", preview="with hunter2!"), confirm=False)
+    mail = Mail(
+        lambda call: NeedsApproval(reason="key hunter2!", preview="with hunter2!"), confirm=False
+    )
     bench = await gate_bench(mail, decide=lambda request: True, secrets=["hunter2!"])
     await bench.call("mail.send", "ann@us.example")
     assert "hunter2!" not in repr(bench.asked) + repr(bench.events)
 
 
-async def test_an_edited_call_is_judged_again():
-    def judge(call):
+async def test_an_edited_call_is_checked_again():
+    def check(call):
         if call.arguments["to"] == "eve@far.example":
             return Refused(message="no mail to Eve")
-        return Asks(reason="all mails are looked at")
+        return NeedsApproval(reason="all mails are looked at")
 
-    mail = Mail(judge, confirm=False)
+    mail = Mail(check, confirm=False)
     edited = Edited(arguments={"to": "eve@far.example"})
     bench = await gate_bench(mail, decide=lambda request: edited)
     answer = await bench.call("mail.send", "ann@us.example")
@@ -165,7 +169,7 @@ async def test_an_edited_call_is_judged_again():
 
 @pytest.mark.parametrize(("mode", "made"), [("approve_all", 1), ("strict", 0)])
 async def test_the_mode_answers_what_it_asks(mode, made):
-    mail = Mail(lambda call: Asks(reason="r"), confirm=False)
+    mail = Mail(lambda call: NeedsApproval(reason="r"), confirm=False)
     bench = await gate_bench(mail, mode=mode)
     await bench.call("mail.send", "ann@us.example")
     assert len(mail.made) == made
@@ -174,7 +178,7 @@ async def test_the_mode_answers_what_it_asks(mode, made):
 # -- resumed --------------------------------------------------------------------------------
 
 
-async def test_a_resumed_task_gets_the_recorded_refusal_without_another_judgement(
+async def test_a_resumed_task_gets_the_recorded_refusal_without_another_check(
     delf_host, scripted_model
 ):
     """The file that a call would have changed may be another by now."""
@@ -246,12 +250,12 @@ async def test_what_is_remembered_can_be_a_pattern(like, passes, asks):
 
 
 async def test_a_pattern_never_frees_what_is_refused():
-    def judge(call):
+    def check(call):
         if call.arguments["to"].startswith("eve"):
             return Refused(message="no mail to Eve")
-        return Asks(reason="all")
+        return NeedsApproval(reason="all")
 
-    mail = Mail(judge, confirm=False)
+    mail = Mail(check, confirm=False)
     decision = Approved(remember="session", like={"to": "*"})
     bench = await gate_bench(mail, decide=lambda request: decision)
     await bench.call("mail.send", "ann@us.example")
