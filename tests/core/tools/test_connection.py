@@ -121,6 +121,19 @@ def test_allow_and_confirm_are_checked_against_the_actions():
         desk(confirm=3)
 
 
+def test_an_action_cannot_have_the_name_of_what_delf_calls():
+    class Bank(Connection):
+        """A bank."""
+
+        @action
+        async def check(self, number: str) -> str:
+            """Look at a cheque."""
+            return number
+
+    with pytest.raises(ToolDefinitionError, match="an action cannot be named 'check'"):
+        Bank()
+
+
 def test_a_connection_without_actions_is_refused_where_it_is_made():
     class Forgotten(Connection):
         async def find(self) -> None:
