@@ -7,16 +7,13 @@ VENV := .venv
 DEMO_VENV := .venv-demo
 BIN := $(VENV)/bin
 
-# Every package, and those that the demo needs: nothing heavy.
 PACKAGES := core $(patsubst %/pyproject.toml,%,$(sort $(wildcard libs/*/pyproject.toml plugins/*/pyproject.toml)))
-DEMO_PACKAGES := core libs/cli libs/journals libs/memory libs/ranking libs/stubs libs/traces libs/model-providers libs/project libs/sandbox \
-	$(addprefix plugins/,sandbox-local model-http model-recorded sql approval-terminal chat files journal-memory journal-sql llm manage run serve strategy-codegen) \
-	$(patsubst %/pyproject.toml,%,$(wildcard plugins/demo/pyproject.toml))
 
 # An environment is up to date while these files are as they were when it was made.
-digest = $(shell { pwd; cat Makefile scripts/install constraints.txt $(1); } 2>/dev/null | cksum | cut -d' ' -f1)
-DEV_STAMP := $(VENV)/.made-$(call digest,requirements-dev.txt $(PACKAGES:%=%/pyproject.toml))
-DEMO_STAMP := $(DEMO_VENV)/.made-$(call digest,$(DEMO_PACKAGES:%=%/pyproject.toml))
+DIGEST := $(shell { pwd; cat Makefile scripts/install requirements-dev.txt pyproject.toml $(PACKAGES:%=%/pyproject.toml); } | cksum | cut -d' ' -f1)
+INSTALL_STAMP := $(VENV)/.installed-$(DIGEST)
+DEV_STAMP := $(VENV)/.made-$(DIGEST)
+DEMO_STAMP := $(DEMO_VENV)/.made-$(DIGEST)
 
 # With it, every start of delf would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -27,6 +24,10 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/make \1\t\2/' | expand -t 16
+
+.PHONY: install
+install: $(INSTALL_STAMP) ## install delf for use, into .venv: what `delf run` needs
+	@echo "delf is here: $(CURDIR)/$(BIN)/delf"
 
 .PHONY: demo
 demo: $(DEMO_STAMP) ## run two tasks on a small shop, without any key
@@ -93,13 +94,18 @@ clean: ## remove environments and caches
 	rm -rf $(VENV) $(DEMO_VENV) dist .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
+$(INSTALL_STAMP):
+	@echo "installing into $(VENV)"
+	@PYTHON=$(PYTHON) scripts/install $(VENV) -e 'core[standard]'
+	@rm -f $(VENV)/.installed-* && touch $@
+
 $(DEV_STAMP):
 	@echo "installing into $(VENV)"
 	@PYTHON=$(PYTHON) scripts/install $(VENV) --all-extras \
 		-r requirements-dev.txt $(PACKAGES:%=-r %/pyproject.toml) $(PACKAGES:%=-e %)
-	@rm -f $(VENV)/.made-* && touch $@
+	@rm -f $(VENV)/.made-* $(VENV)/.installed-* && touch $@ $(INSTALL_STAMP)
 
 $(DEMO_STAMP):
 	@echo "installing into $(DEMO_VENV)"
-	@PYTHON=$(PYTHON) scripts/install $(DEMO_VENV) $(DEMO_PACKAGES:%=-e %)
+	@PYTHON=$(PYTHON) scripts/install $(DEMO_VENV) -e 'core[standard]' -e plugins/demo
 	@rm -f $(DEMO_VENV)/.made-* && touch $@
