@@ -44,6 +44,30 @@ def test_a_package_has_its_files(folder: Path) -> None:
     assert not (folder / "LICENSE").is_symlink(), "an sdist would hold a link to nowhere"
 
 
+def test_what_packages_need_of_each_other_comes_from_the_clone() -> None:
+    sources = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]["sources"]
+    assert sources == dict.fromkeys(_names(), {"workspace": True})
+
+
+def test_bundles_bring_every_plugin_once() -> None:
+    extras = tomllib.loads((CORE / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    assert extras.keys() == {
+        "standard", "google", "data", "serve", "memory", "all", "testing",
+    }  # fmt: skip
+    brought = [re.split(r"[\[>]", line)[0] for lines in extras.values() for line in lines]
+    assert set(brought) <= set(_names())
+    left_out = OURS - set(brought)
+    assert left_out == {"delf-plugin-embed-sentence-transformers"}, "add it to a bundle"
+
+
+def _names() -> list[str]:
+    folders = [CORE, *(package.folder for package in (*LIBRARIES, *PLUGINS))]
+    files = [folder / "pyproject.toml" for folder in folders]
+    return [tomllib.loads(file.read_text())["project"]["name"] for file in files]
+
+
 @every_plugin
 def test_a_plugin_is_named_after_its_folder(plugin: Plugin) -> None:
     project = plugin.metadata["project"]

@@ -135,6 +135,7 @@ def _run(action: str, *arguments: str) -> int:
     uv = shutil.which("uv")
     if uv and (of_uv or find_spec("pip") is None):
         command = [uv, "pip", action, "--python", sys.executable]
+        command += ["--no-sources"] if action == "install" else []
     else:
         command = [sys.executable, "-m", "pip", action, *(["-y"] if action == "uninstall" else [])]
     click.echo(" ".join([*command, *arguments]), err=True)
