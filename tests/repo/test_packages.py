@@ -46,7 +46,7 @@ def test_a_package_has_its_files(folder: Path) -> None:
 
 def test_what_packages_need_of_each_other_comes_from_the_clone() -> None:
     sources = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]["sources"]
-    assert sources == dict.fromkeys(_names(), {"workspace": True})
+    assert sources == {name: {"workspace": True} for name in _names()}
 
 
 def test_bundles_bring_every_plugin_once() -> None:
