@@ -1,6 +1,5 @@
 import pickle
 import re
-import sys
 
 import pytest
 
@@ -11,7 +10,6 @@ from delf.errors import (
     EnvironmentKeyError,
     LLMExecutionError,
     did_you_mean,
-    how_to_install,
 )
 from delf_chat.summary import ConversationCompressionError
 from delf_sql.failures import SQLSchemaError
@@ -96,11 +94,3 @@ def test_errors_survive_pickling():
 )
 def test_did_you_mean(name, known, said):
     assert did_you_mean(name, known) == said
-
-
-def test_a_missing_package_is_installed_by_what_is_there(monkeypatch):
-    assert how_to_install("delf-plugin-sql") == "delf plugins install sql"
-    assert how_to_install("pandas") == "pip install pandas"
-    monkeypatch.setitem(sys.modules, "delf_manage", None)  # as where it is not installed
-    assert how_to_install("delf-plugin-sql") == "pip install delf-plugin-sql"
-    assert how_to_install("delf-core[standard]") == "pip install 'delf-core[standard]'"

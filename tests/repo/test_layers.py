@@ -23,6 +23,7 @@ CONTRACTS = frozenset(
         "delf.libraries",
         "delf.llm",
         "delf.messages",
+        "delf.official",
         "delf.protocols",
         "delf.settings",
         "delf.specs",

@@ -1,15 +1,16 @@
 """Every package has one shape, so that whoever knows one plugin knows them all."""
 
+import ast
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from delf.hookspecs import ENTRY_POINT_GROUP, PLUGIN_API
-from delf.plugins.catalog import first_party
+from delf.hookspecs import DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
+from delf.official import all_packages, packages
 from delf.plugins.host import PluginHost
-from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Plugin, imports_of, place
+from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Plugin, imports_of, place, tree_of
 
 PLUGIN_LINES = 60
 PLUGIN_IMPORTS = ("delf.hookspecs.", "delf.specs.", "__future__.", "collections.abc.", "typing.")
@@ -105,4 +106,30 @@ def test_the_names_that_are_known_are_those_that_our_packages_bring() -> None:
         for spec in host.specs_of(record.name) if record.distribution in OURS else ():
             brought.setdefault(spec.kind, {})[spec.name] = record.distribution
             brought["exports"] |= dict.fromkeys(spec.exports, record.distribution)
-    assert first_party() == brought, "core/src/delf/plugins/first_party.json is to be mended"
+    brought["library"] = {library.module: f"delf-{library.name}" for library in LIBRARIES}
+    known = {kind: packages(kind) for kind in brought}
+    assert known == brought, "core/src/delf/official.json is to be mended"
+    assert all_packages() == {*_names()} - {DISTRIBUTION}
+
+
+def test_the_code_of_the_core_names_no_plugin() -> None:
+    of_the_kit = CORE / "src/delf/testing.py"  # the one name under which authors import it
+    theirs = "|".join(f"delf-plugin-{plugin.name}|{plugin.module}" for plugin in PLUGINS)
+    named = [
+        f"{place(path, node)} names {found[0]}"
+        for path in sorted((CORE / "src").rglob("*.py"))
+        for node in _texts_of(path)
+        if path != of_the_kit and (found := re.search(rf"\b({theirs})\b", node.value))
+    ]
+    assert not named, "\n".join(named)
+
+
+def _texts_of(path: Path) -> list[ast.Constant]:
+    """The strings of a module that are no docstrings."""
+    nodes = list(ast.walk(tree_of(path)))
+    told = {node.value for node in nodes if isinstance(node, ast.Expr)}
+    return [
+        node
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in told
+    ]

@@ -44,10 +44,11 @@ next, ``for_model()`` is the text that a model may read. No message holds a secr
 from __future__ import annotations
 
 import difflib
-import shlex
 from collections.abc import Iterable
 from itertools import islice
 from typing import ClassVar, Final
+
+from delf.official import how_to_install
 
 
 class DelfError(Exception):
@@ -130,16 +131,6 @@ class ToolDefinitionError(ConfigurationError):
     """A function cannot become a tool or an action as it is written."""
 
     code = "ERR-TOOL-002"
-
-
-def how_to_install(package: str) -> str:
-    """The command that installs a package; where delf has one, it works from a clone, too."""
-    from importlib.util import find_spec
-
-    name = package.removeprefix("delf-plugin-")
-    if name == package or find_spec("delf_manage") is None:
-        return f"pip install {shlex.quote(package)}"
-    return f"delf plugins install {shlex.quote(name)}"
 
 
 class OptionalDependencyError(ConfigurationError, ImportError):

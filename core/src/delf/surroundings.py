@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 from delf.environment import current_environ
 from delf.errors import ModelConfigurationError, PluginError
-from delf.plugins.catalog import first_party
+from delf.official import usual
 from delf.plugins.factories import embedders_of
 from delf.plugins.host import PluginHost
 from delf.plugins.journals import durable_journal, make_journal
@@ -110,8 +110,7 @@ class Surroundings:
         """
         durable = {spec.name for spec in self.host.specs(JournalSpec) if spec.durable}
         own = None if self.config is None else self.config.journal
-        usual = next(iter(first_party()["journal"]))
-        name = own if own in durable else durable_journal(self.host) or usual
+        name = own if own in durable else durable_journal(self.host) or usual("journal")
         more = {} if url is None else {"url": url}
         journal = make_journal(self.host, str(name), self.plugin_options, self.environ, **more)
         if not isinstance(journal, SupportsConversations):

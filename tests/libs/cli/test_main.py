@@ -8,8 +8,8 @@ import click
 import pytest
 
 import delf
-from delf.errors import ConfigurationError, LLMExecutionError, how_to_install
-from delf.plugins.catalog import package_of
+from delf.errors import ConfigurationError, LLMExecutionError
+from delf.official import how_to_install, package_of
 from delf.plugins.host import PluginHost
 from delf.specs import CommandSpec
 from delf_cli import main as main_module

@@ -10,7 +10,7 @@ from delf.errors import (
     PluginError,
 )
 from delf.hookspecs import hookimpl
-from delf.plugins.catalog import first_party
+from delf.official import packages
 from delf.plugins.host import PluginHost
 from delf.settings import PluginSettings, SecretStr
 from delf.specs import ConnectionSpec
@@ -183,7 +183,7 @@ def test_names_that_mean_nothing(host, project, monkeypatch):
     assert "configured: shop" in (caught.value.hint or "")
     with pytest.raises(PluginError, match=r"unknown connection 'tickts'; did you mean 'tickets'\?"):
         found.connector(host)("tickts")
-    monkeypatch.setitem(first_party()["connection"], "notion", "delf-plugin-notion")
+    monkeypatch.setitem(packages("connection"), "notion", "delf-plugin-notion")
     with pytest.raises(PluginError, match="no connection 'notion' is installed") as caught:
         found.connector(host)("notion")
     assert caught.value.hint == "delf plugins install notion"

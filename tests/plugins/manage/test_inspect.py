@@ -1,6 +1,6 @@
 import json
 
-from delf.plugins.catalog import first_party
+from delf.official import packages
 
 TOML = '[connections.shop]\ntype = "sql"\nurl = "sqlite:///x.db"\nallow = ["query", "write"]\n'
 
@@ -64,6 +64,6 @@ def test_an_unknown_connection(run, monkeypatch):
     result = run("inspect", "sqk")
     assert result.exit_code == 2
     assert "did you mean 'sql'?" in result.stderr
-    monkeypatch.setitem(first_party()["connection"], "notion", "delf-plugin-notion")
+    monkeypatch.setitem(packages("connection"), "notion", "delf-plugin-notion")
     result = run("inspect", "notion")
     assert "hint: delf plugins install notion" in result.stderr

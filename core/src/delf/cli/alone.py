@@ -8,7 +8,7 @@ import sys
 from typing import Final
 
 import delf
-from delf.errors import how_to_install
+from delf.official import how_to_install, package_of
 
 _HELP: Final = """\
 Usage: delf --version | delf plugins [--json]
@@ -50,8 +50,6 @@ def _list_plugins(*, as_json: bool) -> None:
 
 
 def _refuse(command: str) -> int:
-    from delf.plugins.catalog import package_of
-
     package = package_of("command", command) or "delf-core[standard]"
     sys.stderr.write(f"error: no command {command!r} is installed\n")
     sys.stderr.write(f"hint: {how_to_install(package)}\n")

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from delf.config import AgentConfig
-from delf.errors import ConfigurationError, SandboxUnavailableError, how_to_install
+from delf.errors import ConfigurationError, SandboxUnavailableError
+from delf.official import how_to_install, packages, usual
 from delf.plugins.factories import make, signature_of
 from delf.plugins.host import PluginHost
 from delf.protocols.sandbox import Limits, SandboxBackend, Unavailable
@@ -97,9 +98,8 @@ async def _choose_strongest(
         ]
         return ChosenSandbox(spec, backend, _warning(spec, passed), bool(passed))
     if not specs:
-        raise SandboxUnavailableError(
-            "no sandbox is installed", hint=how_to_install("delf-plugin-sandbox-local")
-        )
+        package = packages("sandbox")[usual("sandbox")]
+        raise SandboxUnavailableError("no sandbox is installed", hint=how_to_install(package))
     raise SandboxUnavailableError(
         f"no sandbox with isolation {config.min_isolation!r} or stronger works here: "
         f"{'; '.join(passed)}"

@@ -9,15 +9,13 @@ would stop every task.
 from __future__ import annotations
 
 import fnmatch
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
-from pathlib import Path
 from typing import Final, TypeVar
 
-from delf.errors import PluginError, did_you_mean, how_to_install
+from delf.errors import PluginError, did_you_mean
 from delf.llm import LLMConfig
+from delf.official import how_to_install, package_of, packages, usual_model
 from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.report import PluginRecord
 from delf.records import dataclass
@@ -32,7 +30,6 @@ _CHOOSE: Final = (
     'choose one: [plugins] prefer = ["{one}"] in delf.toml; or uninstall one, or block one by its '
     "distribution: DELF_DISABLE_PLUGINS={one}"
 )
-_OF_HTTP: Final = ("openai/", "anthropic/", "google/", "gemini/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,23 +162,9 @@ class Catalog:
         if package is not None:
             return PluginError(f"no {kind} {name!r} is installed", hint=how_to_install(package))
         known = sorted(n for k, n in self._offers if k == kind)
-        everything = {*known, *first_party()[kind]}
+        everything = {*known, *packages(kind)}
         listed = f"installed: {', '.join(known)}" if known else f"no {kind} is installed"
         return PluginError(f"unknown {kind} {name!r}{did_you_mean(name, everything)}", hint=listed)
-
-
-@cache
-def first_party() -> dict[str, dict[str, str]]:
-    """The packages of delf's own plugins, by kind and name; ``exports`` has public names.
-
-    No other name is ever turned into an advice to install.
-    """
-    return json.loads(Path(__file__).with_name("first_party.json").read_text(encoding="utf-8"))
-
-
-def package_of(kind: str, name: str) -> str | None:
-    """The package that brings a first-party name, or None where it is not one."""
-    return first_party()[kind].get(name)
 
 
 def package_prefix(kind: str) -> str:
@@ -235,21 +218,15 @@ def _meant(
 
 
 def _not_served(model: str, records: Sequence[PluginRecord]) -> PluginError:
-    prefix = model.split(":", 1)[0]
-    name = prefix if prefix in first_party()["model"] else _usual(model)
-    for likely in dict.fromkeys((name, "litellm")):
+    name = usual_model(model)
+    for likely in dict.fromkeys((name, usual_model("another/model"))):
         broken = _meant("model", likely, package_of("model", likely), records)
         if broken is not None:
             return PluginError(f"no plugin serves the model {model!r}: {_say(broken)}")
     return PluginError(
         f"no installed plugin serves the model {model!r}",
-        hint=how_to_install(package_of("model", name) or name),
+        hint=how_to_install(packages("model")[name]),
     )
-
-
-def _usual(model: str) -> str:
-    """What brings a model by its name: one with another provider in front, or any other."""
-    return "litellm" if "/" in model and not model.startswith(_OF_HTTP) else "http"
 
 
 def _say(record: PluginRecord) -> str:

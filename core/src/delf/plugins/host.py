@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 from delf.errors import DelfError, OptionalDependencyError, PluginError, did_you_mean
 from delf.hookspecs import DISTRIBUTION, PLUGIN_API
 from delf.llm import LLMConfig, as_llm_config
+from delf.official import package_of
 from delf.plugins import compat, discovery, loader
-from delf.plugins.catalog import Catalog, Offer, disputed, package_of
+from delf.plugins.catalog import Catalog, Offer, disputed
 from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.loader import Outcome
 from delf.plugins.report import PluginRecord

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
 
-from delf.errors import PluginError, how_to_install
+from delf.errors import PluginError
+from delf.official import how_to_install
 from delf.protocols.conversation import SupportsConversations
 from delf.protocols.embedder import Embedder
 from delf.records import dataclass

@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from delf.environment import using_environ
-from delf.errors import PluginError, how_to_install
-from delf.plugins.catalog import package_of
+from delf.errors import PluginError
+from delf.official import how_to_install, package_of
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import SupportsClose

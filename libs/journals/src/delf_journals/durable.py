@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from delf.errors import OptionalDependencyError
-from delf.plugins.catalog import first_party
+from delf.official import packages, usual
 from delf.plugins.host import PluginHost
 from delf.plugins.journals import durable_journal
 from delf.specs import JournalSpec
@@ -23,7 +23,7 @@ def need_durable_journal(host: PluginHost, purpose: str) -> str:
     name = durable_journal(host)
     if name is not None:
         return name
-    for known, package in first_party()["journal"].items():
+    for known, package in packages("journal").items():
         if any(record.distribution == package for record in host.records()):
             host.spec(JournalSpec, known)  # raises: it is there, and says why it is of no use
     raise OptionalDependencyError(
@@ -34,4 +34,4 @@ def need_durable_journal(host: PluginHost, purpose: str) -> str:
 
 def durable_package() -> str:
     """A package that brings a journal that lasts, for advice."""
-    return next(iter(first_party()["journal"].values()))
+    return packages("journal")[usual("journal")]

@@ -191,7 +191,7 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
 
 
 def _check_name(name: str, kind: str) -> None:
-    from delf.plugins.catalog import package_of
+    from delf.official import package_of
 
     if not _NAME.fullmatch(name):
         raise click.BadParameter(

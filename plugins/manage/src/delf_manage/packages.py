@@ -220,9 +220,9 @@ def _with_extras(folder: Path, extras: Collection[str]) -> str:
 
 def _full_name(name: str, clone: Mapping[str, Path]) -> str:
     """A plugin's own name as its package's, if delf knows one."""
-    from delf.plugins.catalog import first_party
+    from delf.official import all_packages
 
-    known = {package for names in first_party().values() for package in names.values()}
+    known = all_packages()
     full = name if name.startswith(_PREFIX) else f"{_PREFIX}{name}"
     return full if full in known or full in clone else name
 

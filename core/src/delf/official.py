@@ -1,0 +1,69 @@
+"""delf's own packages: which brings what, and how a package is installed.
+
+Code names no plugin: ``official.json`` does, and no other name is ever turned into an advice to
+install. The first package of a kind is the usual one.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import shlex
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+PLUGIN_PREFIX: Final = "delf-plugin-"
+_MODELS: Final = "models"
+
+
+@cache
+def _table() -> dict[str, dict[str, str]]:
+    return json.loads(Path(__file__).with_name("official.json").read_text(encoding="utf-8"))
+
+
+def packages(kind: str) -> dict[str, str]:
+    """The packages that bring a kind, by name.
+
+    Args:
+        kind: A kind of spec; ``exports`` for public names, ``library`` for modules that several
+            plugins share.
+    """
+    return _table()[kind]
+
+
+def package_of(kind: str, name: str) -> str | None:
+    """The package that brings an official name, or None where it is not one."""
+    return packages(kind).get(name)
+
+
+def usual(kind: str) -> str:
+    """The name of a kind that most people want."""
+    return next(iter(packages(kind)))
+
+
+def usual_model(model: str) -> str:
+    """The name of the kind of model that most people want for a model."""
+    names = _table()[_MODELS]
+    return next(name for pattern, name in names.items() if fnmatch.fnmatchcase(model, pattern))
+
+
+def all_packages() -> frozenset[str]:
+    """The names of all packages that are delf's own, but for the core's."""
+    kinds = (names for kind, names in _table().items() if kind != _MODELS)
+    return frozenset(package for names in kinds for package in names.values())
+
+
+def module_of(package: str) -> str:
+    """The module that an official package is imported by."""
+    return f"delf_{package.removeprefix(PLUGIN_PREFIX).removeprefix('delf-').replace('-', '_')}"
+
+
+def how_to_install(package: str) -> str:
+    """The command that installs a package; where delf has one, it works from a clone, too."""
+    name = package.removeprefix(PLUGIN_PREFIX)
+    installer = packages("command")["plugins install"]
+    if name == package or find_spec(module_of(installer)) is None:
+        return f"pip install {shlex.quote(package)}"
+    return f"delf plugins install {shlex.quote(name)}"

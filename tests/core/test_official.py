@@ -1,0 +1,36 @@
+"""delf's own packages: what is known of them without any of them."""
+
+import sys
+
+import pytest
+
+from delf.official import all_packages, how_to_install, package_of, usual, usual_model
+
+
+def test_a_missing_package_is_installed_by_what_is_there(monkeypatch):
+    assert how_to_install("delf-plugin-sql") == "delf plugins install sql"
+    assert how_to_install("pandas") == "pip install pandas"
+    monkeypatch.setitem(sys.modules, "delf_manage", None)  # as where it is not installed
+    assert how_to_install("delf-plugin-sql") == "pip install delf-plugin-sql"
+    assert how_to_install("delf-core[standard]") == "pip install 'delf-core[standard]'"
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("gpt-4o", "http"),
+        ("my-own", "http"),
+        ("anthropic/claude-x", "http"),
+        ("groq/llama-3.3-70b", "litellm"),
+        ("recorded:demo.jsonl", "recorded"),
+    ],
+)
+def test_what_serves_a_model_is_known_by_its_name(model, name):
+    assert usual_model(model) == name
+
+
+def test_what_people_usually_want():
+    assert (usual("journal"), usual("sandbox"), usual("embedder")) == ("sql", "local", "static")
+    assert package_of("exports", "asgi_app") == "delf-plugin-serve"
+    assert package_of("connection", "sq") is None
+    assert "delf" not in all_packages()
