@@ -44,11 +44,11 @@ from bench_tool_search import DATA, embedder_of
 from platformdirs import user_cache_path
 
 from delf.protocols.context import PluginContext
+from delf.tools.ranking import plain_name
 from delf_memory_semantic import fusion
 from delf_memory_semantic import store as store_module
 from delf_memory_semantic.database import FactDatabase
 from delf_memory_semantic.store import SemanticStore
-from delf_ranking import plain_name
 
 QUERIES = 500
 AT = (1, 5, 10)

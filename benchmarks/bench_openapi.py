@@ -51,7 +51,7 @@ async def _load(spec: str, **settings: Any) -> tuple[tuple[float, float], Any, A
 
 async def _stubs(tool: Any) -> int:
     from delf.engine.toolset import load_toolset
-    from delf_stubs.stubs import render_stubs
+    from delf.tools.stubs import render_stubs
 
     return len(render_stubs(bound.describe() for bound in await load_toolset([tool]))) // 4
 

@@ -31,8 +31,8 @@ from platformdirs import user_cache_path
 from delf.errors import PrefilterError
 from delf.protocols.context import PluginContext
 from delf.protocols.prefilter import Catalog, CatalogEntry
+from delf.tools.catalogs import places
 from delf_prefilter_semantic.prefilter import SemanticPrefilter
-from delf_ranking import places
 
 DATA = Path(__file__).resolve().parents[2] / "shared/data"
 AT = (5, 10, 20)

@@ -7,7 +7,7 @@ from delf.optional import optional
 
 
 def test_what_is_installed_is_given():
-    assert optional("delf_memory", "what brings memory into tasks").AgentMemory
+    assert optional("delf_project", "what reads delf.toml").Prices
 
 
 def test_what_is_missing_is_named_with_its_package():

@@ -37,19 +37,19 @@ CONTRACTS = frozenset(
 # The program that a command belongs to.
 PROGRAM = frozenset({"delf.terminal"})
 CHANGES = "delf.engine.changes"
+VIEWS = "delf.engine.views"
 # What commands share: tasks are run, looked at and decided about, in whatever process.
 SHARED = PROGRAM | {
-    "delf.agent", "delf.background", "delf.config", "delf.environment", "delf.engine.approvals", "delf.engine.secrets", CHANGES,
+    "delf.agent", "delf.background", "delf.config", "delf.environment", "delf.engine.approvals", "delf.engine.secrets", "delf.engine.views", CHANGES,
     "delf.plugins", "delf.projects", "delf.records", "delf.response", "delf.surroundings",
 }  # fmt: skip
-RUN_TASKS = PROGRAM | {"delf.plugins", "delf.surroundings", "delf.sync", CHANGES}
+RUN_TASKS = PROGRAM | {"delf.plugins", "delf.surroundings", "delf.sync", CHANGES, VIEWS}
 # Those that need more than the contracts and what commands share.
 MORE: dict[str, frozenset[str]] = {
     "approval-terminal": PROGRAM | {CHANGES},
     "chat": RUN_TASKS,
     "cli": SHARED,
     "devkit": frozenset({"delf.engine.secrets", "delf.plugins", "delf.response"}),
-    "embedders": frozenset({"delf.environment", "delf.plugins"}),
     "filesystem": PROGRAM,
     "journals": frozenset({"delf.plugins"}),
     "manage": PROGRAM | {"delf.config", "delf.plugins", "delf.projects"},
@@ -57,11 +57,9 @@ MORE: dict[str, frozenset[str]] = {
     "project": frozenset(
         {"delf.config", "delf.engine.secrets", "delf.environment", "delf.plugins", "delf.records"}
     ),
-    "run": PROGRAM,
+    "run": PROGRAM | {VIEWS},
     "runner-dbos": PROGRAM | {"delf.plugins", "delf.projects", "delf.surroundings", "delf.sync"},
-    "selecting": frozenset({"delf.environment", "delf.plugins"}),
     "serve": RUN_TASKS,
-    "traces": frozenset({CHANGES, "delf.plugins"}),
     "workers": PROGRAM,
 }
 

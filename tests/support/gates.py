@@ -17,12 +17,12 @@ from delf.engine.journal.replay import Replay
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.task import TaskRequest
 from delf.engine.toolset import Toolset, load_toolset
+from delf.engine.views.trace import Trace
 from delf.engine.waiting import Slot
 from delf.events import Event
 from delf.protocols.sandbox import CallAnswer, CallRequest
 from delf.types import ApprovalMode
 from delf_journal_memory import MemoryJournal
-from delf_traces import Trace
 
 
 @dataclass

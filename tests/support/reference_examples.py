@@ -127,7 +127,7 @@ def main(folder: Path) -> None:
     """Run all blocks, one after the other."""
     sys.path.remove(str(Path(__file__).parent))
     warnings.simplefilter("ignore")
-    for name in ("agent", "engine.runtime"):
+    for name in ("agent", "engine.runtime", "engine.views.trace"):
         importlib.import_module(f"delf.{name}")
     for name in (
         "drive.connection",
@@ -142,7 +142,6 @@ def main(folder: Path) -> None:
         "sql.backends.sqlite",
         "sql.connection",
         "sql.gate",
-        "traces",
         "websearch.connection",
     ):
         importlib.import_module(f"delf_{name}")

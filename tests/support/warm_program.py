@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 def preload() -> None:
     """Import what most runs of the program import."""
-    for name in ("agent", "tools.typeddicts"):
+    for name in ("agent", "engine.views.trace", "tools.typeddicts"):
         importlib.import_module(f"delf.{name}")
     importlib.import_module("delf.engine.runtime")
     for name in (
@@ -63,7 +63,6 @@ def preload() -> None:
         "sandbox_local.backend",
         "sql.connection",
         "strategy_codegen.strategy",
-        "traces",
     ):
         importlib.import_module(f"delf_{name}")
     for name in ("docker", "httpx", "platformdirs", "pytest", "rich.markdown", "tomllib"):

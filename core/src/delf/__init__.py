@@ -14,6 +14,9 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from delf.agent import Agent
+    from delf.engine.views.records import StreamEvent
+    from delf.engine.views.snapshot import StreamSnapshot
+    from delf.engine.views.trace import Trace
     from delf.errors import (
         AgentConfirmationError,
         AgentStateError,
@@ -50,7 +53,6 @@ if TYPE_CHECKING:
     from delf.llm import LLMConfig
     from delf.protocols.approval import AlreadyDone, ApprovalRequest, Approved, Edited, Rejected
     from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
-    from delf.protocols.trace import StreamEvent, StreamSnapshot, Trace
     from delf.response import Response
     from delf.surroundings import plugin_context
     from delf.tools.action import Action, action
@@ -74,11 +76,11 @@ _HOMES: Final = {
     "Rejected": "delf.protocols.approval",
     "Response": "delf.response",
     "AlreadyDone": "delf.protocols.approval",
-    "StreamEvent": "delf.protocols.trace",
-    "StreamSnapshot": "delf.protocols.trace",
+    "StreamEvent": "delf.engine.views.records",
+    "StreamSnapshot": "delf.engine.views.snapshot",
     "ProposedCall": "delf.protocols.connection",
     "Tool": "delf.tools.function",
-    "Trace": "delf.protocols.trace",
+    "Trace": "delf.engine.views.trace",
     "action": "delf.tools.action",
     "plugin_context": "delf.surroundings",
     "tool": "delf.tools.function",

@@ -25,13 +25,13 @@ from delf.types import ApprovalMode, ConfirmMode, Isolation
 if TYPE_CHECKING:
     from delf.engine.journal.log import Listener
     from delf.engine.runtime import Runtime
+    from delf.engine.views.snapshot import StreamSnapshot
     from delf.events import Event
     from delf.messages import ModelDelta, Usage
     from delf.plugins.host import PluginHost
     from delf.projects import Project
     from delf.protocols.memory import MemoryStore, SupportsStore
     from delf.protocols.strategy import Strategy
-    from delf.protocols.trace import StreamSnapshot
     from delf.surroundings import AgentChat
 
 

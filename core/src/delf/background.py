@@ -11,8 +11,9 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Required, TypedDict, get_args
 
-from delf.engine.elsewhere import traces, wait_for_end
+from delf.engine.elsewhere import wait_for_end
 from delf.engine.task import TaskRequest
+from delf.engine.views.snapshot import snapshot
 from delf.errors import ConfigurationError, TaskStoppedError, UnknownTaskError
 from delf.events import AT_ONCE_BYTES, size_of
 from delf.messages import ModelDelta
@@ -21,8 +22,8 @@ from delf.response import Response, past_response
 
 if TYPE_CHECKING:
     from delf.engine.runtime import Runtime
+    from delf.engine.views.snapshot import StreamSnapshot
     from delf.events import Event
-    from delf.protocols.trace import StreamSnapshot
 
 
 Granularity = Literal["event", "token"]
@@ -96,7 +97,7 @@ class BackgroundTask:
 
     def look(self) -> StreamSnapshot:
         """How it stands now; from any thread."""
-        seen: StreamSnapshot = traces().snapshot(tuple(self.events))
+        seen: StreamSnapshot = snapshot(tuple(self.events))
         if seen.is_terminal or not self.outcome.done():
             return seen
         if self.outcome.cancelled():

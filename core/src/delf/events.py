@@ -25,6 +25,9 @@ EVENT_VERSION: Final = 1
 CallStatus = Literal["ok", "error", "refused", "rejected", "cancelled"]
 ScriptStatus = Literal["done", "failed", "rerun", "limit", "crashed", "cancelled"]
 Remember = Literal["no", "task", "session"]
+NEVER_MADE: Final = "NeverMade"
+"""The ``raised`` of a call that was cancelled while its beginning was written down."""
+
 DecisionKind = Literal["approved", "edited", "rejected", "expired", "already_done"]
 
 

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from delf.engine.elsewhere import traces
 from delf.errors import BudgetExceededError, ConfigurationError, DelfError, TaskStoppedError
 from delf.events import Event, ModelReplied, TaskFinished, TaskQueued, TaskStarted, cost_of
 from delf.records import dataclass
 
 if TYPE_CHECKING:
     from delf.engine.task import TaskOutcome
-    from delf.protocols.trace import Trace
+    from delf.engine.views.trace import Trace
 
 
 @dataclass(kw_only=True)
@@ -43,12 +42,10 @@ class Response:
 
     @functools.cached_property
     def trace(self) -> Trace:
-        """Everything that happened, as people look at it.
+        """Everything that happened, as people look at it."""
+        from delf.engine.views.trace import Trace
 
-        Raises:
-            OptionalDependencyError: When the package ``delf-traces`` is not installed.
-        """
-        return traces().Trace(self.events)
+        return Trace(self.events)
 
     def raise_for_status(self) -> Response:
         """The response itself, or its error raised.

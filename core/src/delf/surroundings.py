@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 from delf.environment import current_environ
 from delf.errors import ModelConfigurationError, PluginError
 from delf.official import usual
-from delf.plugins.factories import embedders_of
+from delf.plugins.embedders import Embedders
 from delf.plugins.host import PluginHost
 from delf.plugins.journals import durable_journal, make_journal
 from delf.projects import connector_of
@@ -212,5 +212,5 @@ def plugin_context(project: Project | None = None, *, namespace: str = "default"
         namespace=namespace, environ=around.environ, conversations=around.open_conversations
     )
     default = None if project is None else project.agent.embedder
-    embedders = embedders_of(around.host, around.plugin_options, context, default)
-    return context if embedders is None else replace(context, embedder=embedders.get)
+    embedders = Embedders(around.host, around.plugin_options, context, default)
+    return replace(context, embedder=embedders.get)

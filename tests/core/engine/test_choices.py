@@ -1,14 +1,11 @@
 """Sandboxes, prefilters, models, money."""
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 
 from delf.config import AgentConfig
 from delf.engine.journal.log import TaskLog
-from delf.engine.loop.select import prefilters_of
 from delf.engine.models.client import ModelClient, ModelPool
 from delf.engine.models.money import Ledger, load_pricing
 from delf.engine.sandboxes import choose_sandbox, make_limits
@@ -17,7 +14,6 @@ from delf.errors import (
     BudgetExceededError,
     ConfigurationError,
     LLMExecutionError,
-    OptionalDependencyError,
     PluginError,
     SandboxUnavailableError,
 )
@@ -35,10 +31,9 @@ from delf.messages import (
     system,
     user,
 )
-from delf.protocols.context import PluginContext
 from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import Available, Limits, Unavailable
-from delf.specs import ModelSpec, PrefilterSpec, SandboxSpec
+from delf.specs import ModelSpec, SandboxSpec
 from delf.testing import ScriptedModel
 from delf_devkit.testing.hosts import TestHost
 from delf_journal_memory import MemoryJournal
@@ -190,21 +185,6 @@ def test_limits_that_are_none_are_refused(config):
 
 def test_no_limits_are_the_defaults():
     assert make_limits({}) == Limits()
-
-
-# -- prefilters -----------------------------------------------------------------------------
-
-
-def test_what_chooses_among_prefilters_is_needed_where_there_are_some(host, monkeypatch):
-    monkeypatch.setitem(sys.modules, "delf_selecting", None)
-    context = PluginContext(data_dir=Path())
-    assert prefilters_of(host, {}, context, "auto") is None
-    assert prefilters_of(host, {}, context, "off") is None
-    with pytest.raises(OptionalDependencyError, match="what chooses the tools"):
-        prefilters_of(host, {}, context, "filter")
-    host.provide(PrefilterSpec(name="a", summary="s", factory="x:y", modes=("a",)), object)
-    with pytest.raises(OptionalDependencyError, match="what chooses the tools"):
-        prefilters_of(host, {}, context, "auto")
 
 
 # -- models ---------------------------------------------------------------------------------

@@ -587,7 +587,7 @@ async def test_names_that_try_to_be_code() -> None:
         },
     }
     from delf.engine.toolset import load_toolset
-    from delf_stubs.stubs import render_stubs
+    from delf.tools.stubs import render_stubs
 
     tool = APITool(
         spec({"/x": {"get": operation}}, info={"title": evil, "version": "1"}), name="api"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from delf import events as ev
-from delf.engine.journal.recording import NEVER_MADE
+from delf.events import NEVER_MADE
 from delf.records import dataclass
 
 _MAX_LINE: Final = 200

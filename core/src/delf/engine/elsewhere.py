@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from delf.engine.task import TaskOutcome
+from delf.engine.views.snapshot import snapshot
 from delf.errors import TaskStoppedError
 from delf.events import Event, TaskFinished
-from delf.optional import optional
 from delf.protocols.journal import Journal, SupportsRecords
 
 if TYPE_CHECKING:
-    from delf.protocols.trace import StreamSnapshot
-
-
-def traces() -> Any:
-    """The package that shows people how tasks went, and how they stand."""
-    return optional("delf_traces", "what shows how a task went")
+    from delf.engine.views.snapshot import StreamSnapshot
 
 
 async def snapshot_of(journal: Journal, task_id: str) -> StreamSnapshot:
     """How a task stands, or ``UnknownTaskError``."""
     events = await journal.read(task_id)
     state = (await journal.task(task_id)).state if isinstance(journal, SupportsRecords) else ""
-    return traces().snapshot(events, interrupted=state == "interrupted")
+    return snapshot(events, interrupted=state == "interrupted")
 
 
 async def wait_for_end(journal: Journal, task_id: str) -> Sequence[Event]:

@@ -26,11 +26,12 @@ from delf.engine.journal.log import TaskLog
 from delf.engine.journal.observers import ObserverFeed, names_of, notes_of
 from delf.engine.journal.replay import PATIENCE_SECONDS, Replay
 from delf.engine.loop.pipeline import LEFT, TaskPipeline, handed_in
-from delf.engine.loop.select import prefilters_of
 from delf.engine.loop.setup import SetUp
+from delf.engine.memory import AgentMemory
 from delf.engine.models.client import ModelClient, ModelPool
 from delf.engine.models.money import FindPrice, Ledger, load_pricing
 from delf.engine.output import OutputFiles, OutputFolder, check_output_folder, written_before
+from delf.engine.prefilters import Prefilters
 from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
 from delf.engine.scripts import ScriptRunner
 from delf.engine.secrets.known import secrets_of_agent, secrets_of_settings
@@ -42,8 +43,8 @@ from delf.environment import using_environ
 from delf.errors import AgentStateError, ConfigurationError, DelfError, TaskStoppedError
 from delf.events import Event, TaskFinished, end_of
 from delf.libraries import applying
-from delf.optional import optional
-from delf.plugins.factories import check_made, embedders_of, make
+from delf.plugins.embedders import Embedders
+from delf.plugins.factories import check_made, make
 from delf.plugins.formats import Formats
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import (
@@ -56,9 +57,8 @@ from delf.protocols.context import PluginContext
 from delf.protocols.conversation import SupportsConversations
 from delf.protocols.formats import InputFile
 from delf.protocols.journal import Journal
-from delf.protocols.memory import MemoryStore, TaskMemory
+from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
-from delf.protocols.prefilter import Prefilters
 from delf.protocols.sandbox import SessionSpec, SupportsWarmUp
 from delf.protocols.strategy import Strategy
 from delf.records import dataclass
@@ -154,9 +154,9 @@ class Runtime:
         self._journal: Journal
         self._approvals: Approvals
         self._pricing: FindPrice
-        self._embedders: Any = None
-        self._prefilters: Prefilters | None = None
-        self._memory: TaskMemory | None = None
+        self._embedders: Embedders
+        self._prefilters: Prefilters
+        self._memory: AgentMemory | None = None
 
     async def start(self) -> None:
         """Load tools, choose the sandbox, open the journal.
@@ -221,14 +221,12 @@ class Runtime:
             namespace=config.memory_namespace, environ=parts.environ, providers=config.providers
         )
         options = parts.plugin_options
-        self._embedders = embedders_of(parts.host, options, context, config.embedder)
-        if self._embedders is not None:
-            context = replace(context, embedder=self._embedders.get)
-        context = replace(context, conversations=parts.conversations)
+        self._embedders = Embedders(parts.host, options, context, config.embedder)
+        context = replace(context, embedder=self._embedders.get, conversations=parts.conversations)
         for connection in parts.connections:
             if isinstance(connection, SupportsPluginContext):
                 connection.use_context(context)
-        self._prefilters = prefilters_of(parts.host, options, context, config.prefilter_mode)
+        self._prefilters = Prefilters(parts.host, options, context, config.prefilter_mode)
         if parts.memory is None and config.memory is None:
             return
         spec = None if config.memory is None else parts.host.spec(MemorySpec, config.memory)
@@ -239,8 +237,7 @@ class Runtime:
             with using_environ(parts.environ):
                 return make(parts.host, spec, options, {"context": context})
 
-        library = optional("delf_memory", "what brings memory into tasks")
-        memory = library.AgentMemory(
+        memory = AgentMemory(
             make_store, top_k=config.memory_top_k, threshold=config.memory_threshold
         )
         memory.open()

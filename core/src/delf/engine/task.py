@@ -16,8 +16,10 @@ if TYPE_CHECKING:  # an agent is made without what tasks need
     from delf.config import AgentConfig
     from delf.engine.journal.log import TaskLog
     from delf.engine.journal.replay import Replay
+    from delf.engine.memory import AgentMemory
     from delf.engine.models.client import ModelClient
     from delf.engine.models.money import Ledger
+    from delf.engine.prefilters import Prefilters
     from delf.engine.toolset import Toolset
     from delf.engine.waiting import TaskClock
     from delf.events import Event
@@ -25,8 +27,6 @@ if TYPE_CHECKING:  # an agent is made without what tasks need
     from delf.messages import Message, Purpose
     from delf.protocols.connection import ConnectionLike
     from delf.protocols.conversation import Conversation
-    from delf.protocols.memory import TaskMemory
-    from delf.protocols.prefilter import Prefilters
 
 _log = logging.getLogger(__name__)
 _CAN_BE_RESUMED = (ReplayMismatch, UnrecordedCallError)
@@ -189,7 +189,7 @@ class TaskState:
     models: ModelClient
     tools: Toolset
     prefilters: Prefilters | None = None
-    memory: TaskMemory | None = None
+    memory: AgentMemory | None = None
     context: TaskContext = field(default_factory=TaskContext)
     seed: str = ""
 

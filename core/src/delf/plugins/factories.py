@@ -5,15 +5,12 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Mapping
-from importlib.util import find_spec
 from typing import Any, Final
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
 from delf.errors import ConfigurationError
-from delf.optional import optional
 from delf.plugins.host import PluginHost
-from delf.protocols.context import PluginContext
 from delf.specs import Spec
 
 _NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -59,29 +56,6 @@ def make(
     made = factory(**arguments)
     check_made(spec.kind, made, f"the {spec.kind} {spec.name!r}")
     return made
-
-
-def embedders_of(
-    host: PluginHost,
-    options: Mapping[str, Mapping[str, Any]],
-    context: PluginContext,
-    default: str | None = None,
-) -> Any:
-    """The embedding models that plugins share, of the package ``delf-embedders``.
-
-    Args:
-        host: Where they come from.
-        options: Options by plugin name.
-        context: What their factories are given.
-        default: The one that is meant when none is named.
-
-    Returns:
-        A ``delf_embedders.Embedders``; None where that package is not installed.
-    """
-    if find_spec("delf_embedders") is None:
-        return None
-    library = optional("delf_embedders", "what shares embedding models")
-    return library.Embedders(host, options, context, default)
 
 
 def fitting_options(host: PluginHost, spec: Spec, given: Mapping[str, Any]) -> Mapping[str, Any]:

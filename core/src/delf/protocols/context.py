@@ -7,7 +7,6 @@ from dataclasses import field
 from pathlib import Path
 
 from delf.errors import PluginError
-from delf.official import how_to_install
 from delf.protocols.conversation import SupportsConversations
 from delf.protocols.embedder import Embedder
 from delf.records import dataclass
@@ -22,7 +21,7 @@ def _data_dir() -> Path:
 def _no_embedder(name: str | None) -> Embedder:
     raise PluginError(
         f"there is no embedder {name or ''!r}",
-        hint=f"{how_to_install('delf-embedders')}; a context that is made by hand, as "
+        hint="a context that is made by hand, as "
         "PluginContext(embedder=…), takes a function of the embedder's name",
     )
 

@@ -91,34 +91,3 @@ class DoneTask:
     known: Sequence[str]
     ask: Callable[[str], Awaitable[str]]
     approve: Callable[[Sequence[str]], Awaitable[Sequence[str]]] | None = None
-
-
-class TaskMemory(Protocol):
-    """A store as the tasks of an agent have it: ``delf_memory.AgentMemory``.
-
-    What it is asked takes no longer than a task can wait, and a failure is no end of the task.
-    """
-
-    async def recall(self, query: str, seconds: float) -> Sequence[str]:
-        """The facts that matter for a task, best first.
-
-        Args:
-            query: The task.
-            seconds: The most that it may take.
-
-        Raises:
-            MemoryRetrievalError: When it failed, or took too long.
-        """
-        ...
-
-    async def learn(self, done: DoneTask) -> Sequence[str]:
-        """Remember what a task taught; the facts that are new.
-
-        Raises:
-            DelfError: When nothing could be learned.
-        """
-        ...
-
-    async def aclose(self) -> None:
-        """Close the store if it is open."""
-        ...

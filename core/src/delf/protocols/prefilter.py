@@ -90,15 +90,3 @@ class Choice:
     mode: str
     forced: bool
     made: Callable[[], Prefilter]
-
-
-class Prefilters(Protocol):
-    """The prefilters of an agent: ``delf_selecting.Prefilters``."""
-
-    def choose(self, actions: int) -> Choice | None:
-        """Who filters a number of actions; None where all of them are shown."""
-        ...
-
-    async def aclose(self) -> None:
-        """Close those that were made."""
-        ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from delf.protocols.trace import ApprovalTrace, ModelUse, StreamEvent, ToolCallTrace
+from delf.engine.views.records import ApprovalTrace, ModelUse, StreamEvent, ToolCallTrace
 from delf.terminal import visible
 from delf_cli.story import cut
 

@@ -23,7 +23,7 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _TAKEN: Final = ("core", "delf", "testing")
 
 
-_LIBRARIES: Final = {"prefilter": ("delf-selecting",), "sandbox": ("delf-sandbox",)}
+_LIBRARIES: Final = {"sandbox": ("delf-sandbox",)}
 _FACTORIES: Final = {"command": "{variable}_command", "memory": "open_store"}
 """Kinds whose factory is a function rather than the class."""
 

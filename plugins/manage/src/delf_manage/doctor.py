@@ -320,25 +320,24 @@ async def _journal(host: PluginHost, project: Project) -> Finding:
 async def _embedder(host: PluginHost, project: Project, config: AgentConfig) -> list[Finding]:
     """Whether the agent's embedder has what it needs; without one words are searched alone."""
     from delf.errors import DelfError
-    from delf.plugins.factories import embedders_of
+    from delf.plugins.embedders import Embedders
     from delf.protocols.context import PluginContext
-    from delf.protocols.embedder import Embedder, SupportsCheck
+    from delf.protocols.embedder import SupportsCheck
     from delf.specs import EmbedderSpec
 
     if config.embedder is None and not host.specs(EmbedderSpec):
         return []
     context = PluginContext(environ=project.environ)
-    embedders = embedders_of(host, project.plugin_options, context, config.embedder)
+    embedders = Embedders(host, project.plugin_options, context, config.embedder)
     try:
-        embedder: Embedder = context.embedder(None) if embedders is None else embedders.get()
+        embedder = embedders.get()
         if isinstance(embedder, SupportsCheck):
             await embedder.check()
     except DelfError as error:
         text = f"words are searched alone: {error.message}"
         return [Finding(area="embedder", status="note", text=text, hint=error.hint)]
     finally:
-        if embedders is not None:
-            await embedders.aclose()
+        await embedders.aclose()
     return [Finding(area="embedder", status="ok", text=f"{embedder.model} is there")]
 
 

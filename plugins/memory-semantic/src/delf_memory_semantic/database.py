@@ -24,7 +24,7 @@ from sqlalchemy.schema import CreateTable
 
 from delf.errors import MemoryRetrievalError, MemorySetupError
 from delf.protocols.memory import Fact
-from delf_ranking import words_of
+from delf.tools.ranking import words_of
 
 _VERSION: Final = "1"
 _HINT: Final = "see that the database is there, and that the url of the memory is right"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from delf_ranking import words_of
+from delf.tools.ranking import words_of
 
 LOOKED_AT: Final = 50
 """How far down each ranking counts."""

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from delf.tools.ranking import words_of
 from delf_journals.conversations import ChatMessage
 from delf_memory_semantic.fusion import LOOKED_AT, fused, share_of
-from delf_ranking import words_of
 
 _WORDS: Final = """
 CREATE TABLE messages (

@@ -16,10 +16,10 @@ from delf.errors import DelfError, ToolRefusedError
 from delf.protocols.context import PluginContext
 from delf.protocols.conversation import SupportsConversations
 from delf.settings import PluginSettings, SecretStr
+from delf.tools.ranking import words_of
 from delf_journals.conversations import ChatMessage, ConversationStore
 from delf_memory_semantic.messages import FoundMessage, MessageIndex
 from delf_memory_semantic.store import embedder_of
-from delf_ranking import words_of
 
 _log = logging.getLogger(__name__)
 

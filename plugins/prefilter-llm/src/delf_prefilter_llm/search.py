@@ -7,8 +7,8 @@ from typing import Final
 
 from delf.errors import PrefilterError
 from delf.protocols.prefilter import Ask, Catalog, CatalogEntry, Selection
+from delf.tools.catalogs import search
 from delf_prefilter_llm.names import answer, line, named_in
-from delf_ranking import search
 
 _ROUNDS: Final = 5
 _FOUND: Final = 15

@@ -13,9 +13,9 @@ from delf.errors import DelfError, PluginError, PrefilterError
 from delf.protocols.context import PluginContext
 from delf.protocols.embedder import Embedder
 from delf.protocols.prefilter import Ask, Catalog, Selection
+from delf.tools.catalogs import shares
 from delf_prefilter_semantic.steps import steps_of
 from delf_prefilter_semantic.vectors import CatalogVectors
-from delf_ranking import shares
 
 _log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from delf_ranking import words_of
+from delf.tools.ranking import words_of
 
 _BORDER: Final = re.compile(
     r"[.;:?!,\n]+(?=\s|$)|\b(?:and|then|also|after|next|finally|but|before)\b", re.IGNORECASE

@@ -12,7 +12,7 @@ import numpy as np
 
 from delf.protocols.embedder import Embedder
 from delf.protocols.prefilter import Catalog, CatalogEntry
-from delf_ranking import plain_name
+from delf.tools.ranking import plain_name
 
 _KEPT: Final = 20
 """How many catalogs' vectors are kept on disk, the newest."""

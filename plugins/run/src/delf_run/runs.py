@@ -96,7 +96,7 @@ def list_command(
 @click.pass_context
 def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
     """Show how a task went: steps, calls, tokens, cost, answer."""
-    from delf_traces import Trace
+    from delf.engine.views.trace import Trace
 
     task, events = _load(ctx, task_id)
     trace = Trace(events)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from delf.engine.views.snapshot import snapshot
 from delf.errors import DelfError, UnknownTaskError
 from delf.events import Event, TaskFinished, TaskQueued, TaskResumed, TaskStarted
 from delf.protocols.journal import TaskRecord
@@ -22,7 +23,6 @@ from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import OutputFile, RunRequest, State, Task, TaskDetail
 from delf_serve.settings import ServeSettings
-from delf_traces import snapshot
 
 if TYPE_CHECKING:
     from delf import Agent

@@ -26,6 +26,8 @@ from delf.messages import Message, ModelTool, ToolCall, ToolResult, assistant, r
 from delf.protocols.connection import ConnectionLike
 from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Outcome, Rerun
 from delf.protocols.strategy import ScriptResult, StrategyHost, ToolChoice
+from delf.tools.find_tools import own_tools
+from delf.tools.stubs import stubs_of
 from delf_strategy_codegen.extract import call_with_script, script_in
 from delf_strategy_codegen.prompt import (
     crash_messages,
@@ -35,7 +37,6 @@ from delf_strategy_codegen.prompt import (
     script_rules,
     unfit_messages,
 )
-from delf_stubs import own_tools, stubs_of
 
 _HINT: Final = "response.trace has the scripts and calls; retry_count allows more attempts"
 _OF_KIND: Final[dict[str, type[DelfError]]] = {

@@ -11,6 +11,7 @@ from delf.errors import CodeGenerationError, LLMExecutionError, ModelConfigurati
 from delf.messages import Message, ModelReply, user
 from delf.protocols.connection import ConnectionLike
 from delf.protocols.strategy import OnDelta, StrategyHost, ToolChoice
+from delf.tools.find_tools import own_tools
 from delf_strategy_stream import profile
 from delf_strategy_stream.context import Turn, assemble, compact, tokens_of
 from delf_strategy_stream.events import Event, Misread, Result, Said, Thought
@@ -20,7 +21,6 @@ from delf_strategy_stream.settings import StreamSettings
 from delf_strategy_stream.turns import TurnRunner
 from delf_strategy_stream.values import within
 from delf_strategy_stream.watch import is_untrusted, looked_through
-from delf_stubs import own_tools
 
 Notifications = Callable[[], Awaitable[Sequence[str]]]
 """Asked before each turn for what the model is to be told, in plain words."""

@@ -8,7 +8,7 @@ import pytest
 from delf.errors import DelfError, PrefilterError
 from delf.protocols.prefilter import Selection
 from delf.testing import PrefilterContract
-from delf_ranking import search
+from delf.tools.catalogs import search
 
 
 class Good:

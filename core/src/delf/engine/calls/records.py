@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from delf.engine.journal.log import TaskLog
-from delf.engine.journal.recording import CUT_OFF, NEVER_MADE
+from delf.engine.journal.recording import CUT_OFF
 from delf.engine.toolset import BoundAction
 from delf.errors import DelfError, UnrecordedCallError
-from delf.events import SAFE, CallFinished, CallGivenUp, CallStarted, CallStatus
+from delf.events import NEVER_MADE, SAFE, CallFinished, CallGivenUp, CallStarted, CallStatus
 from delf.protocols.sandbox import GIVEN_UP
 
 

@@ -16,9 +16,6 @@ from delf.records import dataclass
 CUT_OFF: Final = "SandboxDied"
 """What a call's end and a request's decision say that were none: their sandbox was gone."""
 
-NEVER_MADE: Final = "NeverMade"
-"""What the end of a call says that was cancelled while its beginning was written down."""
-
 _KEYS: Final[Mapping[type[ev.Event], tuple[str, ...]]] = {
     ev.TaskStarted: (),
     ev.StepStarted: ("step", "attempt"),
@@ -318,7 +315,7 @@ class Recording:
         if event.raised == CUT_OFF:
             past.cut_off = True
             return
-        if event.raised == NEVER_MADE:  # what was decided about it holds
+        if event.raised == ev.NEVER_MADE:  # what was decided about it holds
             past.started, past.cut_off = None, True
             return
         past.finished = event

@@ -6,10 +6,10 @@ import asyncio
 from dataclasses import replace
 from typing import Final
 
+from delf.engine.memory import AgentMemory
 from delf.engine.task import TaskState
 from delf.errors import DelfError, MemoryRetrievalError
 from delf.llm import LLMConfig
-from delf.protocols.memory import TaskMemory
 
 
 async def recall(task: TaskState, seconds: float) -> None:
@@ -27,7 +27,7 @@ async def recall(task: TaskState, seconds: float) -> None:
             task.context = replace(task.context, facts=facts)
 
 
-async def _facts(task: TaskState, memory: TaskMemory, seconds: float) -> list[str]:
+async def _facts(task: TaskState, memory: AgentMemory, seconds: float) -> list[str]:
     safe = task.log.redactor.text
     try:
         return [safe(fact) for fact in await memory.recall(safe(task.request.task), seconds)]

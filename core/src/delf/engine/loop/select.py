@@ -5,40 +5,17 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from delf.engine.task import TaskState
 from delf.errors import DelfError, PrefilterError
 from delf.events import ToolsSelected
-from delf.optional import optional
-from delf.plugins.host import PluginHost
-from delf.protocols.context import PluginContext
-from delf.protocols.prefilter import Choice, Prefilters
-from delf.specs import PrefilterSpec
+from delf.protocols.prefilter import Choice
 
 _log = logging.getLogger(__name__)
 _MOST_SECONDS: Final = 60.0
 _MANY: Final = 50
 """So many tools make a long prompt."""
-
-
-def prefilters_of(
-    host: PluginHost,
-    options: Mapping[str, Mapping[str, Any]],
-    context: PluginContext,
-    mode: str,
-) -> Prefilters | None:
-    """The prefilters of an agent; None where it is shown all tools.
-
-    Raises:
-        OptionalDependencyError: When what chooses among them is not installed.
-        PluginError: When a mode was asked for that no plugin serves, or several do.
-    """
-    if mode == "off" or (mode == "auto" and not host.specs(PrefilterSpec)):
-        return None
-    library = optional("delf_selecting", "what chooses the tools that the model is shown")
-    return library.Prefilters(host, options, context, mode)
 
 
 async def select(task: TaskState, seconds: float) -> None:

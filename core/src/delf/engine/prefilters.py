@@ -1,0 +1,97 @@
+"""Whether an agent's tools are filtered, and by whom."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, Final
+
+from delf.environment import using_environ
+from delf.errors import PluginError, did_you_mean
+from delf.official import how_to_install
+from delf.plugins.factories import make
+from delf.plugins.host import PluginHost
+from delf.protocols.connection import SupportsClose
+from delf.protocols.context import PluginContext
+from delf.protocols.prefilter import Choice, Prefilter
+from delf.specs import PrefilterSpec
+
+FILTER_FROM: Final = 10
+SEARCH_FROM: Final = 50
+_PACKAGES: Final = {"filter": "llm", "search": "llm", "semantic": "semantic"}
+
+
+class Prefilters:
+    """The prefilters of an agent, each made once, when it is first needed.
+
+    Args:
+        host: Where they come from.
+        options: Options by plugin name.
+        context: What their factories are given.
+        mode: ``auto`` (off under 10 actions; then a prefilter that asks no model; without one
+            filter under 50 and search from there, or what else is installed), a mode that a
+            plugin serves, ``off``.
+
+    Raises:
+        PluginError: When a mode was asked for that no plugin serves, or several do.
+    """
+
+    def __init__(
+        self,
+        host: PluginHost,
+        options: Mapping[str, Mapping[str, Any]],
+        context: PluginContext,
+        mode: str,
+    ) -> None:
+        self._host = host
+        self._options = options
+        self._context = context
+        self._mode = mode
+        self._made: dict[tuple[str, str], Prefilter] = {}
+        if mode not in ("auto", "off"):
+            self._forced(mode)
+
+    def choose(self, actions: int) -> Choice | None:
+        """Who filters a number of actions; None where all of them are shown."""
+        if self._mode == "off" or (self._mode == "auto" and actions < FILTER_FROM):
+            return None
+        if self._mode != "auto":
+            return self._choice(self._forced(self._mode), self._mode, forced=True)
+        specs = self._host.specs(PrefilterSpec)
+        first = "search" if actions >= SEARCH_FROM else "filter"
+        free = sorted({mode for spec in specs if not spec.asks for mode in spec.modes})
+        modes = [*free, first, *sorted({mode for spec in specs for mode in spec.modes})]
+        found = ((spec, mode) for mode in modes for spec in specs if mode in spec.modes)
+        return next((self._choice(spec, mode, forced=False) for spec, mode in found), None)
+
+    def _choice(self, spec: PrefilterSpec, mode: str, *, forced: bool) -> Choice:
+        made = functools.partial(self._prefilter, spec, mode)
+        return Choice(name=spec.name, mode=mode, forced=forced, made=made)
+
+    def _prefilter(self, spec: PrefilterSpec, mode: str) -> Prefilter:
+        key = spec.name, mode
+        if key not in self._made:
+            offered = {"context": self._context, "mode": mode}
+            with using_environ(self._context.environ):
+                self._made[key] = make(self._host, spec, self._options, offered)
+        return self._made[key]
+
+    def _forced(self, mode: str) -> PrefilterSpec:
+        specs = self._host.specs(PrefilterSpec)
+        found = [spec for spec in specs if mode in spec.modes]
+        if found:
+            return self._host.preferred(found, f"prefilter_mode {mode!r}")
+        known = {"auto", "off", *_PACKAGES, *(mode for spec in specs for mode in spec.modes)}
+        package = f"delf-plugin-prefilter-{_PACKAGES[mode]}" if mode in _PACKAGES else None
+        hint = f"one of: {', '.join(sorted(known))}"
+        raise PluginError(
+            f"no plugin serves prefilter_mode {mode!r}{did_you_mean(mode, known - {mode})}",
+            hint=how_to_install(package) if package else hint,
+        )
+
+    async def aclose(self) -> None:
+        """Close those that were made."""
+        made, self._made = list(self._made.values()), {}
+        for prefilter in made:
+            if isinstance(prefilter, SupportsClose):
+                await prefilter.aclose()

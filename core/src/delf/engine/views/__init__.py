@@ -1,0 +1,1 @@
+"""What people see of a task: folds over its events."""

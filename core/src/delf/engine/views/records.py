@@ -1,0 +1,155 @@
+"""The parts of traces and snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+from delf.messages import Usage
+from delf.records import dataclass
+
+
+@dataclass(slots=True, kw_only=True)
+class ToolCallTrace:
+    """One call.
+
+    Args:
+        call_id: Its number in the task, from 1.
+        name: ``connection.method``.
+        description: The script's ``desc=``.
+        arguments: What it was made with.
+        status: ``running``, ``ok``, ``error``, ``refused``, ``rejected`` or ``cancelled``.
+        result: What it returned.
+        error: Why it failed.
+        started_at: Unix time in seconds.
+        duration_ms: How long the tool itself took.
+        children: The ids of the child tasks that it had done.
+        output: What it had to say while it was made.
+    """
+
+    call_id: int
+    name: str
+    description: str | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    status: str = "running"
+    result: Any = None
+    error: str | None = None
+    started_at: float = 0.0
+    duration_ms: float | None = None
+    children: list[str] = field(default_factory=list[str])
+    output: str = ""
+
+    @property
+    def success(self) -> bool:
+        """Whether it returned."""
+        return self.status == "ok"
+
+
+@dataclass(slots=True, kw_only=True)
+class ApprovalTrace:
+    """A question, and how it was decided.
+
+    Args:
+        request_id: The request.
+        call_id: The call that was asked about; 0 for a script as a whole.
+        action: What was called.
+        decision: ``waiting``, ``approved``, ``edited``, ``rejected``, ``expired`` or
+            ``already_done``.
+        by: Who decided.
+        reason: Their note.
+        edited: The arguments in place of those that were asked about.
+    """
+
+    request_id: str
+    call_id: int
+    action: str
+    decision: str = "waiting"
+    by: str = ""
+    reason: str | None = None
+    edited: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCallTrace:
+    """One call of a model.
+
+    Args:
+        model: The model, as the user named it.
+        purpose: What it was asked for: ``generate``, ``call``, ``prefilter`` …
+        usage: Tokens.
+        cost_usd: None where no price is known.
+        duration_ms: How long the answer took.
+        step: The step of the loop that it belongs to; empty outside of any.
+    """
+
+    model: str
+    purpose: str
+    usage: Usage
+    cost_usd: float | None
+    duration_ms: float
+    step: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class ModelUse:
+    """Several calls of models, added up.
+
+    Args:
+        calls: How many.
+        usage: Their tokens.
+        cost_usd: What they cost; None where a price is not known.
+        duration_ms: How long they took, one after the other.
+    """
+
+    calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = 0.0
+    duration_ms: float = 0.0
+
+    def add(self, call: ModelCallTrace) -> None:
+        """Count one more."""
+        self.calls += 1
+        self.usage = self.usage + call.usage
+        self.duration_ms += call.duration_ms
+        known = self.cost_usd is not None and call.cost_usd is not None
+        self.cost_usd = (self.cost_usd or 0.0) + (call.cost_usd or 0.0) if known else None
+
+
+@dataclass(slots=True, kw_only=True)
+class SetupTrace(ModelUse):
+    """What connections had a model do before the agent's first task; none of the task's cost."""
+
+    @property
+    def cached(self) -> bool:
+        """Whether nothing had to be asked."""
+        return self.calls == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RerunTrace:
+    """One pass that a script asked for."""
+
+    attempt: int
+    duration_ms: float
+    learned_context: str
+    remaining_task: str
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamEvent:
+    """A line of the timeline.
+
+    Args:
+        kind: ``phase``, ``tool``, ``task`` (a child task) or ``say``.
+        label: The step, the call's ``desc=`` or name, or a printed line.
+        status: ``running``, ``success`` or ``error``.
+        started_at: Unix time in seconds.
+        duration_ms: None while it runs.
+    """
+
+    kind: str
+    label: str
+    status: str
+    started_at: float
+    duration_ms: int | None = None

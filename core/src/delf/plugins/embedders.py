@@ -1,0 +1,149 @@
+"""The embedders of an agent: one object for each name, whoever asks for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from delf.environment import using_environ
+from delf.errors import PluginError
+from delf.official import how_to_install, package_of, packages, usual
+from delf.plugins.factories import make
+from delf.plugins.host import PluginHost
+from delf.protocols.connection import SupportsClose
+from delf.protocols.context import PluginContext
+from delf.protocols.embedder import Embedder, EmbeddingKind, SupportsCheck, Vectors
+from delf.specs import EmbedderSpec
+
+_USUAL: Final = packages("embedder")[usual("embedder")]
+
+
+class Embedders:
+    """Makes embedders when they are first asked for. Safe to share between threads.
+
+    Args:
+        host: Where they come from.
+        options: Options by plugin name.
+        context: What their factories are given.
+        default: The one that is meant when none is named.
+    """
+
+    def __init__(
+        self,
+        host: PluginHost,
+        options: Mapping[str, Mapping[str, Any]],
+        context: PluginContext,
+        default: str | None = None,
+    ) -> None:
+        self._host = host
+        self._options = options
+        self._context = replace(context, embedder=self.get)
+        self._default = default
+        self._lock = threading.RLock()
+        self._made: dict[tuple[str, str], _Batched] = {}
+
+    def get(self, name: str | None = None) -> Embedder:
+        """The embedder of a name.
+
+        Args:
+            name: A name that a plugin serves, or the plugin's own; the agent's when None.
+
+        Raises:
+            PluginError: When no plugin serves it, or none is named and there are several.
+        """
+        wanted = name or self._default or self._only()
+        spec = self.spec(wanted)
+        with self._lock:
+            if (spec.name, wanted) not in self._made:
+                offered: dict[str, Any] = {"context": self._context}
+                if wanted != spec.name:
+                    offered["model"] = wanted
+                with using_environ(self._context.environ):
+                    made = make(self._host, spec, self._options, offered)
+                self._made[spec.name, wanted] = _Batched(made)
+            return self._made[spec.name, wanted]
+
+    def spec(self, name: str) -> EmbedderSpec:
+        """What serves a name: the spec of this name, or whose longest pattern fits it best.
+
+        Args:
+            name: A name that a plugin serves, or the plugin's own.
+
+        Raises:
+            PluginError: When no plugin serves it, or two do so equally well.
+        """
+        fits: dict[int, list[EmbedderSpec]] = {}
+        for spec in self._host.specs(EmbedderSpec):
+            lengths = (len(p) for p in (*spec.serves, spec.name) if fnmatchcase(name, p))
+            fits.setdefault(max(lengths, default=-1), []).append(spec)
+        fits.pop(-1, None)
+        if fits:
+            return self._host.preferred(fits[max(fits)], f"embedder {name!r}")
+        first = name.split(":", 1)[0]
+        if package_of("embedder", first) is not None:
+            return self._host.spec(EmbedderSpec, first)  # raises: it says what became of it
+        for record in self._host.records():
+            if record.distribution == _USUAL and not record.usable:
+                why = f"plugin {record.name!r} is {record.state}: {record.reason}"
+                raise PluginError(f"no plugin serves the embedder {name!r}: {why}")
+        raise PluginError(
+            f"no installed plugin serves the embedder {name!r}", hint=how_to_install(_USUAL)
+        )
+
+    def _only(self) -> str:
+        names = [spec.name for spec in self._host.specs(EmbedderSpec)]
+        if len(names) == 1:
+            return names[0]
+        if not names:
+            raise PluginError("no embedder is installed", hint=how_to_install(_USUAL))
+        raise PluginError(
+            f"several embedders are installed: {', '.join(names)}",
+            hint='name one: [agent] embedder = "…" in delf.toml, or DELF_EMBEDDER',
+        )
+
+    async def aclose(self) -> None:
+        """Close those that were made."""
+        with self._lock:
+            made, self._made = list(self._made.values()), {}
+        for embedder in made:
+            if isinstance(embedder.inner, SupportsClose):
+                await embedder.inner.aclose()
+
+
+class _Batched:
+    """An embedder that takes any number of texts.
+
+    Args:
+        inner: The plugin's own.
+    """
+
+    def __init__(self, inner: Embedder) -> None:
+        self.inner = inner
+
+    @property
+    def model(self) -> str:
+        return self.inner.model
+
+    @property
+    def dimension(self) -> int | None:
+        return self.inner.dimension
+
+    @property
+    def batch_size(self) -> int:
+        return self.inner.batch_size
+
+    async def check(self) -> None:
+        if isinstance(self.inner, SupportsCheck):
+            await self.inner.check()
+
+    async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:
+        size = max(1, self.inner.batch_size)
+        if 0 < len(texts) <= size:
+            return await self.inner.embed(texts, kind)
+        rows: list[Iterable[float]] = []
+        for start in range(0, len(texts), size):
+            rows += await self.inner.embed(texts[start : start + size], kind)
+        return rows

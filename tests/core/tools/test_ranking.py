@@ -1,0 +1,91 @@
+"""Ranking by words, and the catalog that prefilters search."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delf.protocols.prefilter import Catalog, CatalogEntry
+from delf.tools.catalogs import search
+from delf.tools.ranking import Ranking, words_of
+
+CATALOG = Catalog(
+    [
+        CatalogEntry(name="mail.send_message", summary="Send an email to somebody."),
+        CatalogEntry(name="shop.listInvoices", summary="Bills by state.", tags=("billing",)),
+        CatalogEntry(name="shop.refund", summary="Give the money of an invoice back."),
+        CatalogEntry(name="zoo.feed", summary="Feed an animal."),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("invoice", ["shop.listInvoices", "shop.refund"]),
+        ("Send me all the emails, please!", ["mail.send_message"]),
+        ("BILLING", ["shop.listInvoices"]),
+        ("feed the animals", ["zoo.feed"]),
+        ("volcano", []),
+        ("", []),
+        ("the of and", []),
+    ],
+)
+def test_what_fits_best_comes_first(words: str, names: list[str]) -> None:
+    assert [entry.name for entry in search(CATALOG, words)] == names
+
+
+def test_names_say_more_than_descriptions_and_rare_words_more_than_common_ones() -> None:
+    ranking = Ranking(
+        [
+            [("find", 3), ("a pet", 1)],
+            [("delete", 3), ("a pet that find gave", 1)],
+            [("list", 3), ("pets", 1)],
+        ]
+    )
+    assert ranking.find("find pets") == [0, 1, 2]
+    assert ranking.find("list pets", limit=1) == [2]
+
+
+def test_equals_keep_their_order_and_the_limit_holds() -> None:
+    catalog = Catalog(CatalogEntry(name=f"zoo.cage_{n}", summary="A cage.") for n in range(50))
+    found = search(catalog, "cages", limit=3)
+    assert [entry.name for entry in found] == ["zoo.cage_0", "zoo.cage_1", "zoo.cage_2"]
+    assert search(catalog, "cages", limit=0) == ()
+
+
+@given(
+    texts=st.lists(st.text("abcdef ", max_size=30), max_size=30),
+    words=st.text("abcdefg ", max_size=20),
+    limit=st.integers(1, 8),
+)
+def test_the_first_few_are_the_first_of_all(texts: list[str], words: str, limit: int) -> None:
+    ranking = Ranking([(text, 1.0)] for text in texts)
+    every = ranking.shares(words, len(texts) + 1)
+    assert [share for _, share in ranking.shares(words, limit)] == pytest.approx(
+        [share for _, share in every[:limit]]
+    )
+
+
+def test_an_empty_catalog_finds_nothing() -> None:
+    assert search(Catalog(), "anything") == ()
+
+
+def test_a_catalog_is_a_sequence() -> None:
+    assert (len(CATALOG), CATALOG[3].name, len(CATALOG[1:])) == (4, "zoo.feed", 3)
+    assert CATALOG[0] in CATALOG
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("listUserIDs", ["list", "user", "id"]),
+        ("get_all_policies", ["policy"]),
+        ("GETHTTPResponse", ["gethttp", "response"]),
+        ("Boxes & classes", ["box", "class"]),
+        ("Straße Übung 日本語", ["straße", "übung", "日本語"]),
+    ],
+)
+def test_words(text: str, words: list[str]) -> None:
+    assert words_of(text) == words
