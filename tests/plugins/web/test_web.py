@@ -1,6 +1,7 @@
 """What scripts get of pages, and what sites are asked for."""
 
 import asyncio
+import contextlib
 import gzip
 import io
 import itertools
@@ -270,6 +271,75 @@ async def test_a_server_that_stays_silent_is_left(open_web) -> None:
     server.close()
 
 
+# -- what keeps a parser busy -------------------------------------------------------------------
+
+
+MANY = " ".join(f"a{number}=1" for number in range(30_000))
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (f"<p {MANY}>x</p>", "256 attributes on one tag"),
+        (f"<p = {MANY}>x</p>", "256 attributes on one tag"),
+        (f"<!--><p {MANY}>x</p>", "256 attributes on one tag"),
+        (f"<p><b x='>' {MANY}>x</b>", "256 attributes on one tag"),
+        (f"<script>if (a<b</script><p {MANY}>", "256 attributes on one tag"),
+        ("<i>" * 450_000, "elements inside each other"),
+        ("<i></i>" * 250_000, "400,000 tags"),
+    ],
+    ids=lambda value: value[:12],
+)
+async def test_a_page_with_more_than_any_page_has_is_refused_at_once(
+    body, what, web, serve
+) -> None:
+    url = serve("/", Reply(200, body.encode(), {"Content-Type": "text/html"}))
+    for read in (web.scrape, web.links, web.tables):
+        with pytest.raises(ToolExecutionError, match=what):
+            await read(url)
+
+
+async def test_what_scripts_and_comments_hold_are_no_tags(web, serve) -> None:
+    words = "if a<b " + "word " * 400
+    body = f"<script>{words}</script><!-- <b {words} --><style>{words}</style>{ARTICLE}"
+    assert "Lamps" in (await web.scrape(serve("/", html(body))))["text"]
+
+
+async def test_a_page_that_takes_too_long_ends_with_its_process(open_web, serve) -> None:
+    web = open_web(read_timeout=3.0)
+    busy = b"a" * 100_000 + b"-" + b"zz99" * 400_000  # a minute to decode
+    url = serve("/busy", Reply(200, busy, {"Content-Type": "text/plain; charset=punycode"}))
+    start = time.monotonic()
+    reading = asyncio.create_task(web.scrape(url))
+    while not reading.done():  # this loop goes on meanwhile
+        before = time.monotonic()
+        await asyncio.sleep(0.01)
+        assert time.monotonic() - before < 2
+    with pytest.raises(ToolExecutionError, match="takes longer than 3 s"):
+        await reading
+    assert time.monotonic() - start < 20
+    assert "Lamps" in (await web.scrape(serve("/a", html(ARTICLE))))["text"]
+
+
+async def test_a_robots_txt_cannot_keep_this_loop_busy(open_web, serve) -> None:
+    robots(serve, "User-agent: *\n" + "".join(f"Disallow: /*{n}*a*$\n" for n in range(28_000)))
+    url = serve("/" + "a" * 3000 + "b", html(ARTICLE))
+    reading = asyncio.create_task(open_web().scrape(url))
+    while not reading.done():
+        before = time.monotonic()
+        await asyncio.sleep(0.01)
+        assert time.monotonic() - before < 1
+    assert "Lamps" in (await reading)["text"]
+
+
+async def test_a_long_content_type_is_read_at_once(web, serve) -> None:
+    told = 'text/html; a="' + ";" * 60_000
+    start = time.monotonic()
+    with contextlib.suppress(ToolExecutionError):
+        await web.scrape(serve("/", Reply(200, b"<p>x</p>", {"Content-Type": told})))
+    assert time.monotonic() - start < 10
+
+
 # -- which hosts --------------------------------------------------------------------------------
 
 
@@ -300,6 +370,25 @@ async def test_a_redirect_leads_to_no_host_that_nobody_was_asked_about(open_web,
     url = serve("/", Reply(302, b"", {"Location": "http://127.0.0.2:81/"}))
     with pytest.raises(ToolRefusedError, match="nobody was asked about"):
         await web.scrape(url)
+
+
+@pytest.mark.parametrize("others", ["ask", "refuse"])
+async def test_a_page_names_no_feed_of_a_host_that_nobody_was_asked_about(
+    others, open_web, serve, site
+) -> None:
+    web = open_web(hosts=["127.0.0.1"], others=others, private=["127.0.0.1", "localhost"])
+    elsewhere = site.url.replace("127.0.0.1", "localhost") + "/atom"
+    serve("/atom", Reply(200, ATOM, {"Content-Type": "text/xml"}))
+    link = f'<link rel="alternate" type="application/atom+xml" href="{elsewhere}">'
+    with pytest.raises(ToolRefusedError, match="localhost"):
+        await web.feed(serve("/", html("x", link)))
+    assert "/atom" not in [seen.path for seen in site.seen]
+
+
+@pytest.mark.parametrize("action", ["scrape", "links", "tables", "feed"])
+def test_every_action_asks_about_other_hosts(action) -> None:
+    call = ProposedCall(action=action, arguments={"url": "https://other.test/"})
+    assert isinstance(Web(hosts=["example.com"], others="ask").judge(call), Asks)
 
 
 def test_other_ports_are_refused() -> None:

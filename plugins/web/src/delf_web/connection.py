@@ -7,30 +7,17 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 from weakref import WeakKeyDictionary
 
 from delf import Connection, action
-from delf.errors import ToolExecutionError, ToolRefusedError
+from delf.errors import ToolRefusedError
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf_web.addresses import Guard, Resolve, system_resolve
-from delf_web.feeds import Entry, read_feed
-from delf_web.pages import (
-    Link,
-    Table,
-    Text,
-    feeds_of,
-    read_links,
-    read_tables,
-    read_text,
-    text_of,
-)
-from delf_web.pdf import read_pdf
+from delf_web.feeds import Entry
+from delf_web.pages import Link, Table, Text
 from delf_web.settings import WebSettings
 
 if TYPE_CHECKING:
-    from delf_web.fetch import Document, Fetcher
+    from delf_web.fetch import Fetcher
 
 _HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
-_FEEDS: Final = frozenset({"application/rss+xml", "application/atom+xml", "application/rdf+xml"})
-_TEXTS: Final = frozenset({"application/json", "application/xml", "application/javascript"})
-_PDF: Final = "application/pdf"
 _END: Final = "[end of what came from"
 
 
@@ -98,8 +85,8 @@ class Web(Connection):
         Args:
             url: Its address.
         """
-        document = await self._get(url)
-        found = await asyncio.to_thread(_text_of, document)
+        document = await self._fetcher.get(url)
+        found: Text = await self._fetcher.readers.read("text", document)
         return Page(
             url=document.url,
             title=found["title"],
@@ -114,7 +101,7 @@ class Web(Connection):
         Args:
             url: The page's address.
         """
-        return await asyncio.to_thread(read_links, _page(await self._get(url)))
+        return await self._fetcher.readers.read("links", await self._fetcher.get(url))
 
     @action("scrape", effect="read")
     async def tables(self, url: str) -> list[Table]:
@@ -123,7 +110,7 @@ class Web(Connection):
         Args:
             url: The page's address.
         """
-        return await asyncio.to_thread(read_tables, _page(await self._get(url)))
+        return await self._fetcher.readers.read("tables", await self._fetcher.get(url))
 
     @action("scrape", effect="read")
     async def feed(self, url: str) -> list[Entry]:
@@ -132,42 +119,23 @@ class Web(Connection):
         Args:
             url: The address of the feed, or of the page.
         """
-        document = await self._get(url)
+        document = await self._fetcher.get(url)
         if document.kind in _HTML:
-            named = await asyncio.to_thread(feeds_of, document)
+            named = await self._fetcher.readers.read("feeds", document)
             if named:
-                document = await self._get(named[0])
-        return await asyncio.to_thread(read_feed, document)
+                document = await self._fetcher.get(named[0], named_by=document.url)
+        return await self._fetcher.readers.read("feed", document)
 
-    async def _get(self, url: str) -> Document:
+    @property
+    def _fetcher(self) -> Fetcher:
+        """The one of the running event loop."""
         loop = asyncio.get_running_loop()
         fetcher = self._fetchers.get(loop)
         if fetcher is None:
             from delf_web.fetch import Fetcher
 
             fetcher = self._fetchers[loop] = Fetcher(self.settings, self._resolve)
-        return await fetcher.get(url)
-
-
-def _page(document: Document) -> Document:
-    if document.kind not in _HTML:
-        raise ToolExecutionError(f"{document.url} is no page: it is {document.kind}")
-    return document
-
-
-def _text_of(document: Document) -> Text:
-    kind = document.kind
-    if kind in _HTML:
-        return read_text(document)
-    if kind == _PDF:
-        return read_pdf(document)
-    if kind in _FEEDS:
-        entries = read_feed(document)
-        lines = [f"- [{item['title']}]({item['url']}) {item['date'] or ''}" for item in entries]
-        return Text(title="", date=None, text="\n".join(lines))
-    if kind.startswith("text/") or kind in _TEXTS or kind.endswith(("+json", "+xml")):
-        return Text(title="", date=None, text=text_of(document))
-    raise ToolExecutionError(f"{document.url} is no text: it is {kind}")
+        return fetcher
 
 
 def _marked(text: str, url: str) -> str:

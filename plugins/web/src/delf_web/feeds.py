@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import io
 import time
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import Any, TypedDict, cast
 
 from delf.errors import ToolExecutionError
+from delf_web.document import Document
 from delf_web.pages import plain
-
-if TYPE_CHECKING:
-    from delf_web.fetch import Document
 
 
 class Entry(TypedDict):

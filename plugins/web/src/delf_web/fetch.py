@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
 from email.message import Message
 from fnmatch import fnmatchcase
 from typing import Final
@@ -17,33 +16,19 @@ from delf.bodies import ACCEPTED, BodyEncodingError, BodyTooLargeError, read_bod
 from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.tls import trusted
 from delf_web.addresses import Guard, Resolve, system_resolve
-from delf_web.manners import Pace, Robots
+from delf_web.document import Document
+from delf_web.manners import FREE, Pace, Robots
+from delf_web.reading import Readers
 from delf_web.settings import WebSettings
 from delf_web.transport import PinnedTransport
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS: Final = 5
 _MAX_URL: Final = 4000
+_MAX_KIND: Final = 400
 _CACHE_BYTES: Final = 50_000_000
 _FAILED: Final = 400
 _ACCEPT: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,application/pdf,*/*;q=0.5"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
-    """What an address gave.
-
-    Args:
-        url: Where it was in the end.
-        kind: Its media type, as ``text/html``.
-        charset: Its encoding, where the server said so.
-        content: Its bytes.
-    """
-
-    url: str
-    kind: str
-    charset: str | None
-    content: bytes
 
 
 class Fetcher:
@@ -64,23 +49,28 @@ class Fetcher:
             "Accept": _ACCEPT,
             "Accept-Encoding": ACCEPTED,
         }
-        self._robots = Robots(settings.user_agent, self._robots_txt)
+        self._robots = Robots(self._robots_txt, self._read_robots)
+        self.readers = Readers(settings.read_timeout, settings.max_bytes)
         self._pace = Pace(settings.rate)
         self._kept: OrderedDict[str, tuple[float, Document]] = OrderedDict()
         self._kept_bytes = 0
         self._turns: dict[str, asyncio.Lock] = {}
 
-    async def get(self, url: str) -> Document:
+    async def get(self, url: str, *, named_by: str | None = None) -> Document:
         """What is at an address; from memory, where it was had a short time ago.
 
         Args:
             url: The address.
+            named_by: The page that named it, where no script did: its host is the one that
+                somebody was asked about.
 
         Raises:
             ToolRefusedError: When it may not be reached.
             ToolExecutionError: When there is nothing, or too much.
         """
         first = checked_url(url, self._settings).copy_with(fragment=None)
+        if named_by is not None:
+            self._check_host(first, f"{named_by} names", httpx.URL(named_by))
         key = str(first)
         turn = self._turns.setdefault(key, asyncio.Lock())
         try:
@@ -99,18 +89,19 @@ class Fetcher:
         """Close all connections and forget all pages."""
         self._kept.clear()
         self._kept_bytes = 0
+        await self.readers.aclose()
         await self._transport.aclose()
 
     async def _follow(self, first: httpx.URL) -> Document:
         url = first
         for _ in range(_MAX_REDIRECTS + 1):
-            if self._settings.robots and not await self._robots.allows(str(url)):
+            manners = await self._robots.about(str(url)) if self._settings.robots else FREE
+            if not manners.allowed:
                 raise ToolRefusedError(
                     f"{url}: the site's robots.txt does not give this page to programs",
                     hint="robots = false in the connection's settings, where you may",
                 )
-            delay = await self._robots.delay(str(url)) if self._settings.robots else 0.0
-            response, content = await self._exchange(url, delay)
+            response, content = await self._exchange(url, manners.delay)
             place = response.headers.get("location")
             if response.status_code in _REDIRECTS and place:
                 url = self._redirected(url, place, first)
@@ -120,7 +111,8 @@ class Fetcher:
                     f"{url} answered {response.status_code} {response.reason_phrase}".rstrip()
                 )
             kind = Message()
-            kind["Content-Type"] = response.headers.get("content-type") or "text/html"
+            told = response.headers.get("content-type") or "text/html"
+            kind["Content-Type"] = told[:_MAX_KIND]
             return Document(
                 url=str(url),
                 kind=kind.get_content_type(),
@@ -134,18 +126,33 @@ class Fetcher:
             target = url.join(place).copy_with(fragment=None)
         except (httpx.InvalidURL, ValueError):
             raise ToolExecutionError(f"{url} redirects to no valid address") from None
+        checked = checked_url(str(target), self._settings)
+        self._check_host(checked, f"{url} redirects to", first)
+        return checked
+
+    def _check_host(self, url: httpx.URL, source: str, asked: httpx.URL) -> None:
+        """Refuse a host that nobody was asked about, where somebody is asked.
+
+        Args:
+            url: What would be asked for.
+            source: Where it comes from, for the message.
+            asked: What somebody was asked about.
+        """
         settings = self._settings
-        checked = checked_url(str(target), settings)
         if (
             settings.other_hosts == "ask"
-            and checked.host != first.host
-            and not is_named(checked.host, settings)
+            and url.host != asked.host
+            and not is_named(url.host, settings)
         ):
             raise ToolRefusedError(
-                f"{url} redirects to the host {checked.host}, which nobody was asked about; "
-                f"ask for {checked} by itself"
+                f"{source} the host {url.host}, which nobody was asked about; "
+                f"ask for {url} by itself"
             )
-        return checked
+
+    async def _read_robots(self, url: str, text: bytes) -> tuple[bool, float]:
+        document = Document(url=url, kind="text/plain", charset=None, content=text)
+        allowed, delay = await self.readers.read("robots", document, self._settings.user_agent)
+        return bool(allowed), float(delay)
 
     async def _robots_txt(self, url: str) -> tuple[int, bytes]:
         """The status and body of a ``robots.txt``."""

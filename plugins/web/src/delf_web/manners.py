@@ -5,68 +5,87 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import Final
 from urllib.parse import urlsplit
 
-if TYPE_CHECKING:
-    from protego import Protego
+from delf.errors import ToolExecutionError
 
 _KEPT_SECONDS: Final = 3600.0
 _MAX_SITES: Final = 1000
 _MAX_BYTES: Final = 500 * 1024  # what RFC 9309 wants read of a robots.txt
 _LONGEST_DELAY: Final = 30.0
 _CLIENT_ERROR: Final = range(400, 500)
+_OK: Final = 200
 
 Fetch = Callable[[str], Awaitable[tuple[int, bytes]]]
 """The status and the body of an address; status 0 where nothing answered."""
+
+Read = Callable[[str, bytes], Awaitable[tuple[bool, float]]]
+"""Whether an address is given by a ``robots.txt``, and the pause that it wants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """What a site wants for a page.
+
+    Args:
+        allowed: Whether it gives the page to programs.
+        delay: Seconds that it wants between two requests.
+    """
+
+    allowed: bool
+    delay: float = 0.0
+
+
+FREE: Final = Manners(allowed=True)
+_NOTHING: Final = Manners(allowed=False)
 
 
 class Robots:
     """What sites give to whom.
 
     Args:
-        agent: The name under which pages are asked for.
         fetch: Has a ``robots.txt``.
+        read: Reads what a ``robots.txt`` says about an address.
     """
 
-    def __init__(self, agent: str, fetch: Fetch) -> None:
-        self._agent = agent
+    def __init__(self, fetch: Fetch, read: Read) -> None:
         self._fetch = fetch
-        self._known: dict[str, tuple[float, Protego]] = {}
+        self._read = read
+        self._known: dict[str, tuple[float, bytes | Manners]] = {}
         self._turns: dict[str, asyncio.Lock] = {}
 
-    async def allows(self, url: str) -> bool:
-        """Whether the site gives this page."""
-        return (await self._rules(url)).can_fetch(url, self._agent)
+    async def about(self, url: str) -> Manners:
+        """What the site wants for a page."""
+        rules = await self._rules(url)
+        if isinstance(rules, Manners):
+            return rules
+        try:
+            allowed, delay = await self._read(url, rules)
+        except ToolExecutionError:  # what cannot be read gives nothing
+            return _NOTHING
+        return Manners(allowed, min(delay, _LONGEST_DELAY))
 
-    async def delay(self, url: str) -> float:
-        """Seconds that the site wants between two requests."""
-        asked = (await self._rules(url)).crawl_delay(self._agent)
-        return min(float(asked or 0), _LONGEST_DELAY)
-
-    async def _rules(self, url: str) -> Protego:
+    async def _rules(self, url: str) -> bytes | Manners:
         parts = urlsplit(url)
         site = f"{parts.scheme}://{parts.netloc}"
         async with self._turns.setdefault(site, asyncio.Lock()):
             known = self._known.get(site)
             if known is not None and known[0] > time.monotonic():
                 return known[1]
-            rules = await self._read(f"{site}/robots.txt")
+            rules = await self._had(f"{site}/robots.txt")
             if len(self._known) >= _MAX_SITES:
                 self._known.clear()
                 self._turns = {site: self._turns[site]}
             self._known[site] = time.monotonic() + _KEPT_SECONDS, rules
             return rules
 
-    async def _read(self, url: str) -> Protego:
-        from protego import Protego
-
+    async def _had(self, url: str) -> bytes | Manners:
         status, body = await self._fetch(url)
         if status in _CLIENT_ERROR:  # there is none: all is given
-            return Protego.parse("")
-        if status != 200:
-            return Protego.parse("User-agent: *\nDisallow: /")
-        return Protego.parse(body[:_MAX_BYTES].decode("utf-8", errors="replace"))
+            return FREE
+        return body[:_MAX_BYTES] if status == _OK else _NOTHING
 
 
 class Pace:

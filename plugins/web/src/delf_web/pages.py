@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import Any, Final, TypedDict
 
-if TYPE_CHECKING:
-    from delf_web.fetch import Document
+from delf_web.document import Document
 
 _MAX_SPAN: Final = 1000
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
 
-from delf.errors import OptionalDependencyError, ToolExecutionError
+from delf.errors import ToolExecutionError
+from delf_web.document import Document
 from delf_web.pages import Text
-
-if TYPE_CHECKING:
-    from delf_web.fetch import Document
 
 
 def read_pdf(document: Document) -> Text:
@@ -19,17 +16,11 @@ def read_pdf(document: Document) -> Text:
         document: The document.
 
     Raises:
-        OptionalDependencyError: When pypdf is not installed.
         ToolExecutionError: When the document cannot be read.
     """
-    try:
-        from pypdf import PdfReader
-        from pypdf.errors import PyPdfError
-    except ImportError as error:
-        raise OptionalDependencyError(
-            f"{document.url} is a PDF document, and pypdf is not installed",
-            package="'delf-plugin-web[pdf]'",
-        ) from error
+    from pypdf import PdfReader
+    from pypdf.errors import PyPdfError
+
     try:
         reader = PdfReader(io.BytesIO(document.content))
         texts = [page.extract_text().strip() for page in reader.pages]

@@ -36,6 +36,9 @@ class WebSettings(PluginSettings):
         default=5.0, ge=0, description="Requests a second to one host at most; 0 is no limit."
     )
     timeout: float = Field(default=30.0, gt=0, description="Seconds for one request.")
+    read_timeout: float = Field(
+        default=15.0, gt=0, description="Seconds to read a page that has come."
+    )
     max_bytes: int = Field(
         default=5_000_000, ge=1, description="The largest page, after decompression."
     )

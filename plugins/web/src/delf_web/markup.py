@@ -1,0 +1,77 @@
+"""Looks through a page before it is parsed, which takes time and memory for what no page has.
+
+The parser compares each attribute of a tag with all before it: 30,000 take it a minute.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from delf.errors import ToolExecutionError
+
+MAX_NODES: Final = 400_000
+MAX_ATTRIBUTES: Final = 1_000_000
+MAX_OF_A_TAG: Final = 256
+MAX_DEPTH: Final = 10_000
+"""Elements that are open at once. Those of which many pages leave the end out do not count."""
+
+_TAG: Final = re.compile(rb"<(?:!--|(/?)([a-zA-Z][^\s/>]*))")
+_ATTRIBUTE: Final = re.compile(
+    rb"""[\s/]*[^\s/>][^\s/>=]*(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]*))?"""
+)
+_TEXTS: Final = {
+    name: re.compile(b"</" + name, re.IGNORECASE)
+    for name in (b"script", b"style", b"textarea", b"title", b"xmp")
+}
+"""Elements that hold no tags, with how they end."""
+_LEFT_OPEN: Final = frozenset(
+    b"area base body br col colgroup dd dt embed head hr html img input li link meta optgroup "
+    b"option p param rb rp rt rtc source tbody td tfoot th thead tr track wbr".split()
+)
+
+
+def check_markup(content: bytes, url: str) -> None:
+    """Refuse a page with more of something than any page has.
+
+    Args:
+        content: The page.
+        url: Its address, for the message.
+
+    Raises:
+        ToolExecutionError: Naming what is too much.
+    """
+    nodes = attributes = depth = end = 0
+    while (tag := _TAG.search(content, end)) is not None:
+        nodes += 1
+        if nodes > MAX_NODES:
+            raise _too_much(url, f"{MAX_NODES:,} tags")
+        end = tag.end()
+        if tag[2] is None:
+            if not content.startswith((b">", b"->"), end):  # which end a comment, too
+                end = content.find(b"-->", end)
+            if end < 0:
+                return
+            continue
+        name, own = tag[2].lower(), 0
+        if name not in _LEFT_OPEN:
+            depth = max(0, depth - 1) if tag[1] else depth + 1
+            if depth > MAX_DEPTH:
+                raise _too_much(url, f"{MAX_DEPTH:,} elements inside each other")
+        while (found := _ATTRIBUTE.match(content, end)) is not None:
+            own += 1
+            end = found.end()
+            if own > MAX_OF_A_TAG:
+                raise _too_much(url, f"{MAX_OF_A_TAG:,} attributes on one tag")
+        attributes += own
+        if attributes > MAX_ATTRIBUTES:
+            raise _too_much(url, f"{MAX_ATTRIBUTES:,} attributes")
+        if name in _TEXTS and not tag[1]:
+            closing = _TEXTS[name].search(content, end)
+            if closing is None:
+                return
+            end = closing.start()
+
+
+def _too_much(url: str, what: str) -> ToolExecutionError:
+    return ToolExecutionError(f"{url} has more than {what}, and is not read")
