@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
+
 import pytest
 
-from delf.errors import ToolExecutionError
+from delf.errors import DelfError, ToolExecutionError
 from delf.values import dumps
 from delf_sql.catalog import Column, Relation, Table, by_relevance, find_relation
 from delf_sql.failures import SQLSchemaError
@@ -221,3 +224,103 @@ def test_a_partial_schema_keeps_its_budget():
     assert len(text) <= 600
     assert text.startswith("tables: table_0, table_1")
     assert "more; columns of a table" in text
+
+
+# -- what is broken -----------------------------------------------------------------------------
+
+GOOD = "CREATE TABLE t (a int, b text); INSERT INTO t VALUES (1, 'x');"
+NO_MODULE = "CREATE VIRTUAL TABLE m USING nosuch(a)"
+BROKEN = {
+    "view of a table that is gone": ("CREATE VIEW v AS SELECT * FROM gone;", (), "view v -- "),
+    "view of a column that is gone": ("CREATE VIEW v AS SELECT c FROM t;", (), "view v -- "),
+    "view with an unknown function": ("CREATE VIEW v AS SELECT nofunc(a) FROM t;", (), "view v "),
+    "views of each other": (
+        "CREATE VIEW v AS SELECT * FROM w; CREATE VIEW w AS SELECT * FROM v;",
+        (),
+        "view w -- cannot be read: view w is circularly defined",
+    ),
+    "trigger that writes to no table": (
+        "CREATE TRIGGER g AFTER INSERT ON t BEGIN INSERT INTO gone VALUES (1); END;",
+        (),
+        "",
+    ),
+    "virtual table of an unknown module": (
+        "",
+        (f"INSERT INTO sqlite_master VALUES ('table', 'm', 'm', 0, '{NO_MODULE}')",),
+        "m -- cannot be read: no such module: nosuch",
+    ),
+    "search index without its data": (
+        "CREATE VIRTUAL TABLE f USING fts5(a);",
+        ("DELETE FROM sqlite_master WHERE name = 'f_data'",),
+        "f -- cannot be read: vtable constructor failed: f",
+    ),
+    "index of a table that is gone": (
+        "CREATE INDEX i ON t (a);",
+        ("UPDATE sqlite_master SET sql = 'CREATE INDEX i ON gone (a)' WHERE name = 'i'",),
+        "passed over: malformed database schema (i)",
+    ),
+    "index at a page that is not there": (
+        "CREATE INDEX i ON t (a);",
+        ("UPDATE sqlite_master SET rootpage = 999 WHERE name = 'i'",),
+        "passed over: malformed database schema (i)",
+    ),
+    "trigger that is no SQL": (
+        "CREATE TRIGGER g AFTER INSERT ON t BEGIN SELECT 1; END;",
+        ("UPDATE sqlite_master SET sql = 'CREATE TRIGGER ((' WHERE name = 'g'",),
+        "passed over: malformed database schema (g)",
+    ),
+    "table that is no SQL": (
+        "CREATE TABLE z (a int);",
+        ("UPDATE sqlite_master SET sql = 'CREATE TABLE z (((' WHERE name = 'z'",),
+        "z -- cannot be read",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(params=BROKEN)
+def broken(request, tmp_path):
+    """A file of which one thing is broken, and how that is told."""
+    more, changes, told = BROKEN[request.param]
+    path = tmp_path / "broken.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript(GOOD + more)
+        connection.execute("PRAGMA writable_schema = ON")
+        for change in changes:
+            connection.execute(change)
+        connection.commit()
+    return path, told
+
+
+async def test_what_is_broken_takes_nothing_else_with_it(broken, open_sql):
+    path, told = broken
+    sql = open_sql(f"sqlite:///{path}")
+    context = await sql.context("how many t?")
+    assert "t(a int, b text)" in context
+    assert told in context
+    assert (await sql.query("SELECT * FROM t")) == [{"a": 1, "b": "x"}]
+    known = {table["table"]: table for table in await sql.schema()}
+    assert known["t"]["columns"]
+    for name in known.keys() - {"t"}:
+        assert known[name]["columns"] is None
+        assert "cannot be read" in known[name]["comment"]
+
+
+async def test_a_broken_file_cannot_be_changed_by_reading(broken, open_sql):
+    path, _ = broken
+    before = path.read_bytes()
+    sql = open_sql(f"sqlite:///{path}")
+    for statement in (
+        "UPDATE sqlite_master SET sql = ''",
+        "DELETE FROM t",
+        "PRAGMA user_version=9",
+    ):
+        with pytest.raises(DelfError):
+            await sql.query(statement)
+    assert path.read_bytes() == before
+
+
+async def test_what_is_no_database_is_told_as_that(tmp_path, open_sql):
+    path = tmp_path / "no.db"
+    path.write_bytes(b"no database at all " * 100)
+    with pytest.raises(DelfError, match="not a database"):
+        await open_sql(f"sqlite:///{path}").context("anything")

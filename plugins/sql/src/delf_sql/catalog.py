@@ -82,10 +82,17 @@ class Column:
 
 @dataclass(slots=True)
 class Table:
-    """A table or view with its columns."""
+    """A table or view with its columns.
+
+    Args:
+        relation: Which.
+        columns: Its columns.
+        broken: Why they cannot be read, as those of a view whose table is gone.
+    """
 
     relation: Relation
     columns: list[Column] = field(default_factory=list[Column])
+    broken: str | None = None
 
     def column(self, name: str) -> Column | None:
         """A column by its name."""
@@ -93,6 +100,8 @@ class Table:
 
     def info(self) -> TableInfo:
         """As a script gets it."""
+        if self.broken is not None:
+            return {**relation_info(self.relation), "comment": f"cannot be read: {self.broken}"}
         return relation_info(self.relation, [column.info() for column in self.columns])
 
 

@@ -61,6 +61,9 @@ def table_line(table: Table, dialect: Dialect) -> str:
     """
     columns = ", ".join(_column(column, dialect) for column in table.columns)
     kind = "view " if table.relation.kind == "view" else ""
+    if table.broken is not None:
+        why = _one_line(table.broken, _LONGEST_COMMENT)
+        return f"{kind}{relation_name(table.relation, dialect)} -- cannot be read: {why}"
     line = f"{kind}{relation_name(table.relation, dialect)}({columns})"
     comment = _one_line(table.relation.comment or "", _LONGEST_COMMENT)
     return f"{line} -- {comment}" if comment else line

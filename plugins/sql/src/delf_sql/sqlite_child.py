@@ -152,6 +152,7 @@ class _Session:
     def __init__(self, opening: Opening) -> None:
         self._opening = opening
         self._deadline = float("inf")
+        self.passed_over: str | None = None
         self.connection = self._open()
 
     def _open(self) -> sqlite3.Connection:
@@ -163,7 +164,9 @@ class _Session:
         connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, _LONGEST_PATTERN)
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         connection.setlimit(sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0)
-        if not own.reader:
+        if own.reader:
+            self.passed_over = _malformed(connection)
+        else:
             connection.execute("PRAGMA foreign_keys = ON")
             # A write that was killed is rolled back by the next writer that reads.
             connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
@@ -272,6 +275,22 @@ class _Session:
         return sqlite3.SQLITE_OK
 
 
+def _malformed(connection: sqlite3.Connection) -> str | None:
+    """What of the schema makes no sense, as an index of a table that is gone; it is passed over.
+
+    By itself SQLite refuses to read anything of such a file.
+    """
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+    except sqlite3.DatabaseError as error:
+        if not str(error).startswith("malformed database schema"):
+            return None  # the first statement says so
+        # The file is open for reading only, and the authorizer lets no statement change it.
+        connection.execute("PRAGMA writable_schema = ON")
+        return str(error)
+    return None
+
+
 def is_reading_pragma(name: str | None, argument: str | None) -> bool:
     """Whether a pragma only tells something.
 
@@ -338,7 +357,7 @@ def main() -> None:
 
     def open_() -> tuple[Any, ...]:
         sessions.append(_Session(opening))
-        return ()
+        return (sessions[0].passed_over,)
 
     send(answers, _answer(open_, reader=opening.reader))
     if not sessions:

@@ -61,6 +61,7 @@ class _Child:
         self._opening = opening
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="delf-sqlite")
         self._process: subprocess.Popen[bytes] | None = None
+        self.passed_over: str | None = None
 
     async def start(self) -> None:
         """Start it and open the file.
@@ -91,7 +92,7 @@ class _Child:
         command = [sys.executable, "-I", "-S", sqlite_child.__file__]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=kept)  # noqa: S603 - ours
-        self._ask(tuple(self._opening))
+        (self.passed_over,) = self._ask(tuple(self._opening))
 
     def _run(self, work: Work) -> Fetched:
         started = time.monotonic()
@@ -260,7 +261,15 @@ class SqliteBackend:
 
     async def _table(self, driver: _Child, relation: Relation) -> Table:
         table = Table(relation)
-        columns = await self._run(driver, _COLUMNS, (relation.key,), _ALL)
+        try:
+            columns = await self._run(driver, _COLUMNS, (relation.key,), _ALL)
+        except _SqliteError as error:
+            if not driver.is_alive:
+                raise
+            table.broken = first_line(str(error))
+            return table
+        if not columns.rows:
+            table.broken = "its definition makes no sense"
         for name, kind, not_null, key, hidden in columns.rows:
             if hidden != 1:
                 table.columns.append(
@@ -280,8 +289,9 @@ class SqliteBackend:
         return table
 
     async def version(self, driver: _Child) -> str:
-        """SQLite's version."""
-        return f"SQLite {sqlite3.sqlite_version}"
+        """SQLite's version, and what of the file it passes over."""
+        told = f"; passed over: {first_line(driver.passed_over)}" if driver.passed_over else ""
+        return f"SQLite {sqlite3.sqlite_version}{told}"
 
     async def interrupted(self, driver: _Child) -> None:
         """End the process of a cancelled statement."""
