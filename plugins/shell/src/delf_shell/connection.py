@@ -97,7 +97,13 @@ class Shell(Connection):
 
     def _blocked(self, words: tuple[str, ...]) -> str:
         patterns = ", ".join(repr(rule.pattern) for rule in self.settings.rules) or "none"
-        return f"blocked: {shlex.join(words)!r} is of no rule. Rules: {patterns}"
+        blocked = f"blocked: {shlex.join(words)!r} is of no rule. Rules: {patterns}"
+        if any(rule.words[0] == words[0] and rule.words[-1] == "*" for rule in self._rules):
+            blocked += (
+                ". A * stands for words that the program only reads: not for options, nor for "
+            )
+            blocked += "what it runs, writes or sends; a rule names those, or ends with **"
+        return blocked
 
     @action(effect="irreversible")
     async def run(

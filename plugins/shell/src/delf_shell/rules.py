@@ -1,11 +1,12 @@
 """Rules over the words of commands.
 
 A pattern is a row of words. ``*`` and ``?`` in a word stand for characters of that word; ``*``
-alone at the end stands for any further words. A wildcard never stands for an option (a word that
-begins with ``-``, unless its pattern does) nor for a path that leads out of the folder, because
-those are how a harmless command is made to do something else: ``git -c core.pager=…``,
-``find -exec``, ``tar --checkpoint-action=…``, ``cat /etc/passwd``. ``**`` at the end stands for
-any further words at all.
+alone at the end stands for any further words. A wildcard stands only for what is read: never for
+an option (a word that begins with ``-``), a path that leads out of the folder, nor a word that its
+program runs, writes to or sends (:mod:`delf_shell.programs`). Those are how a harmless command is
+made to do something else: ``git -c core.pager=…``, ``find -exec``, ``sed '1e …'``,
+``tar --checkpoint-action=…``, ``cat /etc/passwd``. In an option that a pattern names, a wildcard
+stands for its value. ``**`` at the end stands for any further words at all.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from dataclasses import dataclass
 
 from delf.errors import ConnectionConfigurationError
 from delf_shell.parse import Words
+from delf_shell.programs import may_cover
 from delf_shell.settings import RuleSettings
 
+_NUMBER = re.compile(r"[\d.,:+]*")
 _LEADS_OUT = re.compile(r"(?:^|[=:@,])[/~\\]|(?:^|[/=:@,])\.\.(?:/|$)|://")
 
 
@@ -37,15 +40,20 @@ class Rule:
 
     def fits(self, command: Words) -> bool:
         """Whether a command is of this pattern."""
-        wanted = self.words
+        wanted, covered = self.words, list[int]()
         if wanted[-1] in ("*", "**") and len(wanted) > 1:
-            rest = command[len(wanted) - 1 :]
             if len(command) < len(wanted) - 1:
                 return False
-            if wanted[-1] == "*" and not all(_stays(word) for word in rest):
-                return False
-            wanted, command = wanted[:-1], command[: len(wanted) - 1]
-        return len(wanted) == len(command) and all(map(_is_of, wanted, command))
+            rest = range(len(wanted) - 1, len(command))
+            if wanted[-1] == "*":
+                if not all(_stays(command[place]) for place in rest):
+                    return False
+                covered += rest
+            wanted = (*wanted[:-1], *(command[place] for place in rest))
+        if len(wanted) != len(command) or not all(map(_is_of, wanted, command)):
+            return False
+        covered += (place for place, word in enumerate(wanted) if word != command[place])
+        return may_cover(command, covered)
 
 
 def _is_of(pattern: str, word: str) -> bool:
@@ -54,10 +62,23 @@ def _is_of(pattern: str, word: str) -> bool:
     if not any(sign in pattern for sign in "*?"):
         return False
     fixed = re.split(r"[*?]", pattern, maxsplit=1)[0]
-    if not word.startswith(fixed) or not _stays(word[len(fixed) :] if fixed else word):
+    rest = word[len(fixed) :]
+    if not word.startswith(fixed) or not _stays(rest if fixed else word):
+        return False
+    if word.startswith("-") and not _is_value(fixed, rest):
         return False
     # Brackets are no wildcards here.
     return fnmatch.fnmatchcase(word, pattern.replace("[", "[[]"))
+
+
+def _is_value(option: str, rest: str) -> bool:
+    """Whether an option that a pattern names is followed by its value, and by no other option.
+
+    After the letter of a short one there may be numbers: further letters would be options, too.
+    """
+    if option.startswith("--") or "=" in option:
+        return "=" in option
+    return len(option) > 1 and _NUMBER.fullmatch(rest) is not None
 
 
 def _stays(word: str) -> bool:
