@@ -13,7 +13,7 @@ from delf_shell.sed import only_prints
 
 def is_let_through(pattern: str, command: str) -> bool:
     shell = Shell(rules=[{"pattern": pattern, "approval_required": False}])
-    judged = shell.judge(ProposedCall(action="run", arguments={"command": command}))
+    judged = shell.check(ProposedCall(action="run", arguments={"command": command}))
     assert isinstance(judged, (Allowed, Refused))
     return isinstance(judged, Allowed)
 
@@ -144,7 +144,6 @@ READING = """
 sed -n *|sed -n 1,5p f
 sed -n *|sed -n '10,20p' f g
 sed -n *|sed -n '$p' f
-sed -n *|sed -n '1,/^import/p' f
 sed *|sed 's/a/b/g' f
 sed *|sed 's,[a-z],_,2' f
 sed *|sed '1!G;h;$!d;s/[[:space:]]x//' f
@@ -205,7 +204,7 @@ def test_a_wildcard_stands_for_what_is_read_or_named(pattern: str, command: str)
 
 def test_what_is_blocked_says_what_a_wildcard_stands_for() -> None:
     shell = Shell(rules=["sed -n *"])
-    judged = shell.judge(ProposedCall(action="run", arguments={"command": "sed -n '1e id' f"}))
+    judged = shell.check(ProposedCall(action="run", arguments={"command": "sed -n '1e id' f"}))
     assert isinstance(judged, Refused)
     assert "ends with **" in judged.message
 

@@ -388,7 +388,7 @@ async def test_a_page_names_no_feed_of_a_host_that_nobody_was_asked_about(
 @pytest.mark.parametrize("action", ["scrape", "links", "tables", "feed"])
 def test_every_action_asks_about_other_hosts(action) -> None:
     call = ProposedCall(action=action, arguments={"url": "https://other.test/"})
-    assert isinstance(Web(hosts=["example.com"], others="ask").judge(call), Asks)
+    assert isinstance(Web(hosts=["example.com"], others="ask").check(call), NeedsApproval)
 
 
 def test_other_ports_are_refused() -> None:

@@ -44,7 +44,7 @@ from delf.protocols.strategy import OnDelta
 from delf.records import dataclass
 
 Pieces: TypeAlias = AsyncGenerator[ModelDelta | ModelReply]
-_LETTERS_OF_A_PIECE: Final = 1
+_LETTERS_OF_A_PIECE: Final = 16
 """So that pieces without any have an end, too."""
 
 _NO_TEXT: Final = frozenset({"image", "audio", "video"})

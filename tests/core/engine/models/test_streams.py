@@ -1,0 +1,83 @@
+"""Every stream of a model has an end, whatever its plugin and its server do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from delf import Agent
+from delf.llm import LLMConfig
+from delf.messages import ModelDelta, ModelReply, ModelRequest, ToolCall
+from delf.protocols.model import ModelContext
+from delf.specs import ModelSpec
+from delf.testing import TestHost
+
+SPEC = ModelSpec(name="endless", summary="No end.", factory="x:y", serves=("endless",))
+
+
+class Endless:
+    """A model of somebody else's plugin, whose stream never ends.
+
+    Args:
+        pieces: Each time the next of them.
+        pause: Seconds between two.
+        whole: What it answers without a stream.
+    """
+
+    takes_tools = True
+
+    def __init__(self, *pieces: ModelDelta, pause: float = 0.0, whole: str = "") -> None:
+        self._pieces = pieces
+        self._pause = pause
+        self._whole = whole
+        self.closed = False
+
+    def factory(self, config: LLMConfig, context: ModelContext) -> Endless:
+        return self
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        calls = (ToolCall(id="1", name="x", arguments=self._whole),)
+        return ModelReply(text="", model="endless", cost_usd=0.0, calls=calls)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
+        try:
+            while True:
+                for piece in self._pieces:
+                    yield piece
+                    await asyncio.sleep(self._pause)
+        finally:
+            self.closed = True
+
+    async def aclose(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (Endless(ModelDelta("words " * 1000)), "longer than 8,000,000 letters"),
+        (Endless(ModelDelta("x" * 100_000, call=0)), "longer than 8,000,000 letters"),
+        (Endless(ModelDelta(""), ModelDelta("", call=0)), "longer than 8,000,000 letters"),
+        (Endless(ModelDelta("drip "), pause=0.01), "no end after 0.5 s"),
+    ],
+    ids=["letters", "a call", "nothing", "drips"],
+)
+async def test_a_stream_without_an_end_is_ended(model: Endless, said: str) -> None:
+    host = TestHost.discover(environ={})
+    host.provide(SPEC, model.factory)
+    llm = LLMConfig("endless", settings={"timeout": 0.5 if "0.5" in said else 60})
+    async with Agent(llm=llm, host=host, stream=True, timeout=60) as agent:
+        response = await agent.arun("Say something.")
+    assert said in str(response.error)
+    assert model.closed
+
+
+async def test_a_whole_answer_is_not_longer_than_any_is() -> None:
+    model = Endless(whole="x" * 8_000_001)
+    host = TestHost.discover(environ={})
+    host.provide(SPEC, model.factory)
+    async with Agent(llm="endless", host=host) as agent:
+        response = await agent.arun("Say something.")
+    assert "longer than 8,000,000 letters" in str(response.error)
