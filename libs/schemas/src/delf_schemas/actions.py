@@ -6,8 +6,7 @@ import base64
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, cast
-from urllib.parse import unquote
+from typing import Any, Final, cast
 
 from delf.errors import (
     DelfError,
@@ -18,18 +17,17 @@ from delf.errors import (
 from delf.tools.action import EFFECTS, Action
 from delf.tools.signature import Parameter
 from delf.types import Effect
+from delf_schemas.checking import Checker, Fault, at
 from delf_schemas.names import argument_name, clean, method_name, sentence, unique
 from delf_schemas.shapes import Shapes, merge_object, safe_text
-
-if TYPE_CHECKING:
-    from jsonschema_rs import Validator
 
 _SUMMARY: Final = 280
 _DOC: Final = 90
 _ARGUMENT: Final = 260
 _RETURNS: Final = 420
-_MESSAGE: Final = 400
 _DEFAULT: Final = 24
+_VISITS: Final = 20_000
+_MOST: Final = 500
 _WHOLE: Final = "arguments"
 """The one argument of an action whose schema is not a list of properties."""
 
@@ -76,7 +74,7 @@ def action_from_schema(
 
     returns = "Any"
     if result is not None:
-        returns = safe_text(Shapes(_Schema(result)), result, "out", _RETURNS)
+        returns = safe_text(Shapes(_Schema(result), _VISITS), result, "out", _RETURNS)
     return Action(
         name=final,
         permission=permission or final,
@@ -102,7 +100,7 @@ class _Arguments:
     def __init__(self, action: str, schema: Mapping[str, Any]) -> None:
         self._action = action
         self._whole = dict(schema)
-        self._validator = _validator(action, self._whole)
+        self._checker = Checker(self._whole, action)
         document = _Schema(self._whole)
         try:
             merged = merge_object(document, self._whole)
@@ -114,8 +112,12 @@ class _Arguments:
         self._is_whole = merged is None
         required = {_WHOLE} if merged is None else merged.required
         properties = {_WHOLE: self._whole} if merged is None else merged.properties
+        if len(properties) > _MOST:
+            raise ToolDefinitionError(
+                f"{action} takes {len(properties):,} arguments, and at most {_MOST} are read"
+            )
         parameters: list[Parameter] = []
-        shapes = Shapes(document)
+        shapes = Shapes(document, _VISITS)
         for name in sorted(properties, key=lambda name: name not in required):
             arg = unique(argument_name(name), self._names)
             self._names[arg], self._schemas[arg] = name, properties[name]
@@ -160,17 +162,19 @@ class _Arguments:
                 given[name] = _plain(value)
             except (TypeError, ValueError) as error:
                 raise self._refused(f"{name}: {error}") from None
-        # None stands for what is left out, unless it is a value of its own.
-        if any(given[name] is None for name in optional & set(given)):
-            errors = self._validator.iter_errors(self._sent(given))
-            unfit = {self._arg(error.instance_path[0]) for error in errors if error.instance_path}
-            gone = {name for name in optional & unfit if given.get(name) is None}
-            given = {name: value for name, value in given.items() if name not in gone}
-        for error in self._validator.iter_errors(self._sent(given)):
-            place = [self._arg(part) for part in error.instance_path]
-            where = f"{'.'.join(place)}: " if place else ""
-            raise self._refused(f"{where}{clean(error.message, _MESSAGE)}")
+        fault = self._checker.fault(self._sent(given))
+        while fault is not None and (left_out := self._left_out(fault, given)) in optional:
+            del given[left_out]
+            fault = self._checker.fault(self._sent(given))
+        if fault is not None:
+            place = tuple(map(self._arg, fault.path))
+            raise self._refused(str(fault._replace(path=place)))
         return given
+
+    def _left_out(self, fault: Fault, given: Mapping[str, Any]) -> str | None:
+        """The argument that a fault is about, where it is None and that is no value of its own."""
+        arg = self._arg(fault.path[0]) if fault.path else ""
+        return arg if arg in given and given[arg] is None else None
 
     def named(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Checked arguments under the names of the schema."""
@@ -212,24 +216,13 @@ class _Schema:
             ref = mapping.get("$ref")
             if not isinstance(ref, str):
                 return dict(mapping)
-            target = self._at(ref)
+            try:
+                target = at(self._root, ref)
+            except ValueError as error:
+                raise ToolDefinitionError(str(error)) from None
             rest = {key: value for key, value in mapping.items() if key != "$ref"}
             node = {**cast("Any", target), **rest} if isinstance(target, Mapping) else target
         raise ToolDefinitionError(f"the reference {clean(str(node))} goes in a circle")
-
-    def _at(self, ref: str) -> Any:
-        node: Any = self._root
-        if not ref.startswith("#"):
-            raise ToolDefinitionError(f"$ref {clean(ref)!r} leads out of the schema")
-        for step in unquote(ref[1:]).split("/")[1:]:
-            token = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(node, list) and token.isdigit() and int(token) < len(cast("Any", node)):
-                node = cast("list[Any]", node)[int(token)]
-            elif isinstance(node, Mapping) and token in node:
-                node = cast("Mapping[str, Any]", node)[token]
-            else:
-                raise ToolDefinitionError(f"$ref {clean(ref)!r} leads nowhere")
-        return node
 
 
 def _looked_at(document: _Schema, schema: Any) -> Mapping[str, Any]:
@@ -245,20 +238,6 @@ def _default(schema: Mapping[str, Any]) -> str:
         text = repr(value)
         return text if len(text) <= _DEFAULT and "`" not in text else "..."
     return "..."
-
-
-def _validator(action: str, schema: dict[str, Any]) -> Validator:
-    import jsonschema_rs
-
-    try:
-        return jsonschema_rs.validator_for(schema, retriever=_no_retrieval)
-    except (ValueError, RecursionError) as error:
-        text = clean(str(error).partition("\n")[0], _MESSAGE)
-        raise ToolDefinitionError(f"{action}: its schema cannot be used: {text}") from error
-
-
-def _no_retrieval(uri: str) -> Any:
-    raise ValueError(f"{uri} is not fetched")
 
 
 def _plain(value: Any) -> Any:

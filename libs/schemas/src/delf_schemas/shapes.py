@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, cast
@@ -46,10 +47,12 @@ class Shapes:
 
     Args:
         document: Follows references.
+        budget: How many schemas are looked at in all; what comes after them is ``Any``.
     """
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, budget: int | None = None) -> None:
         self._document = document
+        self._left = math.inf if budget is None else budget
         self._known: dict[tuple[str, int, str], str] = {}
         self._named: dict[str, str] = {}
         self._open: list[str] = []
@@ -79,7 +82,8 @@ class Shapes:
 
     def _any(self, schema: Any, depth: int, mode: Mode) -> str:
         self._visits += 1
-        if not isinstance(schema, dict) or self._visits > _MAX_VISITS:
+        self._left -= 1
+        if not isinstance(schema, dict) or self._visits > _MAX_VISITS or self._left < 0:
             return "Any"
         node = cast("dict[str, Any]", schema)
         ref = node.get("$ref")

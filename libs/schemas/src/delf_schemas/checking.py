@@ -1,0 +1,350 @@
+"""Checks values against schemas that a stranger wrote: nothing is fetched, time is bounded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from urllib.parse import unquote
+
+from delf.errors import ToolDefinitionError
+from delf_schemas.names import clean
+
+if TYPE_CHECKING:
+    from jsonschema_rs import Validator
+
+MAX_BYTES: Final = 1_000_000
+"""The largest schema, as JSON."""
+MAX_PARTS: Final = 20_000
+"""The most schemas within one."""
+_CHEAP: Final = 50
+"""A schema of so few parts, none of which holds itself, is checked without counting before."""
+_STEPS: Final = 20_000
+_STEPS_EACH: Final = 50
+_PATTERN_STEPS: Final = 100
+_BACKTRACKS: Final = 10_000
+_VALUES_A_STEP: Final = 20
+_HEAVY: Final = 2000
+_LARGE: Final = 10_000
+"""Parts of a value whose faults are not all looked for: each takes its time to be written."""
+_MESSAGE: Final = 400
+
+_HERE: Final = ("not", "if", "then", "else")
+_HERE_LISTS: Final = ("allOf", "anyOf", "oneOf")
+_HERE_MAPS: Final = ("dependentSchemas", "dependencies")
+_BELOW: Final = (
+    "additionalProperties", "propertyNames", "contains", "additionalItems",
+    "unevaluatedProperties", "unevaluatedItems", "items",
+)  # fmt: skip
+_BELOW_LISTS: Final = ("prefixItems", "items")
+_BELOW_MAPS: Final = ("properties", "patternProperties")
+_UNEVALUATED: Final = ("unevaluatedProperties", "unevaluatedItems")
+_DEAR: Final = ("pattern", "patternProperties", *_UNEVALUATED)
+_ELSEWHERE: Final = ("$dynamicRef", "$recursiveRef")
+
+
+Target = Callable[[str], Any]
+
+
+class Fault(NamedTuple):
+    """What is wrong with a value.
+
+    Args:
+        path: Where in it, from the outside in.
+        message: What is wrong there, in one line.
+    """
+
+    path: tuple[str | int, ...]
+    message: str
+
+    def __str__(self) -> str:
+        place = ".".join(map(str, self.path))
+        return f"{place}: {self.message}" if place else self.message
+
+
+class Checker:
+    """Checks values against one schema.
+
+    References lead to places of the schema itself: ``#`` or ``#/a/path``. How many steps a value
+    takes is counted before it is checked, since schemas that choose among each other can double
+    them with each level. Patterns give up after a number of attempts.
+
+    Args:
+        schema: The schema.
+        where: What it belongs to, for messages.
+
+    Raises:
+        ToolDefinitionError: When the schema is too large, is none, or leads out of itself.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], where: str) -> None:
+        self._root = dict(schema)
+        self._where = where
+        self._targets: dict[str, Any] = {}
+        try:
+            self._is_cheap = self._look_at()
+            self._validator = _compiled(self._root)
+        except (ValueError, TypeError, RecursionError) as error:
+            text = clean(str(error).partition("\n")[0], _MESSAGE) or "it is nested too deeply"
+            raise ToolDefinitionError(f"{where}: its schema cannot be used: {text}") from None
+
+    def fault(self, value: Any) -> Fault | None:
+        """The first thing that is wrong with a value; None where it fits.
+
+        Args:
+            value: Plain data, as JSON has it.
+        """
+        return next(iter(self.faults(value, 1)), None)
+
+    def faults(self, value: Any, most: int) -> list[Fault]:
+        """What is wrong with a value; of a large one the first fault only.
+
+        Args:
+            value: Plain data, as JSON has it.
+            most: The most faults.
+        """
+        import jsonschema_rs
+
+        try:
+            size = _size(value)
+            if not self._is_cheap and not self._takes_few_steps(value, size):
+                return [Fault((), "it would take too long to check")]
+            if self._validator.is_valid(value):
+                return []
+            if most > 1 and size <= _LARGE:
+                return [_fault(e) for e in islice(self._validator.iter_errors(value), most)]
+            self._validator.validate(value)
+        except jsonschema_rs.ValidationError as error:
+            return [_fault(error)]
+        except (ValueError, TypeError, RecursionError, OverflowError) as error:
+            return [Fault((), f"it cannot be checked: {clean(str(error), _MESSAGE)}")]
+        return []
+
+    # -- the schema ---------------------------------------------------------------------
+
+    def _look_at(self) -> bool:
+        """Look at all schemas within; whether a check of any value takes few steps.
+
+        Raises:
+            ValueError: Saying what cannot be used.
+        """
+        size = len(json.dumps(self._root, ensure_ascii=False, default=str))
+        if size > MAX_BYTES:
+            raise ValueError(f"it has {size:,} characters, and at most {MAX_BYTES:,} are read")
+        seen: set[int] = set()
+        left: list[Any] = [self._root]
+        here = _Here(self._target)
+        cheap = True
+        while left:
+            node = left.pop()
+            if not isinstance(node, dict):
+                continue
+            found = cast("dict[str, Any]", node)
+            if id(found) in seen:
+                cheap = False  # it is used twice, or holds itself
+                continue
+            seen.add(id(found))
+            if len(seen) > MAX_PARTS:
+                raise ValueError(f"it has more than {MAX_PARTS:,} parts")
+            cheap = cheap and not any(name in found for name in _DEAR)
+            cheap = cheap and len(_listed(found.get("enum"))) <= _VALUES_A_STEP
+            self._check_addresses(found)
+            if here.weight(found) > _HEAVY and any(name in found for name in _UNEVALUATED):
+                raise ValueError("it would take too long to see what it has looked at")
+            left += self._inner(found)
+        return cheap and len(seen) <= _CHEAP
+
+    def _check_addresses(self, found: dict[str, Any]) -> None:
+        for name in _ELSEWHERE:
+            if name in found:
+                raise ValueError(f"{name} is not followed")
+        name = found.get("id" if "draft-04" in str(self._root.get("$schema")) else "$id")
+        if found is not self._root and isinstance(name, str) and not name.startswith("#"):
+            raise ValueError("a schema within it has an address of its own")
+
+    def _inner(self, found: dict[str, Any]) -> Iterator[Any]:
+        yield from _parts_here(found, self._target)
+        yield from (found.get(name) for name in _BELOW)
+        for name in _BELOW_LISTS:
+            yield from _listed(found.get(name))
+        for name in _BELOW_MAPS:
+            yield from _mapped(found.get(name)).values()
+
+    def _target(self, ref: str) -> Any:
+        """What a reference leads to.
+
+        Raises:
+            ValueError: When that is no place of the schema.
+        """
+        if ref not in self._targets:
+            self._targets[ref] = at(self._root, ref)
+        return self._targets[ref]
+
+    # -- the steps ----------------------------------------------------------------------
+
+    def _takes_few_steps(self, value: Any, size: int) -> bool:
+        most = _STEPS + _STEPS_EACH * size
+        return _Steps(self._target, most).of(self._root, value) <= most
+
+
+def _fault(error: Any) -> Fault:
+    return Fault(tuple(error.instance_path), clean(error.message, _MESSAGE))
+
+
+class _Here:
+    """How many schemas look at the same part of a value as a schema does.
+
+    Args:
+        target: Follows a reference.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._known: dict[int, int | None] = {}
+
+    def weight(self, schema: dict[str, Any]) -> int:
+        """Their number, where one that is reached in several ways counts as often.
+
+        Raises:
+            ValueError: When the schema is among them itself, so that there is no end.
+        """
+        if id(schema) in self._known:
+            known = self._known[id(schema)]
+            if known is None:
+                raise ValueError("a schema within it leads back to itself")
+            return known
+        self._known[id(schema)] = None
+        parts = [p for p in _parts_here(schema, self._target) if isinstance(p, dict)]
+        count = 1 + sum(self.weight(part) for part in parts)
+        if any(name in schema for name in _UNEVALUATED):
+            count *= 2  # all of it is looked at once more, to see what it has looked at
+        self._known[id(schema)] = count
+        return count
+
+
+class _Steps:
+    """Counts how often a schema within a schema looks at a part of a value, or guesses more.
+
+    Args:
+        target: Follows a reference.
+        most: Where counting ends.
+    """
+
+    def __init__(self, target: Target, most: int) -> None:
+        self._target = target
+        self._most = most
+        self._known: dict[tuple[int, int], int] = {}
+
+    def of(self, schema: Any, value: Any) -> int:
+        """The steps of a schema with a value."""
+        if not isinstance(schema, dict):
+            return 1
+        found = cast("dict[str, Any]", schema)
+        key = (id(found), id(value))
+        if key in self._known:
+            return self._known[key]
+        if len(self._known) > self._most:
+            return self._most + 1
+        count = 1 + len(_listed(found.get("enum"))) // _VALUES_A_STEP
+        if "pattern" in found and isinstance(value, str):
+            count += _PATTERN_STEPS
+        count += sum(self.of(part, value) for part in _parts_here(found, self._target))
+        if any(name in found for name in _UNEVALUATED):
+            count *= 2
+        if isinstance(value, dict):
+            for name, item in cast("dict[str, Any]", value).items():
+                count += self._of_property(found, name, item)
+        elif isinstance(value, list):
+            for index, item in enumerate(cast("list[Any]", value)):
+                count += self._of_item(found, index, item)
+        self._known[key] = count
+        return count
+
+    def _of_property(self, found: dict[str, Any], name: str, item: Any) -> int:
+        count = 0
+        properties = _mapped(found.get("properties"))
+        if name in properties:
+            count += self.of(properties[name], item)
+        for part in _mapped(found.get("patternProperties")).values():
+            count += _PATTERN_STEPS + self.of(part, item)
+        for word in ("additionalProperties", "unevaluatedProperties"):
+            if word in found and name not in properties:
+                count += self.of(found[word], item)
+        if "propertyNames" in found:
+            count += self.of(found["propertyNames"], name)
+        return count
+
+    def _of_item(self, found: dict[str, Any], index: int, item: Any) -> int:
+        count = 0
+        for word in _BELOW_LISTS:
+            parts = _listed(found.get(word))
+            if index < len(parts):
+                count += self.of(parts[index], item)
+        for word in ("items", "additionalItems", "contains", "unevaluatedItems"):
+            if isinstance(found.get(word), dict):
+                count += self.of(found[word], item)
+        return count
+
+
+def _parts_here(found: dict[str, Any], target: Target) -> Iterator[Any]:
+    """The schemas within one that look at the same part of a value."""
+    if isinstance(found.get("$ref"), str):
+        yield target(found["$ref"])
+    yield from (found[name] for name in _HERE if name in found)
+    for name in _HERE_LISTS:
+        yield from _listed(found.get(name))
+    for name in _HERE_MAPS:
+        yield from _mapped(found.get(name)).values()
+
+
+def at(root: Any, ref: str) -> Any:
+    """The place of a document that a reference leads to.
+
+    Args:
+        root: The document.
+        ref: ``#``, or ``#/a/path`` as a JSON pointer.
+
+    Raises:
+        ValueError: When it leads out of the document, or nowhere in it.
+    """
+    if ref != "#" and not ref.startswith("#/"):
+        raise ValueError(f"$ref {clean(ref)!r} leads out of the schema, and is not followed")
+    node: Any = root
+    for step in unquote(ref[1:]).split("/")[1:]:
+        token = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(node, list) and token.isdigit() and int(token) < len(cast("Any", node)):
+            node = cast("list[Any]", node)[int(token)]
+        elif isinstance(node, Mapping) and token in node:
+            node = cast("Mapping[str, Any]", node)[token]
+        else:
+            raise ValueError(f"$ref {clean(ref)!r} leads nowhere")
+    return node
+
+
+def _compiled(schema: dict[str, Any]) -> Validator:
+    import jsonschema_rs
+
+    patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS)
+    return jsonschema_rs.validator_for(schema, offline=True, pattern_options=patterns)
+
+
+def _size(value: Any) -> int:
+    """How many parts a value has."""
+    count, left = 0, [value]
+    while left:
+        node = left.pop()
+        count += 1
+        if isinstance(node, dict):
+            left += cast("dict[str, Any]", node).values()
+        elif isinstance(node, list):
+            left += cast("list[Any]", node)
+    return count
+
+
+def _listed(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _mapped(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -1,0 +1,192 @@
+"""Checking values against a stranger's schema: nothing is fetched, and it takes no time."""
+
+from __future__ import annotations
+
+import socketserver
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from delf.errors import ToolDefinitionError
+from delf_schemas.checking import Checker
+
+
+@contextmanager
+def quickly(seconds=2.0):
+    began = time.perf_counter()
+    yield
+    assert time.perf_counter() - began < seconds
+
+
+def doubling(levels, word):
+    """A schema that looks at a value twice as often with each level."""
+    parts = {
+        f"p{n}": {word: [{"$ref": f"#/$defs/p{n + 1}"}, {"$ref": f"#/$defs/p{n + 1}"}]}
+        for n in range(levels)
+    }
+    return {"$ref": "#/$defs/p0", "$defs": {**parts, f"p{levels}": {"type": "integer"}}}
+
+
+def nested(levels):
+    value = {}
+    for _ in range(levels):
+        value = {"x": value}
+    return value
+
+
+def unevaluated(levels):
+    schema = {"properties": {"a": {}}}
+    for _ in range(levels):
+        schema = {"allOf": [schema], "unevaluatedProperties": False}
+    return schema
+
+
+NODE = {
+    "anyOf": [
+        {"properties": {"x": {"$ref": "#/$defs/node"}}, "required": ["y"]},
+        {"properties": {"x": {"$ref": "#/$defs/node"}}, "required": ["z"]},
+    ]
+}
+
+
+@pytest.fixture
+def listener():
+    """A server, and those who came."""
+    came = []
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self):
+            came.append(self.request.recv(1000))
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/schema.json", came
+        server.shutdown()
+
+
+@pytest.mark.parametrize("place", ["$ref", "$schema", "$dynamicRef", "$recursiveRef"])
+def test_no_address_is_asked(listener, place):
+    address, came = listener
+    with pytest.raises(ToolDefinitionError, match="x: its schema cannot be used"):
+        Checker({"properties": {"a": {place: address}}, place: address}, "x")
+    assert came == []
+
+
+@pytest.mark.parametrize("word", ["$ref", "items", "properties", "anyOf", "not", "then"])
+def test_an_address_is_noticed_wherever_it_stands(listener, word):
+    address, came = listener
+    outside = {"$ref": address}
+    inside = {"properties": {"p": outside}, "anyOf": [outside], "$ref": address}.get(word, outside)
+    with pytest.raises(ToolDefinitionError, match="leads out of the schema"):
+        Checker({"$defs": {"a": {word: inside}}, "$ref": "#/$defs/a"}, "x")
+    assert came == []
+
+
+@pytest.mark.parametrize(
+    "ref", ["file:///etc/passwd", "other.json", "#anchor", "//host/x", "urn:x:y"]
+)
+def test_references_stay_within(ref):
+    with pytest.raises(ToolDefinitionError, match="leads out of the schema"):
+        Checker({"properties": {"a": {"$ref": ref}}}, "x")
+
+
+def test_a_reference_that_leads_nowhere_is_told():
+    with pytest.raises(ToolDefinitionError, match=r"x: .*'#/\$defs/none' leads nowhere"):
+        Checker({"properties": {"a": {"$ref": "#/$defs/none"}}}, "x")
+
+
+def test_a_schema_within_has_no_address_of_its_own():
+    inner = {"$id": "http://x.example/", "$ref": "#/$defs/a"}
+    with pytest.raises(ToolDefinitionError, match="address of its own"):
+        Checker({"properties": {"a": inner}, "$defs": {"a": {}}}, "x")
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        (doubling(40, "allOf"), "text"),
+        (doubling(40, "anyOf"), "text"),
+        (doubling(40, "oneOf"), "text"),
+        (doubling(14, "oneOf"), "text"),
+        ({"$ref": "#/$defs/node", "$defs": {"node": NODE}}, nested(60)),
+        ({"items": {"enum": [{"a": n} for n in range(20_000)]}}, [{"a": 19_999}] * 2000),
+    ],
+    ids=["all", "any", "one", "few", "holds itself", "enum"],
+)
+def test_what_would_take_too_long_is_refused(schema, value):
+    with quickly():
+        assert "too long" in str(Checker(schema, "x").fault(value))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        unevaluated(30),
+        {**doubling(18, "allOf"), "unevaluatedProperties": False},
+        {"$ref": "#"},
+        {"$ref": "#/$defs/a", "$defs": {"a": {"oneOf": [{"not": {"$ref": "#/$defs/a"}}, {}]}}},
+    ],
+    ids=["unevaluated", "doubling", "itself", "not itself"],
+)
+def test_schemas_without_an_end_are_none(schema):
+    with quickly(), pytest.raises(ToolDefinitionError):
+        Checker(schema, "x")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["^(a+)+$", r"^(a|aa)+\1$", r"(.*)*\1b", "^(?=(a+)+$)x", r"^(?!.*(a|aa)+\1$)", "(x+x+)+y"],
+)
+@pytest.mark.parametrize("text", ["a" * 50 + "!", "a" * 100_000 + "!", "x" * 5000])
+def test_patterns_take_no_time(pattern, text):
+    with quickly():
+        checker = Checker({"items": {"pattern": pattern}}, "x")
+        assert checker.fault([text] * 20) is not None or pattern.startswith("^(?!")
+
+
+def test_many_slow_patterns_take_no_time():
+    schema = {"items": {"allOf": [{"pattern": rf"^(a|aa)+\1b{{{n}}}$"} for n in range(1, 200)]}}
+    with quickly(5):
+        assert Checker(schema, "x").fault(["a" * 60 + "!"] * 500) is not None
+
+
+@pytest.mark.parametrize("pattern", ["(a{1000}){1000}", "((a{100}){100}){100}"])
+def test_patterns_that_are_large_are_no_schema(pattern):
+    with quickly(), pytest.raises(ToolDefinitionError):
+        Checker({"pattern": pattern}, "x")
+
+
+def test_schemas_that_are_large_are_none():
+    with pytest.raises(ToolDefinitionError, match="characters"):
+        Checker({"description": "x" * 2_000_000}, "x")
+    with pytest.raises(ToolDefinitionError, match="parts"):
+        Checker({"anyOf": [{} for _ in range(30_000)]}, "x")
+    deep = {}
+    for _ in range(900):
+        deep = {"allOf": [deep]}
+    with pytest.raises(ToolDefinitionError):
+        Checker(deep, "x")
+
+
+def test_a_value_with_many_faults_is_told_of_one():
+    checker = Checker({"items": {"type": "integer"}}, "x")
+    with quickly():
+        assert len(checker.faults(["text"] * 1_000_000, 5)) == 1
+    found = checker.faults(["a", 1, "b"], 5)
+    assert [fault.path for fault in found] == [(0,), (2,)]
+
+
+def test_schemas_as_people_write_them_are_checked():
+    tree = {"properties": {"children": {"type": "array", "items": {"$ref": "#"}}}}
+    value = {"children": [{"children": []}] * 500}
+    assert Checker(tree, "x").fault(value) is None
+    assert Checker(tree, "x").fault({"children": [{"children": 5}]}).path == (
+        "children", 0, "children",
+    )  # fmt: skip
+    rows = {"items": {"properties": {"id": {"type": "integer"}, "to": {"pattern": "^.+@.+$"}}}}
+    assert Checker(rows, "x").fault([{"id": n, "to": f"a{n}@b"} for n in range(5000)]) is None
+    choice = {"anyOf": [{"const": n} for n in range(300)]}
+    assert Checker(choice, "x").fault(299) is None
+    assert Checker({"$id": "http://x.example/s", "$ref": "#/$defs/a", "$defs": {"a": {}}}, "x")
