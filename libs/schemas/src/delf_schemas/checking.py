@@ -215,8 +215,8 @@ class _Here:
                 raise ValueError("a schema within it leads back to itself")
             return known
         self._known[id(schema)] = None
-        parts = [p for p in _parts_here(schema, self._target) if isinstance(p, dict)]
-        count = 1 + sum(self.weight(part) for part in parts)
+        parts = _parts_here(schema, self._target)
+        count = 1 + sum(self.weight(_mapped(p)) for p in parts if isinstance(p, dict))
         if any(name in schema for name in _UNEVALUATED):
             count *= 2  # all of it is looked at once more, to see what it has looked at
         self._known[id(schema)] = count
