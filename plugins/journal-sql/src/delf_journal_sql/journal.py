@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, TypeVar
@@ -12,7 +13,7 @@ from delf.errors import DelfError
 from delf.events import Event
 from delf.protocols.journal import Note, TaskRecord
 from delf.values import to_jsonable
-from delf_journal_sql import inbox, store
+from delf_journal_sql import inbox, sessions, store
 from delf_journal_sql.codec import Packed, encode_large, pack, put_together, take_out
 from delf_journal_sql.conversations import SqlConversations, namespaces
 from delf_journal_sql.database import Connection, open_database, transaction
@@ -26,6 +27,7 @@ from delf_journal_sql.writer import Append, Call, Writer
 from delf_journals.history import Pruned
 from delf_journals.queues import QueueLimits
 from delf_journals.requests import RequestRecord
+from delf_journals.sessions import SessionRecord
 
 T = TypeVar("T")
 
@@ -354,6 +356,23 @@ class SqlJournal:
                 c, self._database.now(c), start=start, waiting=waiting, limit=limit
             )
         )
+
+    async def begin_login(self, session: SessionRecord) -> None:
+        """Keep the session of somebody who logged in; those that are over are forgotten."""
+        await self._write(lambda c: sessions.begin(c, session))
+
+    async def end_login(self, digest: str) -> None:
+        """Forget a session."""
+        await self._write(lambda c: sessions.end(c, digest))
+
+    async def logins(self, digests: Collection[str] | None = None) -> list[SessionRecord]:
+        """The sessions that are not over.
+
+        Args:
+            digests: Only these.
+        """
+        wanted = None if digests is None else tuple(digests)
+        return await self._read(lambda c: sessions.find(c, time.time(), wanted))
 
     async def prune(
         self, older_than: float | None = None, keep: int = 0, *, dry_run: bool = False

@@ -108,6 +108,15 @@ def _version_8(execute: Execute) -> None:
     execute("UPDATE delf_tasks SET losses = NULL WHERE losses IS NOT NULL")
 
 
+def _version_9(execute: Execute) -> None:
+    """Sessions of people who are logged in to a server."""
+    execute(
+        "CREATE TABLE delf_sessions ("
+        "digest TEXT PRIMARY KEY, name TEXT NOT NULL, began {real} NOT NULL, "
+        "until {real} NOT NULL)"
+    )
+
+
 MIGRATIONS: Final[Sequence[Callable[[Execute], None]]] = (
     _version_1,
     _version_2,
@@ -117,6 +126,7 @@ MIGRATIONS: Final[Sequence[Callable[[Execute], None]]] = (
     _version_6,
     _version_7,
     _version_8,
+    _version_9,
 )
 """The step to each version from the one before, from version 1 on."""
 

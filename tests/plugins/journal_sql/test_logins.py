@@ -1,0 +1,39 @@
+"""Sessions of people who are logged in, as any process of a server finds them."""
+
+from __future__ import annotations
+
+import time
+
+from delf_journals.sessions import SessionRecord, SupportsLogins
+
+
+def session(digest: str, seconds: float = 60, name: str = "ada") -> SessionRecord:
+    now = time.time()
+    return SessionRecord(digest=digest, name=name, began=now, until=now + seconds)
+
+
+async def test_a_session_is_known_in_every_process_until_it_ends(journal_url, open_journal):
+    one, other = open_journal(journal_url), open_journal(journal_url)
+    assert isinstance(one, SupportsLogins)
+    for digest in ("a", "b"):
+        await one.begin_login(session(digest))
+    assert [found.digest for found in await other.logins()] == ["a", "b"]
+    assert [found.digest for found in await other.logins(["b", "c"])] == ["b"]
+    assert await other.logins([]) == []
+    await other.end_login("a")
+    await other.end_login("a")
+    assert [found.digest for found in await one.logins(["a", "b"])] == ["b"]
+
+
+async def test_a_session_that_is_over_is_not_known(journal_url, open_journal):
+    journal = open_journal(journal_url)
+    await journal.begin_login(session("over", seconds=-1))
+    assert await journal.logins() == []
+    await journal.begin_login(session("new"))
+    assert [found.digest for found in await journal.logins()] == ["new"]
+
+
+async def test_many_sessions_are_looked_up_at_once(journal_url, open_journal):
+    journal = open_journal(journal_url)
+    await journal.begin_login(session("7"))
+    assert len(await journal.logins([str(number) for number in range(1200)])) == 1
