@@ -206,6 +206,10 @@ class Agent:
         """The same; with ``leave``, what runs is not ended: it can be resumed, also elsewhere."""
         await self._home.astop(leave=leave)
 
+    async def acheck(self) -> None:
+        """Look whether a task could begin; a ``DelfError`` says what is missing. Asks no model."""
+        await self._home.call_async(lambda runtime: runtime.check())
+
     @property
     def started(self) -> bool:
         """Whether it has begun to work and was not stopped."""

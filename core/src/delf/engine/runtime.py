@@ -253,6 +253,20 @@ class Runtime:
         """How many tasks run, and how many wait for a place."""
         return self._working, len(self._running) - self._working
 
+    async def check(self) -> None:
+        """Look whether a task could begin: its models can be asked, and a sandbox opens.
+
+        Raises:
+            DelfError: Saying what is missing.
+        """
+        try:
+            for config in self._config.models.values():
+                await self._models.check(config)
+            await (await self._sandbox.backend.open(self._spec)).aclose()
+        except DelfError as error:
+            self._redactor.error(error)
+            raise
+
     async def _warm_up(self) -> None:
         """Prepare sandboxes and the model while the first task looks for its context."""
         backend = self._sandbox.backend

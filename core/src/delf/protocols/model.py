@@ -125,3 +125,16 @@ class SupportsModelWarmUp(Protocol):
     async def warm_up(self) -> None:
         """Prepare. What fails here is told by the request that needs it."""
         ...
+
+
+@runtime_checkable
+class SupportsModelCheck(Protocol):
+    """A model that knows whether it could be asked."""
+
+    async def check(self) -> None:
+        """Look whether what it needs is there, such as its key. Asks nobody.
+
+        Raises:
+            DelfError: When it could not be asked, with what to do about it.
+        """
+        ...

@@ -45,6 +45,14 @@ class EndpointModel(ABC):
         """All providers have them; a server may answer that its model has not."""
         return True
 
+    async def check(self) -> None:
+        """Look whether it has the key that it needs. Asks nobody.
+
+        Raises:
+            EnvironmentKeyError: When the key is missing.
+        """
+        self._endpoint.require_key()
+
     async def complete(self, request: ModelRequest) -> ModelReply:
         """The whole answer.
 

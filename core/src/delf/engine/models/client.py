@@ -35,6 +35,7 @@ from delf.protocols.model import (
     Model,
     ModelContext,
     ModelSession,
+    SupportsModelCheck,
     SupportsModelWarmUp,
     SupportsPrice,
     SupportsRecording,
@@ -115,6 +116,16 @@ class ModelPool:
         model = self.get(config)
         if isinstance(model, SupportsModelWarmUp):
             await model.warm_up()
+
+    async def check(self, config: LLMConfig) -> None:
+        """Look whether a model could be asked, as far as it knows without being asked.
+
+        Raises:
+            DelfError: When it could not.
+        """
+        model = self.get(config)
+        if isinstance(model, SupportsModelCheck):
+            await model.check()
 
     async def connect(self, config: LLMConfig) -> ModelSession | None:
         """A session of a model, if it has sessions. What is recorded is said without one."""
