@@ -203,6 +203,36 @@ def test_an_id_that_is_unknown(here, text):
     assert "no request" in done.stderr or "is empty" in done.stderr
 
 
+@pytest.mark.parametrize("what", [("approve",), ("reject",), ("edit", "to=eve")])
+def test_a_few_letters_are_enough_to_look_and_not_to_decide(here, what):
+    with running(here, SEND) as run:
+        name = run.request()
+        command, *rest = what
+        for text in ("r", "req_", name[:5], name[:9], name[4:9]):
+            assert approvals("show", text).returncode == 0
+            done = approvals(command, text, *rest)
+            assert done.returncode == 1
+            assert "too short" in done.stderr
+        assert sent(here) == []
+        assert approvals("reject", name).returncode == 0
+        run.end()
+
+
+def test_on_a_terminal_a_shortened_id_is_asked_about(here, journal):
+    with running(here, SEND, env=journal) as run:
+        name = run.request()
+        command = [DELF, "approvals", "approve", name[4:11]]
+        for answer, status in (("n", 1), ("y", 0)):
+            with TerminalProcess(command, env=environment() | journal, cwd=here) as terminal:
+                terminal.expect("[y/N]: ")
+                assert "desk.send(to='ada', copies=2)" in terminal.text
+                assert sent(here) == []
+                terminal.send(f"{answer}\n")
+                assert terminal.wait() == status
+        assert run.end()[0] == 0
+    assert sent(here) == ["ada 2"]
+
+
 def test_an_id_that_fits_several(here):
     script = "await asyncio.gather(desk.close(1), desk.close(2))"
     with running(here, script) as run:

@@ -120,13 +120,16 @@ async def find_with_situation(journal: InboxJournal, text: str) -> tuple[Request
 
 
 async def send(
-    journal: InboxJournal, text: str, decide: Callable[[Mapping[str, Any]], Decision], by: str
+    journal: InboxJournal,
+    record: RequestRecord,
+    decide: Callable[[Mapping[str, Any]], Decision],
+    by: str,
 ) -> tuple[RequestRecord, ApprovalDecided]:
     """Answer a request.
 
     Args:
-        journal: Where it is found.
-        text: Its id, or the beginning of it.
+        journal: Where it is kept.
+        record: The request, as it was found.
         decide: Gives the decision, for the arguments as they are journalled.
         by: Who decides.
 
@@ -134,11 +137,10 @@ async def send(
         The request, and the event that says that this answer counted.
 
     Raises:
-        UnknownRequestError: When there is no such request, or the answer came late.
+        UnknownRequestError: When the answer came late.
         ApprovalRejectedError: When edited arguments did not fit, so that no call was made.
         DelfError: When the answer does not fit, or the other process does not take it.
     """
-    record = await find_request(journal, text)
     _check_waits(record)
     asked = record.requested
     decision = decide(asked.arguments)

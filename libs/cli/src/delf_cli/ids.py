@@ -5,7 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from delf.errors import DelfError
+
 _SHORTEST: Final = 7
+_TO_ACT: Final = 6
+"""Characters by which something can be decided or stopped; fewer are a slip of the finger."""
+
+
+def check_names(text: str, name: str) -> bool:
+    """Check that a text may stand for an id where something is done, not looked at.
+
+    Args:
+        text: What was typed; the beginning of the id, or of what follows its ``req_``.
+        name: The id.
+
+    Returns:
+        Whether it is the whole id.
+
+    Raises:
+        DelfError: When it is too short.
+    """
+    start, bare = text.removeprefix(f"{name.partition('_')[0]}_"), name.partition("_")[2]
+    if len(start) < min(_TO_ACT, len(bare)):
+        raise DelfError(
+            f"{text!r} is too short to act on {name}",
+            hint=f"at least {_TO_ACT} characters: {short_id(name)}",
+        )
+    return start == bare
 
 
 def short_id(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, cast
 
@@ -13,7 +14,7 @@ from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected
 from delf_approval_terminal import listing
 from delf_cli import answering
 from delf_cli.complete import completes
-from delf_cli.ids import short_id
+from delf_cli.ids import check_names, short_id
 from delf_cli.journals import ask_journal
 from delf_cli.output import json_text
 
@@ -41,15 +42,16 @@ request_argument = click.argument("request_id", metavar="ID", shell_complete=_re
 def approvals() -> None:
     """Look at calls that wait for approval in any process, and decide about them.
 
-    An ID may be shortened while it is unique. What answers first counts: this, the terminal
+    An ID may be shortened while it is unique. A decision needs six characters of it, and asks
+    once more at a terminal unless the ID is whole. What answers first counts: this, the terminal
     of the run, or its program.
 
     \b
     delf approvals list
-    delf approvals approve 3f9a
-    delf approvals reject 3f9a --reason "wrong customer"
-    delf approvals edit 3f9a amount=20
-    delf approvals settle 3f9a --result '"paid"'
+    delf approvals approve 3f9a2b1
+    delf approvals reject 3f9a2b1 --reason "wrong customer"
+    delf approvals edit 3f9a2b1 amount=20
+    delf approvals settle 3f9a2b1 --result '"paid"'
     """  # noqa: D301 - click's mark for lines that stay as they are
 
 
@@ -178,8 +180,18 @@ def edit(
 def _answer(
     ctx: click.Context, text: str, decide: Callable[[Mapping[str, Any]], Any], *, as_json: bool
 ) -> None:
-    """Send a decision and say what became of it."""
-    record, decided = ask_journal(ctx, lambda journal: answering.send(journal, text, decide, _BY))
+    """Send a decision and say what became of it.
+
+    A whole id is meant; of a shorter one, a person at a terminal is asked.
+    """
+    found = ask_journal(ctx, lambda journal: answering.find_request(journal, text))
+    is_whole = check_names(text, found.requested.request_id)
+    if not is_whole and sys.stdin.isatty() and found.waits:
+        asked = f"{found.requested.request_id}: {listing.line(found)}"
+        if not click.confirm(asked, err=True):
+            click.echo("nothing was decided", err=True)
+            ctx.exit(1)
+    record, decided = ask_journal(ctx, lambda journal: answering.send(journal, found, decide, _BY))
     if as_json:
         click.echo(json_text(answering.decided_data(record, decided), indent=2))
         return

@@ -9,6 +9,7 @@ import click
 from delf.errors import ConfigurationError, DelfError
 from delf.protocols.journal import SupportsStops
 from delf_cli import errors
+from delf_cli.ids import check_names
 from delf_cli.output import json_text
 from delf_cli.state import State, state_of
 from delf_journals.history import SupportsHistory
@@ -24,7 +25,7 @@ def stop(ctx: click.Context, task_id: str, *, as_json: bool) -> None:
     One that waits for a worker, or whose process is gone, is over at once, and is not resumed.
 
     \b
-    delf runs stop 3f9a
+    delf runs stop 3f9a2b1
     """  # noqa: D301 - click's mark for lines that stay as they are
     state = state_of(ctx)
     try:
@@ -52,6 +53,7 @@ async def _stop(state: State, task_id: str) -> tuple[str, bool, str]:
         )
     try:
         name = await journal.resolve(task_id)
+        check_names(task_id, name)
         stopped = await journal.stop(name, "cli")
         return name, stopped, (await journal.task(name)).state
     finally:

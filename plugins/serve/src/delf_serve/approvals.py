@@ -55,9 +55,9 @@ class Approvals:
             made_before=stands.made_before,
         )
 
-    async def check(self, text: str, changed: Mapping[str, Any]) -> Checked:
+    async def check(self, request_id: str, changed: Mapping[str, Any]) -> Checked:
         """Whether arguments fit, as the gate will check them."""
-        record = await self._find(text)
+        record = await self._find(request_id, whole=True)
         action = await self._action(record)
         if action is None:
             return Checked(ok=True, message="the action is not known here; it is checked later")
@@ -68,29 +68,34 @@ class Approvals:
             return Checked(ok=False, message=error.message)
         return Checked(ok=True)
 
-    async def decide(self, text: str, given: DecisionRequest, key: Key) -> DecidedView:
-        """Answer a question; whoever was first counts.
+    async def decide(self, request_id: str, given: DecisionRequest, key: Key) -> DecidedView:
+        """Answer a question, named by its whole id; whoever was first counts.
 
         Raises:
             UnknownRequestError: When somebody was quicker, or it does not wait any more.
             DelfError: When the answer does not fit.
         """
-        record = await self._find(text)
+        record = await self._find(request_id, whole=True)
         decision = _decision(given)
         if isinstance(decision, Edited):
-            fits = await self.check(text, decision.arguments)
+            fits = await self.check(request_id, decision.arguments)
             if not fits.ok:
-                raise ProblemError(422, fits.message or "the arguments do not fit")
-        name = record.requested.request_id
-        _, decided = await send(self._tasks.journal, name, lambda _: decision, key.name)
+                message = fits.message or "the arguments do not fit"
+                raise ProblemError(422, message, param="arguments")
+        _, decided = await send(self._tasks.journal, record, lambda _: decision, key.name)
         return DecidedView(**decided_data(record, decided))
 
-    async def _find(self, text: str) -> RequestRecord:
-        """A question by its id or the beginning of it."""
+    async def _find(self, text: str, *, whole: bool = False) -> RequestRecord:
+        """A question by its id, or to look at it by the beginning of it."""
         try:
-            return await find_request(self._tasks.journal, text)
+            record = await find_request(self._tasks.journal, text)
         except UnknownRequestError as error:
-            raise ProblemError(404, error.message, error.hint, code=error.code) from None
+            raise ProblemError(404, error.message, code=error.code) from None
+        if whole and record.requested.request_id != text:
+            raise ProblemError(
+                404, f"no request {text[:60]!r} is known", "a decision names the whole request_id"
+            )
+        return record
 
     async def _action(self, record: RequestRecord) -> Action | None:
         """The action that is asked about, if this process has it."""
