@@ -144,5 +144,6 @@ def make_agent(place: str, box: Outbox, host: TestHost | None = None, **options:
     host = host or TestHost.discover(environ={})
     model = ScriptedModel(default=scripts_of)
     host.provide(model.spec, model.factory)
-    given: dict[str, Any] = {"journal": "sql", "timeout": 60, "retry_count": 0, **options}
-    return Agent(tools=tools_of(box), llm="scripted", sandbox="local", host=host, **given)
+    given: dict[str, Any] = {"journal": "sql", "timeout": 60, "retry_count": 0, "llm": "scripted"}
+    given |= {"sandbox": "local", **options}
+    return Agent(tools=tools_of(box), host=host, **given)

@@ -419,3 +419,41 @@ async def test_login_keeps_the_key_in_a_cookie_that_scripts_cannot_read(
         await expect(page.locator(".ask")).to_be_visible()
         await page.get_by_role("button", name="log out").click()
         await expect(page.get_by_label("API key")).to_be_visible()
+
+
+async def test_a_limited_rate_slows_the_page_and_never_blanks_it(tmp_path, monkeypatch, open_page):
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
+    box = Outbox()
+    agent = make_agent(str(tmp_path), box)
+    async with serving(agent, box, key="ada-key", api_key=KEYS, rate=1) as server:
+        task = await server.run("print(await send('bob'))")
+        page = await open_page(server.url)
+        await page.get_by_label("API key").fill("ada-key")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_text("asks to wait")).to_be_visible()
+        await expect(page.locator(".row")).to_have_count(1, timeout=20_000)
+        await page.reload()
+        await expect(page.get_by_role("button", name="log out")).to_be_visible()
+        await expect(page.locator(".row")).to_have_count(1, timeout=20_000)
+        await at(page, task)
+        await expect(page.locator(".ask .primary")).to_be_visible(timeout=20_000)
+        await page.locator(".ask .primary").click()
+        await expect(page.locator(".state")).to_contain_text("done", timeout=20_000)
+        await expect(page.get_by_text("asks to wait")).to_be_hidden(timeout=20_000)
+    assert box.sent == [("bob", 1)]
+
+
+async def test_a_session_that_ends_elsewhere_asks_for_the_key_again(
+    tmp_path, monkeypatch, open_page
+):
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
+    box = Outbox()
+    async with serving(make_agent(str(tmp_path), box), box, api_key=KEYS) as server:
+        page = await open_page(server.url)
+        await page.get_by_label("API key").fill("ada-key")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("button", name="log out")).to_be_visible()
+        (cookie,) = await page.context.cookies()
+        await server.app.sessions.end(cookie["value"])
+        await expect(page.get_by_label("API key")).to_be_visible(timeout=15_000)
+        await expect(page.get_by_text("The session is over")).to_be_visible()

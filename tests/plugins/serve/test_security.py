@@ -13,6 +13,7 @@ from delf_devkit.testing.hosts import TestHost
 from delf_serve.keys import Keys
 from delf_serve.server import check_bind
 from delf_serve.settings import settings_of
+from support.raw import raw
 from support.serving import KEYS, Outbox, bearer, doing, make_agent
 
 WRONG = ("wrong", "ada-ke", "ada-key2", "ADA-KEY", "ada-key,ben-key", "ada:read:ada-key")
@@ -21,29 +22,6 @@ WRONG = ("wrong", "ada-ke", "ada-key2", "ADA-KEY", "ada-key,ben-key", "ada:read:
 @pytest.fixture
 async def keyed(serve):
     return await serve(api_key=KEYS)
-
-
-async def raw(url: str, *pieces: bytes, pause: float = 0.0) -> bytes:
-    """What a server says to bytes; until it closes or says nothing for a second."""
-    host, port = url.removeprefix("http://").split(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    got = b""
-    try:
-        for piece in pieces:
-            writer.write(piece)
-            await writer.drain()
-            if pause:
-                await asyncio.sleep(pause)
-        async with asyncio.timeout(5):
-            while chunk := await reader.read(65_536):
-                got += chunk
-                if b"\r\n\r\n" in got and b"HTTP/1.1 1" not in got:
-                    break
-    except (ConnectionError, TimeoutError):
-        return got
-    finally:
-        writer.close()
-    return got
 
 
 async def test_a_wrong_key_is_refused(keyed):
@@ -89,11 +67,41 @@ async def test_a_key_has_its_rights_and_no_others(keyed):
     assert done.json()["by"] == "dee"
 
 
-async def test_guessing_is_slowed_down(keyed):
-    for _ in range(30):
-        await keyed.client.get("/tasks", headers=bearer("guess"))
-    assert (await keyed.client.get("/tasks", headers=bearer("ada-key"))).status_code == 429
+async def test_guessing_is_refused_and_logged_and_locks_nobody_out(keyed, caplog):
+    for n in range(31):
+        last = await keyed.client.get("/tasks", headers=bearer(f"guess-{n}"))
+    assert (last.status_code, last.headers["retry-after"]) == (429, "60")
     assert (await keyed.client.post("/login", json={"key": "guess"})).status_code == 429
+    assert (await keyed.client.get("/tasks", headers=bearer("ada-key"))).status_code == 200
+    assert (await keyed.client.post("/login", json={"key": "ada-key"})).status_code == 200
+    assert "127.0.0.1" in caplog.text
+    assert "guess" not in caplog.text
+
+
+async def test_clients_behind_a_proxy_are_told_apart_only_where_it_is_declared(serve):
+    def told(name):
+        return {**bearer("guess"), "x-forwarded-for": name}
+
+    behind = await serve(api_key=KEYS, trusted_proxies="127.0.0.0/8")
+    for n in range(31):
+        own = {"authorization": f"Bearer guess-{n}", "x-forwarded-for": "203.0.113.1"}
+        last = await behind.client.get("/tasks", headers=own)
+    assert last.status_code == 429
+    other = await behind.client.get("/tasks", headers=told("203.0.113.2"))
+    assert other.status_code == 401
+    direct = await serve(api_key=KEYS)
+    for n in range(31):
+        own = {"authorization": f"Bearer guess-{n}", "x-forwarded-for": f"203.0.113.{n}"}
+        last = await direct.client.get("/tasks", headers=own)
+    assert last.status_code == 429
+
+
+async def test_one_wrong_key_is_counted_wherever_it_is_shown(serve):
+    behind = await serve(api_key=KEYS, trusted_proxies=["127.0.0.1"])
+    for n in range(31):
+        told = {**bearer("old-key"), "x-forwarded-for": f"203.0.113.{n}"}
+        last = await behind.client.get("/tasks", headers=told)
+    assert last.status_code == 429
 
 
 async def test_all_keys_are_compared(monkeypatch):
@@ -128,9 +136,11 @@ def test_a_bind_beyond_loopback_needs_a_key(host):
 async def test_a_name_that_points_here_is_not_let_in(serve):
     server = await serve()
     for host in ("evil.example", "127.0.0.1.evil.example", "", "localhost.evil.example:80", "a@[b"):
-        for path in ("/tasks", "/", "/health"):
+        for path in ("/tasks", "/"):
             answer = await server.client.get(path, headers={"host": host})
             assert answer.status_code == 421, (host, path)
+        for path in ("/health", "/ready"):  # load balancers ask by what name they like
+            assert (await server.client.get(path, headers={"host": host})).status_code == 200
     for host in ("localhost:1", "127.0.0.1", "[::1]:80", "delf.localhost"):
         assert (await server.client.get("/tasks", headers={"host": host})).status_code == 200, host
     own = await serve(hosts=["delf.example"])
@@ -245,12 +255,20 @@ async def test_broken_requests_are_refused_as_json(serve):
     ):
         answer = await post("/run", content=body, headers={"content-type": "application/json"})
         assert answer.status_code == 422, body
-        assert set(answer.json()) == {"code", "message", "hint"}
+        assert answer.headers["content-type"] == "application/problem+json"
+        told = answer.json()
+        assert (told["status"], told["code"]) == (422, "ERR-HTTP-422")
+        assert told["request_id"] == answer.headers["x-request-id"]
+    assert (await post("/run", json={"task": "x", "wait": -1})).json()["param"] == "wait"
+    files = [{"name": "a/b", "content": ""}]
+    wrong = await post("/run", json={"task": "x", "files": files})
+    assert wrong.json()["param"] == "files.0.name"
     deep = b"[" * 100_000 + b"]" * 100_000
     answer = await post("/run", content=deep, headers={"content-type": "application/json"})
     assert answer.status_code == 422
     assert (await server.client.get("/tasks?limit=x")).status_code == 422
-    assert (await server.client.get("/tasks?limit=1&limit=2")).status_code == 422
+    twice = await server.client.get("/tasks?limit=1&limit=2")
+    assert (twice.status_code, twice.json()["param"]) == (422, "limit")
     assert (await server.client.delete("/tasks")).status_code == 405
     odd = {"last-event-id": "-1"}
     task = (await server.run("print(1)"))["task_id"]

@@ -9,21 +9,23 @@ from contextlib import asynccontextmanager
 from functools import cache
 from importlib.resources import files as resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route, Router
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from delf.errors import ConfigurationError
 from delf_serve.approvals import Approvals
 from delf_serve.files import Uploads
-from delf_serve.guard import Guard, Receive, Scope, Send
+from delf_serve.guard import Guard, Receive, Scope, Send, path_of
 from delf_serve.keys import ANYBODY, Key, Keys
 from delf_serve.operations import OF_THE_PAGE, OPERATIONS, Call, Operation, Service
 from delf_serve.problems import ProblemError
+from delf_serve.readiness import Readiness
 from delf_serve.schemas import RunRequest
+from delf_serve.sessions import Sessions
 from delf_serve.settings import ServeSettings
 from delf_serve.streams import Streams
 from delf_serve.tasks import Tasks, shared
@@ -58,19 +60,23 @@ class Application:
         _keep_journal(agent)
         self.tasks = Tasks(agent, settings)
         self.streams = Streams(self.tasks)
+        self.sessions = Sessions(self.keys, self.tasks, settings)
         self.service = Service(
             agent=agent,
             settings=settings,
             keys=self.keys,
             tasks=self.tasks,
             streams=self.streams,
+            sessions=self.sessions,
             approvals=Approvals(agent, self.tasks),
-            uploads=Uploads(_files_folder(settings)),
+            uploads=Uploads(_files_folder(settings), settings),
+            readiness=Readiness(agent, self.tasks),
         )
         self.first_tasks: tuple[str, ...] = ()
         """Handed in when it starts."""
         self._lock = asyncio.Lock()
         self._started = False
+        self._work: set[asyncio.Task[None]] = set()
         self._was_started = agent.started
         routes: list[BaseRoute] = [
             _route(item, self.service) for item in (*OPERATIONS, *OF_THE_PAGE)
@@ -80,30 +86,35 @@ class Application:
             Route("/page/{name}", _page_file, methods=["GET"]),
         ]
         self._app = Router(routes, lifespan=self._lifespan, redirect_slashes=False)
-        self._guard = Guard(self._serve, settings, self.keys)
+        self._guard = Guard(self._serve, settings, self.keys, self._key_of_session)
+        self._outermost: Any = self._guard
+        if settings.trusted_proxies:
+            self._outermost = ProxyHeadersMiddleware(
+                cast("Any", self._guard), trusted_hosts=settings.trusted_proxies
+            )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        await self._guard(scope, receive, send)
+        await self._outermost(scope, receive, send)
 
     async def start(self) -> None:
         """Start the agent and what watches its journal. May be called twice."""
         async with self._lock:
             if not self._started:
                 await self.agent.astart()
-                try:
-                    shared(self.agent)
-                except ProblemError as problem:
-                    raise ConfigurationError(problem.message, hint=problem.hint) from None
-                self.service.uploads.forget_old()
+                shared(self.agent)
                 self.tasks.start()
+                for work in (self.sessions.keep_looking(), self.service.uploads.keep_forgetting()):
+                    self._work.add(asyncio.create_task(work))
                 self._started = True
                 for task in self.first_tasks:
-                    await self.tasks.submit(RunRequest(task=task), ANYBODY, None)
+                    await self.tasks.submit(RunRequest(task=task), ANYBODY)
 
     async def stop(self) -> None:
         """End streams, let tasks end or leave them to whoever comes next."""
         self.streams.stop()
+        for work in self._work:
+            work.cancel()
         if self._started:
             self._started = False
             await self.tasks.stop(self.settings.grace_seconds)
@@ -122,12 +133,17 @@ class Application:
         scope["app"] = self  # so that the router raises what it refuses
         if scope["type"] == "http":
             scope["delf.guard"] = self._guard
-            if not self._started:
+            if not self._started and path_of(scope) != "/health":
                 await self.start()
         try:
             await self._app(scope, receive, send)
         except HTTPException as error:
             raise _refused(error, self._app.routes, scope) from None
+
+    async def _key_of_session(self, cookie: str) -> Key | None:
+        if not self._started:
+            await self.start()
+        return await self.sessions.key_of(cookie)
 
 
 class _Endpoint:

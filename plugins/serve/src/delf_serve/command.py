@@ -21,7 +21,7 @@ _NOT_SHARED: Final = {
     "verbose",
     "no_journal",
 }
-_LISTS: Final = ("hosts", "allow_origins")
+_LISTS: Final = ("hosts", "allow_origins", "trusted_proxies")
 _OWN: Final = ("api_key", "keys_file", *_LISTS)
 HOST: Final = "127.0.0.1"
 PORT: Final = 8080
@@ -68,6 +68,13 @@ def asgi_app(agent: Agent, **options: Any) -> Application:
     multiple=True,
     metavar="URL",
     help="A site whose pages may use the API.",
+)
+@click.option(
+    "--trusted-proxy",
+    "trusted_proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="A reverse proxy whose X-Forwarded-For and X-Forwarded-Proto are believed.",
 )
 @click.option(
     "--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Processes."

@@ -4,83 +4,146 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
+import hashlib
 import os
 import re
 import secrets
 import shutil
 import time
 import unicodedata
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
+from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import FileReference, InlineFile, Stored
+from delf_serve.settings import ServeSettings
 
 _ID: Final = re.compile(r"file_[0-9a-f]{32}")
+_COMING: Final = "coming_"
 _MOST_BYTES: Final = 255
-_KEPT_SECONDS: Final = 30 * 86_400.0
-"""A task that waits for a person may need its files for weeks."""
+_LEAST_BYTES: Final = 4096
+"""What the smallest file counts: an empty one takes room, too."""
+_LOOK_SECONDS: Final = 3600.0
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Uploads:
-    """A folder of files, each in a folder of its own that is named by chance.
+    """A folder with one for each key, in which each file has a folder of its own.
+
+    What a key has sent in is its own: no other key's task can name it.
 
     Args:
         folder: Where; made when the first file comes.
+        settings: How large files may be, one and all together, and how old.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: ServeSettings) -> None:
         self._folder = folder
+        self._settings = settings
+        self._used: Counter[str] = Counter()
 
-    async def store(self, name: str, chunks: AsyncIterator[bytes]) -> Stored:
+    async def store(self, key: Key, name: str, chunks: AsyncIterator[bytes]) -> Stored:
         """Keep a file; nothing stays of one that is too large or breaks off.
 
         Args:
+            key: Whose it is.
             name: What it is called.
             chunks: Its bytes; a failure while they come goes through.
 
         Raises:
-            ProblemError: When its name is a path.
+            ProblemError: When its name is a path, or there is no room for it.
         """
         check_name(name)
-        file_id = f"file_{secrets.token_hex(16)}"
-        place = self._folder / file_id
-        place.mkdir(parents=True, mode=0o700)
-        size = 0
+        owner = _owner(key)
+        file_id, size = f"file_{secrets.token_hex(16)}", 0
+        place = self._folder / owner / f"{_COMING}{file_id}"
+        self._used = await asyncio.to_thread(self._count)
         try:
+            self._take(owner, _LEAST_BYTES)
+            await asyncio.to_thread(place.mkdir, parents=True, mode=0o700)
             with (place / name).open("xb") as file:
                 async for chunk in chunks:
-                    size += len(chunk)
+                    before, size = size, size + len(chunk)
+                    self._take(owner, max(size, _LEAST_BYTES) - max(before, _LEAST_BYTES))
                     await asyncio.to_thread(file.write, chunk)
-        except BaseException:
+            await asyncio.to_thread(place.rename, place.with_name(file_id))
+        except BaseException as error:
             shutil.rmtree(place, ignore_errors=True)
+            if isinstance(error, OSError) and error.errno in _FULL:
+                raise ProblemError(507, "the server's disk is full") from None
             raise
         return Stored(id=file_id, name=name, size=size)
 
-    async def paths(self, files: list[InlineFile | FileReference]) -> list[str] | None:
-        """The paths of a task's input files; None when it has none of its own."""
+    async def paths(self, key: Key, files: list[InlineFile | FileReference]) -> list[str] | None:
+        """The paths of a task's input files; None when it has none of its own.
+
+        Args:
+            key: Who hands the task in.
+            files: Those that it names.
+        """
         paths: list[str] = []
         for file in files:
             if isinstance(file, FileReference):
-                paths.append(str(self._path(file.id)))
+                paths.append(str(self._path(key, file.id)))
             else:
-                stored = await self.store(file.name, _once(base64.b64decode(file.content)))
-                paths.append(str(self._path(stored.id)))
+                stored = await self.store(key, file.name, _once(base64.b64decode(file.content)))
+                paths.append(str(self._path(key, stored.id)))
         return paths or None
 
-    def _path(self, file_id: str) -> Path:
-        folder = self._folder / file_id
+    async def keep_forgetting(self) -> None:
+        """Remove what was sent in long ago, from time to time."""
+        while True:
+            await asyncio.to_thread(self._forget_old)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _path(self, key: Key, file_id: str) -> Path:
+        folder = self._folder / _owner(key) / file_id
         if not _ID.fullmatch(file_id) or not folder.is_dir():
             raise ProblemError(404, f"no file {file_id[:60]!r} was sent in", "POST /files first")
         return next(folder.iterdir())
 
-    def forget_old(self) -> None:
-        """Remove what was sent in long ago."""
-        before = time.time() - _KEPT_SECONDS
-        for place in self._folder.glob("file_*") if self._folder.is_dir() else ():
-            if place.stat().st_mtime < before:
+    def _take(self, owner: str, size: int) -> None:
+        """Count bytes that come, before they are written."""
+        settings = self._settings
+        self._used[owner] += size
+        if self._used[owner] > settings.key_file_bytes:
+            most = f"{settings.key_file_bytes:,}"
+            raise ProblemError(
+                413,
+                f"the files that this key has sent in are more than {most} bytes",
+                f"they are removed after {settings.file_days:g} days",
+            )
+        if self._used.total() > settings.all_file_bytes:
+            raise ProblemError(507, "the server has no room for further files")
+
+    def _count(self) -> Counter[str]:
+        """How much each key has sent in, by the folder: other processes use it, too."""
+        used: Counter[str] = Counter()
+        for file in self._folder.glob("*/*/*"):
+            try:
+                used[file.parent.parent.name] += max(file.stat().st_size, _LEAST_BYTES)
+            except OSError:  # it was removed meanwhile
+                continue
+        return used
+
+    def _forget_old(self) -> None:
+        before = time.time() - self._settings.file_days * 86_400
+        for place in self._folder.glob("*/*_*"):
+            try:
+                is_old = place.stat().st_mtime < before
+            except OSError:  # another process has removed it
+                continue
+            if is_old:
                 shutil.rmtree(place, ignore_errors=True)
+
+
+def _owner(key: Key) -> str:
+    """The name of a key's folder: names of keys may differ in what a file system does not tell."""
+    return f"key_{hashlib.sha256(key.name.encode()).hexdigest()[:32]}"
 
 
 def check_name(name: str) -> None:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import ipaddress
-import json
+import hashlib
+import hmac
 import logging
+import re
+import secrets
 import socket
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from delf.errors import DelfError
+from delf_serve import access
+from delf_serve.clients import TEST_CLIENT, client_of, is_address, is_loopback
 from delf_serve.keys import ANYBODY, Key, Keys
-from delf_serve.problems import ProblemError, inside, problem_of
+from delf_serve.problems import MEDIA, ProblemError, inside, problem_of
 from delf_serve.settings import ServeSettings
 
 Scope = MutableMapping[str, Any]
@@ -22,18 +27,42 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+FindKey = Callable[[str], Awaitable[Key | None]]
 
 _log = logging.getLogger(__name__)
 
 COOKIE: Final = "delf_session"
 CSRF_HEADER: Final = "x-csrf-token"
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_METHODS: Final = "GET, POST, OPTIONS"
-_OPEN: Final = ("/health", "/ready", "/", "/login", "/session", "/favicon.ico")
+_METHODS: Final = "GET, POST, DELETE, OPTIONS"
+_PROBES: Final = ("/health", "/ready")
+"""What load balancers ask, by whatever name."""
+_OPEN: Final = ("/", "/login", "/session", "/favicon.ico")
 _FOLDER: Final = "/page/"
+_LOGIN_BYTES: Final = 4096
+_ONCE: Final = frozenset(
+    {
+        b"host",
+        b"authorization",
+        b"x-api-key",
+        b"origin",
+        b"content-length",
+        b"content-type",
+        b"transfer-encoding",
+        b"x-csrf-token",
+        b"idempotency-key",
+        b"last-event-id",
+        b"access-control-request-method",
+    }
+)
+"""Headers of which two would leave open which one counts."""
+_SHOWN: Final = frozenset({b"authorization", b"x-api-key"})
+"""Headers in which programs show a key; the page has its session."""
+_FORWARDED: Final = (b"x-forwarded-for", b"forwarded", b"x-real-ip")
+_HOST: Final = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _MOST_WRONG: Final = 30
-"""Wrong keys from one address in a minute."""
-_MOST_CLIENTS: Final = 10_000
+"""Wrong keys from one client, and tries with one wrong key, in a minute."""
+_MOST_COUNTED: Final = 10_000
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -46,18 +75,6 @@ _HEADERS: Final = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"content-security-policy", POLICY.encode()),
 )
-_HEALTH: Final = b'{"ok":true}'
-_HEALTH_START: Final = {
-    "type": "http.response.start",
-    "status": 200,
-    "headers": [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(_HEALTH)).encode()),
-        (b"cache-control", b"no-store"),
-        (b"x-content-type-options", b"nosniff"),
-    ],
-}
-_HEALTH_BODY: Final = {"type": "http.response.body", "body": _HEALTH}
 
 
 class Guard:
@@ -67,18 +84,21 @@ class Guard:
         app: What is guarded.
         settings: What is allowed.
         keys: Who is.
+        key_of_session: Finds the key that the cookie of a session stands for.
     """
 
-    def __init__(self, app: App, settings: ServeSettings, keys: Keys) -> None:
+    def __init__(
+        self, app: App, settings: ServeSettings, keys: Keys, key_of_session: FindKey
+    ) -> None:
         self._app = app
         self._settings = settings
         self._keys = keys
+        self._key_of_session = key_of_session
         self._hosts = {name.lower() for name in settings.hosts}
         self._hosts |= {"localhost", socket.gethostname().lower(), socket.getfqdn().lower()}
-        self._known_hosts: dict[bytes, bool] = {}
         self._origins = {origin.rstrip("/").lower() for origin in settings.allow_origins}
         self._buckets: dict[str, tuple[float, float]] = {}
-        self._wrong: dict[str, tuple[int, float]] = {}
+        self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it."""
@@ -88,129 +108,164 @@ class Guard:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1000})
             return
-        headers: dict[bytes, bytes] = dict(scope["headers"])
-        path = scope["path"][len(scope.get("root_path", "")) :] or "/"
-        if path == "/health" and scope["method"] == "GET" and self._is_known(headers):
-            await send(_HEALTH_START)
-            await send(_HEALTH_BODY)
-            return
-        origin = headers.get(b"origin", b"").decode("latin-1").rstrip("/").lower()
-        answer = _Answer(send, origin if self._allows(origin) else None)
+        began, scope["delf.key"] = time.perf_counter(), None
+        answer = _Answer(send)
         try:
-            await self._check(scope, headers, path, origin, answer)
-            if not answer.started:
+            await self._check(scope, answer)
+            if not answer.status:
                 await self._app(scope, receive, answer)
         except ProblemError as problem:
             await answer.problem(problem)
         except DelfError as error:
             await answer.problem(problem_of(error))
         except Exception:
-            _log.exception("%s %s failed", scope["method"], ascii(path)[:200])
+            path = ascii(scope["path"])[:200]
+            _log.exception("%s %s failed (%s)", scope["method"], path, answer.request_id)
             await answer.problem(inside())
+        finally:
+            if answer.status != 200 or path_of(scope) not in _PROBES:
+                access.note(
+                    scope,
+                    client=_host(scope),
+                    key=None if scope["delf.key"] is None else scope["delf.key"].name,
+                    status=answer.status,
+                    began=began,
+                    name=answer.request_id,
+                )
 
-    async def _check(
-        self, scope: Scope, headers: dict[bytes, bytes], path: str, origin: str, answer: _Answer
-    ) -> None:
+    async def _check(self, scope: Scope, answer: _Answer) -> None:
         """Find out who asks, or refuse."""
-        method = scope["method"]
-        if not self._is_known(headers):
+        headers, path, method = _headers(scope), path_of(scope), scope["method"]
+        self._check_local(scope, headers)
+        if path not in _PROBES and not self._is_own(headers.get(b"host", b""), scope):
             raise ProblemError(
-                421, "the server is not reached by this name", "name it in `hosts` (--allow-host)"
+                421, "the server is not reached by this name", "name it in the setting `hosts`"
             )
+        origin = headers.get(b"origin", b"").decode("latin-1").rstrip("/").lower()
+        answer.shared = bool(self._origins)
+        if origin and ("*" in self._origins or origin in self._origins):
+            answer.origin = origin
         if method == "OPTIONS" and b"access-control-request-method" in headers:
             if answer.origin is None:
                 raise ProblemError(403, "pages of this origin may not use the API")
             await answer.preflight()
             return
-        is_own = not origin or urlsplit(origin).netloc.encode() == headers.get(b"host", b"").lower()
-        if method not in _SAFE and not is_own and answer.origin is None:
+        if method not in _SAFE and answer.origin is None and not _is_same_site(scope, origin):
             raise ProblemError(403, "pages of this origin may not use the API")
-        length = headers.get(b"content-length", b"0")
-        most = self._settings.file_bytes if path == "/files" else self._settings.body_bytes
-        if not length.isdigit() or int(length) > most:
-            raise ProblemError(413, f"the body is larger than {most:,} bytes", None)
-        scope["delf.key"] = self._who(scope, headers, path, method)
-        if self._settings.rate:
-            self._count(scope["delf.key"])
+        self._check_body(scope, headers, path, method)
+        if path in _PROBES:
+            return
+        key = scope["delf.key"] = await self._who(scope, headers, path, method)
+        if key is not None and (tell_server := scope.get("delf.known")) is not None:
+            tell_server()
+        is_of_page = _is_open(path) and not (headers.keys() & _SHOWN)
+        if self._settings.rate and not is_of_page:
+            self._count(key)
 
-    def _who(self, scope: Scope, headers: dict[bytes, bytes], path: str, method: str) -> Key | None:
-        """Whose key is shown; None where none is needed."""
+    def _check_local(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        """Answer this machine alone where nobody needs a key."""
+        if self._keys:
+            return
+        is_local = is_loopback(_host(scope)) or _host(scope) == TEST_CLIENT
+        if not is_local or any(name in headers for name in _FORWARDED):
+            raise ProblemError(
+                403,
+                "without an API key, only clients on the server's own machine are answered",
+                "set an API key; requests that a proxy passes on need one, too",
+            )
+
+    def _check_body(
+        self, scope: Scope, headers: dict[bytes, bytes], path: str, method: str
+    ) -> None:
+        """Refuse a body that is announced to be too large, or has no business there."""
+        settings = self._settings
+        most = {"/files": settings.file_bytes, "/login": _LOGIN_BYTES}.get(path)
+        scope["delf.most"] = most = most or settings.body_bytes
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit():
+            raise ProblemError(400, "content-length is no number")
+        if len(length) > 18 or int(length) > most:
+            raise ProblemError(413, f"the body is larger than {most:,} bytes")
+        if method in _SAFE and (int(length) or b"transfer-encoding" in headers):
+            raise ProblemError(400, f"a {method} has no body")
+
+    # -- who asks -------------------------------------------------------------------------
+
+    async def _who(
+        self, scope: Scope, headers: dict[bytes, bytes], path: str, method: str
+    ) -> Key | None:
+        """Whose key is shown; None where none is, and none is needed."""
         if not self._keys:
             return ANYBODY
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         shown = headers.get(b"x-api-key")
         if shown is None and scheme.lower() == b"bearer":
             shown = token.strip()
-        key: Key | None = None
         if shown is not None:
-            client = str((scope.get("client") or ("",))[0])
-            self.check_guesses(client)
             key = self._keys.find(shown)
             if key is None:
-                self.note_guess(client)
-        else:
-            cookie = session_of(headers)
-            key = None if cookie is None else self._keys.of_session(cookie)
-            if key is not None and method not in _SAFE and path != "/login":
-                token = headers.get(CSRF_HEADER.encode(), b"").decode("latin-1")
-                if not _is_same(token, self._keys.csrf(key, cookie or "")):
+                raise self.wrong_key(scope, shown)
+            return key
+        cookie = session_of(headers)
+        key = None if cookie is None else await self._key_of_session(cookie)
+        if key is not None and cookie is not None:
+            scope["delf.cookie"] = cookie
+            if method not in _SAFE and path != "/login":
+                given = headers.get(CSRF_HEADER.encode(), b"")
+                if not hmac.compare_digest(given, self._keys.csrf(key, cookie).encode()):
                     raise ProblemError(
                         403, "the session's token is missing or wrong", f"send {CSRF_HEADER}"
                     )
-        if key is None and not (path in _OPEN or path.startswith(_FOLDER)):
+        elif not _is_open(path):
             raise ProblemError(
                 401,
-                "an API key is needed" if shown is None else "the API key is not known",
+                "an API key is needed",
                 "send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`",
                 headers={"www-authenticate": "Bearer"},
             )
         return key
 
-    # -- who guesses keys ---------------------------------------------------------------
+    def wrong_key(self, scope: Scope, shown: bytes) -> ProblemError:
+        """Count a wrong key, log that there was one, and say how it is refused.
 
-    def check_guesses(self, client: str) -> None:
-        """Refuse an address from which too many wrong keys came."""
-        count, since = self._wrong.get(client, (0, 0.0))
-        if count >= _MOST_WRONG and time.monotonic() - since < 60:
-            raise ProblemError(429, "too many wrong keys", headers={"retry-after": "60"})
+        Args:
+            scope: The request that showed it.
+            shown: The key; it is not kept.
+        """
+        client = client_of(scope.get("client"))
+        count = self._count_wrong(f"client {client}")
+        tries = self._count_wrong(f"key {hashlib.sha256(shown).hexdigest()}")
+        if count <= _MOST_WRONG:
+            _log.warning("a wrong API key was shown by %s, for %s", client, ascii(path_of(scope)))
+        elif count == _MOST_WRONG + 1:
+            _log.warning("too many wrong API keys were shown by %s", client)
+        if max(count, tries) > _MOST_WRONG:
+            return ProblemError(429, "too many wrong keys", headers={"retry-after": "60"})
+        return ProblemError(401, "the API key is not known", headers={"www-authenticate": "Bearer"})
 
-    def note_guess(self, client: str) -> None:
-        """A wrong key came from an address."""
+    def _count_wrong(self, name: str) -> int:
+        """How often something was wrong in this minute, this time included."""
         now = time.monotonic()
-        count, since = self._wrong.get(client, (0, now))
+        count, since = self._wrong.pop(name, (0, now))
         if now - since >= 60:
             count, since = 0, now
-        if len(self._wrong) >= _MOST_CLIENTS:
-            self._wrong.clear()
-        self._wrong[client] = count + 1, since
+        self._wrong[name] = count + 1, since
+        if len(self._wrong) > _MOST_COUNTED:
+            self._wrong.popitem(last=False)
+        return count + 1
 
-    # -- the rest -----------------------------------------------------------------------
+    # -- the rest -------------------------------------------------------------------------
 
-    def _is_known(self, headers: dict[bytes, bytes]) -> bool:
+    def _is_own(self, given: bytes, scope: Scope) -> bool:
         """Whether the server is meant: a site that lets its name point here is not let in."""
-        host = headers.get(b"host", b"")
-        known = self._known_hosts.get(host)
-        if known is None:
-            known = self._is_own(host.decode("latin-1"))
-            if len(self._known_hosts) < _MOST_CLIENTS:
-                self._known_hosts[host] = known
-        return known
-
-    def _is_own(self, host: str) -> bool:
         if "*" in self._hosts:
             return True
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-        except ValueError:
+        found = _HOST.fullmatch(given.decode("latin-1"))
+        if found is None:
             return False
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return name in self._hosts or name.endswith(".localhost")
-        return True
-
-    def _allows(self, origin: str) -> bool:
-        return bool(origin) and ("*" in self._origins or origin in self._origins)
+        name = found[1].lower().strip("[]")
+        is_test = name == "testserver" and _host(scope) == TEST_CLIENT
+        return is_test or is_address(name) or name in self._hosts or name.endswith(".localhost")
 
     def _count(self, key: Key | None) -> None:
         """Take one of the requests that a key has in this second."""
@@ -228,32 +283,38 @@ class Guard:
 class _Answer:
     """``send`` with the headers that every answer has."""
 
-    def __init__(self, send: Send, origin: str | None) -> None:
+    def __init__(self, send: Send) -> None:
         self._send = send
-        self.origin = origin
-        self.started = False
+        self.request_id = secrets.token_hex(8)
+        self.shared = False
+        self.origin: str | None = None
+        self.status: int | None = None
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.started = True
+            self.status = message["status"]
             headers = list(message["headers"])
             there = {name for name, _ in headers}
             headers += [item for item in _HEADERS if item[0] not in there]
+            headers.append((b"x-request-id", self.request_id.encode()))
             if b"cache-control" not in there:
                 headers.append((b"cache-control", b"no-store"))
-            if self.origin is not None:
-                headers.append((b"access-control-allow-origin", self.origin.encode()))
+            if self.shared:
                 headers.append((b"vary", b"origin"))
+            if self.origin is not None:
+                headers.append((b"access-control-allow-origin", self.origin.encode("latin-1")))
+                exposed = b"location, retry-after, x-request-id"
+                headers.append((b"access-control-expose-headers", exposed))
             message = {**message, "headers": headers}
         await self._send(message)
 
     async def problem(self, problem: ProblemError) -> None:
         """Answer with a refusal; one that comes too late ends the connection."""
-        if self.started:
+        if self.status:
             raise problem
-        body = problem.body
-        headers = {"content-type": "application/json", "content-length": str(len(body))}
-        if problem.status in (400, 408, 413):
+        body = problem.body(self.request_id)
+        headers = {"content-type": MEDIA, "content-length": str(len(body))}
+        if problem.status in (400, 408, 413, 507):
             headers["connection"] = "close"  # what comes of the body is not read
         headers |= problem.headers
         await self._start(problem.status, headers)
@@ -289,12 +350,34 @@ def session_of(headers: dict[bytes, bytes]) -> str | None:
     return None if morsel is None else morsel.value
 
 
-def _is_same(given: str, wanted: str) -> bool:
-    import hmac
+def _headers(scope: Scope) -> dict[bytes, bytes]:
+    """The headers by their names; of those that count, each comes once."""
+    found: dict[bytes, bytes] = {}
+    for name, value in scope["headers"]:
+        if name in found and name in _ONCE:
+            raise ProblemError(400, f"the header {name.decode()} comes twice")
+        is_more = name == b"cookie" and name in found
+        found[name] = found[name] + b"; " + value if is_more else value
+    return found
 
-    return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
+
+def path_of(scope: Scope) -> str:
+    """The path of a request, without what the application is mounted at."""
+    return scope["path"][len(scope.get("root_path", "")) :] or "/"
 
 
-def json_bytes(value: Any) -> bytes:
-    """Data as JSON; halves of characters become question marks."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+def _host(scope: Scope) -> str:
+    return str((scope.get("client") or ("",))[0])
+
+
+def _is_open(path: str) -> bool:
+    return path in _OPEN or path.startswith(_FOLDER)
+
+
+def _is_same_site(scope: Scope, origin: str) -> bool:
+    """Whether a page of this server asks, or none; what came encrypted is of an encrypted page."""
+    if not origin:
+        return True
+    found = urlsplit(origin)
+    host = dict(scope["headers"]).get(b"host", b"").decode("latin-1").lower()
+    return found.netloc == host and (found.scheme == "https" or scope["scheme"] == "http")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import logging
 import re
+import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,9 +17,13 @@ from typing import Final, Literal, get_args
 from delf.errors import ConfigurationError
 from delf_serve.settings import ServeSettings
 
+_log = logging.getLogger(__name__)
+
 Right = Literal["read", "run", "decide"]
 RIGHTS: Final[tuple[Right, ...]] = get_args(Right)
 VARIABLE: Final = "DELF_API_KEY"
+_LOOK_SECONDS: Final = 1.0
+"""How often a file of keys is looked at."""
 _NAME: Final = re.compile(r"[A-Za-z][\w.@-]{0,63}")
 
 
@@ -41,18 +47,25 @@ ANYBODY: Final = Key("local", frozenset(RIGHTS), b"")
 
 
 class Keys:
-    """The keys of a server.
+    """The keys of a server. Those of a file are read again when it changes.
 
     Args:
-        keys: All of them; without any, nobody needs one.
+        texts: Keys as they are written.
+        file: A file with further ones, one a line.
+
+    Raises:
+        ConfigurationError: For one that cannot be read, by its number and never its text.
     """
 
-    def __init__(self, keys: Sequence[Key] = ()) -> None:
-        self._keys = tuple(keys)
-        names = [key.name for key in keys]
-        double = next((name for name in names if names.count(name) > 1), None)
-        if double is not None:
-            raise ConfigurationError(f"two API keys have the name {double!r}")
+    def __init__(self, texts: Sequence[str] = (), file: Path | None = None) -> None:
+        self._texts = tuple(texts)
+        self._file = file
+        self._stamp: tuple[int, int, int] | None = None
+        self._looked = time.monotonic()
+        self._keys = self._read()
+        self._needed = bool(self._keys)
+        if file is not None and not self._needed:
+            raise ConfigurationError("the file of API keys has none")
 
     @classmethod
     def of(cls, settings: ServeSettings, environ: Mapping[str, str]) -> Keys:
@@ -62,44 +75,82 @@ class Keys:
             ConfigurationError: For one that cannot be read, by its number and never its text.
         """
         given = "" if settings.api_key is None else settings.api_key.get_secret_value()
-        texts = given.split(",") if given else environ.get(VARIABLE, "").split(",")
-        if settings.keys_file is not None:
-            try:
-                lines = Path(settings.keys_file).read_text(encoding="utf-8").splitlines()
-            except (OSError, UnicodeDecodeError) as error:
-                raise ConfigurationError(f"the file of API keys cannot be read: {error}") from None
-            texts += [line for line in lines if not line.lstrip().startswith("#")]
-        texts = [text.strip() for text in texts if text.strip()]
-        return cls([_key(text, number) for number, text in enumerate(texts, 1)])
+        given = given or environ.get(VARIABLE, "")
+        texts = [text.strip() for text in given.split(",") if text.strip()]
+        if given and not texts:
+            raise ConfigurationError("an API key is set, and there is nothing in it")
+        return cls(texts, None if settings.keys_file is None else Path(settings.keys_file))
 
     def __bool__(self) -> bool:
-        return bool(self._keys)
+        """Whether a key is needed. That stays so when a file loses its last one."""
+        return self._needed
 
     def find(self, secret: bytes) -> Key | None:
         """The key that a caller shows; how long that takes tells nothing of those there are."""
         digest = hashlib.sha256(secret).digest()
         found: Key | None = None
-        for key in self._keys:
+        for key in self._now():
             if hmac.compare_digest(digest, key.digest):
                 found = key
         return found
+
+    def holds(self, key: Key) -> bool:
+        """Whether a key is still one, with the same secret and the same rights."""
+        return not self._needed or key in self._now()
+
+    def _now(self) -> tuple[Key, ...]:
+        """The keys, read again where their file has changed."""
+        if self._file is None or time.monotonic() - self._looked < _LOOK_SECONDS:
+            return self._keys
+        self._looked = time.monotonic()
+        if self._stamp_of() != self._stamp:
+            try:
+                self._keys = self._read()
+            except ConfigurationError as error:
+                _log.error("the keys stay as they were: %s", error.message)
+        return self._keys
+
+    def _stamp_of(self) -> tuple[int, int, int] | None:
+        if self._file is None:
+            return None
+        try:
+            found = self._file.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def _read(self) -> tuple[Key, ...]:
+        texts = list(self._texts)
+        if self._file is not None:
+            self._stamp = self._stamp_of()
+            try:
+                lines = self._file.read_text(encoding="utf-8").splitlines()
+            except (OSError, UnicodeDecodeError) as error:
+                raise ConfigurationError(f"the file of API keys cannot be read: {error}") from None
+            texts += [line for line in map(str.strip, lines) if line and not line.startswith("#")]
+        keys = tuple(_key(text, number) for number, text in enumerate(texts, 1))
+        names = [key.name for key in keys]
+        double = next((name for name in names if names.count(name) > 1), None)
+        if double is not None:
+            raise ConfigurationError(f"two API keys have the name {double!r}")
+        return keys
 
     # -- sessions of the page -----------------------------------------------------------
 
     def session(self, key: Key, seconds: float) -> str:
         """A cookie's value that stands for a key for some time, on every process of the server."""
-        head = f"{key.name}\n{int(time.time() + seconds)}".encode()
+        head = f"{key.name}\n{time.time() + seconds}\n{secrets.token_hex(16)}".encode()
         return f"{_text(head)}.{_text(_sign(key, b'session', head))}"
 
     def of_session(self, cookie: str) -> Key | None:
         """The key that a cookie stands for, unless it is over, forged, or the key is gone."""
         try:
             head, signature = (_bytes(part) for part in cookie.split("."))
-            name, until = head.decode().split("\n")
-            is_over = int(until) < time.time()
+            name, until, _ = head.decode().split("\n")
+            is_over = float(until) < time.time()
         except ValueError:
             return None
-        key = next((key for key in self._keys if key.name == name), None)
+        key = next((key for key in self._now() if key.name == name), None)
         if key is None or is_over:
             return None
         return key if hmac.compare_digest(signature, _sign(key, b"session", head)) else None

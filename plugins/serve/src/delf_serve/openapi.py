@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from delf_serve.problems import MEDIA
 from delf_serve.schemas import Problem
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
             "content": {operation.media: content},
         }
     }
-    problem = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    problem = {MEDIA: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     takes = operation.body is not None or operation.sent != "application/json"
     failures = {
         status: text for status, text in _FAILURES.items() if takes or status not in _WITH_BODY

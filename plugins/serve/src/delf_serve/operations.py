@@ -6,6 +6,7 @@ import asyncio
 import json
 import mimetypes
 import os
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -20,10 +21,12 @@ from delf_journals.conversations import ChatMessage, ConversationRecord
 from delf_serve import schemas as s
 from delf_serve.approvals import Approvals
 from delf_serve.files import Uploads
-from delf_serve.guard import COOKIE, session_of
+from delf_serve.guard import COOKIE
 from delf_serve.keys import ANYBODY, Key, Keys, Right
 from delf_serve.metrics import metrics_text
 from delf_serve.problems import ProblemError
+from delf_serve.readiness import Readiness
+from delf_serve.sessions import Sessions
 from delf_serve.settings import ServeSettings
 from delf_serve.streams import Streams
 from delf_serve.tasks import Tasks
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 _JSON: Final = "application/json"
+_GONE: Final = "gone"
+_SLOWEST: Final = 20_000
+"""Bytes of a body that give it one second more to arrive."""
 
 
 @dataclass
@@ -47,6 +53,8 @@ class Service:
         streams: The open event streams.
         approvals: The questions.
         uploads: The files that were sent in.
+        sessions: Who is logged in.
+        readiness: Whether tasks can be taken in.
     """
 
     agent: Agent
@@ -56,6 +64,8 @@ class Service:
     streams: Streams
     approvals: Approvals
     uploads: Uploads
+    sessions: Sessions
+    readiness: Readiness
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,11 @@ class Call:
     http: HttpRequest
     service: Service
     key: Key
+
+    @property
+    def cookie(self) -> str | None:
+        """The cookie of the session that was shown, if one was."""
+        return self.http.scope.get("delf.cookie")
 
     def part(self, name: str) -> str:
         """A part of the path."""
@@ -78,9 +93,11 @@ class Call:
         """
         sent = self.http.scope["query_string"]
         pairs = self.http.query_params.multi_items() if sent else []
-        given = dict(pairs)
-        if len(given) != len(pairs):
-            raise ProblemError(422, "a parameter of the query comes twice")
+        given: dict[str, str] = {}
+        for name, value in pairs:
+            if name in given:
+                raise ProblemError(422, f"{name[:60]}: it comes twice", param=name[:60])
+            given[name] = value
         return _validated(lambda: kind.model_validate_strings(given))
 
     async def body(self, kind: type[ModelT]) -> ModelT:
@@ -92,15 +109,16 @@ class Call:
         named = self.http.headers.get("content-type", "").partition(";")[0].strip().lower()
         if named != _JSON:
             raise ProblemError(415, "the body has to be JSON", f"content-type: {_JSON}")
-        data = b"".join([chunk async for chunk in self.chunks(self.service.settings.body_bytes)])
+        data = b"".join([chunk async for chunk in self.chunks()])
         return _validated(lambda: kind.model_validate_json(data or b" "))
 
-    async def chunks(self, most: int) -> AsyncIterator[bytes]:
-        """The body as it comes; one that stalls or is too large is given up."""
-        size, more = 0, True
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it comes; one that is too slow or too large is given up."""
+        most, began, size, more = self.http.scope["delf.most"], time.monotonic(), 0, True
         while more:
+            end = began + self.service.settings.body_seconds + size / _SLOWEST
             try:
-                async with asyncio.timeout(self.service.settings.body_seconds):
+                async with asyncio.timeout(end - time.monotonic()):
                     message = await self.http.receive()
             except TimeoutError:
                 raise ProblemError(408, "the body did not arrive in time") from None
@@ -118,11 +136,15 @@ def _validated(make: Callable[[], ModelT]) -> ModelT:
     try:
         return make()
     except ValidationError as error:
-        told = [
-            f"{'.'.join(map(str, item['loc'])) or 'the body'}: {item['msg']}"
-            for item in error.errors(include_url=False, include_input=False, include_context=False)
-        ]
-        raise ProblemError(422, "; ".join(told[:5])[:1000], "GET /openapi.json") from None
+        found = error.errors(include_url=False, include_input=False, include_context=False)
+        named = [(_field(item["loc"]), item["msg"].removeprefix("Value error, ")) for item in found]
+        told = "; ".join(f"{name or 'the body'}: {text}" for name, text in named[:5])
+        raise ProblemError(422, told[:1000], "GET /openapi.json", param=named[0][0]) from None
+
+
+def _field(place: Sequence[int | str]) -> str | None:
+    """The name of a field in a body, or of a parameter, without the kinds of what may be there."""
+    return ".".join(str(part) for part in place if part not in s.VARIANTS) or None
 
 
 Handler = Callable[[Call], Awaitable[Response]]
@@ -186,11 +208,13 @@ async def run(call: Call) -> Response:
             raise ProblemError(422, "Idempotency-Key has 1 to 200 characters")
         order = order.model_copy(update={"idempotency_key": header})
     service = call.service
-    paths = await service.uploads.paths(order.files)
-    task_id, conversation = await service.tasks.submit(order, call.key, paths)
+    task_id, conversation = await service.tasks.submit(
+        order, call.key, lambda: service.uploads.paths(call.key, order.files)
+    )
     state: s.State = "queued"
     if order.wait:
-        await service.tasks.wait(task_id, order.wait)
+        with service.sessions.seat(call.key, call.cookie):
+            await service.tasks.wait(task_id, order.wait)
         detail = await service.tasks.detail(task_id)
         if detail.is_terminal:
             return shown(detail)
@@ -237,28 +261,30 @@ async def task_events(call: Call) -> Response:
     task = await call.service.tasks.view(call.part("task_id"))
     if task.is_terminal and task.events <= after:
         return Response(status_code=204)  # a browser does not come back
-    return _stream(call, call.service.streams.events(task.task_id, after))
+    return EventStreamResponse(call, call.service.streams.events(task.task_id, after))
 
 
 async def all_changes(call: Call) -> Response:
     """Tasks as lists show them, as they change."""
     call.query(s.NoQuery)
-    return _stream(call, call.service.streams.changes())
-
-
-def _stream(call: Call, frames: AsyncGenerator[bytes]) -> Response:
-    if call.service.streams.open >= call.service.settings.streams:
-        raise ProblemError(503, "too many event streams are open", "come back later")
-    return EventStreamResponse(frames)
+    return EventStreamResponse(call, call.service.streams.changes())
 
 
 class EventStreamResponse(Response):
-    """Frames until they end or the client goes; sent without a task group for each client."""
+    """Frames until they end, the client goes, or its key or session is none any more.
+
+    Sent without a task group for each client.
+
+    Args:
+        call: Who looks on.
+        frames: What there is to see.
+    """
 
     media_type = "text/event-stream"
 
-    def __init__(self, frames: AsyncGenerator[bytes]) -> None:
+    def __init__(self, call: Call, frames: AsyncGenerator[bytes]) -> None:
         super().__init__(status_code=200)
+        self._call = call
         self._frames = frames
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -268,23 +294,30 @@ class EventStreamResponse(Response):
             (b"cache-control", b"no-store"),
             (b"x-accel-buffering", b"no"),
         ]
-        await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
-        own = asyncio.current_task()
-        gone = asyncio.ensure_future(_until_gone(receive))
-        if own is not None:
-            gone.add_done_callback(lambda done: done.cancelled() or own.cancel("gone"))
-        try:
-            async for chunk in self._frames:
-                body = {"type": "http.response.body", "body": chunk, "more_body": True}
-                await send(body)
-            gone.cancel()
+        start = {"type": "http.response.start", "status": self.status_code, "headers": headers}
+        if scope["method"] == "HEAD":
+            await send(start)
             await send({"type": "http.response.body", "body": b""})
-        except asyncio.CancelledError as error:
-            if "gone" not in error.args:
-                raise
-        finally:
-            gone.cancel()
-            await self._frames.aclose()
+            return
+        own = asyncio.current_task()
+        assert own is not None  # noqa: S101 - a coroutine runs in a task
+        with self._call.service.sessions.seat(self._call.key, self._call.cookie) as seat:
+            await send(start)
+            gone = asyncio.ensure_future(_until_gone(receive))
+            gone.add_done_callback(lambda done: done.cancelled() or own.cancel(_GONE))
+            seat.end = lambda: own.cancel(_GONE)
+            try:
+                async for chunk in self._frames:
+                    body = {"type": "http.response.body", "body": chunk, "more_body": True}
+                    await send(body)
+            except asyncio.CancelledError as error:
+                if _GONE not in error.args:
+                    raise
+            finally:
+                seat.end = int
+                gone.cancel()
+                await self._frames.aclose()
+            await send({"type": "http.response.body", "body": b""})
 
 
 async def _until_gone(receive: Any) -> None:
@@ -298,8 +331,7 @@ async def _until_gone(receive: Any) -> None:
 async def send_file(call: Call) -> Response:
     """Keep a file for later tasks."""
     name = call.query(s.FileQuery).name
-    chunks = call.chunks(call.service.settings.file_bytes)
-    return shown(await call.service.uploads.store(name, chunks), 201)
+    return shown(await call.service.uploads.store(call.key, name, call.chunks()), 201)
 
 
 async def get_file(call: Call) -> Response:
@@ -400,8 +432,8 @@ async def health(_call: Call) -> Response:
 
 
 async def ready(call: Call) -> Response:
-    """Tasks can be taken in: the journal answers."""
-    await call.service.tasks.journal.find(1)
+    """Tasks can be taken in: the journal answers, models have their keys, a sandbox opens."""
+    await call.service.readiness.check()
     return shown(s.Health(ok=True))
 
 
@@ -427,33 +459,37 @@ async def login(call: Call) -> Response:
     call.query(s.NoQuery)
     given = await call.body(s.LoginRequest)
     service = call.service
-    guard = call.http.scope["delf.guard"]
-    client = call.http.client.host if call.http.client else ""
-    guard.check_guesses(client)
-    key = service.keys.find(given.key.encode()) if service.keys else ANYBODY
+    if not service.keys:
+        return shown(_session(service, ANYBODY, None))
+    key = service.keys.find(given.key.encode())
     if key is None:
-        guard.note_guess(client)
-        raise ProblemError(401, "the API key is not known")
-    seconds = service.settings.session_hours * 3600
-    cookie = service.keys.session(key, seconds)
+        raise call.http.scope["delf.guard"].wrong_key(call.http.scope, given.key.encode())
+    cookie = await service.sessions.begin(key)
     answer = shown(_session(service, key, cookie))
     answer.set_cookie(
         COOKIE,
         cookie,
-        max_age=int(seconds),
-        path=call.http.scope.get("root_path", "") or "/",
-        httponly=True,
-        samesite="strict",
-        secure=call.http.url.scheme == "https",
+        max_age=int(service.settings.session_hours * 3600),
+        **_cookie_options(call),
     )
     return answer
 
 
 async def logout(call: Call) -> Response:
     """End a session of the page."""
+    call.query(s.NoQuery)
+    if call.cookie is not None:
+        await call.service.sessions.end(call.cookie)
     answer = Response(status_code=204)
-    answer.delete_cookie(COOKIE, path=call.http.scope.get("root_path", "") or "/")
+    answer.delete_cookie(COOKIE, **_cookie_options(call))
     return answer
+
+
+def _cookie_options(call: Call) -> dict[str, Any]:
+    is_encrypted = call.http.url.scheme == "https"
+    is_encrypted |= call.service.settings.public_url.startswith("https://")
+    path = call.http.scope.get("root_path", "") or "/"
+    return {"path": path, "httponly": True, "samesite": "strict", "secure": is_encrypted}
 
 
 async def session(call: Call) -> Response:
@@ -462,7 +498,7 @@ async def session(call: Call) -> Response:
     known: Key | None = call.http.scope.get("delf.key")
     if known is None:
         raise ProblemError(401, "nobody is logged in", "POST /login")
-    return shown(_session(call.service, known, session_of(dict(call.http.headers.raw))))
+    return shown(_session(call.service, known, call.cookie))
 
 
 def _session(service: Service, key: Key, cookie: str | None) -> s.Session:
@@ -534,8 +570,8 @@ OPERATIONS: Final = (
     Operation(method="GET", path="/health", name="health", summary="Whether the process runs.",
               right=None, handler=health, answer=s.Health),
     Operation(method="GET", path="/ready", name="ready",
-              summary="Whether tasks can be taken in.", right=None, handler=ready,
-              answer=s.Health, other=((503, "The journal does not answer."),)),
+              summary="Whether a task could begin.", right=None, handler=ready,
+              answer=s.Health, other=((503, "No task can begin."),)),
     Operation(method="GET", path="/metrics", name="metrics", summary="Figures for Prometheus.",
               right="read", handler=metrics, media="text/plain"),
     Operation(method="GET", path="/openapi.json", name="openapi", summary="This document.",

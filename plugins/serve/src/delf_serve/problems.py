@@ -1,9 +1,10 @@
-"""Failures as the API tells them: a status, a code, a message and a hint, always as JSON."""
+"""Failures as the API tells them: ``application/problem+json``, as RFC 9457 has it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 from delf.errors import (
@@ -17,6 +18,7 @@ from delf.errors import (
     UnknownTaskError,
 )
 
+MEDIA: Final = "application/problem+json"
 _STATUSES: Final[tuple[tuple[type[DelfError], int], ...]] = (
     (UnknownTaskError, 404),
     (UnknownRequestError, 409),
@@ -35,8 +37,9 @@ class ProblemError(Exception):
     Args:
         status: The HTTP status.
         message: What was wrong with it.
-        hint: What to do about it.
+        hint: What to do about it, in terms of the API.
         code: Names the kind of failure for ever; made of the status when omitted.
+        param: The field or parameter that was wrong.
         headers: Further headers of the answer.
     """
 
@@ -47,6 +50,7 @@ class ProblemError(Exception):
         hint: str | None = None,
         *,
         code: str | None = None,
+        param: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
@@ -54,21 +58,41 @@ class ProblemError(Exception):
         self.message = message
         self.hint = hint
         self.code = code or f"ERR-HTTP-{status}"
+        self.param = param
         self.headers = dict(headers or {})
 
     @property
-    def body(self) -> bytes:
-        """The answer's JSON."""
-        content: dict[str, Any] = {"code": self.code, "message": self.message, "hint": self.hint}
+    def title(self) -> str:
+        """The status in words."""
+        return HTTPStatus(self.status).phrase
+
+    def body(self, request_id: str) -> bytes:
+        """The answer's JSON.
+
+        Args:
+            request_id: The id by which the logs know the request.
+        """
+        content: dict[str, Any] = {
+            "type": "about:blank",
+            "title": self.title,
+            "status": self.status,
+            "detail": self.message,
+            "code": self.code,
+            "hint": self.hint,
+            "param": self.param,
+            "request_id": request_id,
+        }
         return json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def problem_of(error: DelfError) -> ProblemError:
-    """A failure of delf as an answer."""
+    """A failure of delf as an answer; its hint is for a terminal, and stays behind."""
     status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 409)
-    return ProblemError(status, error.message, error.hint, code=error.code)
+    return ProblemError(status, error.message, code=error.code)
 
 
 def inside() -> ProblemError:
     """A failure that nobody foresaw; what it was is in the log alone."""
-    return ProblemError(_INSIDE, "an unexpected failure", "the server's log has the traceback")
+    return ProblemError(
+        _INSIDE, "an unexpected failure", "the server's log has more under this request_id"
+    )

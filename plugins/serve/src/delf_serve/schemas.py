@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+)
 
 State = Literal["queued", "running", "waiting", "done", "failed", "stopped", "interrupted"]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
@@ -33,11 +41,18 @@ class Shown(BaseModel):
 
 
 class Problem(Shown):
-    """Why a request was refused."""
+    """Why a request was refused, as RFC 9457 has it."""
 
+    type: str = Field(description="Always about:blank: `code` names the kind of failure.")
+    title: str = Field(description="The status in words.")
+    status: int
+    detail: str = Field(description="What was wrong with this request.")
     code: str = Field(description="Names the kind of failure for ever.")
-    message: str
-    hint: str | None = None
+    hint: str | None = Field(default=None, description="What to do about it.")
+    param: str | None = Field(
+        default=None, description="The field or parameter that was wrong, with dots between names."
+    )
+    request_id: str = Field(description="By which the server's logs know this request.")
 
 
 class InlineFile(Given):
@@ -51,6 +66,10 @@ class FileReference(Given):
     """An input file that was sent in before."""
 
     id: Annotated[str, StringConstraints(pattern=r"^file_[0-9a-f]{32}$")]
+
+
+VARIANTS = frozenset({InlineFile.__name__, FileReference.__name__})
+"""Names that stand in the place of an error for one of several types, and in no request."""
 
 
 class RunRequest(Given):
@@ -183,19 +202,61 @@ class RequestList(Shown):
     approvals: list[Request]
 
 
+_BELONGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "reason": ("approve", "reject", "settle"),
+    "arguments": ("edit",),
+    "remember": ("approve",),
+    "like": ("approve",),
+    "result": ("settle",),
+}
+"""Fields of a decision, by the ones to which they belong."""
+
+
+def _say_what_belongs(schema: dict[str, Any]) -> None:
+    """Put into a schema which fields belong to which decision."""
+    empty = {name: {"const": "no" if name == "remember" else None} for name in _BELONGS}
+    rules: list[dict[str, Any]] = []
+    for decision in schema["properties"]["decision"]["enum"]:
+        foreign: dict[str, Any] = {
+            n: empty[n] for n, own in _BELONGS.items() if decision not in own
+        }
+        then: dict[str, Any] = {"properties": foreign}
+        if decision == "edit":
+            then["required"] = ["arguments"]
+            foreign["arguments"] = {"type": "object", "minProperties": 1}
+        rules.append({"if": {"properties": {"decision": {"const": decision}}}, "then": then})
+    schema["allOf"] = rules
+
+
 class DecisionRequest(Given):
-    """An answer to a question."""
+    """An answer to a question. What belongs to another decision is refused."""
+
+    model_config = ConfigDict(json_schema_extra=_say_what_belongs)
 
     decision: Literal["approve", "reject", "edit", "settle"]
-    reason: Annotated[str, StringConstraints(max_length=10_000)] | None = None
-    arguments: dict[str, Any] | None = Field(
-        default=None, description="With edit: the arguments that change."
+    reason: Annotated[str, StringConstraints(max_length=10_000)] | None = Field(
+        default=None, description="A note; with reject the script reads it, and the model."
     )
-    remember: Literal["no", "task", "session"] = "no"
+    arguments: dict[str, Any] | None = Field(
+        default=None, validate_default=True, description="With edit: the arguments that change."
+    )
+    remember: Literal["no", "task", "session"] = Field(
+        default="no", description="With approve: let the same call pass without a question."
+    )
     like: dict[str, str] | None = Field(
         default=None, description="With remember: arguments that may differ, by patterns."
     )
     result: Any = Field(default=None, description="With settle: what the call returned.")
+
+    @field_validator(*_BELONGS)
+    @classmethod
+    def _belongs(cls, value: Any, info: ValidationInfo) -> Any:
+        decision, own = info.data.get("decision"), _BELONGS[info.field_name or ""]
+        if decision == "edit" and own == ("edit",) and not value:
+            raise ValueError("edit needs the arguments that change")
+        if decision is not None and decision not in own and value not in (None, "no"):
+            raise ValueError(f"it belongs to {' or '.join(own)}, not to {decision}")
+        return value
 
 
 class CheckRequest(Given):

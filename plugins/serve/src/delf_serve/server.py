@@ -1,10 +1,9 @@
-"""The server: uvicorn, with a time for the head of a request, on sockets that are bound first."""
+"""The server: uvicorn on sockets that are bound first, with limits of its own for connections."""
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import logging
+import secrets
 import socket
 from collections.abc import Callable
 from typing import Any, Final
@@ -13,12 +12,23 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from delf.errors import ConfigurationError
+from delf_serve.access import to_stderr
 from delf_serve.app import Application
-
-_log = logging.getLogger(__name__)
+from delf_serve.clients import client_of, is_loopback
+from delf_serve.problems import MEDIA, ProblemError
 
 _BACKLOG: Final = 2048
 _SHUTDOWN_SECONDS: Final = 3
+_IDLE_SECONDS: Final = 30.0
+_REST_SECONDS: Final = 5.0
+"""How long the rest of a request may still come after its answer."""
+_CLOSE_SECONDS: Final = 5.0
+"""How long a client has to take what was sent before its connection was closed."""
+_STALL_SECONDS: Final = 60.0
+"""How long a client may take nothing of an answer."""
+_HEAD_BYTES: Final = 65_536
+_OWN_FILES: Final = 256
+"""File descriptors that are left for all but connections: sandboxes, journal, files."""
 
 
 def check_bind(host: str, *, keyed: bool) -> None:
@@ -27,13 +37,7 @@ def check_bind(host: str, *, keyed: bool) -> None:
     Raises:
         ConfigurationError: When the address is beyond loopback, and nobody needs a key.
     """
-    if keyed or host == "localhost":
-        return
-    try:
-        is_loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = False
-    if not is_loopback:
+    if not keyed and host != "localhost" and not is_loopback(host):
         raise ConfigurationError(
             f"without an API key, the server listens on loopback only, not on {host!r}",
             hint="set DELF_API_KEY, or --keys FILE",
@@ -68,53 +72,233 @@ def address_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-class Protocol(HttpToolsProtocol):
-    """uvicorn's protocol, which ends a connection whose head does not arrive in time."""
+class Places:
+    """The connections of a server: so many at most, and no client can keep others out.
 
-    seconds = 10.0
+    Once all places are taken, a connection makes place that waits for a request, or has shown no
+    key: the oldest one of the client that has the most connections.
+
+    Args:
+        most: How many.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held: dict[str, dict[Protocol, None]] = {}
+        self._count = 0
+
+    def take(self, connection: Protocol, client: str) -> None:
+        """Give a new connection a place."""
+        if self._count >= self._most:
+            (self._who_goes() or connection).abort()
+        self._held.setdefault(client, {})[connection] = None
+        self._count += 1
+
+    def leave(self, connection: Protocol, client: str) -> None:
+        """A connection is gone."""
+        held = self._held.get(client, {})
+        if connection in held:
+            del held[connection]
+            self._count -= 1
+        if not held:
+            self._held.pop(client, None)
+
+    def _who_goes(self) -> Protocol | None:
+        for held in sorted(self._held.values(), key=len, reverse=True):
+            for connection in held:
+                if connection.can_go:
+                    return connection
+        return None
+
+
+class Protocol(HttpToolsProtocol):
+    """uvicorn's protocol with limits for size and time of what no application sees.
+
+    The head of a request has a size and a time; so has everything between two pieces of a body.
+    """
+
+    places: Places
+    head_seconds = 10.0
+
+    # -- of the connection ----------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for the first head."""
         super().connection_made(transport)
-        self._head: asyncio.TimerHandle | None = None
-        self._wait()
-
-    def data_received(self, data: bytes) -> None:
-        """Begin to wait where a further request begins."""
-        if self._head is None and getattr(self.cycle, "response_complete", True):
-            self._wait()
-        super().data_received(data)
-
-    def on_headers_complete(self) -> None:
-        """The head is there."""
-        self._stop_waiting()
-        super().on_headers_complete()
+        self._is_known = False
+        self._is_gone = False
+        self._in_head = False
+        self._unread = 0
+        self._refusal = ProblemError(400, "the request is no HTTP that can be read")
+        self._timer: asyncio.TimerHandle | None = None
+        self._stall: asyncio.TimerHandle | None = None
+        self._client = client_of(self.client)
+        self.places.take(self, self._client)
+        self._watch(self.head_seconds, self._close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing is waited for any more."""
-        self._stop_waiting()
+        self._is_gone = True
+        self._unwatch()
+        self.resume_writing()
+        self.places.leave(self, self._client)
         super().connection_lost(exc)
 
-    def _wait(self) -> None:
-        self._head = self.loop.call_later(self.seconds, self._give_up)
+    @property
+    def can_go(self) -> bool:
+        """Whether it may make place for another: no answer is being made for a known client."""
+        cycle: Any = self.cycle
+        is_busy = cycle is not None and not cycle.response_complete and not cycle.more_body
+        return not self._is_gone and not (self._is_known and is_busy)
 
-    def _stop_waiting(self) -> None:
-        if self._head is not None:
-            self._head.cancel()
-            self._head = None
+    def abort(self) -> None:
+        """End it at once."""
+        self._is_gone = True
+        self.transport.abort()
 
-    def _give_up(self) -> None:
-        self._head = None
+    def pause_writing(self) -> None:
+        """The client takes nothing; it has some time to go on."""
+        super().pause_writing()
+        self._stall = self.loop.call_later(_STALL_SECONDS, self.abort)
+
+    def resume_writing(self) -> None:
+        """The client goes on."""
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+        super().resume_writing()
+
+    # -- of requests ----------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Take what comes, unless it is too much without a head or a piece of a body."""
+        self._unread += len(data)
+        super().data_received(data)
+        if self._unread > _HEAD_BYTES and not self.transport.is_closing():
+            self._refuse_size()
+            self.send_400_response("")
+
+    def on_message_begin(self) -> None:
+        """A request begins: its head has some time."""
+        super().on_message_begin()
+        self._in_head = True
+        self._head_size = 0
+        self.scope["delf.known"] = self._know  # pyright: ignore[reportGeneralTypeIssues]
+        self._watch(self.head_seconds, self._is_late)
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of the address."""
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header; those after a body would be taken for headers of the head."""
+        if not self._in_head:
+            self._refusal = ProblemError(400, "headers after the body are not taken")
+            raise self._refusal
+        self._count(len(name) + len(value))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The head is there."""
+        self._in_head = False
+        self._unread = 0
+        self._unwatch()
+        parser: Any = self.parser
+        if parser.should_upgrade() and self._has_body():
+            self._refusal = ProblemError(400, "a request with a body cannot upgrade its connection")
+            raise self._refusal
+        super().on_headers_complete()
+        if parser.should_upgrade():  # to nothing: it is answered, and no more is read
+            self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        self._unread = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The whole request is there."""
+        self._unread = 0
+        super().on_message_complete()
+        if self.cycle.response_complete:
+            self._watch(_IDLE_SECONDS, self._close)
+
+    def on_response_complete(self) -> None:
+        """The answer was given: wait for the next request, or for what is missing of this one."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._watch(_CLOSE_SECONDS, self.abort)
+        elif self.cycle.response_complete and not self._in_head:
+            self._watch(_REST_SECONDS if self.cycle.more_body else _IDLE_SECONDS, self._close)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what cannot be read, unless that would be in the midst of another answer."""
+        cycle: Any = self.cycle
+        is_over = cycle is None or cycle.response_complete
+        is_first = not is_over and cycle.more_body and not cycle.response_started
+        if is_over or (is_first and not self.pipeline):
+            problem, body = self._refusal, self._refusal.body(secrets.token_hex(8))
+            self.transport.write(
+                b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n"
+                b"connection: close\r\n\r\n%b"
+                % (problem.status, problem.title.encode(), MEDIA.encode(), len(body), body)
+            )
+        if is_first:
+            cycle.disconnected = True  # what comes from the application comes too late
+            cycle.message_event.set()
+        self._close()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Nothing: other protocols are not spoken, and no package would change that."""
+
+    def _has_body(self) -> bool:
+        headers = dict(self.headers)
+        return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
+
+    def _is_late(self) -> None:
+        if self.flow.read_paused:  # a request before it is still answered
+            self._watch(self.head_seconds, self._is_late)
+        else:
+            self._close()
+
+    def _know(self) -> None:
+        self._is_known = True
+
+    def _count(self, size: int) -> None:
+        self._head_size += size
+        if self._head_size > _HEAD_BYTES:
+            self._refuse_size()
+            raise self._refusal
+
+    def _refuse_size(self) -> None:
+        what = "head" if self._in_head else "frame of a piece of the body"
+        status = 431 if self._in_head else 400
+        self._refusal = ProblemError(status, f"the {what} is larger than {_HEAD_BYTES:,} bytes")
+
+    def _close(self) -> None:
         if not self.transport.is_closing():
             self.transport.close()
+        self._watch(_CLOSE_SECONDS, self.abort)
+
+    def _watch(self, seconds: float, act: Callable[[], None]) -> None:
+        self._unwatch()
+        if not self._is_gone:
+            self._timer = self.loop.call_later(seconds, act)
+
+    def _unwatch(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
-def make_server(app: Application, *, log_level: str = "warning") -> uvicorn.Server:
+def make_server(app: Application, *, log_level: str = "error") -> uvicorn.Server:
     """A server of an application, to be given a socket that listens."""
-    protocol = type("Protocol", (Protocol,), {"seconds": app.settings.header_seconds})
+    settings = app.settings
+    own = {"head_seconds": settings.header_seconds, "places": Places(_room(settings.connections))}
     config = uvicorn.Config(
         app,
-        http=protocol,
+        http=type("Protocol", (Protocol,), own),
         ws="none",
         lifespan="on",
         access_log=False,
@@ -122,12 +306,35 @@ def make_server(app: Application, *, log_level: str = "warning") -> uvicorn.Serv
         log_level=log_level,
         server_header=False,
         date_header=False,
-        proxy_headers=False,
+        proxy_headers=False,  # the application has its own, for it is mounted in others, too
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-        timeout_keep_alive=30,
-        h11_max_incomplete_event_size=65_536,
+        timeout_keep_alive=int(_IDLE_SECONDS),
     )
     return _Server(config, app)
+
+
+def _room(most: int) -> int:
+    """How many connections there can be with the file descriptors of this process."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return most
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most if soft == resource.RLIM_INFINITY else max(16, min(most, soft - _OWN_FILES))
+
+
+def _raise_limit(most: int) -> None:
+    """Let this process have as many file descriptors as connections need, as far as it may."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = most + _OWN_FILES
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class _Server(uvicorn.Server):
@@ -154,6 +361,7 @@ def serve(make: Callable[[], Application], listener: socket.socket) -> None:
         ConfigurationError: When it cannot be started.
     """
     app = make()
+    _raise_limit(app.settings.connections)
     server = make_server(app)
 
     async def main() -> None:
@@ -161,7 +369,8 @@ def serve(make: Callable[[], Application], listener: socket.socket) -> None:
         await server.serve(sockets=[listener])
 
     try:
-        _runner(main)
+        with to_stderr(enabled=app.settings.access_log):
+            _runner(main)
     except KeyboardInterrupt:
         return
 

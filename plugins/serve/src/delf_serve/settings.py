@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import ipaddress
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -32,20 +33,47 @@ class ServeSettings(PluginSettings):
     allow_origins: list[str] = Field(
         default_factory=list, description="Other sites whose pages may use the API (CORS)."
     )
+    trusted_proxies: list[str] = Field(
+        default_factory=list,
+        description="Addresses or networks of reverse proxies. Only their X-Forwarded-For and "
+        "X-Forwarded-Proto are believed.",
+    )
+    access_log: bool = Field(
+        default=True, description="Write a line of JSON for each request to stderr."
+    )
     body_bytes: int = Field(
         default=1_000_000, ge=1024, description="The largest JSON of a request."
     )
     file_bytes: int = Field(default=100_000_000, ge=1024, description="The largest file sent in.")
+    key_file_bytes: int = Field(
+        default=1_000_000_000, ge=1024, description="All files that a key has sent in."
+    )
+    all_file_bytes: int = Field(
+        default=10_000_000_000, ge=1024, description="All files that were sent in."
+    )
+    file_days: float = Field(
+        default=30, gt=0, description="Days after which a file that was sent in is removed."
+    )
     rate: float = Field(default=0, ge=0, description="Requests a second for each key; 0: no limit.")
     open_tasks: int = Field(
         default=10_000, ge=1, description="Tasks of a key that may wait or run at the same time."
     )
-    streams: int = Field(default=5_000, ge=1, description="Event streams that may be open.")
+    streams: int = Field(
+        default=5_000, ge=1, description="Event streams and waits that may be open."
+    )
+    key_streams: int = Field(
+        default=1_000, ge=1, description="Those of them that one key may have open."
+    )
+    connections: int = Field(
+        default=10_000, ge=16, description="Connections that may be open, as files permit."
+    )
     header_seconds: float = Field(
         default=10, gt=0, description="Seconds that the head of a request may take to arrive."
     )
     body_seconds: float = Field(
-        default=30, gt=0, description="Seconds that the next piece of a request may take to arrive."
+        default=30,
+        gt=0,
+        description="Seconds that a body may take to arrive, and one more for each 20 kB of it.",
     )
     session_hours: float = Field(
         default=12, gt=0, description="Hours until somebody has to log in to the page again."
@@ -77,10 +105,17 @@ class ServeSettings(PluginSettings):
     mail_to: list[str] = Field(default_factory=list, description="Who gets these mails.")
     mail_from: str = Field(default="delf@localhost", description="Whom they are from.")
 
-    @field_validator("hosts", "allow_origins", "mail_to", mode="before")
+    @field_validator("hosts", "allow_origins", "trusted_proxies", "mail_to", mode="before")
     @classmethod
     def _one_is_a_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_addresses(cls, value: list[str]) -> list[str]:
+        for text in value:
+            ipaddress.ip_network(text, strict=False)
+        return value
 
     @field_validator("api_key", mode="before")
     @classmethod

@@ -8,17 +8,18 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from delf.engine.views.snapshot import snapshot
-from delf.errors import DelfError, UnknownTaskError
+from delf.errors import ConfigurationError, DelfError, UnknownTaskError
 from delf.events import Event, TaskFinished, TaskQueued, TaskResumed, TaskStarted
 from delf.protocols.journal import TaskRecord
 from delf_journals.history import SupportsHistory
 from delf_journals.requests import SupportsRequests
+from delf_journals.sessions import SupportsLogins
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import OutputFile, RunRequest, State, Task, TaskDetail
@@ -52,7 +53,11 @@ _ASKED: Final[dict[str, str]] = {
 }
 
 
-class SharedJournal(SupportsHistory, SupportsRequests, Protocol):
+MakeFiles = Callable[[], Awaitable[Sequence[str] | None]]
+
+
+@runtime_checkable
+class SharedJournal(SupportsHistory, SupportsRequests, SupportsLogins, Protocol):
     """A journal that can be looked through, and through which processes speak."""
 
 
@@ -154,14 +159,15 @@ class Tasks:
     # -- handing in -----------------------------------------------------------------------
 
     async def submit(
-        self, order: RunRequest, key: Key, files: Sequence[str] | None
+        self, order: RunRequest, key: Key, files: MakeFiles | None = None
     ) -> tuple[str, str | None]:
         """Take a task in; when this returns, it is in the journal.
 
         Args:
             order: What is asked.
             key: Who asks.
-            files: The paths of its input files; the agent's own when None.
+            files: Gives the paths of its input files, if the task is new; the agent's own
+                when it gives None.
 
         Returns:
             Its id, and its conversation if it has one.
@@ -188,12 +194,13 @@ class Tasks:
 
         async def hand_in() -> None:
             try:
+                paths = None if files is None else await files()
                 await self._agent.asubmit(
                     order.task,
                     order.timeout,
                     task_id=name,
                     conversation_id=conversation,
-                    files=files,
+                    files=paths,
                     setup={MARK: {"key": key.name, "order": digest}},
                     listeners=[listen],
                 )
@@ -440,14 +447,14 @@ def shared(agent: Agent) -> SharedJournal:
     """The journal of a started agent.
 
     Raises:
-        ProblemError: When others cannot look into it.
+        ConfigurationError: When others cannot look into it.
     """
     journal: Any = agent.journal
-    if not isinstance(journal, SupportsHistory) or not isinstance(journal, SupportsRequests):
-        raise ProblemError(
-            503, "the agent's journal is not for several processes", 'Agent(journal="sql")'
-        )
-    return journal
+    if isinstance(journal, SharedJournal):
+        return journal
+    raise ConfigurationError(
+        "the agent's journal is not for several processes", hint='Agent(journal="sql")'
+    )
 
 
 def _digest(order: RunRequest) -> str:

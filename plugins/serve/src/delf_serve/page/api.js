@@ -1,11 +1,13 @@
 // What the page asks of the server, and how it follows what happens there.
 
 const base = new URL(".", document.baseURI);
+const MOST_TRIES = 10;
+const LONGEST_WAIT = 15;
 let csrf = null;
 
 export class Refused extends Error {
   constructor(status, problem) {
-    super(problem.message || `status ${status}`);
+    super(problem.detail || `status ${status}`);
     this.status = status;
     this.code = problem.code || "";
     this.hint = problem.hint || "";
@@ -19,15 +21,10 @@ async function ask(method, path, body, type = "application/json") {
   if (csrf) headers["x-csrf-token"] = csrf;
   if (body !== undefined) headers["content-type"] = type;
   const sent = body === undefined || type !== "application/json" ? body : JSON.stringify(body);
-  let answer;
-  try {
-    answer = await fetch(address(path), { method, headers, body: sent, credentials: "same-origin" });
-  } catch {
-    throw new Refused(0, { message: "the server cannot be reached", hint: "the page tries again" });
-  }
+  const answer = await patiently(() => fetch(address(path), { method, headers, body: sent, credentials: "same-origin" }));
   const text = await answer.text();
   let data = null;
-  try { data = text ? JSON.parse(text) : null; } catch { data = { message: text.slice(0, 200) }; }
+  try { data = text ? JSON.parse(text) : null; } catch { data = { detail: text.slice(0, 200) }; }
   if (!answer.ok) {
     if (answer.status === 401 && !path.startsWith("login") && !path.startsWith("session")) {
       window.dispatchEvent(new Event("delf:login"));
@@ -35,6 +32,24 @@ async function ask(method, path, body, type = "application/json") {
     throw new Refused(answer.status, data || {});
   }
   return data;
+}
+
+/** Ask again as often as the server says that it was too soon, and say so meanwhile. */
+async function patiently(send) {
+  let answer;
+  for (let tries = 0; tries < MOST_TRIES; tries++) {
+    try {
+      answer = await send();
+    } catch {
+      throw new Refused(0, { detail: "the server cannot be reached", hint: "the page tries again" });
+    }
+    const seconds = Number(answer.headers.get("retry-after"));
+    if (answer.status !== 429 || !(seconds > 0 && seconds <= LONGEST_WAIT)) break;
+    window.dispatchEvent(new CustomEvent("delf:wait", { detail: seconds }));
+    await new Promise((done) => { setTimeout(done, seconds * 1000 * (1 + Math.random() / 2)); });
+  }
+  window.dispatchEvent(new CustomEvent("delf:wait", { detail: 0 }));
+  return answer;
 }
 
 export const get = (path) => ask("GET", path);

@@ -20,6 +20,8 @@ class Page {
     this.lost = new Set();
     window.onhashchange = () => this.go();
     document.onvisibilitychange = () => this.heed();
+    window.addEventListener("delf:wait", this.heedWait = ({ detail }) => this.waits(detail));
+    this.list.load();
     this.follow();
     this.go();
   }
@@ -43,7 +45,14 @@ class Page {
     const broken = this.lost.size > 0;
     document.body.classList.toggle("stale", broken);
     setText(connection, broken ? "The connection is lost; what is grey may be old. Trying again…" : "");
-    if (broken && what === "list") session().catch(() => {});
+    if (broken && what === "list") session().catch((error) => { if (error.status === 401) window.dispatchEvent(new Event("delf:login")); });
+  }
+
+  /** The server has asked to come back in some seconds; 0 when it has answered. */
+  waits(seconds) {
+    if (seconds) setText(connection, `The server asks to wait for ${seconds} s; what is shown may be old.`);
+    else if (this.waited && !this.lost.size) setText(connection, "");
+    this.waited = seconds > 0;
   }
 
   broke(error) {
@@ -110,6 +119,7 @@ class Page {
   }
 
   drop() {
+    window.removeEventListener("delf:wait", this.heedWait);
     this.view?.drop();
     this.changes.drop();
   }

@@ -14,7 +14,7 @@ async function opened(path, name) {
   const answer = await fetch(path, { credentials: "same-origin" });
   if (!answer.ok) {
     const problem = await answer.json().catch(() => ({}));
-    return [el("p", { class: "bad" }, problem.message || `status ${answer.status}`)];
+    return [el("p", { class: "bad" }, problem.detail || `status ${answer.status}`)];
   }
   if (PICTURES.test(name)) {
     const url = URL.createObjectURL(await answer.blob());

@@ -1,0 +1,50 @@
+"""Clients by their addresses."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from typing import Any, Final
+
+_NETWORK: Final = 64
+"""Bits of an IPv6 address that one customer of a provider cannot choose."""
+TEST_CLIENT: Final = "testclient"
+"""The host from which Starlette's TestClient asks: no address, so no network has it."""
+
+
+def client_of(address: Sequence[Any] | None) -> str:
+    """Who is at an address: it alone, or the network that one customer has of IPv6.
+
+    Args:
+        address: Host and port; None for a socket of this machine.
+    """
+    host = str(address[0]) if address else ""
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if found.version == 6:
+        if found.ipv4_mapped is not None:
+            return str(found.ipv4_mapped)
+        return str(ipaddress.ip_network((found, _NETWORK), strict=False))
+    return host
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is this machine's own."""
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    if found.version == 6 and found.ipv4_mapped is not None:
+        found = found.ipv4_mapped
+    return found.is_loopback
+
+
+def is_address(name: str) -> bool:
+    """Whether a name is an address, which nobody can let point elsewhere."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

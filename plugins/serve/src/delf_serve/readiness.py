@@ -1,0 +1,69 @@
+"""Whether tasks can be taken in: looked at for real, and not more often than every few seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Final
+
+from delf.errors import DelfError
+from delf_serve.problems import ProblemError
+from delf_serve.tasks import Tasks
+
+if TYPE_CHECKING:
+    from delf import Agent
+
+_log = logging.getLogger(__name__)
+
+_WELL_SECONDS: Final = 15.0
+_ILL_SECONDS: Final = 3.0
+_MOST_SECONDS: Final = 20.0
+
+
+class Readiness:
+    """Looks whether the journal answers, the models are configured, and a sandbox opens.
+
+    Args:
+        agent: Does the tasks.
+        tasks: The journal.
+    """
+
+    def __init__(self, agent: Agent, tasks: Tasks) -> None:
+        self._agent = agent
+        self._tasks = tasks
+        self._lock = asyncio.Lock()
+        self._until = 0.0
+        self._problem: str | None = None
+
+    async def check(self) -> None:
+        """Look, unless somebody did so just now.
+
+        Raises:
+            ProblemError: When a task could not begin. Why is in the log alone: anybody may ask.
+        """
+        async with self._lock:
+            if time.monotonic() >= self._until:
+                before, self._problem = self._problem, await self._look()
+                well = self._problem is None
+                self._until = time.monotonic() + (_WELL_SECONDS if well else _ILL_SECONDS)
+                if self._problem is not None and self._problem != before:
+                    _log.warning("no task can begin: %s", self._problem)
+        if self._problem is not None:
+            raise ProblemError(
+                503,
+                "no task can begin",
+                "the server's log says why",
+                headers={"retry-after": str(int(_ILL_SECONDS))},
+            )
+
+    async def _look(self) -> str | None:
+        try:
+            async with asyncio.timeout(_MOST_SECONDS):
+                await self._tasks.journal.find(1)
+                await self._agent.acheck()
+        except TimeoutError:
+            return f"the check took longer than {_MOST_SECONDS:g} s"
+        except DelfError as error:
+            return error.message
+        return None

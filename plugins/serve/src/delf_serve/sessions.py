@@ -1,0 +1,130 @@
+"""Who is logged in to the page, and who holds a place for long: streams and waits."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from delf.errors import DelfError
+from delf_journals.sessions import SessionRecord
+from delf_serve.keys import Key, Keys
+from delf_serve.problems import ProblemError
+from delf_serve.settings import ServeSettings
+from delf_serve.tasks import Tasks
+
+_log = logging.getLogger(__name__)
+
+_LOOK_SECONDS: Final = 2.0
+
+
+@dataclass(eq=False)
+class Seat:
+    """A place that somebody holds for long.
+
+    Args:
+        key: Whose key was shown.
+        session: The digest of the session, where one was shown instead.
+        end: Ends it.
+    """
+
+    key: Key
+    session: str | None
+    end: Callable[[], object] = int
+
+
+class Sessions:
+    """Sessions in the journal, so that each process knows of them, and what depends on them.
+
+    Args:
+        keys: The keys for which they stand.
+        tasks: The journal.
+        settings: How long they are, and how many places a key may hold.
+    """
+
+    def __init__(self, keys: Keys, tasks: Tasks, settings: ServeSettings) -> None:
+        self._keys = keys
+        self._tasks = tasks
+        self._settings = settings
+        self._seats: set[Seat] = set()
+
+    # -- logging in and out ---------------------------------------------------------------
+
+    async def begin(self, key: Key) -> str:
+        """Begin a session; the value of its cookie."""
+        seconds, now = self._settings.session_hours * 3600, time.time()
+        cookie = self._keys.session(key, seconds)
+        record = SessionRecord(
+            digest=_digest(cookie), name=key.name, began=now, until=now + seconds
+        )
+        await self._tasks.journal.begin_login(record)
+        return cookie
+
+    async def key_of(self, cookie: str) -> Key | None:
+        """The key for which a session stands, unless it is over."""
+        key = self._keys.of_session(cookie)
+        if key is None or not await self._tasks.journal.logins([_digest(cookie)]):
+            return None
+        return key
+
+    async def end(self, cookie: str) -> None:
+        """End a session, on all processes, with all streams that it has here."""
+        digest = _digest(cookie)
+        await self._tasks.journal.end_login(digest)
+        self._end(lambda seat: seat.session == digest)
+
+    # -- what is held for long ------------------------------------------------------------
+
+    @contextmanager
+    def seat(self, key: Key, cookie: str | None) -> Generator[Seat]:
+        """Hold a place meanwhile.
+
+        Raises:
+            ProblemError: When all are taken, or all that a key may have.
+        """
+        settings = self._settings
+        if len(self._seats) >= settings.streams:
+            raise ProblemError(
+                503, "too many streams and waits are open", headers={"retry-after": "10"}
+            )
+        if sum(seat.key.name == key.name for seat in self._seats) >= settings.key_streams:
+            raise ProblemError(
+                429,
+                f"{settings.key_streams:,} streams and waits of this key are open",
+                headers={"retry-after": "10"},
+            )
+        seat = Seat(key, None if cookie is None else _digest(cookie))
+        self._seats.add(seat)
+        try:
+            yield seat
+        finally:
+            self._seats.discard(seat)
+
+    async def keep_looking(self) -> None:
+        """End what is held by keys and sessions that are none any more."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            shown = {seat.session for seat in self._seats if seat.session is not None}
+            try:
+                known = {record.digest for record in await self._tasks.journal.logins(shown)}
+            except DelfError as error:
+                _log.warning("sessions cannot be looked up: %s", error.message)
+                continue
+            self._end(
+                lambda seat, over=shown - known: (
+                    seat.session in over or not self._keys.holds(seat.key)
+                )
+            )
+
+    def _end(self, is_over: Callable[[Seat], bool]) -> None:
+        for seat in [seat for seat in self._seats if is_over(seat)]:
+            seat.end()
+
+
+def _digest(cookie: str) -> str:
+    return hashlib.sha256(cookie.encode("utf-8", "replace")).hexdigest()

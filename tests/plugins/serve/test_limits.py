@@ -1,0 +1,224 @@
+"""What one client may take of the server: bytes, time, connections, streams, and room for files."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import httpx
+import pytest
+
+from support.raw import dripping, raw
+from support.serving import KEYS, bearer, doing
+
+HEAD = b"GET /tasks HTTP/1.1\r\nhost: localhost\r\n"
+POST = b"POST /run HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        HEAD + b"x: " + b"a" * 300_000,
+        HEAD + b"x: " + b"a" * 70_000 + b"\r\n\r\n",
+        HEAD + b"a: b\r\n" * 30_000,
+        b"GET /" + b"a" * 300_000,
+    ],
+    ids=["endless", "whole", "many", "address"],
+)
+async def test_a_head_has_a_size(serve, head):
+    server = await serve(api_key=KEYS)
+    assert (await raw(server.url, head)).startswith(b"HTTP/1.1 431")
+
+
+async def test_heads_that_never_end_stop_nobody(serve):
+    server = await serve(key="ada-key", api_key=KEYS)
+    floods = [
+        asyncio.create_task(raw(server.url, HEAD + b"x: ", *[b"a" * 1_000_000] * 20))
+        for _ in range(2)
+    ]
+    begun = time.monotonic()
+    for _ in range(20):
+        assert (await server.client.get("/tasks")).status_code == 200
+    assert time.monotonic() - begun < 3
+    await asyncio.gather(*floods)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [b"2;", b"2\r\n{}\r\n0\r\nx: "],
+    ids=["extension", "trailer"],
+)
+async def test_what_is_between_pieces_of_a_body_has_a_size(serve, rest):
+    server = await serve()
+    pieces = [b"a" * 300_000] * 4
+    assert (await raw(server.url, CHUNKED + rest, *pieces)).startswith(b"HTTP/1.1 400")
+    assert (await server.client.get("/tasks")).status_code == 200
+
+
+async def test_headers_after_a_body_are_not_taken_for_those_of_the_head(serve):
+    server = await serve(api_key=KEYS)
+    smuggled = CHUNKED + b"2\r\n{}\r\n0\r\nauthorization: Bearer ada-key\r\n\r\n"
+    assert (await raw(server.url, smuggled))[9:12] in (b"400", b"401")
+
+
+async def test_a_body_has_a_time_in_all(serve):
+    server = await serve(body_seconds=0.4)
+    head = POST + b"content-length: 1000\r\n\r\n"
+    begun = time.monotonic()
+    assert (await dripping(server.url, head, b"{" * 1000, pause=0.02)).startswith(b"HTTP/1.1 408")
+    assert time.monotonic() - begun < 4
+
+
+async def test_the_rest_of_a_refused_request_is_not_waited_for(serve, monkeypatch):
+    monkeypatch.setattr("delf_serve.server._REST_SECONDS", 0.2)
+    server = await serve(api_key=KEYS)
+    head = POST + b"content-length: 1000\r\n\r\n"
+    async with asyncio.timeout(5):
+        got = await dripping(server.url, head, b"{" * 1000, pause=0.02, to_the_end=True)
+    assert got.startswith(b"HTTP/1.1 401")
+
+
+async def test_connections_without_a_key_take_no_place_from_others(serve):
+    server = await serve(key="ada-key", api_key=KEYS, connections=16)
+    host, port = server.url.removeprefix("http://").split(":")
+    async with server.client.stream("GET", "/events") as stream:
+        events = stream.aiter_lines()
+        assert (await anext(events)).startswith("retry")
+        held = [
+            await asyncio.open_connection(host, int(port), local_addr=("127.0.0.2", 0))
+            for _ in range(60)
+        ]
+        for _, writer in held:
+            writer.write(HEAD)
+        for _ in range(5):
+            async with httpx.AsyncClient(base_url=server.url, headers=bearer("ada-key")) as fresh:
+                accepted = await fresh.post("/run", json={"task": doing("print(1)")})
+                assert accepted.status_code == 202
+        async with asyncio.timeout(10):
+            async for line in events:
+                if '"done"' in line:
+                    break
+        ended = [reader for reader, _ in held if reader.at_eof() or reader.exception()]
+        assert len(ended) >= 60 - 16
+        for _, writer in held:
+            writer.close()
+
+
+async def test_the_client_with_the_most_connections_makes_place(serve):
+    server = await serve(connections=16)
+    host, port = server.url.removeprefix("http://").split(":")
+    modest, kept = await asyncio.open_connection(host, int(port))
+    greedy = [
+        await asyncio.open_connection(host, int(port), local_addr=("127.0.0.2", 0))
+        for _ in range(40)
+    ]
+    async with asyncio.timeout(5):
+        while sum(reader.at_eof() for reader, _ in greedy) < 40 - 16:
+            await asyncio.sleep(0.01)
+    assert not modest.at_eof()
+    for writer in (kept, *(writer for _, writer in greedy)):
+        writer.close()
+
+
+async def test_no_key_has_all_streams_and_waits(serve):
+    server = await serve(key="ada-key", api_key=KEYS, streams=5, key_streams=3)
+    ada, ben = server.client, bearer("ben-key")
+    async with ada.stream("GET", "/events"), ada.stream("GET", "/events"):
+        order = {"task": doing("await hold()"), "wait": 30}
+        waits = asyncio.create_task(ada.post("/run", json=order))
+        async with asyncio.timeout(10):
+            while len((await ada.get("/tasks")).json()["tasks"]) < 1:
+                await asyncio.sleep(0.02)
+        refused = await ada.get("/events")
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "10")
+        assert (await ada.post("/run", json=order)).status_code == 429
+        async with ada.stream("GET", "/events", headers=ben) as first:
+            assert first.status_code == 200
+            async with ada.stream("GET", "/events", headers=ben) as second:
+                assert second.status_code == 200
+                full = await ada.get("/events", headers=ben)
+                assert full.status_code == 503
+        server.box.gate.set()
+        assert (await waits).status_code == 200
+        assert (await ada.get("/tasks")).status_code == 200
+
+
+async def test_a_look_at_the_head_of_a_stream_is_no_stream(serve):
+    server = await serve(key_streams=1)
+    for _ in range(3):
+        answer = await server.client.head("/events")
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/event-stream")
+
+
+async def test_files_have_a_quota_for_each_key_and_in_all(serve, tmp_path):
+    limits = {"file_bytes": 40_000, "key_file_bytes": 60_000, "all_file_bytes": 90_000}
+    server = await serve(api_key=KEYS, **limits)
+
+    async def send(key, size):
+        params = {"name": "a.txt"}
+        content = b"x" * size
+        return await server.client.post(
+            "/files", params=params, content=content, headers=bearer(key)
+        )
+
+    assert (await send("ada-key", 50_000)).status_code == 413
+    assert (await send("ada-key", 40_000)).status_code == 201
+    over = await send("ada-key", 40_000)
+    assert (over.status_code, over.headers["content-type"]) == (413, "application/problem+json")
+    assert "60,000" in over.json()["detail"]
+    assert (await send("cy-key", 40_000)).status_code == 201
+    full = await send("cy-key", 15_000)
+    assert full.status_code == 507
+    assert len([file for file in (tmp_path / "files").rglob("*") if file.is_file()]) == 2
+
+
+async def test_many_empty_files_count_too(serve):
+    server = await serve(key_file_bytes=30_000)
+    sent = [
+        (await server.client.post("/files", params={"name": "a"}, content=b"")).status_code
+        for _ in range(9)
+    ]
+    assert sent == [201] * 7 + [413] * 2
+
+
+async def test_files_that_come_at_the_same_time_share_the_quota(serve):
+    server = await serve(key_file_bytes=100_000)
+    answers = await asyncio.gather(
+        *(
+            server.client.post("/files", params={"name": "a"}, content=b"x" * 40_000)
+            for _ in range(10)
+        )
+    )
+    assert [answer.status_code for answer in answers].count(201) <= 2
+
+
+async def test_a_file_is_of_the_key_that_sent_it_in(serve):
+    server = await serve(api_key=KEYS)
+    sent = await server.client.post(
+        "/files", params={"name": "a"}, content=b"x", headers=bearer("ada-key")
+    )
+    order = {"task": doing("print(1)"), "files": [{"id": sent.json()["id"]}]}
+    other = await server.client.post("/run", json=order, headers=bearer("cy-key"))
+    assert other.status_code == 404
+    own = await server.client.post("/run", json=order, headers=bearer("ada-key"))
+    assert own.status_code == 202
+
+
+async def test_files_are_removed_when_they_are_old(serve, tmp_path):
+    first = await serve()
+    await first.client.post("/files", params={"name": "a"}, content=b"x")
+    await serve(file_days=1e-9)
+    async with asyncio.timeout(5):
+        while [file for file in (tmp_path / "files").rglob("*") if file.is_file()]:
+            await asyncio.sleep(0.02)
+
+
+async def test_the_same_order_again_keeps_no_further_files(serve, tmp_path):
+    server = await serve()
+    order = {"task": doing("print(1)"), "files": [{"name": "a", "content": "eA=="}]}
+    for _ in range(3):
+        again = await server.client.post("/run", json=order, headers={"idempotency-key": "once"})
+        assert again.is_success
+    assert len([file for file in (tmp_path / "files").rglob("*") if file.is_file()]) == 1

@@ -1,0 +1,340 @@
+"""Who is let in, for how long, and what is told of it: sessions, keys that change, the log."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.testclient import TestClient
+
+from delf import ConfigurationError
+from delf_serve.app import make_app
+from support.raw import raw
+from support.serving import KEYS, Outbox, bearer, doing, make_agent
+
+
+@asynccontextmanager
+async def logged_in(server, key="ada-key", **headers):
+    async with httpx.AsyncClient(base_url=server.url, headers=headers) as browser:
+        answer = await browser.post("/login", json={"key": key})
+        assert answer.status_code == 200, answer.text
+        browser.headers["x-csrf-token"] = answer.json()["csrf"]
+        yield browser
+
+
+async def ends(lines) -> bool:
+    """Whether a stream comes to its end soon."""
+    async with asyncio.timeout(8):
+        async for _ in lines:
+            continue
+    return True
+
+
+async def test_to_log_out_ends_the_session_on_all_servers(serve):
+    first, second = await serve(api_key=KEYS), await serve(api_key=KEYS)
+    async with logged_in(first) as browser:
+        stolen = {"cookie": f"delf_session={browser.cookies['delf_session']}"}
+        for server in (first, second):
+            assert (await server.client.get("/tasks", headers=stolen)).status_code == 200
+        assert (await browser.post("/logout")).status_code == 204
+        for server in (first, second):
+            assert (await server.client.get("/tasks", headers=stolen)).status_code == 401
+
+
+async def test_another_session_of_the_same_key_goes_on(serve):
+    server = await serve(api_key=KEYS)
+    async with logged_in(server) as one, logged_in(server) as other:
+        await one.post("/logout")
+        assert (await other.get("/tasks")).status_code == 200
+
+
+async def test_a_session_outlives_the_server(serve):
+    first = await serve(api_key=KEYS)
+    async with logged_in(first) as browser:
+        cookie = {"cookie": f"delf_session={browser.cookies['delf_session']}"}
+    later = await serve(api_key=KEYS)
+    assert (await later.client.get("/tasks", headers=cookie)).status_code == 200
+
+
+async def test_a_stream_ends_with_its_session(serve):
+    first, second = await serve(api_key=KEYS), await serve(api_key=KEYS)
+    async with logged_in(first) as browser:
+        cookie = {"cookie": f"delf_session={browser.cookies['delf_session']}"}
+        client = second.client
+        async with (
+            browser.stream("GET", "/events") as here,
+            client.stream("GET", "/events", headers=cookie) as there,
+            client.stream("GET", "/events", headers=bearer("ada-key")) as other,
+        ):
+            assert here.status_code == there.status_code == other.status_code == 200
+            programs = other.aiter_lines()
+            assert (await anext(programs)).startswith("retry")
+            await browser.post("/logout")
+            assert await ends(here.aiter_lines())
+            assert await ends(there.aiter_lines())
+            accepted = await client.post(
+                "/run", json={"task": doing("print(1)")}, headers=bearer("ada-key")
+            )
+            async with asyncio.timeout(8):
+                async for line in programs:
+                    if accepted.json()["task_id"] in line:
+                        break
+
+
+async def test_a_key_that_is_taken_out_of_its_file_is_none_any_more(serve, tmp_path):
+    file = tmp_path / "keys"
+    file.write_text("ada:ada-key\nben:ben-key\n")
+    server = await serve(keys_file=str(file))
+    ada, ben = bearer("ada-key"), bearer("ben-key")
+    async with (
+        logged_in(server) as browser,
+        server.client.stream("GET", "/events", headers=ada) as stream,
+        server.client.stream("GET", "/events", headers=ben) as other,
+    ):
+        lines = other.aiter_lines()
+        assert (await anext(lines)).startswith("retry")
+        file.write_text("ada:new-key\nben:ben-key\n")
+        assert await ends(stream.aiter_lines())
+        assert (await server.client.get("/tasks", headers=ada)).status_code == 401
+        assert (await browser.get("/tasks")).status_code == 401
+        assert (await server.client.get("/tasks", headers=bearer("new-key"))).status_code == 200
+        accepted = {"task": doing("print(1)")}
+        await server.client.post("/run", json=accepted, headers=ben)
+        async with asyncio.timeout(8):
+            async for line in lines:
+                if line.startswith("data: "):
+                    break
+
+
+async def test_a_file_that_loses_its_last_key_lets_nobody_in(serve, tmp_path):
+    file = tmp_path / "keys"
+    file.write_text("ada:ada-key\n")
+    server = await serve(keys_file=str(file))
+    file.write_text("")
+    async with asyncio.timeout(8):
+        while (await server.client.get("/tasks", headers=bearer("ada-key"))).status_code == 200:
+            await asyncio.sleep(0.1)
+    assert (await server.client.get("/tasks")).status_code == 401
+
+
+async def test_keys_that_cannot_be_read_any_more_stay_as_they_were(serve, tmp_path, caplog):
+    file = tmp_path / "keys"
+    file.write_text("ada:ada-key\n")
+    server = await serve(keys_file=str(file))
+    file.write_text("ada:ada-key\nada:s3cret\n")
+    async with asyncio.timeout(8):
+        while "the keys stay as they were" not in caplog.text:
+            answer = await server.client.get("/tasks", headers=bearer("ada-key"))
+            assert answer.status_code == 200
+            await asyncio.sleep(0.1)
+    assert "s3cret" not in caplog.text
+
+
+@pytest.mark.parametrize("given", [{"api_key": " , "}, {"keys_file": "keys"}])
+def test_keys_that_are_none_are_no_open_door(tmp_path, monkeypatch, given):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "keys").write_text("# nobody yet\n")
+    with pytest.raises(ConfigurationError):
+        make_app(make_agent(str(tmp_path), Outbox()), given, {})
+
+
+@pytest.mark.parametrize(
+    ("proxies", "told", "secure"),
+    [([], "https", False), (["127.0.0.1"], "https", True), (["127.0.0.1"], "http", False)],
+)
+async def test_a_cookie_is_for_encrypted_pages_where_a_declared_proxy_says_so(
+    serve, proxies, told, secure
+):
+    server = await serve(api_key=KEYS, trusted_proxies=proxies)
+    headers = {"x-forwarded-proto": told, "x-forwarded-for": "203.0.113.9"}
+    answer = await server.client.post("/login", json={"key": "ada-key"}, headers=headers)
+    assert ("secure" in answer.headers["set-cookie"].lower()) is secure
+
+
+async def test_a_cookie_is_for_encrypted_pages_where_the_public_address_is_one(serve):
+    server = await serve(api_key=KEYS, public_url="https://delf.example")
+    answer = await server.client.post("/login", json={"key": "ada-key"})
+    assert "secure" in answer.headers["set-cookie"].lower()
+
+
+async def test_an_unencrypted_page_of_the_same_name_changes_nothing(serve):
+    server = await serve(api_key=KEYS, hosts="delf.example", trusted_proxies="127.0.0.1")
+    told = {"host": "delf.example", "x-forwarded-proto": "https", **bearer("ada-key")}
+    for origin, status in (("https://delf.example", 202), ("http://delf.example", 403)):
+        answer = await server.client.post(
+            "/run", json={"task": doing("print(1)")}, headers={**told, "origin": origin}
+        )
+        assert answer.status_code == status
+
+
+def from_address(app, address, base_url="http://localhost"):
+    transport = httpx.ASGITransport(app, client=(address, 5000))
+    return httpx.AsyncClient(transport=transport, base_url=base_url)
+
+
+@pytest.fixture
+async def mounted(tmp_path, monkeypatch):
+    """An application as other programs get it, without a key, and then with one."""
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
+    monkeypatch.delenv("DELF_API_KEY", raising=False)
+    made = []
+
+    def make(**options):
+        made.append(make_agent(str(tmp_path), Outbox()).asgi_app(**options))
+        return made[-1]
+
+    yield make
+    for app in made:
+        await app.stop()
+
+
+async def test_without_a_key_only_this_machine_is_answered(mounted):
+    app = mounted()
+    for address in ("203.0.113.9", "10.0.0.1", "::ffff:203.0.113.9", "2001:db8::1", "elsewhere"):
+        async with from_address(app, address) as client:
+            for path in ("/tasks", "/", "/session", "/health", "/page/app.js"):
+                assert (await client.get(path)).status_code == 403, (address, path)
+            refused = await client.post("/run", json={"task": "x"})
+            assert "API key" in refused.json()["detail"]
+    for address in ("127.0.0.1", "::1", "127.9.9.9", "::ffff:127.0.0.1"):
+        async with from_address(app, address) as client:
+            assert (await client.get("/tasks")).status_code == 200
+
+
+async def test_without_a_key_nothing_that_was_passed_on_is_answered(mounted):
+    app = mounted()
+    for name in ("x-forwarded-for", "forwarded", "x-real-ip"):
+        async with from_address(app, "127.0.0.1") as client:
+            answer = await client.get("/tasks", headers={name: "203.0.113.9"})
+            assert answer.status_code == 403
+    declared = mounted(trusted_proxies=["127.0.0.1"])
+    async with from_address(declared, "127.0.0.1") as client:
+        told = {"x-forwarded-for": "127.0.0.1"}
+        assert (await client.get("/tasks", headers=told)).status_code == 403
+
+
+async def test_with_a_key_everybody_who_shows_it_is_answered(mounted):
+    app = mounted(api_key="a-long-key")
+    async with from_address(app, "203.0.113.9") as client:
+        assert (await client.get("/tasks")).status_code == 401
+        shown = bearer("a-long-key")
+        assert (await client.get("/tasks", headers=shown)).status_code == 200
+
+
+def test_the_test_client_of_starlette_may_ask(tmp_path, monkeypatch):
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
+    monkeypatch.delenv("DELF_API_KEY", raising=False)
+    app = make_agent(str(tmp_path), Outbox()).asgi_app()
+    with TestClient(app) as client:
+        assert client.get("/tasks").status_code == 200
+    outer = Starlette(routes=[Mount("/delf", app=make_agent(str(tmp_path), Outbox()).asgi_app())])
+    with TestClient(outer) as client:
+        assert client.get("/delf/tasks").status_code == 200
+        assert client.get("/delf/health").status_code == 200
+
+
+async def test_a_web_socket_is_refused(mounted):
+    app, sent = mounted(), []
+
+    async def send(message):
+        sent.append(message)
+
+    async def receive():
+        return {"type": "websocket.connect"}
+
+    await app({"type": "websocket", "path": "/events", "headers": []}, receive, send)
+    assert [message["type"] for message in sent] == ["websocket.close"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["host", "authorization", "x-api-key", "origin", "content-type", "idempotency-key"],
+)
+async def test_a_header_that_counts_comes_once(serve, name):
+    server = await serve(api_key=KEYS)
+    lines = ["POST /run HTTP/1.1"]
+    once = {
+        "host": "localhost",
+        "authorization": "Bearer ada-key",
+        "content-type": "application/json",
+        "content-length": "2",
+    }
+    lines += [f"{n}: {v}" for n, v in once.items()]
+    lines.append(f"{name}: {once.get(name, 'x')}")
+    if name not in once:
+        lines.append(f"{name}: y")
+    got = await raw(server.url, "\r\n".join([*lines, "", "{}"]).encode())
+    assert got.startswith(b"HTTP/1.1 400"), got[:40]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"content-length: 2\r\ncontent-length: 3\r\n\r\n{} ",
+        b"transfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+        b"transfer-encoding: identity\r\n\r\n{}",
+        b"connection: upgrade\r\nupgrade: h2c\r\ncontent-length: 2\r\n\r\n{}",
+    ],
+)
+async def test_a_body_whose_length_is_not_clear_is_refused(serve, head):
+    server = await serve()
+    hidden = b"GET /session HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    start = b"POST /run HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    got = await raw(server.url, start + head + hidden)
+    assert got[9:12] in (b"400", b""), got[:60]
+    assert got.count(b"HTTP/1.1") <= 1
+
+
+async def test_requests_are_logged_with_whose_key_and_without_secrets(serve, caplog):
+    caplog.set_level(logging.INFO, "delf_serve.access")
+    server = await serve(api_key=KEYS)
+    await server.client.get("/tasks?text=s3cret", headers=bearer("ben-key"))
+    await server.client.get("/tasks", headers=bearer("wr0ng"))
+    answer = await server.client.post("/login", json={"key": "ada-key"})
+    await server.client.get("/health")
+    told = [json.loads(r.getMessage()) for r in caplog.records if r.name == "delf_serve.access"]
+    assert [(line["key"], line["method"], line["path"], line["status"]) for line in told] == [
+        ("ben", "GET", "/tasks", 200),
+        (None, "GET", "/tasks", 401),
+        (None, "POST", "/login", 200),
+    ]
+    assert told[2]["request_id"] == answer.headers["x-request-id"]
+    assert all(line["client"] == "127.0.0.1" and line["ms"] >= 0 for line in told)
+    for secret in ("s3cret", "wr0ng", "ada-key", "ben-key", answer.cookies["delf_session"]):
+        assert secret not in caplog.text
+
+
+async def test_ready_looks_for_real(serve, monkeypatch, caplog):
+    server = await serve(api_key=KEYS)
+    assert (await server.client.get("/ready")).json() == {"ok": True}
+    without = await serve(api_key=KEYS, agent={"llm": "gpt-4o-mini", "sandbox": "local"})
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    answer = await without.client.get("/ready")
+    assert answer.status_code == 503
+    assert "OPENAI_API_KEY" in caplog.text
+    assert "OPENAI" not in answer.text
+    assert (await without.client.get("/health")).json() == {"ok": True}
+
+
+async def test_ready_tells_of_a_sandbox_that_does_not_open(serve, monkeypatch):
+    from delf.errors import SandboxUnavailableError
+    from delf_sandbox_local.backend import LocalBackend
+
+    server = await serve()
+    opened = []
+
+    async def broken(self, spec):
+        opened.append(spec)
+        raise SandboxUnavailableError("no processes are left")
+
+    monkeypatch.setattr(LocalBackend, "open", broken)
+    for _ in range(5):
+        assert (await server.client.get("/ready")).status_code == 503
+    assert len(opened) == 1

@@ -1,0 +1,65 @@
+"""Bytes to a server on loopback, as no HTTP client would send them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+
+async def raw(url: str, *pieces: bytes, pause: float = 0.0) -> bytes:
+    """What a server says to bytes; until it closes or says nothing for a second."""
+    host, port = url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    got = b""
+    try:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+            if pause:
+                await asyncio.sleep(pause)
+    except ConnectionError:
+        pass  # it was closed while it was still sent; what was said before can be read
+    try:
+        async with asyncio.timeout(5):
+            while chunk := await reader.read(65_536):
+                got += chunk
+                if b"\r\n\r\n" in got and b"HTTP/1.1 1" not in got:
+                    break
+    except (ConnectionError, TimeoutError):
+        return got
+    finally:
+        writer.close()
+    return got
+
+
+async def dripping(
+    url: str, head: bytes, body: bytes, *, pause: float, to_the_end: bool = False
+) -> bytes:
+    """What a server says to a body that comes byte by byte, which ends when it speaks.
+
+    Args:
+        url: The server.
+        head: Sent at once.
+        body: Sent byte by byte.
+        pause: Seconds between the bytes.
+        to_the_end: Go on until the server has closed the connection.
+    """
+    host, port = url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(head)
+
+    async def drip() -> None:
+        for byte in body:
+            writer.write(bytes([byte]))
+            await asyncio.sleep(pause)
+
+    drips = asyncio.create_task(drip())
+    got = b""
+    with contextlib.suppress(ConnectionError):
+        while chunk := await reader.read(65_536):
+            got += chunk
+            if not to_the_end:
+                break
+    drips.cancel()
+    writer.close()
+    return got
