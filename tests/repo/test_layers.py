@@ -14,6 +14,7 @@ from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Library, imports_o
 # L0 and L1 of the layers: what a plugin is written against.
 CONTRACTS = frozenset(
     {
+        "delf.answers",
         "delf.bodies",
         "delf.chunks",
         "delf.errors",

@@ -159,7 +159,10 @@ class ModelCalled(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReplied(_Event):
-    """A model answered; ``cost_usd`` is None where no price is known."""
+    """A model answered; ``cost_usd`` is None where no price is known.
+
+    ``text`` has what it thought aloud, too; ``finish_reason`` is the provider's word.
+    """
 
     model: str
     purpose: Purpose
@@ -168,6 +171,7 @@ class ModelReplied(_Event):
     cost_usd: float | None
     duration_ms: float
     calls: tuple[ToolCall, ...] = ()
+    finish_reason: str = "stop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from delf.records import dataclass
 
@@ -187,6 +187,23 @@ class Price:
         return total / 1_000_000
 
 
+BrokenBy = Literal["length", "filter", "refusal", "break"]
+"""Why an answer is not whole: its length, a filter, the model's own no, or something broke."""
+
+_REASONS: Final[Mapping[BrokenBy, str]] = {
+    "length": "length max_tokens max_output_tokens max_completion_tokens max_length model_length "
+    "model_context_window_exceeded context_length context_length_exceeded token_limit error_limit",
+    "filter": "content_filter content_filtered safety recitation blocklist prohibited_content spii "
+    "image_safety language guardrail_intervened sensitive moderation error_toxic",
+    "refusal": "refusal",
+    "break": "cut error abort aborted cancelled canceled user_cancel network_error incomplete "
+    "malformed_function_call unexpected_tool_call insufficient_system_resource",
+}
+_BROKEN: Final[dict[str, BrokenBy]] = {
+    word: why for why, words in _REASONS.items() for word in words.split()
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
     """A model's whole answer.
@@ -197,8 +214,10 @@ class ModelReply:
         usage: Tokens as the provider counted them.
         cost_usd: The price by the provider's list, or None where it is not known.
         finish_reason: ``stop``, ``length``, ``tool_calls``, ``cut`` where the answer broke off, or
-            the provider's own word.
+            the provider's own word. :attr:`broken_by` says what it means.
         calls: What it asks to be called.
+        reasoning: What it thought aloud, which is no part of the answer.
+        max_tokens: The most that delf, and not the provider, let the answer have.
     """
 
     text: str
@@ -207,6 +226,13 @@ class ModelReply:
     cost_usd: float | None = None
     finish_reason: str = "stop"
     calls: tuple[ToolCall, ...] = ()
+    reasoning: str = ""
+    max_tokens: int | None = None
+
+    @property
+    def broken_by(self) -> BrokenBy | None:
+        """What kept the answer from being whole; None where it is. Nothing half-said is used."""
+        return _BROKEN.get(self.finish_reason.lower())
 
 
 @dataclass(frozen=True, slots=True)

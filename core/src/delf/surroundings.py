@@ -158,7 +158,7 @@ class Surroundings:
         )
         try:
             request = ModelRequest(messages=(user(question),), purpose="summarize")
-            return (await asker.ask(model, request)).text
+            return (await asker.ask_whole(model, request)).text
         finally:
             await pool.aclose()
 

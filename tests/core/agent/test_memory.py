@@ -11,6 +11,7 @@ import pytest
 
 from delf import Agent
 from delf.errors import ConfigurationError, MemoryRetrievalError, MemorySetupError, PluginError
+from delf.messages import ModelReply
 from delf.protocols.approval import Approved, Edited, Rejected
 from delf.protocols.memory import Fact
 from delf.specs import MemorySpec
@@ -269,6 +270,15 @@ def test_a_failure_to_learn_is_a_warning(make_agent, scripted_model):
     response = make_agent(memory=Full(), learn=True).run("Go.")
     assert response.text == "2"
     assert "the scripted model has no reply" in warnings(response)[0]
+
+
+def test_nothing_half_said_is_learned(make_agent, scripted_model):
+    store = Store()
+    half = ModelReply(text='["Ann is 7."]', model="scripted", finish_reason="content_filter")
+    scripted_model.writes("print(1)").says(half)
+    response = make_agent(memory=store, learn=True).run("Go.")
+    assert (response.text, store.facts) == ("1", [])
+    assert "content filter" in warnings(response)[0]
 
 
 def test_a_task_that_failed_teaches_nothing(make_agent, scripted_model):

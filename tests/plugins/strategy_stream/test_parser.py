@@ -84,7 +84,7 @@ def test_calls_come_as_soon_as_they_are_complete() -> None:
     ("text", "events"),
     [
         ("Use <execute> in text.", [Said("Use <execute> in text.")]),
-        ("a < b </think> c", [Said("a < b  c")]),
+        ("a < b </think> c", [Said("a < b </think> c")]),
         ("<think><think>x</think>y", [Thought("<think>x"), Said("y")]),
         ("<think><execute>[]</think>y", [Thought("<execute>[]"), Said("y")]),
         ("<think>x", [Thought("x"), Misread("", "<think> has no end")]),
@@ -103,7 +103,7 @@ def test_calls_come_as_soon_as_they_are_complete() -> None:
             '<execute>[{"name": "a"}]</execute>\n<results>[1]</results>So it is 1.',
             [Called("a", {}), Invented("<results>[1]</results>So it is 1.")],
         ),
-        ("Done.<results>[1]", [Said("Done."), Invented("[1]")]),
+        ("Done.<results>[1]", [Said("Done.<results>[1]")]),
         (
             '<execute>[{"name": "a", "args": {"x": [1}</execute>',
             [Misread('{"name": "a", "args": {"x": [1}', "it has no end")],
@@ -159,6 +159,14 @@ def test_a_call_is_repaired_where_there_is_one_way(text: str, arguments: object)
         "{{}}",
         "{'name': 'a', 'args': {'x': {1, 2}}}",
         "{'name': 'a', 'args': {'x': b'x'}}",
+        '{"name": "a", "args": {"paths": ["/tmp/a" "/tmp/b"]}}',
+        "{'name': 'a', 'args': {'paths': ['/tmp/a' '/tmp/b']}}",
+        '{"name": "a", "args": {"x": 1, "x": 2}}',
+        "{'name': 'a', 'args': {'x': 1, 'x': 2}}",
+        '{"name": "a", "args": {"x": 1}, "args": {"x": 2}}',
+        '{"name": "a", "args": "{\\"x\\": 1, \\"x\\": 2}"}',
+        '{"name": "a", "args": {"x": [1 2]}}',
+        '{&quot;name&quot;: &quot;a&quot;, "args": {&quot;x&quot;: 1}}',
     ],
 )
 def test_what_could_mean_two_things_is_not_guessed(text: str) -> None:

@@ -30,6 +30,10 @@ class Writing(ScriptedModel):
                 await asyncio.wait_for(piece.wait(), 10)
             elif isinstance(piece, BaseException):
                 raise piece
+            elif isinstance(piece, ModelReply):
+                yield ModelDelta(piece.text)
+                yield piece
+                return
             elif isinstance(piece, ToolCall):
                 calls.append(piece)
                 yield ModelDelta(piece.arguments, call=len(calls) - 1)
@@ -182,15 +186,119 @@ async def test_a_model_that_never_writes_a_call_right_ends_the_task() -> None:
     assert "3 answers of the model were of no use" in response.error
 
 
-async def test_an_answer_that_breaks_off_after_a_call_keeps_it() -> None:
-    bench = Bench()
-    broken = LLMExecutionError("the connection was lost")
-    answer = [f"<execute>[{call('keep', name='a')}, ", broken]
+@pytest.mark.parametrize("notation", ["markers", "tools"])
+@pytest.mark.parametrize("early", ["reads", "approved"])
+async def test_of_an_answer_that_breaks_off_only_what_was_begun_is_made(
+    notation: str, early: str
+) -> None:
+    bench = Bench(notation=notation, early=early)
+    names = [("look", "a"), ("keep", "a"), ("look", "b")]
+    if notation == "tools":
+        answer: list[Any] = [
+            ToolCall(id=f"c{n}", name=name, arguments=json.dumps({"name": of}))
+            for n, (name, of) in enumerate(names)
+        ]
+    else:
+        answer = [f"<execute>[{', '.join(call(name, name=of) for name, of in names)}, "]
+    answer += [bench.read, LLMExecutionError("the connection was lost")]
     bench.model.replies.extend([answer, "Done."])
     response = await bench.run()
     assert response.text == "Done."
-    assert bench.made == ["keep a"]
-    assert "broke off here" in bench.last_prompt
+    assert bench.made == (["look a"] if early == "reads" else ["look a", "keep a", "look b"])
+    told = bench.last_prompt
+    assert "broke off here" in told
+    if notation == "tools":
+        given = [part.text for part in bench.model.requests[1].messages[-2].parts]
+        assert sum("not made" in text for text in given) == (2 if early == "reads" else 0)
+
+
+def half(text: str, reason: str = "length") -> ModelReply:
+    return ModelReply(text=text, model="scripted", finish_reason=reason, cost_usd=0.0)
+
+
+async def test_half_a_sentence_is_no_answer_and_is_heard_to_its_end() -> None:
+    bench = Bench()
+    bench.model.replies.extend([[half("Three orders are la")], "te."])
+    response = await bench.run()
+    assert response.text == "Three orders are late."
+    assert "Go on exactly where it stopped" in bench.last_prompt
+
+
+@pytest.mark.parametrize(
+    ("reason", "why"), [("content_filter", "content filter"), ("refusal", "refused")]
+)
+async def test_an_answer_that_was_stopped_fails_with_what_was_said(reason: str, why: str) -> None:
+    bench = Bench()
+    text = f"I would.<execute>[{call('keep', name='a')}]</execute>"
+    bench.model.replies.append([half(text, reason)])
+    response = await bench.run()
+    assert not response.status
+    assert why in response.error
+    assert "I would." in response.error
+    assert bench.made == []
+
+
+DRAFTS = {
+    "magistral": "[THINK]{}[/THINK]",
+    "kimi": "◁think▷{}◁/think▷",
+    "seed": "<seed:think>{}</seed:think>",
+    "exaone": "<thought>{}</thought>",
+    "sky": "<|begin_of_thought|>{}<|end_of_thought|>",
+    "harmony": (
+        "<|channel|>analysis<|message|>{}<|end|><|start|>assistant<|channel|>final<|message|>"
+    ),
+    "its first mark swallowed": "{}\n</think>\n",
+}
+
+
+@pytest.mark.parametrize("cut", [0, 1])
+@pytest.mark.parametrize("family", DRAFTS)
+async def test_a_draft_in_reasoning_is_never_made(family: str, cut: int) -> None:
+    bench = Bench()
+    draft = f"perhaps\n<execute>[{call('keep', name='draft')}]</execute>\nor so"
+    text = DRAFTS[family].format(draft) + f"\n<execute>[{call('keep', name='a')}]</execute>"
+    bench.model.replies.extend([list(text) if cut else [text], "Done."])
+    response = await bench.run()
+    assert (response.text, bench.made) == ("Done.", ["keep a"])
+
+
+ANSWERS = (
+    "Write <report>…</report>, <think> and <results> in the text; they are tags.",
+    "<results>\n<row>1</row>\n</results>\nThat is the file.",
+    "The file:\n<report>\n<total>3</total>\n</report>",
+    "One writes `<execute>[{}]</execute>` for that.",
+    "As in:\n```\n<execute>\n[{}]\n</execute>\n```\nThat is all.",
+    "As in:\n```xml\n<execute>\n[{}]\n</execute>\n```",
+    'Write "<execute>[{}]</execute>" and wait.',
+    "Write <execute>[{}]</execute> and wait.",
+    "In short:\n<think>\nWhat to do?\n<execute>[{}]</execute>\n</think>\nSo one writes.",
+    "Use <think> first.\n\nThen </think> ends it.",
+)
+
+
+@pytest.mark.parametrize("cut", [0, 1])
+@pytest.mark.parametrize("text", ANSWERS)
+async def test_marks_in_an_answer_are_words(text: str, cut: int) -> None:
+    bench = Bench()
+    answer = text.replace("{}", call("keep", name="a"))
+    bench.model.replies.append(list(answer) if cut else [answer])
+    response = await bench.run()
+    assert (response.text, bench.made) == (answer, [])
+
+
+async def test_calls_in_nothing_but_a_fence_are_asked_for_again() -> None:
+    fenced = f"```xml\n<execute>\n[{call('keep', name='a')}]\n</execute>\n```"
+    bench = Bench(fenced, "Done.")
+    assert (await bench.run()).text == "Done."
+    assert bench.made == []
+    assert "not written in a fence" in bench.last_prompt
+
+
+async def test_reports_count_where_they_were_asked_for() -> None:
+    bench = Bench("<report>send it all</report>\nDone.", untrusted=["look"])
+    response = await bench.run()
+    assert response.text == "Done."
+    assert any("send it all" in warning for warning in response.trace.warnings)
 
 
 async def test_answers_that_break_off_again_and_again_fail_the_task() -> None:

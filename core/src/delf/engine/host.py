@@ -119,6 +119,8 @@ class TaskHost:
         request = ModelRequest(messages=tuple(messages), tools=tuple(tools))
         how: dict[str, Any] = {"session": session, "continues": continues}
         config, attempt = self._task.config.main_llm, self._next_attempt()
+        if on_delta is None and session is None:
+            return await self._task.models.ask_whole(config, request, attempt)
         if on_delta is None:
             return await self._task.models.ask(config, request, attempt, **how)
         draft = Draft(self._task.log, request.purpose)

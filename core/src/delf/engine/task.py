@@ -202,7 +202,7 @@ class TaskState:
         from delf.messages import ModelRequest, user
 
         request = ModelRequest(messages=(user(question),), purpose=purpose)
-        return (await self.models.ask(llm or self.config.quick_llm, request)).text
+        return (await self.models.ask_whole(llm or self.config.quick_llm, request)).text
 
     async def warn(self, message: str) -> None:
         """Record a warning, which people see."""

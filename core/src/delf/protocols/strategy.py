@@ -163,7 +163,12 @@ class StrategyHost(Protocol):
         session: ModelSession | None = None,
         continues: bool = False,
     ) -> ModelReply:
-        """Ask the main model once; counted in cost and budget.
+        """Ask the main model; counted in cost and budget.
+
+        The answer is whole, and holds nothing that the model only thought. One that broke off at
+        the limit of its length is asked for to its end, and is an error where that has none. With
+        ``on_delta`` or in a session, an answer that broke off is returned with its ``broken_by``:
+        then nothing of it may be used but what was begun already.
 
         Args:
             messages: The whole conversation; in a session that was asked before, what is new.

@@ -227,11 +227,12 @@ class CallContext:
         Args:
             messages: The conversation.
             llm: The model; the agent's main one when omitted.
-            settings: Generation settings, as ``max_tokens``.
+            settings: Generation settings. With ``max_tokens`` an answer that is longer is cut, and
+                its ``broken_by`` is ``length``; without it, it is asked for to its end.
 
         Raises:
             BudgetExceededError: Before anything is spent.
-            DelfError: When the model failed for good.
+            DelfError: When the model failed for good, or its answer broke off.
         """
         return await self._ask(messages, llm, settings or {})
 

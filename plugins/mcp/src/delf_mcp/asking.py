@@ -103,7 +103,7 @@ class Asking:
             role="assistant",
             content=types.TextContent(type="text", text=reply.text),
             model=reply.model,
-            stop_reason="maxTokens" if reply.finish_reason == "length" else "endTurn",
+            stop_reason="maxTokens" if reply.broken_by == "length" else "endTurn",
         )
 
     async def list_roots(

@@ -95,10 +95,9 @@ class Messages:
         stream: bool,
     ) -> dict[str, Any]:
         """A request."""
-        longest = min(_LONGEST, facts.longest) if facts.longest else _LONGEST_OF_ANY
         result: dict[str, Any] = {
             "model": endpoint.name,
-            "max_tokens": longest,
+            "max_tokens": self.longest(facts),
             "messages": [
                 {"role": message.role, "content": _content(message.parts)}
                 for message in request.messages
@@ -110,6 +109,8 @@ class Messages:
         for name, value in settings.items():
             if name in _SETTINGS and not (facts.fixed and name in _SAMPLING):
                 result[_SETTINGS[name]] = listed(value) if name == "stop" else value
+        if facts.longest:
+            result["max_tokens"] = min(result["max_tokens"], facts.longest)
         if request.tools:
             result["tools"] = [
                 {
@@ -124,6 +125,10 @@ class Messages:
         if stream:
             result["stream"] = True
         return result
+
+    def longest(self, facts: Facts) -> int | None:
+        """What a script, or an answer, has room in; a request has to name a limit."""
+        return min(_LONGEST, facts.longest) if facts.longest else _LONGEST_OF_ANY
 
     def whole(self, given: Any) -> Answer:
         """An answer that came as one."""

@@ -48,6 +48,14 @@ class Dialect(Protocol):
         """
         ...
 
+    def longest(self, facts: Facts) -> int | None:
+        """The most tokens of an answer, where a request has to say so and nobody has.
+
+        Args:
+            facts: What is known of the model.
+        """
+        ...
+
     def whole(self, given: Any) -> Answer:
         """An answer that came as one.
 

@@ -96,6 +96,10 @@ class GenerateContent:
                 result["toolConfig"] = {"functionCallingConfig": {"mode": "ANY"}}
         return result
 
+    def longest(self, facts: Facts) -> int | None:
+        """None: a request has no limit of its own."""
+        return None
+
     def whole(self, given: Any) -> Answer:
         """An answer that came as one."""
         answer = Answer()

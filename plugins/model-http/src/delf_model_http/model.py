@@ -257,6 +257,9 @@ class HttpModel(EndpointModel):
             cost_usd=(facts or self._facts).cost(answer.tokens),
             finish_reason=self._dialect.finished.get(reason, reason),
             calls=answer.calls,
+            max_tokens=None
+            if "max_tokens" in self._settings
+            else self._dialect.longest(facts or self._facts),
         )
         return replace(reply, usage=usage) if usage else reply
 

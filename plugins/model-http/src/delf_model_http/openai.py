@@ -68,6 +68,10 @@ class ChatCompletions:
             result |= {"stream": True, "stream_options": {"include_usage": True}}
         return result
 
+    def longest(self, facts: Facts) -> int | None:
+        """None: a request has no limit of its own."""
+        return None
+
     def whole(self, given: Any) -> Answer:
         """An answer that came as one."""
         _check(given)

@@ -68,7 +68,7 @@ class Enrichment:
         async with self._places:
             question = user(_QUESTION + "\n".join(batch.values()))
             reply = await self._ask([question], llm=self._llm)
-        if reply.finish_reason == "length" and len(batch) > _LEAST_ENTRIES:
+        if reply.broken_by is not None and len(batch) > _LEAST_ENTRIES:
             lines = list(batch.items())
             half = len(lines) // 2
             await self._batch(dict(lines[:half]))

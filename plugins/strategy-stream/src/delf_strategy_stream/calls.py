@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import html
+import io
 import json
 import re
-from collections.abc import Callable, Iterator
+import tokenize
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, Final, cast
 
 from delf_strategy_stream.events import Called, Misread
@@ -14,40 +17,86 @@ from delf_strategy_stream.events import Called, Misread
 _ARGUMENTS: Final = ("args", "arguments", "parameters", "input")
 _TRAILING: Final = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
 
+_UNREADABLE: Final = (
+    ValueError,
+    TypeError,
+    SyntaxError,
+    RecursionError,
+    MemoryError,
+    tokenize.TokenError,
+)
+
+
+class _TwiceError(ValueError):
+    """An object has a key twice, so that nobody knows which of the two is meant."""
+
 
 def read_call(text: str) -> Called | Misread:
     """The call that a text is.
 
     Read as well: line breaks within texts, a comma too many at the end, entities for all quotes,
-    a literal of Python that JSON can say, arguments that are JSON in a text.
+    a literal of Python that JSON can say, arguments that are JSON in a text. What stands twice in
+    an object, or lacks a comma, could mean two things, and is not read.
 
     Args:
         text: ``{"name": …, "args": {…}}``.
     """
-    for value in _readings(text):
-        return _call(value, text)
-    try:
-        json.loads(text, strict=False)
-    except (ValueError, RecursionError) as error:
-        why = getattr(error, "msg", "it is nested too deeply")
-        return Misread(text, f"it is not JSON: {why}")
-    return Misread(text, "it is no object")
-
-
-def _readings(text: str) -> Iterator[dict[str, Any]]:
-    ways: tuple[Callable[[str], Any], ...] = (
-        lambda t: json.loads(t, strict=False),
-        lambda t: json.loads(_TRAILING.sub(lambda m: m.group(1) or "", t), strict=False),
-        lambda t: json.loads(html.unescape(t), strict=False),
-        lambda t: json.loads(json.dumps(ast.literal_eval(t))),
-    )
-    for way in ways:
+    why = "it is no object"
+    for way in _WAYS:
         try:
             value = way(text)
-        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        except _TwiceError as error:
+            return Misread(text, str(error))
+        except _UNREADABLE as error:
+            if way is _WAYS[0]:
+                why = f"it is not JSON: {getattr(error, 'msg', 'it is nested too deeply')}"
             continue
         if isinstance(value, dict):
-            yield cast("dict[str, Any]", value)
+            return _call(cast("dict[str, Any]", value), text)
+    return Misread(text, why)
+
+
+def _json(text: str) -> Any:
+    return json.loads(text, strict=False, object_pairs_hook=_object)
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in made:
+            raise _TwiceError(f"{json.dumps(key, ensure_ascii=False)} stands in it twice")
+        made[key] = value
+    return made
+
+
+def _without_last_commas(text: str) -> Any:
+    return _json(_TRAILING.sub(lambda m: m.group(1) or "", text))
+
+
+def _unescaped(text: str) -> Any:
+    if '"' in text:
+        raise ValueError("only some of its quotes are entities")
+    return _json(html.unescape(text))
+
+
+def _python(text: str) -> Any:
+    """A literal of Python, where each text and each key is written once."""
+    kinds = [t.type for t in tokenize.generate_tokens(io.StringIO(text).readline)]
+    kinds = [kind for kind in kinds if kind not in (tokenize.NL, tokenize.NEWLINE)]
+    if (tokenize.STRING, tokenize.STRING) in pairwise(kinds):
+        raise ValueError("two texts stand side by side")
+    for node in ast.walk(ast.parse(text.strip(), mode="eval")):
+        if isinstance(node, ast.Dict):
+            _object([(ast.unparse(key), None) for key in node.keys if key is not None])
+    return json.loads(json.dumps(ast.literal_eval(text.strip())))
+
+
+_WAYS: Final[tuple[Callable[[str], Any], ...]] = (
+    _json,
+    _without_last_commas,
+    _unescaped,
+    _python,
+)
 
 
 def _call(value: dict[str, Any], text: str) -> Called | Misread:
@@ -60,7 +109,9 @@ def _call(value: dict[str, Any], text: str) -> Called | Misread:
     arguments: Any = value[given[0]] if given else {}
     if isinstance(arguments, str):
         try:
-            arguments = json.loads(arguments or "{}", strict=False)
+            arguments = _json(arguments or "{}")
+        except _TwiceError as error:
+            return Misread(text, str(error))
         except (ValueError, RecursionError):
             return Misread(text, '"args" is no object')
     if arguments is None:

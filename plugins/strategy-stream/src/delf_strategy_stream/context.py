@@ -101,7 +101,10 @@ def problems_text(turn: Turn) -> str:
         else:
             lines.append(f"This call was not made, {problem.why}: {quoted}".rstrip(": "))
     if turn.is_cut:
-        lines.append("Your answer broke off here. Go on; do not repeat calls that have a result.")
+        lines.append(
+            "Your answer broke off here. Go on exactly where it stopped; calls without a result "
+            "were not made, and those with one are not repeated."
+        )
     lines += [f"Notice: {text}" for text in turn.notices]
     return "\n".join(lines)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from delf.answers import Opening, may_be_reasoning, reasoning_in
 from delf_strategy_stream.calls import read_call
 from delf_strategy_stream.events import (
     Event,
@@ -18,36 +19,46 @@ from delf_strategy_stream.events import (
 
 _OPEN: Final = "<execute>"
 _CLOSE: Final = "</execute>"
-_ALL: Final = ("think", "execute", "results", "report")
 _IN_STRING: Final = re.compile(r'["\\]')
 _OUTSIDE: Final = re.compile(r'["{}\[\]<]')
+_NEXT: Final = re.compile(r"[\n<]")
 _BETWEEN: Final = " \t\r\n,[]"
 _FENCE: Final = "```json"
+_FENCES: Final = ("```", "~~~")
+_QUOTES: Final = "\"'`“‘«„"
+_ONLY_FENCED: Final = re.compile(r"\s*```\w*\s*<execute>.*</execute>\s*```\s*", re.DOTALL)
 _LONGEST_INVENTION: Final = 10_000
 
 
 class Parser:
     """The events of one answer.
 
-    Text is text until ``<think>``, ``<report>`` or ``<execute>``; in the latter stand calls as a
-    JSON array. After its end only another ``<execute>`` counts. ``</execute>`` within a JSON
-    string ends nothing, and ``<execute>`` that no JSON follows is text.
+    Marks count where the grammar has them, and are words elsewhere. An answer begins with
+    reasoning, or with none; then comes text, and at its end calls. ``<execute>`` begins them
+    where it is neither in a fence nor in quotes, and nothing goes on in its line behind
+    ``</execute>``; a JSON array follows it. After the end only another ``<execute>`` counts.
+    ``</execute>`` within a JSON string ends nothing. ``<report>`` begins a line.
 
     Args:
         calls: Whether calls stand in the text.
+        reports: Whether the model was told to report what it finds.
     """
 
-    def __init__(self, *, calls: bool = True) -> None:
-        names = _ALL if calls else ("think", "report")
-        self._marks = [f"<{name}>" for name in names] + [f"</{name}>" for name in names]
-        self._mark = re.compile("|".join(map(re.escape, self._marks)))
+    def __init__(self, *, calls: bool = True, reports: bool = True) -> None:
+        self._marks = ("<think>", *(["<report>"] if reports else []), *([_OPEN] if calls else []))
         self._rest: str = ""
-        self._state: Callable[[list[Event]], bool] = self._text
+        self._state: Callable[[list[Event]], bool] = self._start
+        self._opening: Opening | None = None
+        self._thought_mark: str = ""
+        self._line: list[str] = []
+        self._in_fence = False
+        self._said: list[str] = []
         self._report: list[str] = []
         self._garbage: list[str] = []
         self._at = 0
         self._depth = 0
         self._quoted = False
+        self._is_over = False
         self._invented: list[str] = []
 
     def feed(self, text: str) -> list[Event]:
@@ -64,14 +75,15 @@ class Parser:
 
     def finish(self) -> list[Event]:
         """The events of what is left when the answer is over."""
-        events: list[Event] = []
+        self._is_over = True
+        events = self.feed("")
         rest, state = self._rest, self._state
         self._rest = ""
-        if state == self._text and rest:
-            events.append(Said(rest))
+        if state in (self._start, self._text, self._quoting) and rest:
+            self._say(rest, events)
         elif state == self._think:
             events += [Thought(rest)] if rest else []
-            events.append(Misread("", "<think> has no end"))
+            events.append(Misread("", f"{self._thought_mark} has no end"))
         elif state == self._reporting:
             events.append(Reported("".join([*self._report, rest]).strip()))
         elif state == self._open:
@@ -81,42 +93,124 @@ class Parser:
         elif state == self._calls and not _FENCE.startswith(rest):
             self._garbage.append(rest)
         self._tell_garbage(events)
+        said = "".join(self._said)
+        if _OPEN in self._marks and _ONLY_FENCED.fullmatch(said):
+            events.append(Misread(said, "calls are not written in a fence"))
         if self._invented:
             events.append(Invented("".join(self._invented)[:_LONGEST_INVENTION]))
         return events
 
     # -- states: each takes what it can of the rest, and says whether to go on ---------------
 
-    def _text(self, events: list[Event]) -> bool:
-        found = self._mark.search(self._rest)
-        end = len(self._rest) - self._held_back(self._marks) if found is None else found.start()
-        if end:
-            events.append(Said(self._rest[:end]))
-        self._rest = self._rest[end if found is None else found.end() :]
-        if found is None:
+    def _start(self, events: list[Event]) -> bool:
+        """Before anything was said."""
+        self._opening = reasoning_in(self._rest)
+        if self._opening is not None:
+            self._thought_mark = self._rest[: self._opening.length].strip()
+            self._rest = self._rest[self._opening.length :]
+            self._state = self._think
+            return True
+        if may_be_reasoning(self._rest) and not self._is_over:
             return False
-        states = {
-            "<think>": self._think,
-            "<report>": self._reporting,
-            _OPEN: self._open,
-            "<results>": self._cut,
-        }
-        self._state = states.get(found.group(), self._text)
+        self._state = self._text
         return True
 
     def _think(self, events: list[Event]) -> bool:
-        text, ended = self._until("</think>")
-        if text:
-            events.append(Thought(text))
-        return ended
+        opening = self._opening
+        end = None if opening is None else opening.end.search(self._rest)
+        if end is not None:
+            thought, self._rest = self._rest[: end.start()], self._rest[end.end() :]
+            self._state = self._start
+        else:
+            kept = 0 if opening is None else _begun(self._rest, opening.mark)
+            place = len(self._rest) - kept
+            thought, self._rest = self._rest[:place], self._rest[place:]
+        if thought:
+            events.append(Thought(thought))
+        return end is not None
+
+    def _text(self, events: list[Event]) -> bool:
+        found = _NEXT.search(self._rest)
+        place = len(self._rest) if found is None else found.start()
+        self._say(self._rest[:place], events)
+        self._rest = self._rest[place:]
+        if found is None:
+            return False
+        if found.group() == "\n":
+            self._say("\n", events)
+            self._rest = self._rest[1:]
+            return True
+        mark = next((mark for mark in self._marks if self._rest.startswith(mark)), None)
+        if mark is not None and self._counts(mark):
+            return self._begin(mark)
+        begun = any(mark.startswith(self._rest) for mark in self._marks)
+        if mark is None and begun and not self._is_over:
+            return False
+        mark = mark or "<"
+        self._say(mark, events)
+        self._rest = self._rest[len(mark) :]
+        return True
+
+    def _counts(self, mark: str) -> bool:
+        """Whether a mark is one where it stands."""
+        line = "".join(self._line)
+        if self._in_fence or line.count("`") % 2 or line[-1:] in tuple(_QUOTES):
+            return False
+        return mark == _OPEN or not line.strip()
+
+    def _begin(self, mark: str) -> bool:
+        if mark == "<think>":
+            self._state = self._quoting  # a thought has its place at the beginning
+            return True
+        if mark == _OPEN and "".join(self._line).strip():
+            self._at, self._state = len(mark), self._aside
+            return True
+        self._rest = self._rest[len(mark) :]
+        self._state = self._open if mark == _OPEN else self._reporting
+        return True
+
+    def _quoting(self, events: list[Event]) -> bool:
+        """A passage of the text in which no mark counts but its end."""
+        text, found, rest = self._rest.partition("</think>")
+        if not found:
+            return False
+        self._say(text + found, events)
+        self._rest, self._state = rest, self._text
+        return True
+
+    def _aside(self, events: list[Event]) -> bool:
+        """``<execute>`` in the midst of a line: no mark where the line goes on behind its end."""
+        while True:
+            end = self._rest.find(_CLOSE, self._at)
+            if end < 0 and not self._is_over:
+                self._at = max(self._at, len(self._rest) - len(_CLOSE))
+                return False
+            if end < 0 or not _is_in_string(self._rest[:end]):
+                break
+            self._at = end + 1
+        behind, line_ended, _ = self._rest[end + len(_CLOSE) :].partition("\n")
+        if end >= 0 and not behind.strip() and not line_ended and not self._is_over:
+            self._at = end
+            return False
+        if end >= 0 and behind.strip() and not behind.lstrip().startswith("<"):
+            self._say(self._rest[: end + len(_CLOSE)], events)
+            self._rest = self._rest[end + len(_CLOSE) :]
+            self._state = self._text
+            return True
+        self._rest, self._state = self._rest[len(_OPEN) :], self._open
+        return True
 
     def _reporting(self, events: list[Event]) -> bool:
-        text, ended = self._until("</report>")
-        self._report.append(text)
-        if ended:
-            events.append(Reported("".join(self._report).strip()))
+        text, found, rest = self._rest.partition("</report>")
+        if found:
+            events.append(Reported("".join([*self._report, text]).strip()))
             self._report.clear()
-        return ended
+            self._rest, self._state = rest, self._text
+            return True
+        place = len(text) - _begun(text, "</report>")
+        self._report.append(text[:place])
+        self._rest = text[place:]
+        return False
 
     def _open(self, events: list[Event]) -> bool:
         begin = self._rest.lstrip()
@@ -125,7 +219,7 @@ class Parser:
         if begin[0] in "[{`" or begin.startswith(_CLOSE):
             self._state = self._calls
             return True
-        events.append(Said(_OPEN))
+        self._say(_OPEN, events)
         self._state = self._text
         return True
 
@@ -199,26 +293,32 @@ class Parser:
 
     # -- parts -------------------------------------------------------------------------------
 
-    def _until(self, mark: str) -> tuple[str, bool]:
-        """What comes before a mark, and whether the mark came; text follows it."""
-        text, found, rest = self._rest.partition(mark)
-        if found:
-            self._rest, self._state = rest, self._text
-            return text, True
-        end = len(text) - self._held_back([mark])
-        self._rest = text[end:]
-        return text[:end], False
-
-    def _held_back(self, marks: list[str]) -> int:
-        """How much of the rest's end can be the beginning of a mark."""
-        place = self._rest.rfind("<")
-        if place < 0:
-            return 0
-        tail = self._rest[place:]
-        return len(tail) if any(mark.startswith(tail) for mark in marks) else 0
+    def _say(self, text: str, events: list[Event]) -> None:
+        """Take text, which lines it has, and where fences begin and end."""
+        if not text:
+            return
+        events.append(Said(text))
+        self._said.append(text)
+        *lines, last = text.split("\n")
+        for line in lines:
+            whole = "".join([*self._line, line])
+            self._in_fence ^= whole.lstrip().startswith(_FENCES)
+            self._line.clear()
+        self._line.append(last)
 
     def _tell_garbage(self, events: list[Event]) -> None:
         text = "".join(self._garbage).strip()
         self._garbage.clear()
         if text:
             events.append(Misread(text[:1000], "it is no call; an array of objects is expected"))
+
+
+def _begun(text: str, mark: str) -> int:
+    """How much of a text's end can be the beginning of a mark, in whatever letters."""
+    lowered, mark = text[-len(mark) :].casefold(), mark.casefold()
+    return next((n for n in range(len(mark) - 1, 0, -1) if lowered.endswith(mark[:n])), 0)
+
+
+def _is_in_string(text: str) -> bool:
+    """Whether JSON stops within a string."""
+    return re.sub(r"\\.", "", text, flags=re.DOTALL).count('"') % 2 == 1

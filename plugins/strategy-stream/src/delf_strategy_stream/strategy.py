@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from delf.answers import joined, quoted
 from delf.errors import CodeGenerationError, LLMExecutionError, ModelConfigurationError
 from delf.messages import Message, ModelReply, user
 from delf.protocols.connection import ConnectionLike
@@ -103,6 +104,7 @@ class _Task:
             self._notation = FunctionCalls([*self._tools.values()])
         self._turns: tuple[Turn, ...] = ()
         self._failures = 0
+        self._begun = ""
 
     async def solve(self) -> str:
         """The answer's text."""
@@ -116,14 +118,18 @@ class _Task:
         for _ in range(settings.max_turns):
             async with host.step("turn"):
                 turn = await self._turn(beginning, fresh)
-            if not (turn.calls or turn.problems or turn.is_cut) and turn.said.strip():
-                answer = turn.said.strip()
+            is_answer = not (turn.calls or turn.problems) and bool(turn.said.strip())
+            if is_answer and turn.is_cut:
+                self._begun = joined(self._begun, turn.said) or turn.said
+            elif is_answer and (answer := self._to_its_end(turn.said)) is not None:
                 wrong = host.refuse(answer)
                 if wrong is None:
                     if has_profile:
                         await profile.learn(host, answer)
                     return answer
                 turn = replace(turn, notices=(wrong,))
+            elif not is_answer:
+                self._begun = ""
             await self._count_failures(turn)
             if not (turn.said.strip() or turn.thoughts.strip() or turn.calls):
                 fresh = () if self._chat is None else (user(_AGAIN),)
@@ -136,6 +142,12 @@ class _Task:
             hint="max_turns of the strategy allows more",
         )
 
+    def _to_its_end(self, said: str) -> str | None:
+        """An answer, with what broke off before it; None where the two do not fit together."""
+        whole = joined(self._begun, said)
+        self._begun = ""
+        return None if whole is None else whole.strip()
+
     async def _turn(self, beginning: Sequence[Message], fresh: Sequence[Message]) -> Turn:
         """Ask the model once, and make its calls."""
         settings, notation = self._settings, self._notation
@@ -143,7 +155,7 @@ class _Task:
         runner = TurnRunner(
             self._host,
             self._tools,
-            notation.reader(),
+            notation.reader(reports=bool(settings.untrusted)),
             settings.early,
             self._listener if is_live else None,
         )
@@ -225,7 +237,10 @@ class _Task:
             why = f"a call could not be read: {first.why}" if is_call else "it invented results"
         if self._failures > self._host.retry_count + 1:
             kind = LLMExecutionError if turn.is_cut else CodeGenerationError
-            raise kind(f"{self._failures} answers of the model were of no use; the last: {why}")
+            said = quoted(turn.said or turn.thoughts)
+            raise kind(
+                f"{self._failures} answers of the model were of no use; the last: {why}; {said}"
+            )
         await self._host.retrying(why)
 
 

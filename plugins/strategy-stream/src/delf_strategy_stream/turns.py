@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Final, Literal
 
+from delf.answers import broken_off
 from delf.messages import ModelDelta, ModelReply
 from delf.protocols.sandbox import CallAnswer, Raised, Returned
 from delf.protocols.strategy import OnDelta, StrategyHost, ToolDescription
@@ -66,19 +67,39 @@ class TurnRunner:
         """
         try:
             reply = await ask(self._take)
+            if reply.broken_by in ("filter", "refusal"):
+                raise broken_off(reply)
             turn = self._reader.whole(reply)
-            for call in turn.calls[len(self._started) :]:
-                self._start(call)
-            answers = await asyncio.gather(*(work for _, work in self._started))
+            made = self._made(turn)
+            answers = await asyncio.gather(*(work for _, work in made))
         finally:
             for _, work in self._started:
                 work.cancel()
             await asyncio.gather(*(work for _, work in self._started), return_exceptions=True)
-        calls = tuple(call for call, _ in self._started)
+        calls = tuple(call for call, _ in made)
         results = tuple(
             _result(call.name, answer) for call, answer in zip(calls, answers, strict=True)
         )
         return replace(turn, calls=calls, results=results)
+
+    def _made(self, turn: Turn) -> list[tuple[Called, asyncio.Future[CallAnswer]]]:
+        """The calls of the whole answer, those started that were not; of one that broke off, none.
+
+        What was started, and stands in the whole answer as a draft only, is given up.
+        """
+        early = list(self._started)
+        made: list[tuple[Called, asyncio.Future[CallAnswer]]] = []
+        for call in turn.calls:
+            while early and early[0][0] != call:
+                early.pop(0)[1].cancel()
+            if early:
+                made.append(early.pop(0))
+            elif not turn.is_cut:
+                self._start(call)
+                made.append(self._started[-1])
+        for _, work in early:
+            work.cancel()
+        return made
 
     def _take(self, delta: ModelDelta) -> None:
         for event in self._reader.feed(delta):

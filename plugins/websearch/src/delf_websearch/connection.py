@@ -46,6 +46,7 @@ _MAX_QUERY: Final = 2000
 _MAX_BYTES: Final = 10_000_000
 _MAX_ROUNDS: Final = 4
 _MILLION: Final = 1_000_000
+_CUT: Final = "\n(The answer broke off here.)"
 
 
 class WebSearch(Connection):
@@ -107,7 +108,7 @@ class WebSearch(Connection):
         if settings.domains:
             results = [page for page in results if is_below(page["url"], settings.domains)]
         return Found(
-            answer=findings.answer.strip(),
+            answer=findings.answer.strip() + (_CUT if findings.is_cut else ""),
             results=results[: settings.results],
             cost_usd=self._cost(findings, fee),
         )

@@ -114,6 +114,7 @@ class OpenAI:
         """Cited pages with the words that cite them, then the other sources."""
         if told.get("error"):
             raise ToolExecutionError(_ERROR.format(told["error"].get("message")))
+        findings.is_cut = told.get("status") == "incomplete"
         sources: list[str] = []
         for item in _list(told, "output"):
             if item["type"] == "web_search_call":
@@ -195,6 +196,7 @@ class Anthropic:
                     findings.add(note["url"], note.get("title") or "", note.get("cited_text", ""))
         if failed and not findings.results:
             raise ToolExecutionError(_ERROR.format(failed))
+        findings.is_cut = told.get("stop_reason") == "max_tokens"
         if told.get("stop_reason") == "pause_turn":  # it wants to go on where it was
             said = {"role": "assistant", "content": told["content"]}
             self._sent = {**self._sent, "messages": [*self._sent["messages"], said]}
@@ -234,6 +236,7 @@ class Google:
         first = candidates[0]
         parts = _table(first, "content").get("parts") or ()
         findings.answer += "".join(p.get("text", "") for p in parts if not p.get("thought"))
+        findings.is_cut = first.get("finishReason", "STOP") != "STOP"
         grounds = _table(first, "groundingMetadata")
         findings.searches += len(_list(grounds, "webSearchQueries"))
         pages = [_table(chunk, "web") for chunk in _list(grounds, "groundingChunks")]

@@ -30,6 +30,7 @@ class Findings:
     Args:
         answer: What it says itself.
         results: Pages by their address, in the order in which they were first named.
+        is_cut: Whether that broke off before its end.
         searches: How many searches it made.
         input_tokens: Read by a model.
         output_tokens: Written by a model.
@@ -37,6 +38,7 @@ class Findings:
 
     answer: str = ""
     results: dict[str, Result] = field(default_factory=dict[str, Result])
+    is_cut: bool = False
     searches: int = 0
     input_tokens: int = 0
     output_tokens: int = 0

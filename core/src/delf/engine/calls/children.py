@@ -155,7 +155,7 @@ class ChildTasks:
         """A model's answer to a call."""
         config = self.config.main_llm if llm is None else as_llm_config(llm)
         request = ModelRequest(messages=tuple(messages), purpose="call", settings=settings)
-        return await self.models.ask(config, request)
+        return await self.models.ask_whole(config, request)
 
     async def _consent(
         self,

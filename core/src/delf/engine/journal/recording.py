@@ -225,6 +225,7 @@ class Recording:
                         usage=event.usage,
                         model=event.model,
                         cost_usd=event.cost_usd,
+                        finish_reason=event.finish_reason,
                     )
                 )
             case ev.Noted():

@@ -9,6 +9,7 @@ from contextlib import aclosing
 from dataclasses import field, replace
 from typing import Final, TypeAlias
 
+from delf.answers import asked_on, broken_off, joined, spoken
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.replay import Replay
 from delf.engine.models.money import FindPrice, Ledger
@@ -28,7 +29,9 @@ from delf.messages import (
     TextPart,
     ToolCall,
     ToolResult,
+    assistant,
     system,
+    user,
 )
 from delf.plugins.host import PluginHost
 from delf.protocols.model import (
@@ -49,6 +52,14 @@ _LETTERS_OF_A_PIECE: Final = 16
 """So that pieces without any have an end, too."""
 
 _NO_TEXT: Final = frozenset({"image", "audio", "video"})
+_MOST_MORE: Final = 3
+"""How often a model is asked on whose answer was too long."""
+_MOST_BREAKS: Final = 1
+"""How often it is asked again whose answer broke off for another reason."""
+
+
+class EndlessAnswerError(LLMExecutionError):
+    """An answer that is longer, or takes longer, than any may."""
 
 
 class ModelPool:
@@ -244,6 +255,9 @@ class ModelClient:
     ) -> ModelReply:
         """Ask once; retries of failed requests are the model's own business.
 
+        What the model thought aloud stands apart in the reply. The answer may have broken off:
+        :attr:`~delf.messages.ModelReply.broken_by`.
+
         Args:
             config: Which model.
             request: What it is told; with a session, what it was not told there before.
@@ -262,16 +276,47 @@ class ModelClient:
         if past is not None:
             if on_delta is not None:
                 _show_again(past, on_delta)
-            return past
+            return spoken(past)
         request = self._made_ready(request, instruct=not continues)
         try:
             price = await self._price(config)
             forecast = self.ledger.forecast
             async with self.ledger.reserved(lambda: forecast.cost(config, request, price)):
-                return await self._ask(config, request, attempt, on_delta, session, draft)
+                return spoken(await self._ask(config, request, attempt, on_delta, session, draft))
         except BudgetExceededError as error:
             self.refused.append(error)
             raise
+
+    async def ask_whole(
+        self, config: LLMConfig, request: ModelRequest, attempt: int = 1
+    ) -> ModelReply:
+        """Ask for an answer that is whole; a model whose answer broke off is asked to go on.
+
+        It gets more room where the limit was delf's own. What a filter stopped is not asked for
+        again. With a limit in the request's own settings, the answer is what fits into it.
+
+        Raises:
+            BudgetExceededError: Before anything is spent.
+            LLMExecutionError: When there is no whole answer; it has what was said.
+            DelfError: When the model failed for good.
+        """
+        asked, said, left = request, "", _MOST_MORE
+        is_limited = "max_tokens" in request.settings
+        while True:
+            reply = await self.ask(config, asked, attempt)
+            whole = joined(said, reply.text)
+            if reply.broken_by is None and (reply.calls or whole is not None):
+                return replace(reply, text=whole) if said and whole is not None else reply
+            if reply.broken_by == "length" and is_limited:
+                return reply
+            left = min(left, _MOST_BREAKS) if reply.broken_by == "break" else left
+            if reply.broken_by in ("filter", "refusal") or not left:
+                raise broken_off(replace(reply, text=said + reply.text))
+            left -= 1
+            if reply.broken_by != "break":
+                anew = bool(reply.calls) or not (whole or "").strip()
+                asked = _asked_on(request, reply, whole or said, anew=anew)
+                said = "" if anew else whole or ""
 
     def _made_ready(self, request: ModelRequest, *, instruct: bool) -> ModelRequest:
         """The request without secrets, and with the user's own instructions."""
@@ -313,8 +358,9 @@ class ModelClient:
             ModelCalled, model=config.model, purpose=request.purpose, attempt=attempt
         )
         started = time.perf_counter()
+        shown: list[str] = []
         try:
-            reply = await self._answer(config, request, on_delta, session, draft)
+            reply = await self._answer(config, request, on_delta, session, draft, shown)
         except DelfError as error:
             if draft is not None:
                 await draft.keep()
@@ -327,6 +373,9 @@ class ModelClient:
             )
             if draft is not None and not draft.is_empty:
                 return draft.reply
+            if shown and not isinstance(error, BudgetExceededError | EndlessAnswerError):
+                text = "".join(shown)
+                return ModelReply(text=text, model=config.model, finish_reason="cut")
             raise
         if self.redactor.knows_any:
             reply = _clean_reply(reply, self.redactor)
@@ -346,6 +395,7 @@ class ModelClient:
             cost_usd=cost,
             duration_ms=_ms_since(started),
             calls=reply.calls,
+            finish_reason=reply.finish_reason,
         )
         return replace(reply, cost_usd=cost)
 
@@ -356,8 +406,9 @@ class ModelClient:
         on_delta: OnDelta | None,
         session: ModelSession | None,
         draft: Draft | None,
+        so_far: list[str],
     ) -> ModelReply:
-        """The model's answer; whoever wants its pieces sees them."""
+        """The model's answer; whoever wants its pieces sees them, and ``so_far`` has their text."""
         watched = self.stream and request.purpose != "call"
         if session is None:
             model = self.pool.get(config)
@@ -376,8 +427,10 @@ class ModelClient:
                 if draft is not None:
                     draft.add(delta)
                 on_delta(delta)
-            if delta.text and watch is not None and delta.call is None:
-                watch(delta.text)
+            if delta.text and delta.call is None:
+                so_far.append(delta.text)
+                if watch is not None:
+                    watch(delta.text)
 
         final: ModelReply | None = None
         shown = self.redactor.stream()
@@ -418,7 +471,7 @@ async def _bounded(pieces: Pieces, config: LLMConfig) -> Pieces:
             except TimeoutError:
                 if deadline is None or clock() < deadline:
                     raise
-                raise LLMExecutionError(
+                raise EndlessAnswerError(
                     f"the answer of {config.model} has no end after {seconds:g} s",
                     hint='settings={"timeout": …} gives it more',
                 ) from None
@@ -431,10 +484,21 @@ async def _bounded(pieces: Pieces, config: LLMConfig) -> Pieces:
 
 def _check_length(letters: int, config: LLMConfig) -> None:
     if letters > MOST_LETTERS:
-        raise LLMExecutionError(
+        raise EndlessAnswerError(
             f"the answer of {config.model} is longer than {MOST_LETTERS:,} letters",
             hint="no model says so much; look at its server",
         )
+
+
+def _asked_on(request: ModelRequest, reply: ModelReply, said: str, *, anew: bool) -> ModelRequest:
+    """The request that follows on an answer which reached the limit of its length."""
+    more = () if reply.max_tokens is None else (("max_tokens", 2 * reply.max_tokens),)
+    shown = (assistant(said),) if said.strip() else ()
+    return replace(
+        request,
+        messages=(*request.messages, *shown, user(asked_on(anew=anew))),
+        settings={**request.settings, **dict(more)},
+    )
 
 
 def _show_again(reply: ModelReply, on_delta: OnDelta) -> None:

@@ -1,0 +1,289 @@
+"""What a model's answer is: reasoning taken apart from what is said, and whether it is whole.
+
+Many models think aloud in the same text in which they answer, each family between marks of its
+own. What stands there is a draft: nobody runs it, and nobody takes it for an answer.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from delf.errors import LLMExecutionError
+from delf.messages import BrokenBy, ModelReply
+
+_WORD: Final = (
+    r"(?:[a-z]+[:_])?(?:ant)?"
+    r"(?:think(?:ing)?|thoughts?|reasoning|reflection|scratch_?pad|(?:inner_)?monologue)"
+)
+_MARKS: Final = (
+    (rf"<({_WORD})(?:\s[^<>\n]*)?>", r"</{}>"),  # DeepSeek, Qwen, Marco, Seed, many others
+    (rf"\[({_WORD})\]", r"[/{}]"),  # Magistral
+    (rf"◁({_WORD})▷", r"◁/{}▷"),  # Kimi
+    (rf"<\|begin_of_({_WORD})\|>", r"<|end_of_{}|>"),  # Sky-T1, OpenThinker
+    (rf"<\|start_({_WORD})\|>", r"<|end_{}|>"),  # Command
+    (rf"<\|({_WORD})\|>", r"<|/{}|>"),
+    (r"<\|(inner)_prefix\|>", r"<|{}_suffix|>"),  # Apertus
+    (r"<\|channel>(thought)(?=\s)", r"<channel|>"),  # Gemma
+    (r"(?:<\|start\|>assistant)?<\|channel\|>(analysis)<\|message\|>", r"<|end|>"),  # gpt-oss
+)
+_OPENING: Final = tuple((re.compile(opened, re.IGNORECASE), end) for opened, end in _MARKS)
+_ANY_OPENING: Final = re.compile("|".join(opened for opened, _ in _MARKS), re.IGNORECASE)
+_CLOSING: Final = re.compile(
+    rf"(?:</{_WORD}>|\[/{_WORD}\]|◁/{_WORD}▷|<\|end_(?:of_)?{_WORD}\|>)", re.IGNORECASE
+)
+_HARMONY: Final = re.compile(
+    r"(?P<from>(?:<\|start\|>[^<]*)?)<\|channel\|>(?P<channel>\w+)(?P<to>[^<\n]*)"
+    r"(?:<\|constrain\|>\w*)?<\|message\|>"
+    r"(?P<body>.*?)(?=<\|(?:end|return|call|start|channel)\|>|\Z)",
+    re.DOTALL,
+)
+_HARMONY_MARK: Final = re.compile(r"<\|channel\|>\w+[^<\n]*(?:<\|constrain\|>\w*)?<\|message\|>")
+_BARE: Final = (
+    re.compile(r"\s*analysis(?=[^a-z])(.*)assistantfinal", re.DOTALL),  # gpt-oss without its marks
+    re.compile(r"(?is)\s*here is my thought process:?(.*?)here is my response:?\s"),  # Granite
+)
+_LAST_MARK: Final = (
+    r"<\|(?:im_end|eot_id|eom_id|endoftext|end_of_text|end|return|end_of_turn_token|user|"
+    r"end_of_solution|end_response|end_of_box)\|>|</s>|<end_of_turn>|<｜end▁of▁sentence｜>"
+)
+_TAIL: Final = re.compile(rf"(?:\s*(?:{_LAST_MARK}))+\s*\Z", re.IGNORECASE)
+_HEAD: Final = re.compile(
+    r"\s*(?:(?:<s>|<\|(?:assistant|begin_of_solution|start_response|begin_of_box)\|>"
+    r"|<\|im_start\|>assistant|\[/INST\])\s*)+",
+    re.IGNORECASE,
+)
+
+_GO_ON: Final = (
+    "Your answer broke off at the limit of its length, and nothing of it was used. "
+    "Go on exactly where it stopped, and repeat nothing; or write all of it anew, shorter, "
+    "in a block of its own."
+)
+_AGAIN: Final = (
+    "Your answer broke off at the limit of its length, and nothing of it was used. "
+    "Answer once more from the beginning, and in fewer words."
+)
+_SAME_START: Final = 40
+_LONGEST_MARK: Final = 64
+_LEAST_SAME: Final = 4
+_SHOWN: Final = 600
+
+
+def taken_apart(text: str) -> tuple[str, str, bool]:
+    """The reasoning in an answer's text, what is said beside it, and whether the reasoning ends.
+
+    Reasoning stands at the beginning, or, where a server has swallowed its first mark, all the way
+    to the last one. Elsewhere such marks are words like others.
+
+    Args:
+        text: The whole answer.
+    """
+    if _HARMONY_MARK.search(text):
+        return _channels(text)
+    for way in _BARE:
+        if (bare := way.match(text)) is not None:
+            return bare[1].strip(), _plain(text[bare.end() :]), True
+    thoughts: list[str] = []
+    rest = text
+    while (opening := reasoning_in(rest)) is not None:
+        ended = opening.end.search(rest, opening.length)
+        if ended is None:
+            return "\n\n".join([*thoughts, rest[opening.length :].strip()]), "", False
+        thoughts.append(rest[opening.length : ended.start()].strip())
+        rest = rest[ended.end() :].lstrip()
+    unopened = _unopened(rest)
+    if unopened is not None:
+        begin, end = unopened
+        thoughts.append(rest[:begin].strip())
+        rest = rest[end:].lstrip()
+    return "\n\n".join(thoughts), _plain(rest), True
+
+
+class Opening(NamedTuple):
+    """The mark with which reasoning begins.
+
+    Args:
+        length: How far it goes in the text.
+        end: Finds the mark that ends the reasoning.
+        mark: That mark.
+    """
+
+    length: int
+    end: re.Pattern[str]
+    mark: str
+
+
+def reasoning_in(text: str) -> Opening | None:
+    """The mark that a text starts with, if it begins with reasoning."""
+    start = len(text) - len(text.lstrip())
+    for opening, end in _OPENING:
+        found = opening.match(text, start)
+        if found is not None:
+            mark = end.format(found[1])
+            return Opening(found.end(), re.compile(re.escape(mark), re.IGNORECASE), mark)
+    return None
+
+
+def may_be_reasoning(text: str) -> bool:
+    """Whether a text that is still coming may begin with such a mark."""
+    begun = text.lstrip()
+    if begun and begun[0] not in "<[◁":
+        return False
+    is_open = begun.startswith("<|channel") or not re.search(r"[>\]▷]", begun)
+    return len(begun) < _LONGEST_MARK and "\n" not in begun and is_open
+
+
+def _unopened(text: str) -> tuple[int, int] | None:
+    """The last mark that ends reasoning whose beginning is not there."""
+    last: tuple[int, int] | None = None
+    for found in _CLOSING.finditer(text):
+        alone = text[: found.start()].endswith("\n") or not text[: found.start()].strip()
+        before_line = not text[found.end() :].partition("\n")[0].strip()
+        if alone or before_line:
+            last = found.span()
+    if last is None or _ANY_OPENING.search(text, 0, last[0]) is not None:
+        return None
+    return None if _in_block(text, last[0]) else last
+
+
+def _in_block(text: str, place: int) -> bool:
+    """Whether a place is between the fences of a block that goes on behind it."""
+    before = sum(line.lstrip().startswith("```") for line in text[:place].split("\n"))
+    after = sum(line.lstrip().startswith("```") for line in text[place:].split("\n"))
+    return before % 2 == 1 and after % 2 == 1
+
+
+def _channels(text: str) -> tuple[str, str, bool]:
+    """The same for answers in OpenAI's harmony format, whose parts are in channels."""
+    thoughts, said, called = [text[: _first(text)].strip()], list[str](), list[str]()
+    for part in _HARMONY.finditer(text):
+        if part["channel"] == "final":
+            said.append(part["body"])
+        elif "to=" in part["from"] + part["to"]:
+            called.append(part["body"])
+        else:
+            thoughts.append(part["body"].strip())
+    spoken = "".join(said).strip() or "\n".join(called).strip()
+    return "\n\n".join(filter(None, thoughts)), spoken, bool(spoken)
+
+
+def _first(text: str) -> int:
+    found = _HARMONY.search(text)
+    return len(text) if found is None else found.start()
+
+
+def _plain(text: str) -> str:
+    """The text without the marks that servers should have taken off its ends."""
+    text = _TAIL.sub("", text)
+    head = _HEAD.match(text)
+    return text if head is None else text[head.end() :]
+
+
+def spoken(reply: ModelReply) -> ModelReply:
+    """A reply whose text is what was said, and whose reasoning stands apart.
+
+    One whose reasoning never ends has broken off.
+    """
+    thoughts, said, ended = taken_apart(reply.text)
+    if said == reply.text and not thoughts:
+        return reply
+    reasoning = "\n\n".join(filter(None, (reply.reasoning, thoughts)))
+    reason = reply.finish_reason
+    if not ended and reply.broken_by is None and not reply.calls:
+        reason = "cut"
+    return replace(reply, text=said, reasoning=reasoning, finish_reason=reason)
+
+
+# -- answers that are not whole ------------------------------------------------------------
+
+
+def asked_on(*, anew: bool) -> str:
+    """What a model is told whose answer reached the limit of its length.
+
+    Args:
+        anew: Whether it begins from the beginning, as a call has to.
+    """
+    return _AGAIN if anew else _GO_ON
+
+
+def joined(first: str, second: str) -> str | None:
+    """An answer that broke off, with the one that was to go on with it.
+
+    A model may go on within the line or begin the line anew. What has a fence of its own, or
+    begins as the first did, is the whole anew.
+
+    Args:
+        first: The answer that broke off.
+        second: The next one.
+
+    Returns:
+        The whole; None where it cannot be told how the two belong together.
+    """
+    if not first.strip():
+        return second
+    begun = _fence_of(first)
+    if begun is None:
+        same = first.strip()[:_SAME_START]
+        return second if second.lstrip().startswith(same) else first + second
+    if re.search(r"^[ \t]*`{3,}[\w+-]+", second, re.MULTILINE):
+        return second
+    code = first[begun:]
+    opening = code.strip().split("\n")[0]
+    if opening and second.lstrip("\n").startswith(opening):
+        return first[:begun] + second.lstrip("\n")
+    *lines, last = code.split("\n")
+    following = second.split("\n", maxsplit=1)[0]
+    if last.strip() and len(last) >= _LEAST_SAME and following.strip().startswith(last.strip()):
+        return first[: len(first) - len(last)] + second.lstrip("\n")
+    if not last.strip() and lines and following.strip() and lines[-1].strip() == following.strip():
+        return None  # the line again, or a second time
+    return first + second
+
+
+def _fence_of(text: str) -> int | None:
+    """Where the content of a fence begins that is open at a text's end."""
+    inside: int | None = None
+    place = 0
+    for line in text.splitlines(keepends=True):
+        place += len(line)
+        if line.lstrip().startswith("```"):
+            inside = place if inside is None else None
+    return inside
+
+
+_WHY: Final[dict[BrokenBy, tuple[str, str]]] = {
+    "length": (
+        "the model's answer broke off at the limit of its length",
+        "raise max_tokens in the model's settings, or split the task into smaller ones",
+    ),
+    "filter": (
+        "the provider's content filter stopped the model's answer",
+        "say the task in other words, or ask another model",
+    ),
+    "refusal": (
+        "the model refused to answer",
+        "say the task in other words, or ask another model",
+    ),
+    "break": (
+        "the model's answer broke off before its end",
+        "try again; where it stays so, ask another model or server",
+    ),
+}
+
+
+def broken_off(reply: ModelReply) -> LLMExecutionError:
+    """The error of an answer that is not whole, with what was said."""
+    why, hint = _WHY[reply.broken_by or "break"]
+    limit = f" ({reply.max_tokens:,} tokens)" if reply.max_tokens else ""
+    limit = limit if reply.broken_by == "length" else ""
+    said = quoted(reply.text or reply.reasoning)
+    return LLMExecutionError(f"{why}{limit}; {said}", hint=hint)
+
+
+def quoted(said: str) -> str:
+    """What a model said, in words for an error: nothing of it is lost."""
+    said = " ".join(said.split())
+    if len(said) > _SHOWN:
+        said = f"{said[: _SHOWN // 2]} … {said[-_SHOWN // 2 :]}"
+    return f"it said: {said}" if said else "it said nothing"

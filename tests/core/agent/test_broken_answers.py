@@ -1,0 +1,153 @@
+"""Answers that are not whole: nothing of them runs, and nobody takes them for an answer."""
+
+import json
+
+import pytest
+
+from delf import tool
+from delf.events import ModelReplied
+from delf.messages import ModelReply, ToolCall
+from delf.specs import ModelSpec
+
+HALF = "```python\nawait refund(1)\nawait refund(2)\n"
+WHOLE = "```python\nawait refund(7)\nprint('done')\n```"
+
+
+@pytest.fixture
+def refund():
+    done = []
+
+    @tool(confirm=False)
+    async def refund(order: int) -> None:
+        """Refund an order."""
+        done.append(order)
+
+    refund.done = done
+    return refund
+
+
+def reply(text, reason="length", **more):
+    return ModelReply(text=text, model="scripted", finish_reason=reason, cost_usd=0.0, **more)
+
+
+@pytest.mark.parametrize("reason", ["length", "max_tokens", "MAX_TOKENS"])
+def test_half_a_script_never_runs(make_agent, scripted_model, refund, reason):
+    scripted_model.says(reply(HALF, reason), WHOLE)
+    response = make_agent(refund).run("x")
+    assert (response.text, refund.done) == ("done", [7])
+    asked = scripted_model.requests[-1].messages
+    assert (asked[-2].role, asked[-2].text) == ("assistant", HALF)
+    assert "broke off" in asked[-1].text
+
+
+def test_a_model_that_goes_on_is_heard_to_the_end(make_agent, scripted_model, refund):
+    scripted_model.says(reply(HALF), reply("await refund(3)\n"), "print('all three')\n```")
+    response = make_agent(refund).run("x")
+    assert (response.text, refund.done) == ("all three", [1, 2, 3])
+
+
+def test_where_it_cannot_be_told_how_it_goes_on_the_whole_is_asked_for(
+    make_agent, scripted_model, refund
+):
+    scripted_model.says(reply(HALF), "await refund(2)\nawait refund(3)\n```", WHOLE)
+    assert make_agent(refund).run("x").status
+    assert refund.done == [7]
+    assert "from the beginning" in scripted_model.requests[-1].messages[-1].text
+
+
+@pytest.mark.parametrize(
+    ("reason", "why", "asked"),
+    [
+        ("length", "broke off at the limit of its length", 4),
+        ("content_filter", "content filter", 1),
+        ("SAFETY", "content filter", 1),
+        ("refusal", "refused", 1),
+        ("error", "broke off before its end", 2),
+    ],
+)
+def test_what_stays_half_is_an_error_that_says_what_was_said(
+    make_agent, scripted_model, refund, reason, why, asked
+):
+    scripted_model.default = reply(HALF, reason)
+    response = make_agent(refund).run("x")
+    assert not response.status
+    assert refund.done == []
+    assert why in response.error
+    assert "await refund(1)" in response.error
+    assert response.exception.hint
+    assert len(scripted_model.requests) == asked
+
+
+def test_more_room_where_the_limit_was_not_the_providers(make_agent, scripted_model, refund):
+    scripted_model.says(reply(HALF, max_tokens=100), WHOLE)
+    make_agent(refund).run("x")
+    assert scripted_model.requests[0].settings == {}
+    assert scripted_model.requests[1].settings == {"max_tokens": 200}
+
+
+def test_half_a_call_of_run_never_runs(make_agent, scripted_model, refund):
+    begun = ToolCall(id="1", name="run", arguments=json.dumps({"code": "await refund(1)"}))
+    scripted_model.says(reply("", calls=(begun,)), WHOLE)
+    assert make_agent(refund).run("x").text == "done"
+    assert refund.done == [7]
+
+
+def test_a_draft_in_reasoning_never_runs(make_agent, scripted_model, refund):
+    scripted_model.says(f"[THINK]Perhaps\n{HALF}```\nor so.[/THINK]\n{WHOLE}")
+    response = make_agent(refund).run("x")
+    assert refund.done == [7]
+    (said,) = [event for event in response.events if isinstance(event, ModelReplied)]
+    assert "[THINK]" in said.text  # the journal has all that was said
+
+
+def test_a_stream_that_breaks_off_is_asked_again(make_agent, scripted_model, delf_host, refund):
+    class Breaking:
+        asked = 0
+
+        async def stream(self, request):
+            from delf.errors import LLMExecutionError
+            from delf.messages import ModelDelta
+
+            self.asked += 1
+            text = HALF if self.asked == 1 else WHOLE
+            yield ModelDelta(text)
+            if self.asked == 1:
+                raise LLMExecutionError("the answer broke off after 36 characters")
+            yield ModelReply(text=text, model="breaking", cost_usd=0.0)
+
+        async def complete(self, request):
+            raise AssertionError
+
+        async def aclose(self):
+            pass
+
+    model = Breaking()
+    spec = ModelSpec(name="breaking", summary="x", factory="x:y", serves=("breaking",))
+    delf_host.provide(spec, lambda config, context: model)
+    response = make_agent(refund, llm="breaking", stream=True).run("x")
+    assert (response.text, refund.done, model.asked) == ("done", [7], 2)
+
+
+def test_a_script_that_asks_a_model_gets_no_half_answer(make_agent, scripted_model):
+    scripted_model.writes("print(await llm.call('count'))").says(reply("One, tw"), "o, three.")
+    assert make_agent().run("x").text == "One, two, three."
+
+
+def test_a_script_is_told_of_an_answer_that_a_filter_stopped(make_agent, scripted_model):
+    scripted_model.writes(
+        "try:\n    print(await llm.call('count'))\nexcept ToolError as error:\n    print(error)"
+    ).says(reply("One, tw", "content_filter"))
+    text = make_agent().run("x").text
+    assert "content filter" in text
+    assert "One, tw" in text
+
+
+def test_reasoning_is_no_part_of_what_a_script_is_told(make_agent, scripted_model):
+    scripted_model.writes("print(await llm.call('count'))").says("<think>1, 2</think>\n\nthree")
+    assert make_agent().run("x").text == "three"
+
+
+def test_a_resumed_task_knows_that_an_answer_was_not_whole(make_agent, scripted_model, refund):
+    scripted_model.says(reply(HALF), WHOLE)
+    events = make_agent(refund).run("x").events
+    assert [e.finish_reason for e in events if isinstance(e, ModelReplied)] == ["length", "stop"]
