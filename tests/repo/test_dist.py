@@ -134,10 +134,18 @@ def test_a_fresh_environment_has_what_is_named_and_loses_it_again(
         "UV_OFFLINE": "1",
         "UV_NO_BUILD_ISOLATION": "1",
     }
-    run(delf, "plugins", "uninstall", "chat", "model-recorded", cwd=tmp_path, **alone)
+    run(delf, "plugins", "uninstall", "--yes", "chat", "model-recorded", cwd=tmp_path, **alone)
     assert not {"chat", "model-recorded"} & _plugins(run(delf, "plugins", cwd=tmp_path))
     said = run(
-        delf, "plugins", "install", "model-recorded", "--find-links", dist, cwd=tmp_path, **alone
+        delf,
+        "plugins",
+        "install",
+        "--yes",
+        "model-recorded",
+        "--find-links",
+        dist,
+        cwd=tmp_path,
+        **alone,
     )
     assert "✓ model-recorded 0.1.0  model recorded" in said
 
@@ -153,7 +161,7 @@ def test_a_fresh_environment_has_what_is_named_and_loses_it_again(
         cwd=tmp_path,
         **alone,
     )
-    said = run(delf, "plugins", "install", "prefilter-llm", cwd=tmp_path, **alone)
+    said = run(delf, "plugins", "install", "--yes", "prefilter-llm", cwd=tmp_path, **alone)
     assert "✓ prefilter-llm 0.1.0  prefilter llm" in said, "not taken from the clone"
 
 

@@ -38,6 +38,12 @@ def package_of(kind: str, name: str) -> str | None:
     return packages(kind).get(name)
 
 
+def package_bringing(name: str) -> str | None:
+    """The package that brings a capability or a public name, whatever its kind."""
+    kinds = (kind for kind in _table() if kind not in (_MODELS, "library"))
+    return next(filter(None, (package_of(kind, name) for kind in kinds)), None)
+
+
 def usual(kind: str) -> str:
     """The name of a kind that most people want."""
     return next(iter(packages(kind)))

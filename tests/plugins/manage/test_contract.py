@@ -7,7 +7,7 @@ class TestPackage(PluginContract):
     name = "manage"
     offers = {
         "command": [
-            "config", "doctor", "inspect", "plugins check", "plugins install", "plugins uninstall",
+            "config", "doctor", "inspect", "plugins available", "plugins check", "plugins install", "plugins uninstall",
             "runs stop",
         ]
     }  # fmt: skip

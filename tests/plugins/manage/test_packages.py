@@ -1,76 +1,237 @@
 """``delf plugins install | uninstall | check``: what is handed to pip, and what is found wrong."""
 
+import os
+import pty
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from delf.errors import ConfigurationError, DelfError, PluginError
+from delf.official import all_packages
 from delf_cli.main import cli
-from delf_manage import packages
+from delf_manage import installer, packages
+from delf_manage.available import purposes
+from delf_manage.sources import Package, Sources, clone, sources
 
 
-def clone(folder: Path, **needs: str) -> dict[str, Path]:
-    """Packages of a clone, by what each needs."""
-    found: dict[str, Path] = {}
-    for name, need in needs.items():
-        full = name.replace("_", "-")
-        found[full] = folder / name
-        found[full].mkdir()
-        (found[full] / "pyproject.toml").write_text(
-            f'[project]\nname = "{full}"\ndependencies = {["click", *filter(None, [need])]}\n'
+def at_hand(folder: Path, editable=False, **needs: list[str]) -> Sources:
+    """Packages of a clone that is not installed, by what each needs."""
+    found = {}
+    for name, requires in needs.items():
+        full = f"delf-plugin-made-up-{name}".replace("_", "-")
+        found[full] = Package(
+            name=full, path=folder / name, version="1.0", requires=requires, editable=editable
         )
-    return found
+    return Sources(found)
 
 
-def test_what_a_clone_has_comes_from_it_with_what_it_needs(tmp_path):
-    here = clone(tmp_path, delf_plugin_gadget="delf-gadgets>=1", delf_gadgets="delf-core>=0.1")
-    taken = list(packages._wanted(["gadget[big]", "delf-plugin-gadget"], here))
-    assert taken == [
-        str(here["delf-gadgets"]),
-        f"{here['delf-plugin-gadget']}[big]",
-        str(here["delf-gadgets"]),
-        str(here["delf-plugin-gadget"]),
+def arguments(here, *names, **options):
+    return [item.argument for item in here.items(names, **options)]
+
+
+@pytest.fixture
+def known(monkeypatch):
+    """The made-up packages are delf's own."""
+    ours = all_packages() | {f"delf-plugin-made-up-{name}" for name in ("box", "kit", "gears")}
+    monkeypatch.setattr("delf_manage.sources.all_packages", lambda: ours)
+
+
+def test_what_a_clone_has_comes_from_it_with_what_it_needs(tmp_path, known):
+    here = at_hand(
+        tmp_path, box=["delf-plugin-made-up-kit[fast]>=1", "click"], gears=[],
+        kit=["delf-plugin-made-up-gears ; extra == 'fast'"],
+    )  # fmt: skip
+    assert arguments(here, "made-up-box[big]", "delf-plugin-made-up-box") == [
+        f"delf-plugin-made-up-gears @ {(tmp_path / 'gears').as_uri()}",
+        f"delf-plugin-made-up-kit[fast] @ {(tmp_path / 'kit').as_uri()}",
+        f"delf-plugin-made-up-box[big] @ {(tmp_path / 'box').as_uri()}",
+        f"delf-plugin-made-up-box @ {(tmp_path / 'box').as_uri()}",
     ]
 
 
-def test_a_folder_is_used_where_it_is_with_what_its_extras_need_of_the_clone(tmp_path):
-    here = clone(tmp_path, delf_plugin_kit="click", delf_plugin_box="delf-boxes", delf_boxes="")
-    core = tmp_path / "delf-core"
-    core.mkdir()
-    (core / "pyproject.toml").write_text(
-        '[project]\nname = "delf-core"\n[project.optional-dependencies]\ntesting = ["delf-plugin-kit"]\n'
-    )
+def test_a_clone_that_is_used_in_place_stays_so(tmp_path, known):
+    here = at_hand(tmp_path, editable=True, box=["delf-plugin-made-up-kit"], kit=[])
+    assert arguments(here, "made-up-box[big]") == [
+        f"--editable={tmp_path / 'kit'}",
+        f"--editable={tmp_path / 'box'}[big]",
+    ]
+
+
+def test_another_version_than_the_clones_is_refused(tmp_path, known):
+    here = at_hand(tmp_path, box=[])
+    assert arguments(here, "made-up-box>=1") == arguments(here, "made-up-box")
+    with pytest.raises(PluginError, match=r"made-up-box is 1\.0 in .*, not ==2"):
+        here.items(["made-up-box==2"])
+
+
+def test_of_what_is_installed_only_the_needs_of_its_extras_are_taken():
+    assert arguments(sources(), "sql[postgresql]") == ["psycopg[binary]>=3.2"]
+    assert arguments(sources(), "sql") == [], "installed, and used from where it is"
+    assert arguments(sources(), "delf-core[google]") == [], "nor is the core that runs installed"
+
+
+def test_what_is_found_in_a_folder_of_wheels_is_not_looked_for_on_an_index(tmp_path):
+    for version in ("0.1.0", "0.10.0", "0.9.0"):
+        wheel(tmp_path, "delf_plugin_sheets", version)
+    wheel(tmp_path, "delf_plugin_tickets", "9.0")
+    here = sources(tmp_path)
+    newest = tmp_path / "delf_plugin_sheets-0.10.0-py3-none-any.whl"
+    assert here.packages["delf-plugin-sheets"].path == newest
+    assert here.packages["delf-plugin-sheets"].requires == ["delf-core>=0.1", "made-up-sdk"]
+    assert arguments(here, "sheets") == [f"delf-plugin-sheets @ {newest.as_uri()}"]
+    assert arguments(here, "delf-plugin-tickets") == ["delf-plugin-tickets"]
+
+
+def wheel(folder, name, version):
+    needs = "Requires-Dist: delf-core>=0.1\nRequires-Dist: made-up-sdk\n"
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as made:
+        made.writestr(
+            f"{name}-{version}.dist-info/METADATA",
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
+        )
+
+
+def test_what_somebody_elses_plugin_needs_of_a_clone_comes_from_it(tmp_path, known):
+    here = at_hand(tmp_path, box=[], kit=[])
+    items = here.items(["delf-plugin-of-somebody", "made-up-box"])
+    assert items[0].origin == "from the index; not one of delf's own"
+    assert here.constraints(items) == [f"delf-plugin-made-up-kit @ {(tmp_path / 'kit').as_uri()}"]
+
+
+def test_a_folder_is_used_where_it_is_with_what_its_extras_need_of_the_clone(tmp_path, known):
+    here = at_hand(tmp_path, box=["delf-plugin-made-up-kit"], kit=[])
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "pyproject.toml").write_text(
         '[project]\nname = "mine"\ndependencies = ["delf-core>=0.1"]\n'
-        '[project.optional-dependencies]\ntest = ["delf-core[testing]", "delf-plugin-box"]\n'
+        "[project.optional-dependencies]\n"
+        "test = [\"delf-plugin-made-up-box ; python_version >= '3'\"]\n"
     )
-    here["delf-core"] = core
-    assert list(packages._wanted([f"{mine}[test]"], here, editable=True)) == [
-        str(here["delf-plugin-kit"]),
-        str(here["delf-boxes"]),
-        str(here["delf-plugin-box"]),
+    assert arguments(here, f"{mine}[test]", editable=True) == [
+        f"delf-plugin-made-up-kit @ {(tmp_path / 'kit').as_uri()}",
+        f"delf-plugin-made-up-box @ {(tmp_path / 'box').as_uri()}",
         f"--editable={mine}[test]",
     ]
-    assert list(packages._wanted([str(mine)], here)) == [str(mine)]
+    assert arguments(here, str(mine)) == [f"mine @ {mine.as_uri()}"]
 
 
 @pytest.mark.parametrize(
     ("name", "taken"),
     [
-        ("sql[postgresql]", "delf-plugin-sql[postgresql]"),
-        ("delf-plugin-sql", "delf-plugin-sql"),
-        ("somebodys-tickets>=2", "somebodys-tickets>=2"),
-        ("git+https://example.com/x", "git+https://example.com/x"),
+        ("SQL[postgresql]", "delf-plugin-sql[postgresql]"),
+        ("delf_plugin_sql>=0.1", "delf-plugin-sql>=0.1"),
+        ("delf-plugin-of-somebody>=2", "delf-plugin-of-somebody>=2"),
+        ("delf-core[google]", "delf-core[google]"),
     ],
 )
 def test_elsewhere_names_are_those_of_packages(name, taken):
-    assert list(packages._wanted([name], {})) == [taken]
+    assert arguments(Sources(), name) == [taken]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("sq", "no plugin is known as 'sq'; did you mean 'sql'?"),
+        ("docker", "no plugin is known as 'docker'; did you mean 'sandbox-docker'?"),
+        ("pandas", "no plugin is known as 'pandas'"),
+        ("delf", "'delf' is another project's package"),
+        ("Delf[standard]", "'Delf' is another project's package"),
+        ("delf-plugin-gmial", "none of delf's own plugins; did you mean 'gmail'?"),
+        ("sql @ https://example.com/sql.whl", "is not the name of a plugin"),
+        ("git+https://example.com/sql", "is not the name of a plugin"),
+        ("https://example.com/sql.whl", "is not the name of a plugin"),
+        ("--index-url=https://example.com", "is not the name of a plugin"),
+        ("-r/etc/passwd", "is no package"),
+        ("./nothing", "is no package"),
+        ("nothing.whl", "no plugin is known as 'nothing.whl'"),
+    ],
+)
+def test_a_name_that_is_not_known_is_refused(name, said):
+    with pytest.raises(PluginError) as caught:
+        Sources().items([name])
+    assert said in caught.value.message
+
+
+def test_a_folder_here_does_not_decide_what_a_name_means(tmp_path, monkeypatch):
+    (tmp_path / "sql").mkdir()
+    (tmp_path / "sql/pyproject.toml").write_text('[project]\nname = "strangers"\n')
+    monkeypatch.chdir(tmp_path)
+    assert arguments(Sources(), "sql") == ["delf-plugin-sql"]
+    assert [item.name for item in Sources().items(["./sql"])] == ["strangers"]
+
+
+def test_pip_runs_in_an_empty_folder_of_its_own(tmp_path, monkeypatch, capfd):
+    (tmp_path / "pip.py").write_text("raise SystemExit('a stranger ran')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(installer, "find_spec", lambda name: object())
+    monkeypatch.setattr(installer.sys, "prefix", str(tmp_path))
+    command = installer.install(["x"])
+    assert command[:4] == [sys.executable, "-I", "-m", "pip"]
+    installer.run([*command[:4], "--version"], "asking")
+    look = "import os, sys; print(os.getcwd(), os.listdir()); sys.exit(3)"
+    with pytest.raises(DelfError, match="failed with status 3"):
+        installer.run([sys.executable, "-c", look], "looking", constraints=["a", "b"])
+    told = capfd.readouterr().err
+    assert "looking …" in told
+    assert str(tmp_path) not in told
+    assert "['constraints.txt']" in told
+
+
+def test_nobody_who_can_be_asked_is_an_error_that_says_how():
+    with pytest.raises(ConfigurationError, match="nobody could be asked") as caught:
+        installer.agree(["installs"], ["pip"], "install?", yes=False)
+    assert caught.value.hint == "say yes beforehand: --yes"
+    installer.agree(["installs"], ["pip"], "install?", yes=True)
+
+
+@pytest.mark.parametrize(("answer", "status", "ended"), [("y", 0, "went on"), ("", 1, "Aborted")])
+def test_on_a_terminal_it_is_asked(answer, status, ended):
+    """A line feed alone is a no."""
+    code = (
+        "import click\nfrom delf_manage.installer import agree\n"
+        "@click.command()\ndef main():\n"
+        "    agree(['installs into here:'], ['pip', 'in stall'], 'install?', yes=False)\n"
+        "    click.echo('went on')\nmain()"
+    )
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    os.write(ours, f"{answer}\n".encode())
+    said = b""
+    while True:
+        try:
+            part = os.read(ours, 1000)
+        except OSError:  # the terminal's other end is closed
+            break
+        if not part:
+            break
+        said += part
+    os.close(ours)
+    assert child.wait() == status
+    assert "runs: pip 'in stall'" in said.decode()
+    assert ended in said.decode()
 
 
 def test_this_delf_knows_its_clone():
-    assert {"delf-plugin-sql", "delf-google"} <= packages._clone().keys()
+    assert {"delf-plugin-sql", "delf-google", "delf-core"} <= clone().keys()
+    assert all(package.editable for package in clone().values())
+
+
+def test_every_plugin_of_delfs_own_is_available_for_some_purpose():
+    listed = [f"delf-plugin-{name}" for names in purposes().values() for name in names]
+    ours = {package for package in all_packages() if package.startswith("delf-plugin-")}
+    assert sorted(listed) == sorted(ours)
+    done = CliRunner().invoke(cli, ["plugins", "available"])
+    assert "✓ gmail " in done.stdout
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+    done = CliRunner().invoke(cli, ["plugins", "available", "--json"])
+    assert '"name": "sql",\n    "purpose": "Data and files"' in done.stdout
 
 
 def test_check_of_what_is_sound():

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from delf import __version__
+from delf.hookspecs import DISTRIBUTION
+from delf.official import PLUGIN_PREFIX
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
-_TAKEN: Final = ("core", "delf", "testing")
+_TAKEN: Final = ("core", "delf", DISTRIBUTION, "testing")
 
 
 _LIBRARIES: Final = {"sandbox": ("delf-sandbox",)}
@@ -159,9 +161,9 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
     from delf.plugins.catalog import package_prefix
 
     prefix = package_prefix(kind)
-    short = name.removeprefix(prefix)
-    _check_name(short, kind)
+    short = name.removeprefix(PLUGIN_PREFIX).removeprefix(prefix)
     package = f"{prefix}{short}"
+    _check_name(short, kind, package)
     what = KINDS[kind]
     title = short.replace("-", " ").title()
     variable = short.replace("-", "_")
@@ -170,7 +172,7 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
     return {
         "name": short,
         "package": package,
-        "distribution": f"delf-plugin-{package}",
+        "distribution": f"{PLUGIN_PREFIX}{package}",
         "module": f"delf_{package.replace('-', '_')}",
         "variable": variable,
         "upper": variable.upper(),
@@ -185,13 +187,13 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
         "api": str(PLUGIN_API),
         "requirements": ", ".join(
             f'"{name}>={major}.{minor},<{int(major) + 1}"'
-            for name in ("delf-core", *_LIBRARIES.get(kind, ()))
+            for name in (DISTRIBUTION, *_LIBRARIES.get(kind, ()))
         ),
     }
 
 
-def _check_name(name: str, kind: str) -> None:
-    from delf.official import package_of
+def _check_name(name: str, kind: str, package: str) -> None:
+    from delf.official import all_packages, module_of, package_of
 
     if not _NAME.fullmatch(name):
         raise click.BadParameter(
@@ -199,8 +201,14 @@ def _check_name(name: str, kind: str) -> None:
             "as in help-desk",
             param_hint="NAME",
         )
-    if package := package_of(kind, name):
-        raise click.BadParameter(f"the {kind} {name!r} is in {package} already", param_hint="NAME")
+    if owner := package_of(kind, name):
+        raise click.BadParameter(f"the {kind} {name!r} is in {owner} already", param_hint="NAME")
+    for owner in sorted(all_packages()):
+        if owner in (name, f"{PLUGIN_PREFIX}{package}") or module_of(owner) == module_of(package):
+            raise click.BadParameter(
+                f"{owner} is one of delf's own packages, with the module {module_of(owner)}",
+                param_hint="NAME",
+            )
     if name in _TAKEN or keyword.iskeyword(name):
         raise click.BadParameter(f"{name!r} has another meaning", param_hint="NAME")
 

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import re
-import shutil
-import subprocess
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from importlib import invalidate_caches, metadata
-from importlib.util import find_spec
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import invalidate_caches
 from pathlib import Path
 from site import addsitedir, getsitepackages
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
 from delf.errors import DelfError, PluginError, did_you_mean
 from delf_cli.complete import completes
 from delf_cli.state import state_of
+from delf_manage import installer
+from delf_manage.sources import sources
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
     from delf.plugins.report import PluginRecord
-
-_PREFIX: Final = "delf-plugin-"
 
 
 @completes
@@ -35,44 +30,66 @@ def _plugin_names(ctx: click.Context) -> Iterable[str]:
 
 @click.command("install")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@click.option("--find-links", metavar="DIR", help="A folder of wheels to look into, too.")
+@click.option(
+    "--find-links",
+    metavar="DIR",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="A folder of wheels to look into, too.",
+)
 @click.option("-e", "--editable", is_flag=True, help="Use folders where they are, as pip's -e.")
+@click.option("-U", "--upgrade", is_flag=True, help="Take newer versions of what is named.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.pass_context
 def install(
-    ctx: click.Context, names: tuple[str, ...], find_links: str | None, editable: bool
+    ctx: click.Context,
+    names: tuple[str, ...],
+    find_links: Path | None,
+    editable: bool,
+    upgrade: bool,
+    yes: bool,
 ) -> None:
-    """Install plugins into the environment of this delf, with pip or uv, whichever it has.
+    """Install plugins into the environment of this delf.
 
-    NAME is a plugin's, as sql or "sql[postgresql]", a package's, a folder as ".[test]", or a
-    wheel. Where delf was installed from a clone, its own plugins come from there, also those
-    that a folder needs.
+    NAME is that of one of delf's own plugins, as sql or "sql[postgresql]", another's in full, as
+    delf-plugin-tickets, a folder as ".[test]", or a wheel. What is run is shown and asked for.
+    Where delf was installed from a clone, its own packages come from there.
     """
-    clone, before = _clone(), set(state_of(ctx).discover().names)
-    wanted = list(dict.fromkeys(_wanted(names, clone, editable=editable)))
-    links = ["--find-links", find_links] if find_links else []
-    if _run("install", *links, *wanted):
-        hint = (
-            "from a clone: delf plugins install PATH/plugins/NAME; or --find-links DIR with wheels"
-        )
-        raise DelfError(f"{', '.join(names)} cannot be installed", hint=hint)
+    state, here = state_of(ctx), sources(find_links)
+    items, before = here.items(names, editable=editable), set(state.discover().names)
+    if not items:
+        click.echo(f"{', '.join(names)}: installed already, and used from where it is")
+        return
+    constraints = here.constraints(items)
+    links = ["--find-links", str(find_links.resolve())] if find_links else []
+    arguments = [*links, *(item.argument for item in items)]
+    command = installer.install(arguments, constraints=constraints, upgrade=upgrade)
+    width = max(len(item.name) for item in items)
+    lines = [f"installs into {sys.prefix}:"]
+    lines += [f"  {item.name:<{width}}  {item.origin}" for item in items]
+    installer.agree(lines, command, "install?", yes=yes)
+    doing = f"installing {', '.join(names)}"
+    installer.run(command, doing, constraints=constraints, clean=state.clean)
     invalidate_caches()
-    for folder in getsitepackages() if editable else ():
-        addsitedir(folder)  # a path file is read at a start only
-    if new := tuple(set(state_of(ctx).discover().names) - before):
+    if any(item.argument.startswith("--editable") for item in items):
+        for folder in getsitepackages():
+            addsitedir(folder)  # a path file is read at a start only
+    if new := tuple(set(state.discover().names) - before):
         ctx.invoke(check, names=new)
 
 
 @click.command("uninstall")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=_plugin_names)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.pass_context
-def uninstall(ctx: click.Context, names: tuple[str, ...]) -> None:
+def uninstall(ctx: click.Context, names: tuple[str, ...], yes: bool) -> None:
     """Uninstall the packages of plugins, also of those that are broken."""
-    records = [
-        r for r in state_of(ctx).discover().records() if r.distribution not in (None, "delf-core")
-    ]
-    packages = [_package_of(name, records) for name in names]
-    if _run("uninstall", *packages):
-        raise DelfError(f"{', '.join(names)} cannot be uninstalled")
+    state = state_of(ctx)
+    records = state.discover().records()
+    packages = list(dict.fromkeys(_package_of(name, records) for name in names))
+    command = installer.uninstall(packages)
+    lines = [f"uninstalls from {sys.prefix}:", *(f"  {package}" for package in packages)]
+    installer.agree(lines, command, "uninstall?", yes=yes)
+    installer.run(command, f"uninstalling {', '.join(packages)}", clean=state.clean)
 
 
 @click.command("check")
@@ -126,110 +143,3 @@ def _package_of(name: str, records: Sequence[PluginRecord]) -> str:
             return record.distribution
     close = did_you_mean(name, [record.name for record in records])
     raise PluginError(f"no plugin {name!r} is installed{close}")
-
-
-def _run(action: str, *arguments: str) -> int:
-    """Run pip, or uv where that made this environment; its exit status."""
-    made_by = Path(sys.prefix, "pyvenv.cfg")
-    of_uv = made_by.is_file() and re.search(r"^uv\s*=", made_by.read_text(), re.MULTILINE)
-    uv = shutil.which("uv")
-    if uv and (of_uv or find_spec("pip") is None):
-        command = [uv, "pip", action, "--python", sys.executable]
-        command += ["--no-sources"] if action == "install" else []
-    else:
-        command = [sys.executable, "-m", "pip", action, *(["-y"] if action == "uninstall" else [])]
-    click.echo(" ".join([*command, *arguments]), err=True)
-    return subprocess.run([*command, *arguments], check=False).returncode  # noqa: S603 - the user asks for it
-
-
-def _clone() -> Mapping[str, Path]:
-    """The packages of the clone that delf was installed from, by name; none where it was not."""
-    import tomllib
-    from urllib.parse import unquote, urlsplit
-
-    origin: dict[str, str] = json.loads(
-        metadata.distribution("delf-core").read_text("direct_url.json") or "{}"
-    )
-    core = Path(unquote(urlsplit(origin.get("url", "")).path))
-    found: dict[str, Path] = {}
-    if "dir_info" in origin and core.is_dir():
-        for file in sorted(core.parent.glob("*/*/pyproject.toml")):
-            project = tomllib.loads(file.read_text(encoding="utf-8")).get("project", {})
-            if "name" in project:
-                found[project["name"]] = file.parent
-    return found
-
-
-def _wanted(
-    names: Sequence[str], clone: Mapping[str, Path], *, editable: bool = False
-) -> Iterator[str]:
-    """What to hand to pip: folders of the clone, with what they need of it, before names."""
-    from packaging.requirements import InvalidRequirement, Requirement
-
-    for name in names:
-        folder, extras = _folder(name)
-        if folder is not None:
-            yield from _missing(folder, extras, clone)
-            yield f"--editable={name}" if editable else name
-            continue
-        try:
-            requirement = None if Path(name).exists() else Requirement(name)
-        except InvalidRequirement:
-            requirement = None
-        if requirement is None:
-            yield name  # a wheel, an address: pip knows
-            continue
-        known = _full_name(requirement.name, clone)
-        if known in clone:
-            yield from _missing(clone[known], requirement.extras, clone)
-            yield _with_extras(clone[known], requirement.extras)
-        else:
-            yield name.replace(requirement.name, known, 1)
-
-
-def _folder(name: str) -> tuple[Path | None, set[str]]:
-    """The folder of a package and its extras, where that is what a name is."""
-    path, _, extras = name.partition("[") if name.endswith("]") else (name, "", "")
-    if not (Path(path) / "pyproject.toml").is_file():
-        return None, set()
-    return Path(path), {extra.strip() for extra in extras.removesuffix("]").split(",") if extra}
-
-
-def _missing(folder: Path, extras: Collection[str], clone: Mapping[str, Path]) -> Iterator[str]:
-    """Folders of the clone that a package needs and that are not installed, its needs first."""
-    import tomllib
-
-    from packaging.requirements import Requirement
-
-    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
-    project = project.get("project", {})
-    optional = project.get("optional-dependencies", {})
-    lines = [*project.get("dependencies", ())]
-    for extra in extras:
-        lines += optional.get(extra, ())
-    for need in map(Requirement, lines):
-        if need.name in clone:
-            yield from _missing(clone[need.name], need.extras, clone)
-            if not _is_there(need.name):
-                yield _with_extras(clone[need.name], need.extras)
-
-
-def _with_extras(folder: Path, extras: Collection[str]) -> str:
-    return f"{folder}[{','.join(sorted(extras))}]" if extras else str(folder)
-
-
-def _full_name(name: str, clone: Mapping[str, Path]) -> str:
-    """A plugin's own name as its package's, if delf knows one."""
-    from delf.official import all_packages
-
-    known = all_packages()
-    full = name if name.startswith(_PREFIX) else f"{_PREFIX}{name}"
-    return full if full in known or full in clone else name
-
-
-def _is_there(name: str) -> bool:
-    try:
-        metadata.distribution(name)
-    except metadata.PackageNotFoundError:
-        return False
-    return True

@@ -27,6 +27,11 @@ def delf_commands() -> Iterable[CommandSpec]:
         factory="delf_manage.inspect:inspect",
     )
     yield CommandSpec(
+        name="plugins available",
+        summary="List delf's own plugins by purpose.",
+        factory="delf_manage.available:available",
+    )
+    yield CommandSpec(
         name="plugins check",
         summary="Check that plugins are sound.",
         factory="delf_manage.packages:check",

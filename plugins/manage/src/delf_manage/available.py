@@ -1,0 +1,47 @@
+"""``delf plugins available``: delf's own plugins by purpose, installed or not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from delf.official import PLUGIN_PREFIX
+from delf_manage.sources import is_installed
+
+
+@click.command("available")
+@click.option("--json", "as_json", is_flag=True, help="Write the list as JSON.")
+def available(as_json: bool) -> None:
+    """List delf's own plugins by purpose, and which are installed.
+
+    `delf plugins install NAME` takes any of them. Those of others are named in full, as
+    delf-plugin-NAME.
+    """
+    table = purposes()
+    there = {name: is_installed(PLUGIN_PREFIX + name) for names in table.values() for name in names}
+    if as_json:
+        rows = [
+            {"name": name, "purpose": purpose, "summary": summary, "installed": there[name]}
+            for purpose, names in table.items()
+            for name, summary in names.items()
+        ]
+        click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+        return
+    width = max(map(len, there))
+    for number, (purpose, names) in enumerate(table.items()):
+        click.echo(("\n" if number else "") + click.style(purpose, bold=True))
+        for name, summary in names.items():
+            mark = click.style("✓", fg="green") if there[name] else " "
+            click.echo(f"{mark} {name:<{width}}  {summary}")
+    click.echo(
+        f"\n✓ installed: {sum(there.values())} of {len(there)}. More: delf plugins install NAME"
+    )
+
+
+def purposes() -> Mapping[str, Mapping[str, str]]:
+    """What each plugin is for, by purpose and name."""
+    file = Path(__file__).with_name("available.json")
+    return json.loads(file.read_text(encoding="utf-8"))

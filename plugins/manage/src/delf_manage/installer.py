@@ -1,0 +1,156 @@
+"""Runs pip, or uv where that made the environment, in a folder where nothing decides for it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import click
+
+from delf.errors import ConfigurationError, DelfError
+from delf.terminal import visible
+
+_SHOWN: Final = 40
+_CONSTRAINTS: Final = "constraints.txt"
+
+
+def install(
+    arguments: Sequence[str], *, constraints: Sequence[str] = (), upgrade: bool = False
+) -> list[str]:
+    """The command that installs.
+
+    Args:
+        arguments: What is installed, and options of pip.
+        constraints: Where packages come from that are not named.
+        upgrade: Take newer versions of what is named.
+    """
+    more = ["--upgrade"] if upgrade else []
+    more += ["--constraint", _CONSTRAINTS] if constraints else []
+    tool, is_uv = _tool()
+    # What a package's own folder says of its needs is read by uv alone; here delf has decided.
+    more += ["--no-sources"] if is_uv else ["--no-input", "--disable-pip-version-check"]
+    return [*tool, "install", "--quiet", *(_python() if is_uv else ()), *more, *arguments]
+
+
+def uninstall(packages: Sequence[str]) -> list[str]:
+    """The command that uninstalls."""
+    tool, is_uv = _tool()
+    return [*tool, "uninstall", "--quiet", *(_python() if is_uv else ["--yes"]), *packages]
+
+
+def agree(lines: Sequence[str], command: Sequence[str], question: str, *, yes: bool) -> None:
+    """Show what will be done, and ask, unless a yes was given beforehand.
+
+    Args:
+        lines: What will be done.
+        command: What will be run.
+        question: What is asked.
+        yes: It was answered already.
+
+    Raises:
+        ConfigurationError: When nobody can be asked.
+        click.Abort: When the answer is no.
+    """
+    for line in (*lines, f"runs: {shlex.join(command)}"):
+        click.echo(visible(line), err=True)
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise ConfigurationError(
+            "nothing was done: nobody could be asked", hint="say yes beforehand: --yes"
+        )
+    click.confirm(question, abort=True, err=True)
+
+
+def run(
+    command: Sequence[str],
+    doing: str,
+    *,
+    constraints: Sequence[str] = (),
+    clean: Callable[[str], str] = str,
+) -> None:
+    """Run pip or uv in an empty folder of its own, quietly.
+
+    Args:
+        command: What is run.
+        doing: What is said meanwhile.
+        constraints: As for :func:`install`.
+        clean: Takes secrets out of what is shown.
+
+    Raises:
+        DelfError: When it fails; what it said is written before.
+    """
+    with _own_folder() as folder, _progress(doing):
+        if constraints:
+            (folder / _CONSTRAINTS).write_text("\n".join(constraints) + "\n", encoding="utf-8")
+        done = subprocess.run(  # noqa: S603 - the user asked for it
+            command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            errors="replace", check=False,
+        )  # fmt: skip
+    if done.returncode:
+        said = f"{done.stdout}{done.stderr}".strip().splitlines()
+        for line in said[-_SHOWN:]:
+            click.echo(f"  {visible(clean(line))}", err=True)
+        raise DelfError(f"{Path(command[0]).name} failed with status {done.returncode}")
+
+
+def _tool() -> tuple[list[str], bool]:
+    """What installs here, and whether it is uv.
+
+    With ``-I``, Python finds pip in its own folders only, wherever it is started.
+    """
+    made_by = Path(sys.prefix, "pyvenv.cfg")
+    of_uv = made_by.is_file() and re.search(r"^uv\s*=", made_by.read_text(), re.MULTILINE)
+    uv = shutil.which("uv")
+    if uv and (of_uv or find_spec("pip") is None):
+        return [str(Path(uv).absolute()), "pip"], True
+    if find_spec("pip") is None:
+        raise DelfError(
+            f"{sys.prefix} has no pip, and there is no uv",
+            hint=f"{sys.executable} -m ensurepip",
+        )
+    return [sys.executable, "-I", "-m", "pip"], False
+
+
+def _python() -> list[str]:
+    return ["--python", sys.executable]
+
+
+@contextmanager
+def _own_folder() -> Generator[Path]:
+    """An empty folder that nobody else writes to, nor above it: uv reads settings from there."""
+    from platformdirs import user_cache_path
+
+    cache = user_cache_path("delf") / "install"
+    try:
+        cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder = tempfile.TemporaryDirectory(dir=cache)
+    except OSError as error:
+        raise DelfError(f"{cache} cannot be written: {error.strerror}") from error
+    with folder as path:
+        yield Path(path)
+
+
+@contextmanager
+def _progress(doing: str) -> Generator[None]:
+    """One moving line on a terminal, one line elsewhere."""
+    if not sys.stderr.isatty():
+        click.echo(f"{doing} …", err=True)
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        progress.add_task(visible(doing), total=None)
+        yield
