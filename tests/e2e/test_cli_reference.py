@@ -187,7 +187,7 @@ OF_APPROVALS = {
 OF_THE_REST = {
     *("delf chat", "delf chat list", "delf chat delete", "delf chat prune"),
     *("delf demo", "delf doctor", "finding", "delf inspect", "method", "setting"),
-    *("delf plugins", "delf plugins list", "delf plugins new"),
+    *("delf plugins", "delf plugins list", "delf plugins available", "delf plugins new"),
     *("delf config show", "delf config check"),
 }
 
@@ -316,7 +316,7 @@ def test_json_of_what_is_there(here):
     assert set(verbose) == {*TABLES["delf inspect"], "settings"}
     assert set(verbose["methods"][0]) > set(TABLES["method"])
     checked("setting", verbose["settings"])
-    for command in ("plugins", "plugins list"):
+    for command in ("plugins", "plugins list", "plugins available"):
         checked(f"delf {command}", written(here, *command.split(), "--json"))
     checked("delf plugins new", [written(here, "plugins", "new", "tickets", "--json")])
     assert (here / "delf-plugin-tickets" / "pyproject.toml").is_file()
