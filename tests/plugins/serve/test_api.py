@@ -119,6 +119,48 @@ async def test_a_question_is_answered_through_the_journal(serve):
     assert again.status_code == 409
 
 
+async def test_a_decision_is_what_it_says_and_nothing_else(serve):
+    server = await serve()
+    accepted = await server.run("print(await send('bob'))")
+    name = (await server.question(accepted["task_id"]))["request_id"]
+    for body, param in (
+        ({"decision": "approve", "arguments": {"to": "eve"}}, "arguments"),
+        ({"decision": "approve", "result": "sent"}, "result"),
+        ({"decision": "edit"}, "arguments"),
+        ({"decision": "edit", "arguments": {}}, "arguments"),
+        ({"decision": "edit", "arguments": {"to": "eve"}, "remember": "task"}, "remember"),
+        ({"decision": "reject", "remember": "session"}, "remember"),
+        ({"decision": "reject", "arguments": {"to": "eve"}}, "arguments"),
+        ({"decision": "yes"}, "decision"),
+        ({"arguments": {"to": "eve"}}, "decision"),
+        ({"decision": "approve", "approve": True}, "approve"),
+        ({"decision": "approve", "reason": 5}, "reason"),
+    ):
+        answer = await server.client.post(f"/approvals/{name}", json=body)
+        assert (answer.status_code, answer.json()["param"]) == (422, param), body
+    assert (await server.question(accepted["task_id"]))["decided"] is None
+    assert server.box.sent == []
+
+
+async def test_what_changes_something_names_the_whole_id(serve):
+    server = await serve()
+    task_id = (await server.run("print(await send('bob'))"))["task_id"]
+    name = (await server.question(task_id))["request_id"]
+    for text in ("r", "req_", name[:-1], name[4:], name.upper()):
+        for path in (f"/approvals/{text}", f"/approvals/{text}/check"):
+            body = {"decision": "approve"} if path.endswith(text) else {"arguments": {}}
+            assert (await server.client.post(path, json=body)).status_code == 404, path
+    for text in ("t", "task_", task_id[:-1], task_id[5:]):
+        for what in ("cancel", "resume"):
+            answer = await server.client.post(f"/tasks/{text}/{what}")
+            assert answer.status_code == 404, text
+    assert (await server.client.get(f"/approvals/{name[:9]}")).json()["request_id"] == name
+    assert server.box.sent == []
+    odd = await server.client.post(f"/tasks/{task_id}/cancel", json={"reason": "x"})
+    assert odd.status_code == 422
+    assert (await server.client.post(f"/tasks/{task_id}/cancel", json={})).status_code == 200
+
+
 async def test_edited_arguments_are_checked_before_and_made(serve):
     server = await serve()
     accepted = await server.run("print(await send('bob'))")

@@ -118,7 +118,14 @@ async def test_all_keys_are_compared(monkeypatch):
 
 
 def test_a_key_that_cannot_be_read_is_not_told():
-    for text in ("a:b:c:d", "ada:fly:s3cret", "1x:s3cret", "ada:read:", "ada:k1,ada:k2"):
+    for text in (
+        "a:b:c:d",
+        "ada:fly:s3cret",
+        "1x:s3cret",
+        "ada:read:",
+        "ada:k1,ada:k2",
+        "ada:k1,ben:k1",
+    ):
         with pytest.raises(ConfigurationError) as error:
             Keys.of(settings_of({"api_key": text}), {})
         assert "s3cret" not in str(error.value)

@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Sequence
 from typing import Any, Final
 
+_LONGEST: Final = 100
 _NETWORK: Final = 64
 """Bits of an IPv6 address that one customer of a provider cannot choose."""
 TEST_CLIENT: Final = "testclient"
@@ -22,7 +23,7 @@ def client_of(address: Sequence[Any] | None) -> str:
     try:
         found = ipaddress.ip_address(host)
     except ValueError:
-        return host
+        return ascii(host)[1:-1][:_LONGEST]  # it may be anything that a proxy passed on
     if found.version == 6:
         if found.ipv4_mapped is not None:
             return str(found.ipv4_mapped)

@@ -133,6 +133,8 @@ class Keys:
         double = next((name for name in names if names.count(name) > 1), None)
         if double is not None:
             raise ConfigurationError(f"two API keys have the name {double!r}")
+        if len({key.digest for key in keys}) < len(keys):
+            raise ConfigurationError("two names have the same API key")
         return keys
 
     # -- sessions of the page -----------------------------------------------------------

@@ -112,6 +112,16 @@ class Call:
         data = b"".join([chunk async for chunk in self.chunks()])
         return _validated(lambda: kind.model_validate_json(data or b" "))
 
+    async def no_body(self) -> None:
+        """Check that nothing was sent where nothing is taken.
+
+        Raises:
+            ProblemError: When something was.
+        """
+        self.query(s.NoQuery)
+        if b"".join([chunk async for chunk in self.chunks()]).strip() not in (b"", b"{}"):
+            raise ProblemError(422, "the body: nothing is taken here", "GET /openapi.json")
+
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it comes; one that is too slow or too large is given up."""
         most, began, size, more = self.http.scope["delf.most"], time.monotonic(), 0, True
@@ -238,14 +248,14 @@ async def get_task(call: Call) -> Response:
 
 async def cancel_task(call: Call) -> Response:
     """Stop a task."""
-    call.query(s.NoQuery)
+    await call.no_body()
     task_id, cancelled = await call.service.tasks.cancel(call.part("task_id"))
     return shown(s.Cancelled(task_id=task_id, cancelled=cancelled))
 
 
 async def resume_task(call: Call) -> Response:
     """Go on with a task."""
-    call.query(s.NoQuery)
+    await call.no_body()
     task_id = await call.service.tasks.resume(call.part("task_id"), call.key.name)
     return shown(await call.service.tasks.view(task_id), 202)
 
@@ -477,7 +487,7 @@ async def login(call: Call) -> Response:
 
 async def logout(call: Call) -> Response:
     """End a session of the page."""
-    call.query(s.NoQuery)
+    await call.no_body()
     if call.cookie is not None:
         await call.service.sessions.end(call.cookie)
     answer = Response(status_code=204)

@@ -306,6 +306,13 @@ class Tasks:
         """
         return await self.journal.task(await self.journal.resolve(text))
 
+    async def _whole(self, task_id: str) -> TaskRecord:
+        """A task by its whole id, to change something of it."""
+        record = await self.record(task_id)
+        if record.task_id != task_id:
+            raise ProblemError(404, f"no task {task_id[:60]!r} is known", "give the whole task_id")
+        return record
+
     async def view(self, text: str) -> Task:
         """A task as lists show it."""
         return task_view(await self.record(text), await self.waiting())
@@ -324,9 +331,9 @@ class Tasks:
 
     # -- stopping and going on ------------------------------------------------------------
 
-    async def cancel(self, text: str) -> tuple[str, bool]:
+    async def cancel(self, task_id: str) -> tuple[str, bool]:
         """Stop a task, in whatever process it runs; False when it was over already."""
-        record = await self.record(text)
+        record = await self._whole(task_id)
         name = record.task_id
         if record.state in OVER:
             return name, False
@@ -354,13 +361,13 @@ class Tasks:
             return True
         return self._agent.cancel(name)
 
-    async def resume(self, text: str, key: str) -> str:
+    async def resume(self, task_id: str, key: str) -> str:
         """Go on with a task whose process is gone.
 
         Raises:
             ProblemError: When it runs, or is over.
         """
-        record = await self.record(text)
+        record = await self._whole(task_id)
         if record.state != "interrupted":
             hint = "it runs" if record.state == "running" else "it is over"
             raise ProblemError(409, f"the task cannot be resumed: {hint}")
