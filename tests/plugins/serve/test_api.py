@@ -35,6 +35,58 @@ async def test_run_waits_if_it_is_asked_to(serve):
     assert (late.status_code, late.json()["state"] in ("queued", "running")) == (202, True)
 
 
+async def test_wait_ends_when_a_person_is_asked_and_can_go_on_after_it(serve):
+    server = await serve()
+    order = {"task": doing("print(await send('bob'))"), "wait": 60}
+    async with asyncio.timeout(20):
+        asked = await server.client.post("/run", json=order)
+        assert (asked.status_code, asked.json()["state"]) == (202, "waiting")
+        (name,) = asked.json()["approvals"]
+        place = f"/tasks/{asked.json()['task_id']}"
+        again = (await server.client.get(place, params={"wait": 60})).json()
+        assert (again["state"], again["approvals"]) == ("waiting", [name])
+        await server.client.post(f"/approvals/{name}", json={"decision": "approve"})
+        over = (await server.client.get(place, params={"wait": 60})).json()
+    assert (over["state"], over["result"], over["approvals"]) == ("done", "sent 1 to bob", [])
+
+
+@pytest.mark.parametrize("journal_url", ["sqlite", "postgresql"], indirect=True)
+async def test_wait_is_for_tasks_of_other_processes_too(serve):
+    first, second = await serve(), await serve()
+    order = {"task": doing("print(await hold())")}
+    headers = {"idempotency-key": "once"}
+    accepted = (await first.client.post("/run", json=order, headers=headers)).json()
+    waits = asyncio.create_task(
+        second.client.post("/run", json={**order, "wait": 60}, headers=headers)
+    )
+    looks = asyncio.create_task(
+        second.client.get(f"/tasks/{accepted['task_id']}", params={"wait": 60})
+    )
+    await second.until(accepted["task_id"], "running")
+    first.box.gate.set()
+    async with asyncio.timeout(20):
+        for answer in await asyncio.gather(waits, looks):
+            assert (answer.status_code, answer.json()["result"]) == (200, "held")
+
+
+async def test_the_same_order_again_tells_how_its_task_stands(serve):
+    server = await serve(open_tasks=1)
+    order = {"task": doing("print(await send('bob'))")}
+    headers = {"idempotency-key": "once"}
+    first = await server.client.post("/run", json=order, headers=headers)
+    assert (first.status_code, first.json()["state"]) == (202, "queued")
+    assert "idempotent-replayed" not in first.headers
+    name = (await server.question(first.json()["task_id"]))["request_id"]
+    again = await server.client.post("/run", json=order, headers=headers)
+    assert (again.status_code, again.json()["state"]) == (202, "waiting")
+    assert (again.json()["approvals"], again.headers["idempotent-replayed"]) == ([name], "true")
+    await server.client.post(f"/approvals/{name}", json={"decision": "approve"})
+    await server.until(first.json()["task_id"], "done")
+    over = await server.client.post("/run", json=order, headers=headers)
+    assert (over.status_code, over.json()["result"]) == (200, "sent 1 to bob")
+    assert server.box.sent == [("bob", 1)]
+
+
 async def test_an_idempotency_key_gives_the_same_task(serve):
     server = await serve()
     order = {"task": doing("await hold()")}

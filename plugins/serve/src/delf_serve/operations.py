@@ -218,20 +218,33 @@ async def run(call: Call) -> Response:
             raise ProblemError(422, "Idempotency-Key has 1 to 200 characters")
         order = order.model_copy(update={"idempotency_key": header})
     service = call.service
-    task_id, conversation = await service.tasks.submit(
+    given = await service.tasks.submit(
         order, call.key, lambda: service.uploads.paths(call.key, order.files)
     )
-    state: s.State = "queued"
-    if order.wait:
-        with service.sessions.seat(call.key, call.cookie):
-            await service.tasks.wait(task_id, order.wait)
-        detail = await service.tasks.detail(task_id)
+    headers = {} if given.is_new else {"idempotent-replayed": "true"}
+    state, asked = "queued", list[str]()
+    if order.wait or not given.is_new:
+        detail = await _waited(call, given.task_id, order.wait)
         if detail.is_terminal:
-            return shown(detail)
-        state = detail.state
-    url = call.http.scope.get("root_path", "") + f"/tasks/{task_id}"
-    accepted = s.Accepted(task_id=task_id, state=state, conversation_id=conversation, url=url)
-    return shown(accepted, 202, location=url)
+            return shown(detail, **headers)
+        state, asked = detail.state, detail.approvals
+    url = call.http.scope.get("root_path", "") + f"/tasks/{given.task_id}"
+    accepted = s.Accepted(
+        task_id=given.task_id,
+        state=state,
+        conversation_id=given.conversation,
+        approvals=asked,
+        url=url,
+    )
+    return shown(accepted, 202, location=url, **headers)
+
+
+async def _waited(call: Call, task_id: str, seconds: float) -> s.TaskDetail:
+    """A task once it is over or asks a person, or after some seconds."""
+    if seconds:
+        with call.service.sessions.seat(call.key, call.cookie):
+            await call.service.tasks.wait(task_id, seconds)
+    return await call.service.tasks.detail(task_id)
 
 
 async def list_tasks(call: Call) -> Response:
@@ -242,8 +255,9 @@ async def list_tasks(call: Call) -> Response:
 
 async def get_task(call: Call) -> Response:
     """One task."""
-    call.query(s.NoQuery)
-    return shown(await call.service.tasks.detail(call.part("task_id")))
+    seconds = call.query(s.WaitQuery).wait
+    task = await call.service.tasks.record(call.part("task_id"))
+    return shown(await _waited(call, task.task_id, seconds))
 
 
 async def cancel_task(call: Call) -> Response:
@@ -534,7 +548,7 @@ OPERATIONS: Final = (
               right="read", handler=list_tasks, query=s.TaskQuery, answer=s.TaskList),
     Operation(method="GET", path="/tasks/{task_id}", name="get_task",
               summary="A task with what came of it.", right="read", handler=get_task,
-              answer=s.TaskDetail, other=_UNKNOWN),
+              query=s.WaitQuery, answer=s.TaskDetail, other=_UNKNOWN),
     Operation(method="GET", path="/tasks/{task_id}/events", name="task_events",
               summary="A task's events, as server-sent events whose ids are their numbers.",
               right="read", handler=task_events, query=s.EventQuery, media="text/event-stream",

@@ -17,6 +17,7 @@ from pydantic import (
 State = Literal["queued", "running", "waiting", "done", "failed", "stopped", "interrupted"]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 ConversationId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:-]{1,100}$")]
+Wait = Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)]
 Time = Annotated[float, Field(description="Unix time in seconds.")]
 
 
@@ -87,8 +88,9 @@ class RunRequest(Given):
     files: list[InlineFile | FileReference] = Field(
         default_factory=list[InlineFile | FileReference], max_length=100
     )
-    wait: Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)] = Field(
-        default=0, description="Seconds to wait for the end; 0 answers at once."
+    wait: Wait = Field(
+        default=0,
+        description="Seconds to wait until it is over or asks a person; 0 answers at once.",
     )
     idempotency_key: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
         default=None,
@@ -134,6 +136,9 @@ class TaskDetail(Task):
     files: list[OutputFile] = Field(default_factory=list[OutputFile])
     conversation_id: str | None = None
     tokens_used: int | None = None
+    approvals: list[str] = Field(
+        default_factory=list[str], description="The ids of what it asks a person now."
+    )
 
 
 class Accepted(Shown):
@@ -142,6 +147,9 @@ class Accepted(Shown):
     task_id: str
     state: State
     conversation_id: str | None = None
+    approvals: list[str] = Field(
+        default_factory=list[str], description="The ids of what it asks a person now."
+    )
     url: str = Field(description="Where to look for it.")
 
 
@@ -348,6 +356,16 @@ class TaskQuery(BaseModel):
     )
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
     offset: Annotated[int, Field(ge=0, le=100_000)] = 0
+
+
+class WaitQuery(BaseModel):
+    """For how long an answer may be waited for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    wait: Wait = Field(
+        default=0, description="Seconds to wait until the task is over or asks a person."
+    )
 
 
 class RequestQuery(BaseModel):

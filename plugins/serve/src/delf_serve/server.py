@@ -6,10 +6,10 @@ import asyncio
 import secrets
 import socket
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from delf.errors import ConfigurationError
 from delf_serve.access import to_stderr
@@ -234,20 +234,22 @@ class Protocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what cannot be read, unless that would be in the midst of another answer."""
-        cycle: Any = self.cycle
-        is_over = cycle is None or cycle.response_complete
-        is_first = not is_over and cycle.more_body and not cycle.response_started
-        if is_over or (is_first and not self.pipeline):
-            problem, body = self._refusal, self._refusal.body(secrets.token_hex(8))
-            self.transport.write(
-                b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n"
-                b"connection: close\r\n\r\n%b"
-                % (problem.status, problem.title.encode(), MEDIA.encode(), len(body), body)
-            )
-        if is_first:
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        if cycle is None or cycle.response_complete:
+            self._write_refusal()
+        elif cycle.more_body and not cycle.response_started and not self.pipeline:
+            self._write_refusal()
             cycle.disconnected = True  # what comes from the application comes too late
             cycle.message_event.set()
         self._close()
+
+    def _write_refusal(self) -> None:
+        problem, body = self._refusal, self._refusal.body(secrets.token_hex(8))
+        self.transport.write(
+            b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n"
+            b"connection: close\r\n\r\n%b"
+            % (problem.status, problem.title.encode(), MEDIA.encode(), len(body), body)
+        )
 
     def _unsupported_upgrade_warning(self) -> None:
         """Nothing: other protocols are not spoken, and no package would change that."""

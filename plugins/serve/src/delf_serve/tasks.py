@@ -8,14 +8,14 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from delf.engine.views.snapshot import snapshot
 from delf.errors import ConfigurationError, DelfError, UnknownTaskError
-from delf.events import Event, TaskFinished, TaskQueued, TaskResumed, TaskStarted
+from delf.events import ApprovalRequested, Event, TaskFinished, TaskQueued, TaskResumed, TaskStarted
 from delf.protocols.journal import TaskRecord
 from delf_journals.history import SupportsHistory
 from delf_journals.requests import SupportsRequests
@@ -42,6 +42,8 @@ _LIVES_SECONDS: Final = 600.0
 _MOST: Final = 100_000
 OVER: Final = frozenset({"done", "failed", "stopped"})
 """The states of a journal's tasks that have ended."""
+_AT_REST: Final = OVER | {"waiting"}
+"""The states in which a task does nothing before somebody else does."""
 _ASKED: Final[dict[str, str]] = {
     "queued": "running",
     "running": "running",
@@ -97,6 +99,21 @@ def task_view(record: TaskRecord, waiting: Collection[str]) -> Task:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A task that is in the journal.
+
+    Args:
+        task_id: Its id.
+        conversation: Its conversation, if it has one.
+        is_new: Whether this order began it, and not an earlier one with the same key.
+    """
+
+    task_id: str
+    conversation: str | None
+    is_new: bool = True
+
+
 @dataclass
 class _Open:
     """A task that this process works on."""
@@ -122,7 +139,7 @@ class Tasks:
         self._open_of: Counter[str] = Counter()
         self._not_ours: set[str] = set()
         self._work: set[asyncio.Task[None]] = set()
-        self._waiting: tuple[float, frozenset[str]] = (0.0, frozenset())
+        self._waiting: tuple[float, dict[str, list[str]]] = (0.0, {})
         self._journal: SharedJournal | None = None
 
     @property
@@ -160,7 +177,7 @@ class Tasks:
 
     async def submit(
         self, order: RunRequest, key: Key, files: MakeFiles | None = None
-    ) -> tuple[str, str | None]:
+    ) -> Submitted:
         """Take a task in; when this returns, it is in the journal.
 
         Args:
@@ -168,22 +185,19 @@ class Tasks:
             key: Who asks.
             files: Gives the paths of its input files, if the task is new; the agent's own
                 when it gives None.
-
-        Returns:
-            Its id, and its conversation if it has one.
         """
-        if self._open_of[key.name] >= self._settings.open_tasks:
-            raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
         name, digest = f"task_{secrets.token_hex(8)}", _digest(order)
         if order.idempotency_key is not None:
             secret = f"{key.name}\n{order.idempotency_key}".encode("utf-8", "replace")
             name = f"task_{hashlib.sha256(secret).hexdigest()[:32]}"
             earlier = await self._known(name, digest)
             if earlier is not None:
-                return name, earlier.conversation
+                return Submitted(name, earlier.conversation, is_new=False)
+        if self._open_of[key.name] >= self._settings.open_tasks:
+            raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
         conversation = order.conversation_id
         if self._agent.chat is None and conversation is not None:
-            raise ProblemError(409, "the agent keeps no conversations", "Agent(chat=True)")
+            raise ProblemError(409, "the agent keeps no conversations", param="conversation_id")
         if self._agent.chat is not None and conversation is None:
             conversation = f"web-{secrets.token_hex(6)}"
         known = self._begin(name, key.name)
@@ -218,8 +232,8 @@ class Tasks:
                 earlier = await self._earlier(name, digest)
             if earlier is None:
                 raise
-            return name, earlier.conversation
-        return name, conversation
+            return Submitted(name, earlier.conversation, is_new=False)
+        return Submitted(name, conversation)
 
     async def _known(self, name: str, digest: str) -> TaskQueued | TaskStarted | None:
         """The task of an idempotency key; whoever is handing it in comes to an end first."""
@@ -256,24 +270,40 @@ class Tasks:
             known.over.set()
 
     async def wait(self, name: str, seconds: float) -> None:
-        """Wait for a task's end, but no longer than some seconds."""
-        known = self._open.get(name)
-        if known is not None:
-            try:
-                await asyncio.wait_for(known.over.wait(), seconds)
-            except TimeoutError:
+        """Wait until a task is over or asks a person, in whatever process, but not for longer.
+
+        Args:
+            name: The task's id.
+            seconds: How long.
+        """
+        live = self.journal.subscribe(name)
+        deadline = time.monotonic() + seconds
+        while (await self.view(name)).state not in _AT_REST:
+            left = deadline - time.monotonic()
+            if left <= 0:
                 return
+            try:
+                async with asyncio.timeout(min(left, _LOOK_SECONDS)):
+                    async for event in live:
+                        if isinstance(event, (TaskFinished, ApprovalRequested)):
+                            self._waiting = 0.0, {}
+                            break
+                    else:
+                        return  # the journal was closed
+            except TimeoutError:
+                continue
 
     # -- looking up -----------------------------------------------------------------------
 
-    async def waiting(self) -> frozenset[str]:
-        """The tasks that wait for a person."""
-        at, names = self._waiting
+    async def waiting(self) -> Mapping[str, Sequence[str]]:
+        """The tasks that wait for a person, with the ids of what they ask."""
+        at, asked = self._waiting
         if time.monotonic() - at > 0.25:
-            found = await self.journal.find_requests(waiting=True)
-            names = frozenset(record.task.task_id for record in found)
-            self._waiting = time.monotonic(), names
-        return names
+            asked = dict[str, list[str]]()
+            for record in await self.journal.find_requests(waiting=True):
+                asked.setdefault(record.task.task_id, []).append(record.requested.request_id)
+            self._waiting = time.monotonic(), asked
+        return asked
 
     async def find(
         self,
@@ -321,8 +351,9 @@ class Tasks:
         """A task with what came of it."""
         record = await self.record(text)
         events = await self.journal.read(record.task_id)
-        view = task_view(record, await self.waiting())
-        return await asyncio.to_thread(_detail, view, events)
+        waiting = await self.waiting()
+        view = task_view(record, waiting)
+        return await asyncio.to_thread(_detail, view, events, waiting.get(record.task_id, ()))
 
     async def output_files(self, text: str) -> dict[str, str]:
         """The paths of the files that a task made, by their names: those its journal has."""
@@ -473,7 +504,7 @@ def _files(events: Sequence[Event]) -> dict[str, str]:
     return snapshot(events).files
 
 
-def _detail(view: Task, events: Sequence[Event]) -> TaskDetail:
+def _detail(view: Task, events: Sequence[Event], asked: Sequence[str]) -> TaskDetail:
     """A task with what its events tell; not quick for a long one, so it is done in a thread."""
     seen = snapshot(events)
     begun = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
@@ -489,4 +520,5 @@ def _detail(view: Task, events: Sequence[Event]) -> TaskDetail:
         files=files,
         conversation_id=None if begun is None else begun.conversation,
         tokens_used=seen.tokens_used,
+        approvals=[*asked] if view.state == "waiting" else [],
     )
