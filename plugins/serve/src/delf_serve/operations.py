@@ -226,7 +226,7 @@ async def run(call: Call) -> Response:
     if order.wait or not given.is_new:
         detail = await _waited(call, given.task_id, order.wait)
         if detail.is_terminal:
-            return shown(detail, **headers)
+            return shown(detail, 200, **headers)
         state, asked = detail.state, detail.approvals
     url = call.http.scope.get("root_path", "") + f"/tasks/{given.task_id}"
     accepted = s.Accepted(
