@@ -145,6 +145,18 @@ __all__ = [
 ]
 
 
+def _warn_of_namesake() -> None:
+    from delf import namesake
+
+    if namesake.is_beside(__file__):
+        import warnings
+
+        warnings.warn(f"{namesake.TOLD}: {namesake.MENDED_BY}", stacklevel=3)
+
+
+_warn_of_namesake()
+
+
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name, "delf.errors" if name in __all__ else None)
     value = _exported(name) if home is None else getattr(importlib.import_module(home), name)

@@ -80,6 +80,13 @@ def test_missing_packages_are_named():
     assert "pluggy" not in reason
 
 
+@pytest.mark.parametrize("line", ["delf", "delf>=0.1,<1", "delf[testing]"])
+def test_another_projects_package_is_not_taken_for_delf(line):
+    state, reason = verdict(line) or ("", "")
+    assert state == "failed"
+    assert reason == "needs 'delf', another project's package: delf's own is delf-core"
+
+
 def test_extras_and_other_platforms_ask_for_nothing():
     assert verdict("no-such-package; extra == 'fast'") is None
     assert verdict("no-such-package; sys_platform == 'amiga'") is None

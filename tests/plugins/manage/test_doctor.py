@@ -7,6 +7,7 @@ import pytest
 
 from delf.plugins.host import PluginHost
 from support.program import write_recording
+from support.workspace import CORE
 
 
 @pytest.fixture
@@ -90,6 +91,20 @@ def test_nothing_is_installed(doctor, monkeypatch):
         "delf plugins install model-http",
         "delf plugins shows every plugin with its state",
     ]
+
+
+def test_another_projects_delf_beside_this_one(doctor, tmp_path, monkeypatch):
+    info = tmp_path / "site/delf-0.1.4.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: delf\nVersion: 0.1.4\n")
+    monkeypatch.syspath_prepend(str(info.parent))
+    _, data = doctor()
+    assert "another project's package 'delf' is installed" in notes(data, "delf")
+    (hint,) = (item["hint"] for item in data["findings"] if "another project" in item["text"])
+    assert hint.startswith(
+        "pip uninstall delf, then pip install --force-reinstall --no-deps --edit"
+    )
+    assert f"={CORE}" in hint, "from the clone that it was installed from"
 
 
 def test_connections_are_looked_at(doctor, here):

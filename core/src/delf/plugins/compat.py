@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from delf.hookspecs import DISTRIBUTION
+from delf.namesake import NAMESAKE
 from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.report import State
 
@@ -71,6 +72,9 @@ def _check_requirements(
             return ("failed", f"its requirement {line!r} cannot be read")
         if not _applies(requirement):
             continue
+        if normalise(requirement.name) == NAMESAKE:
+            other = f"needs {NAMESAKE!r}, another project's package: delf's own is {DISTRIBUTION}"
+            return ("failed", other)
         if normalise(requirement.name) == DISTRIBUTION:
             if not requirement.specifier.contains(version, prereleases=True):
                 return (
@@ -91,12 +95,14 @@ def _is_plainly_met(line: str, version: str, installed_now: Hashable) -> bool:
     plain = _PLAIN.fullmatch(line)
     if plain is None:
         return False
-    if (
-        normalise(plain[1]) != DISTRIBUTION
-    ):  # there, it does not matter whether it is asked for here
+    name = normalise(plain[1])
+    if name not in (DISTRIBUTION, NAMESAKE):
+        # What is there need not be asked for on this platform.
         return _installed(plain[1], installed_now)
-    return plain[3] is None and all(
-        _is_in_range(part.strip(), version) for part in (plain[2] or "").split(",") if part
+    return (
+        name == DISTRIBUTION
+        and plain[3] is None
+        and all(_is_in_range(part.strip(), version) for part in (plain[2] or "").split(",") if part)
     )
 
 

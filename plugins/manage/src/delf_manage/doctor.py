@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,8 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from delf import __version__
+from delf import __version__, namesake
+from delf.hookspecs import DISTRIBUTION
 from delf_cli.state import State, state_of
+from delf_manage.sources import clone, is_installed
 
 if TYPE_CHECKING:
     from delf.config import AgentConfig
@@ -121,12 +124,21 @@ def _show(finding: Finding) -> None:
         click.echo(f"            → {wrapped(visible(finding.hint), indent=14)}")
 
 
+def _without_namesake() -> str:
+    own = clone().get(DISTRIBUTION)
+    if own is None:
+        return namesake.MENDED_BY
+    return namesake.MENDED_BY.replace(DISTRIBUTION, shlex.quote(own.argument(())))
+
+
 def _examine(state: State) -> Iterator[Finding]:
     from delf.errors import DelfError
 
     version = platform.python_version()
     yield Finding(area="python", status="ok", text=f"{version} at {sys.executable}")
     yield Finding(area="delf", status="ok", text=f"{__version__} in {resources.files('delf')}")
+    if is_installed(namesake.NAMESAKE):
+        yield Finding(area="delf", status="note", text=namesake.TOLD, hint=_without_namesake())
     project: Project | None = None
     config: AgentConfig | None = None
     try:

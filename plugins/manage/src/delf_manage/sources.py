@@ -23,9 +23,9 @@ from packaging.version import Version
 
 from delf.errors import PluginError
 from delf.hookspecs import DISTRIBUTION
+from delf.namesake import NAMESAKE
 from delf.official import PLUGIN_PREFIX, all_packages, package_bringing
 
-_NAMESAKE: Final = "delf"
 _A_TYPO: Final = 0.8
 """How alike the name of another's plugin may be to one of delf's own."""
 
@@ -321,7 +321,7 @@ def _requirement(name: str) -> Requirement:
 def _known(name: str) -> str:
     """The package that a name means."""
     full, ours = canonicalize_name(name), _ours()
-    if full == _NAMESAKE:
+    if full == NAMESAKE:
         raise PluginError(
             f"{name!r} is another project's package", hint=f"delf's own is {DISTRIBUTION}"
         )

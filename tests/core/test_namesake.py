@@ -1,0 +1,45 @@
+"""Another project's package ``delf``, installed beside this one."""
+
+import subprocess
+import sys
+
+import pytest
+
+import delf
+from delf import namesake
+from support.workspace import CORE
+
+
+@pytest.fixture
+def beside(tmp_path):
+    """Imports delf in a fresh process from a folder with these names; gives what is said."""
+    (tmp_path / "delf").symlink_to(CORE / "src/delf")
+
+    def imported(*names: str) -> str:
+        for name in names:
+            (tmp_path / name).mkdir()
+        code = (
+            f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nimport delf; print(delf.__file__)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.stdout == f"{tmp_path}/delf/__init__.py\n"
+        return done.stderr
+
+    return imported
+
+
+def test_delfs_own_packages_are_not_warned_of(beside):
+    assert beside("delf_core-0.1.0.dist-info", "delf_plugin_sql-0.1.0.dist-info", "delf-x") == ""
+
+
+@pytest.mark.parametrize("name", ["delf-0.1.4.dist-info", "delf-2.egg-info"])
+def test_the_other_is_warned_of_with_what_to_type(beside, name):
+    said = beside(name)
+    assert namesake.TOLD in said
+    assert "pip uninstall delf" in said
+    assert said.count("UserWarning") == 1
+
+
+def test_the_look_is_no_burden_and_cannot_fail():
+    assert namesake.is_beside("/no/such/archive.zip/delf/__init__.py") is False
+    assert namesake.is_beside(delf.__file__) is False
