@@ -10,6 +10,7 @@ import pytest
 from delf.hookspecs import DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
 from delf.official import all_packages, packages
 from delf.plugins.host import PluginHost
+from delf.specs import PrefilterSpec
 from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Plugin, imports_of, place, tree_of
 
 PLUGIN_LINES = 60
@@ -105,6 +106,10 @@ def test_the_names_that_are_known_are_those_that_our_packages_bring() -> None:
     for record in host.records():
         for spec in host.specs_of(record.name) if record.distribution in OURS else ():
             brought.setdefault(spec.kind, {})[spec.name] = record.distribution
+            modes = spec.modes if isinstance(spec, PrefilterSpec) else ()
+            brought.setdefault("prefilter_mode", {}).update(
+                dict.fromkeys(modes, record.distribution)
+            )
             brought["exports"] |= dict.fromkeys(spec.exports, record.distribution)
     brought["library"] = {library.module: f"delf-{library.name}" for library in LIBRARIES}
     known = {kind: packages(kind) for kind in brought}
@@ -114,12 +119,12 @@ def test_the_names_that_are_known_are_those_that_our_packages_bring() -> None:
 
 def test_the_code_of_the_core_names_no_plugin() -> None:
     of_the_kit = CORE / "src/delf/testing.py"  # the one name under which authors import it
-    theirs = "|".join(f"delf-plugin-{plugin.name}|{plugin.module}" for plugin in PLUGINS)
+    theirs = "|".join(["delf-plugin-(?!api)[a-z]", *(plugin.module for plugin in PLUGINS)])
     named = [
         f"{place(path, node)} names {found[0]}"
         for path in sorted((CORE / "src").rglob("*.py"))
         for node in _texts_of(path)
-        if path != of_the_kit and (found := re.search(rf"\b({theirs})\b", node.value))
+        if path != of_the_kit and (found := re.search(rf"\b({theirs})", node.value))
     ]
     assert not named, "\n".join(named)
 

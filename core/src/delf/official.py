@@ -28,7 +28,7 @@ def packages(kind: str) -> dict[str, str]:
 
     Args:
         kind: A kind of spec; ``exports`` for public names, ``library`` for modules that several
-            plugins share.
+            plugins share, ``prefilter_mode`` for modes.
     """
     return _table()[kind]
 

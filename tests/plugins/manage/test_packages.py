@@ -162,6 +162,12 @@ def test_a_folder_here_does_not_decide_what_a_name_means(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert arguments(Sources(), "sql") == ["delf-plugin-sql"]
     assert [item.name for item in Sources().items(["./sql"])] == ["strangers"]
+    (tmp_path / "sql").rename(tmp_path / "mine")
+    with pytest.raises(PluginError, match="no plugin is known as 'mine'") as caught:
+        Sources().items(["mine[test]"])
+    assert caught.value.hint == "a folder is written as ./mine"
+    with pytest.raises(PluginError, match="'sql' is no folder"):
+        Sources().items(["sql"], editable=True)
 
 
 def test_pip_runs_in_an_empty_folder_of_its_own(tmp_path, monkeypatch, capfd):

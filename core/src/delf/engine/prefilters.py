@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from delf.environment import using_environ
 from delf.errors import PluginError, did_you_mean
-from delf.official import how_to_install
+from delf.official import how_to_install, packages
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import SupportsClose
@@ -18,7 +18,6 @@ from delf.specs import PrefilterSpec
 
 FILTER_FROM: Final = 10
 SEARCH_FROM: Final = 50
-_PACKAGES: Final = {"filter": "llm", "search": "llm", "semantic": "semantic"}
 
 
 class Prefilters:
@@ -81,8 +80,9 @@ class Prefilters:
         found = [spec for spec in specs if mode in spec.modes]
         if found:
             return self._host.preferred(found, f"prefilter_mode {mode!r}")
-        known = {"auto", "off", *_PACKAGES, *(mode for spec in specs for mode in spec.modes)}
-        package = f"delf-plugin-prefilter-{_PACKAGES[mode]}" if mode in _PACKAGES else None
+        ours = packages("prefilter_mode")
+        known = {"auto", "off", *ours, *(mode for spec in specs for mode in spec.modes)}
+        package = ours.get(mode)
         hint = f"one of: {', '.join(sorted(known))}"
         raise PluginError(
             f"no plugin serves prefilter_mode {mode!r}{did_you_mean(mode, known - {mode})}",

@@ -126,6 +126,8 @@ class Sources:
             return
         wanted = _requirement(name)
         full = _known(wanted.name)
+        if editable:
+            raise PluginError(f"{name!r} is no folder", hint=f"a folder is written as './{name}'")
         package = self.packages.get(full)
         if package is None:
             ours = "from the index" if full in _ours() else "from the index; not one of delf's own"
@@ -338,11 +340,13 @@ def _known(name: str) -> str:
             if brought
             else get_close_matches(short, plugins, n=1)
         )
-        raise PluginError(
-            f"no plugin is known as {name!r}{_asked(meant)}",
-            hint="delf plugins available lists delf's own; another's is named in full: "
-            f"{PLUGIN_PREFIX}NAME",
+        hint = (
+            f"a folder is written as ./{name}"
+            if Path(name, "pyproject.toml").is_file()
+            else "delf plugins available lists delf's own; another's is named in full: "
+            f"{PLUGIN_PREFIX}NAME"
         )
+        raise PluginError(f"no plugin is known as {name!r}{_asked(meant)}", hint=hint)
     if meant := get_close_matches(short, plugins, n=1, cutoff=_A_TYPO):
         raise PluginError(
             f"{name!r} is none of delf's own plugins{_asked(meant)}",

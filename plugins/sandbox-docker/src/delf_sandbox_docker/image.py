@@ -83,7 +83,7 @@ class Recipe:
         """
         lines = [f"FROM {self.base}", "USER 0:0"]
         if self.libraries:
-            install = ["python3", "-m", "pip", "install", "--no-cache-dir", "--no-input"]
+            install = ["python3", "-P", "-m", "pip", "install", "--no-cache-dir", "--no-input"]
             install += ["--disable-pip-version-check", "--root-user-action=ignore"]
             install += ["--target", "/opt/delf/libraries", "--", *self._sorted]
             lines.append(f"RUN {json.dumps(install)}")
