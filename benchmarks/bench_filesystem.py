@@ -58,7 +58,7 @@ async def read(folder: Path) -> None:
         host.provide(model.spec, model.factory)
         model.writes("await disk.read_file('here/1.txt')", code)
         tools = [Filesystem(name="disk", roots={"here": here})]
-        agent = Agent(tools=tools, llm="scripted", host=host, journal="memory", timeout=300)
+        agent = Agent(tools=tools, llm="scripted", host=host, journal="none", timeout=300)
         async with agent:
             await agent.arun("warm up")
             clock = Clock()

@@ -28,7 +28,7 @@ class Table:
 
     root: Path
     agent: AgentConfig
-    journal: str | None = "memory"
+    journal: str | None = "none"
     plugin_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     environ: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()

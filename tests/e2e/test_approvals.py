@@ -247,7 +247,7 @@ def test_an_id_that_fits_several(here):
 
 
 def test_without_a_journal_for_several_processes(here):
-    (here / "delf.toml").write_text('[agent]\njournal = "memory"\n')
+    (here / "delf.toml").write_text('[agent]\njournal = "none"\n')
     done = approvals("list")
     assert done.returncode == 2
     assert "the journal 'memory' is not for several processes" in done.stderr

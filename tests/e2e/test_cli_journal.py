@@ -33,9 +33,9 @@ def test_in_the_data_folder_by_default(run, tmp_path):
 
 def test_nowhere_if_told_so(run, tmp_path):
     assert run("--no-journal").stdout == "done\n"
-    assert run("--journal", "memory").stdout == "done\n"
-    assert run(DELF_JOURNAL="memory").stdout == "done\n"
-    (tmp_path / "delf.toml").write_text('[agent]\njournal = "memory"\n')
+    assert run("--journal", "none").stdout == "done\n"
+    assert run(DELF_JOURNAL="none").stdout == "done\n"
+    (tmp_path / "delf.toml").write_text('[agent]\njournal = "none"\n')
     assert run().stdout == "done\n"
     assert not Path(os.environ["XDG_DATA_HOME"], "delf").exists()
     assert run("--journal", "sql").stdout == "done\n"

@@ -16,11 +16,12 @@ import pytest
 
 from delf import Agent, Chat, LLMConfig, errors, events, tool
 from delf.errors import DelfError
+from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import JournalSpec
 from delf_chat.summary import ConversationCompressionError
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
-from delf_journal_memory import MemoryJournal
+from delf_journal_sql import SqlJournal
 from delf_memory_semantic import Memory
 from delf_model_recorded import RecordingMismatch
 from delf_sandbox import wire
@@ -236,7 +237,7 @@ def _(w: World) -> None:
 
 @raises(errors.ReplayMismatch)
 def _(w: World) -> None:
-    journals = [MemoryJournal(), MemoryJournal()]
+    journals = [InProcessJournal(), InProcessJournal()]
     w.host.provide(JournalSpec(name="kept", factory="x:y", summary="x"), lambda: journals[-1])
     w.model.writes("print(1)")
     task = w.agent(journal="kept").run("go").trace.task_id
@@ -248,7 +249,6 @@ def _(w: World) -> None:
                 await journals[0].append(replace(event, status="failed"))
                 break
             await journals[0].append(event)
-        await journals[0].release(task)
 
     asyncio.run(cut_off())
     w.agent(journal="kept").resume(task).raise_for_status()
@@ -267,7 +267,7 @@ def _(world: World) -> None:
 
 @raises(errors.UnrecordedCallError)
 def _(world: World) -> None:
-    class Full(MemoryJournal):
+    class Full(InProcessJournal):
         async def append(self, event: events.Event) -> None:
             if isinstance(event, events.CallFinished):
                 raise DelfError("the disk is full", hint="make room")
@@ -279,7 +279,7 @@ def _(world: World) -> None:
 
 @raises(errors.JournalUnavailableError)
 def _(world: World) -> None:
-    class Full(MemoryJournal):
+    class Full(SqlJournal):
         async def open(self) -> None:
             raise DelfError("the disk is full", hint="make room")
 

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 BIN = Path(sys.executable).parent
 STANDARD = (
-    "approval-terminal", "chat", "files", "journal-memory", "journal-sql", "llm", "manage", "model-http", "run",
+    "approval-terminal", "chat", "files", "journal-sql", "llm", "manage", "model-http", "run",
     "sandbox-local", "strategy-codegen",
 )  # fmt: skip
 BUILT = (*STANDARD, "devkit", "model-recorded")

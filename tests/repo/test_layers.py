@@ -53,7 +53,6 @@ MORE: dict[str, frozenset[str]] = {
     "cli": SHARED,
     "devkit": frozenset({"delf.engine.secrets", "delf.plugins", "delf.response"}),
     "filesystem": PROGRAM,
-    "journals": frozenset({"delf.plugins"}),
     "manage": PROGRAM | {"delf.config", "delf.plugins", "delf.projects"},
     "mcp": frozenset({"delf.terminal"}),
     "project": frozenset(

@@ -20,9 +20,9 @@ from delf.engine.toolset import Toolset, load_toolset
 from delf.engine.views.trace import Trace
 from delf.engine.waiting import Slot
 from delf.events import Event
+from delf.plugins.in_process_journal import InProcessJournal
 from delf.protocols.sandbox import CallAnswer, CallRequest
 from delf.types import ApprovalMode
-from delf_journal_memory import MemoryJournal
 
 
 @dataclass
@@ -85,7 +85,7 @@ async def gate_bench(
     """
     tools = await load_toolset(connections)
     redactor = Redactor(secrets)
-    log = TaskLog("task_1", MemoryJournal(), [], redactor)
+    log = TaskLog("task_1", InProcessJournal(), [], redactor)
     asked: list[Any] = []
 
     async def noting(request: Any) -> Any:

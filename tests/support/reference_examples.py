@@ -145,7 +145,7 @@ def main(folder: Path) -> None:
         "websearch.connection",
     ):
         importlib.import_module(f"delf_{name}")
-    for name in ("google.oauth2.credentials", "httpcore", "anyio", "delf_journal_memory"):
+    for name in ("google.oauth2.credentials", "httpcore", "anyio"):
         importlib.import_module(name)
     importlib.import_module("delf.plugins.host").PluginHost.discover().records()
     assert threading.active_count() == 1, "a process with threads cannot be forked"

@@ -15,7 +15,7 @@ from delf.engine.task import TaskRequest, check_task, new_task_id
 from delf.errors import AgentConfirmationError, AgentStateError, ConfigurationError
 from delf.llm import LLMConfig
 from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected, Remember
-from delf.protocols.journal import Journal, SupportsStops
+from delf.protocols.journal import Journal, SharedJournal
 from delf.response import Response, past_response, response_of
 from delf.sync import RuntimeHome
 from delf.terminal import visible
@@ -467,7 +467,7 @@ class Agent:
     def cancel(self, task_id: str) -> bool:
         """Stop a submitted task, whoever works on it; False when it was over already."""
         journal = None if (runtime := self._home.runtime) is None else runtime.journal
-        if self._tasks.find(task_id) is None and isinstance(journal, SupportsStops):
+        if self._tasks.find(task_id) is None and isinstance(journal, SharedJournal):
             return self._home.call_anywhere(lambda _: journal.stop(task_id, self.agent_id))
         return self._tasks.cancel(task_id)
 

@@ -159,7 +159,7 @@ class AgentConfig(BaseModel):
     )
     keep_tasks: int = Field(default=1000, ge=0, description="Finished tasks kept for poll().")
     timeout: float = Field(default=60.0, gt=0, description="Seconds for one task.")
-    journal: str = Field(default="memory", description="Where events are kept.")
+    journal: str = Field(default="none", description="Where events are kept.")
     lease: float | None = Field(
         default=None,
         gt=0,

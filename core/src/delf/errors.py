@@ -147,7 +147,7 @@ class JournalUnavailableError(ConfigurationError):
     """The journal cannot be written, so that no task can begin."""
 
     code = "ERR-JOURNAL-004"
-    default_hint = 'journal = "memory" (delf run --no-journal) keeps nothing'
+    default_hint = 'journal = "none" (delf run --no-journal) keeps nothing'
 
 
 class PluginError(ConfigurationError):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from delf.optional import optional
 from delf.plugins.journals import durable_journal
+from delf.types import IN_PROCESS
 
 if TYPE_CHECKING:
     from delf.config import AgentConfig
@@ -119,4 +120,4 @@ def journal_name(project: Project, host: PluginHost) -> str:
         project: The project.
         host: Knows what is installed.
     """
-    return project.journal or durable_journal(host) or "memory"
+    return project.journal or durable_journal(host) or IN_PROCESS

@@ -21,6 +21,9 @@ ApprovalMode = Literal["interactive", "approve_all", "strict"]
 ConfirmMode = Literal["call", "plan"]
 """When a person is asked: at each call, or once for the whole script before it runs."""
 
+IN_PROCESS: Final = "none"
+"""The name of the journal that the core brings: events live as long as their process."""
+
 
 def isolation_rank(isolation: Isolation) -> int:
     """The place of an isolation level in the order from weakest (0) to strongest."""

@@ -18,22 +18,20 @@ from delf.protocols.journal import Journal
 from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
-from delf_journal_memory import MemoryJournal
 from delf_journal_sql import SqlJournal
 
 Open = Callable[[], Journal]
 Make = Callable[..., Agent]
 
 
-@pytest.fixture(params=["memory", "sql, shared", "sql, one each"])
+@pytest.fixture(params=["shared", "one each"])
 async def journals(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     """Opens the journal of an agent."""
     made: list[Any] = []
 
     def opened() -> Any:
-        if request.param == "sql, one each" or not made:
-            memory = request.param == "memory"
-            made.append(MemoryJournal() if memory else SqlJournal(f"sqlite:///{tmp_path}/j.db"))
+        if request.param == "one each" or not made:
+            made.append(SqlJournal(f"sqlite:///{tmp_path}/j.db"))
         return made[-1]
 
     yield opened

@@ -11,8 +11,8 @@ import pytest
 
 from delf import Agent, tool
 from delf import events as ev
+from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import JournalSpec
-from delf_journal_memory import MemoryJournal
 
 SCRIPTS = {
     "the first of two": """
@@ -99,12 +99,11 @@ print(order)
 }
 
 
-class Journal(MemoryJournal):
+class Journal(InProcessJournal):
     async def end_after(self, events: Sequence[ev.Event]) -> None:
         self._tasks.clear()
         for event in events:
             await self.append(event)
-            await self.release(event.task_id)
 
 
 def tools(world: list[str]) -> list[Any]:

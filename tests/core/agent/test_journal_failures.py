@@ -10,10 +10,10 @@ import pytest
 
 from delf import Agent, AlreadyDone, UnrecordedCallError, tool
 from delf import events as ev
+from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
-from delf_journal_memory import MemoryJournal
 
 STUBBORN = """
 for text in ("a", "b"):
@@ -25,7 +25,7 @@ print("end")
 """
 
 
-class FullJournal(MemoryJournal):
+class FullJournal(InProcessJournal):
     """A journal that does not take some events."""
 
     def __init__(self) -> None:

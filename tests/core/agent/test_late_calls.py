@@ -12,12 +12,12 @@ import pytest
 from delf import Agent, AlreadyDone, Chat, Edited, tool
 from delf import events as ev
 from delf.errors import AgentStateError, DelfError, SandboxUnavailableError, TaskTimeoutError
+from delf.plugins.in_process_journal import InProcessJournal
 from delf.protocols.sandbox import Outcome, SandboxSession, ScriptHost, SessionSpec
 from delf.specs import JournalSpec, SandboxSpec
 from delf_chat.memory import MemoryConversations
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
-from delf_journal_memory import MemoryJournal
 from delf_sandbox_local.backend import LocalBackend
 from support.forks import kill_guests
 
@@ -27,7 +27,7 @@ class Bench:
 
     def __init__(self, host: TestHost, model: ScriptedModel) -> None:
         self.host, self.model = host, model
-        self.journal = MemoryJournal()
+        self.journal = InProcessJournal()
         self.asked: list[Any] = []
         self.answer: Any = True
         host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: self.journal)
@@ -290,7 +290,7 @@ async def test_a_task_that_is_cancelled_while_it_ends_has_the_end_that_it_had(
     assert [message.content for message in chat] == ["Look.", "done"]
 
 
-class FullDisk(MemoryJournal):
+class FullDisk(InProcessJournal):
     """A journal that cannot keep the end of a task, when it is let go on."""
 
     def __init__(self) -> None:
@@ -334,7 +334,7 @@ async def test_who_cancels_a_task_is_told_of_that_also_where_its_end_is_not_kept
     assert "the disk is full" in caplog.text
 
 
-class Slow(MemoryJournal):
+class Slow(InProcessJournal):
     """A journal in which a task that begins is kept for long."""
 
     def __init__(self) -> None:
@@ -355,8 +355,7 @@ async def test_a_task_that_is_cancelled_as_it_begins_has_its_end(
     bench.journal = journal = Slow()
     if resumed:
         begun = ev.TaskStarted(task_id="task_1", seq=1, at=1.0, task="Look.")
-        await MemoryJournal.append(journal, begun)
-        await journal.release("task_1")
+        await InProcessJournal.append(journal, begun)
     async with bench.agent() as agent:
         doing = agent.aresume("task_1") if resumed else agent.arun("Look.")
         work = asyncio.ensure_future(doing)

@@ -14,7 +14,7 @@ TOML = """
 [agent]
 llm = "scripted"
 retry_count = 4
-journal = "memory"
+journal = "none"
 chat = {keep = 3}
 
 [connections.shelf]

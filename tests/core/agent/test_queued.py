@@ -9,8 +9,8 @@ import pytest
 
 from delf import Agent, UnknownTaskError, tool
 from delf import events as ev
+from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import JournalSpec
-from delf_journal_memory import MemoryJournal
 from support.program import run
 
 
@@ -22,7 +22,7 @@ async def add(a: int, b: int) -> int:
 
 @pytest.fixture
 def journal(delf_host):
-    journal = MemoryJournal()
+    journal = InProcessJournal()
     delf_host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: journal)
     return journal
 
@@ -67,7 +67,6 @@ async def test_also_from_the_loop_that_the_agent_works_on(make, journal, scripte
 async def test_another_agent_sees_it_and_works_on_it(make, journal, scripted_model):
     queued = ev.TaskQueued(task_id="task_q", seq=1, at=1.0, task="add them", timeout=30)
     await journal.append(queued)
-    await journal.release("task_q")
     scripted_model.writes("print(await add(1, 2))")
     async with make() as agent:
         seen = agent.poll("task_q")

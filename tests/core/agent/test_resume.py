@@ -30,10 +30,10 @@ from delf import events as ev
 from delf.engine.approvals import policy
 from delf.engine.journal.recording import RecordedCall
 from delf.errors import DelfError, SandboxLimitError
+from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
-from delf_journal_memory import MemoryJournal
 from support.forks import guests, kill_guests, templates
 
 FIRST = """
@@ -102,14 +102,13 @@ class World:
         return look, write, send, fail
 
 
-class Journal(MemoryJournal):
+class Journal(InProcessJournal):
     """A journal that can be brought back to an earlier state."""
 
     async def ended_after(self, events: Sequence[ev.Event]) -> None:
         self._tasks.clear()
         for event in events:
             await self.append(event)
-            await self.release(event.task_id)
 
 
 class Bench:
@@ -895,7 +894,7 @@ async def test_a_call_that_was_given_up_is_not_answered(bench: Bench, how: str) 
     bench.model.writes(GIVING_UP)
     async with bench.agent(World(), more=[slow]) as first:
         events = await recorded(bench, first)
-    bench.journal.append = MemoryJournal.append.__get__(bench.journal)
+    bench.journal.append = InProcessJournal.append.__get__(bench.journal)
     (end,) = (e for e in calls_of(events) if e.action == "slow")
     assert (end.status, end.result) == ("ok", "whole")
     given_up = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallGivenUp))

@@ -31,12 +31,12 @@ from delf.messages import (
     system,
     user,
 )
+from delf.plugins.in_process_journal import InProcessJournal
 from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import Available, Limits, Unavailable
 from delf.specs import ModelSpec, SandboxSpec
 from delf.testing import ScriptedModel
 from delf_devkit.testing.hosts import TestHost
-from delf_journal_memory import MemoryJournal
 from delf_project import Prices
 
 MB = 1024 * 1024
@@ -222,7 +222,7 @@ def pool(host):
 
 
 def asker(pool, ledger=None, **options):
-    log = TaskLog("t", MemoryJournal(), [])
+    log = TaskLog("t", InProcessJournal(), [])
     return ModelClient(
         pool=pool,
         ledger=ledger or Ledger(),

@@ -13,10 +13,10 @@ from delf.engine.output import OutputFiles, OutputFolder, check_output_folder
 from delf.errors import ConfigurationError, ToolExecutionError
 from delf.events import FileWritten
 from delf.plugins.formats import Formats
+from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import FormatSpec
 from delf.values import dumps
 from delf_devkit.testing.hosts import TestHost
-from delf_journal_memory import MemoryJournal
 
 
 def test_a_file_from_before_is_never_touched(tmp_path):
@@ -55,7 +55,7 @@ async def test_a_writer_that_fails_in_a_way_of_its_own_is_a_problem(
     delf_host.provide(
         FormatSpec(name="broken", factory="x:y", summary="x", endings=(), writes=(".brk",)), Broken
     )
-    log = TaskLog("task_1", MemoryJournal(), ())
+    log = TaskLog("task_1", InProcessJournal(), ())
     files = OutputFiles(OutputFolder(str(tmp_path)), Formats(delf_host), log)
     files.take("a.brk", dumps({"sheet": [[1]]}), is_rows=True)
     assert await files.all_written() == ["'a.brk' cannot be made: RuntimeError: as ever"]
@@ -177,7 +177,7 @@ def taking(tmp_path):
     host = TestHost.discover(no_plugins=True, environ={})
     spec = FormatSpec(name="n", summary="", factory="a:b", endings=(), writes=(".n",))
     host.provide(spec, Counting)
-    log = TaskLog("task_1", MemoryJournal(), [])
+    log = TaskLog("task_1", InProcessJournal(), [])
     files = OutputFiles(OutputFolder(str(tmp_path)), Formats(host), log)
     return files, log
 

@@ -41,9 +41,9 @@ def names(host, kind=ConnectionSpec):
 def test_the_core_brings_nothing_itself(site):
     host = site.host()
     assert host.names == ()
-    with pytest.raises(PluginError, match="no journal 'memory' is installed") as caught:
-        host.spec(JournalSpec, "memory")
-    assert "journal-memory" in (caught.value.hint or "")
+    with pytest.raises(PluginError, match="no journal 'sql' is installed") as caught:
+        host.spec(JournalSpec, "sql")
+    assert "journal-sql" in (caught.value.hint or "")
 
 
 def test_a_plugin_is_imported_when_a_spec_is_asked_for_and_not_before(site):

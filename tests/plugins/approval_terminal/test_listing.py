@@ -6,9 +6,8 @@ import pytest
 
 from delf.engine.changes import Situation
 from delf.events import ApprovalRequested
-from delf.protocols.journal import TaskRecord
+from delf.protocols.journal import RequestRecord, TaskRecord
 from delf_approval_terminal import listing
-from delf_journals.requests import RequestRecord
 
 
 @pytest.fixture

@@ -477,7 +477,7 @@ class TestPipes:
         assert (listed.returncode, listed.stdout) == (0, "")
         assert "There is no conversation yet" in listed.stderr
 
-    @pytest.mark.parametrize("flags", [("--no-journal",), ("--journal", "memory")])
+    @pytest.mark.parametrize("flags", [("--no-journal",), ("--journal", "none")])
     def test_a_conversation_is_kept_only_where_tasks_are(self, chat, conversations, flags):
         done = chat("one\n/history\n", "print('first')", flags=flags)
         assert done.returncode == 0

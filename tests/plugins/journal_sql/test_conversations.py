@@ -14,7 +14,7 @@ import pytest
 from delf import Agent, Chat
 from delf.errors import ConfigurationError
 from delf.events import TaskStarted
-from delf.protocols.conversation import SupportsConversations
+from delf.protocols.conversation import ChatMessage, SupportsConversations
 from delf.testing import ConversationContract
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.database import open_database
@@ -23,7 +23,6 @@ from delf_journal_sql.postgresql import PostgresConnection
 from delf_journal_sql.schema import MIGRATIONS, migrate
 from delf_journal_sql.settings import JournalSettings
 from delf_journal_sql.sqlite import SqliteConnection
-from delf_journals.conversations import ChatMessage, SupportsNamespaces
 from support.program import start
 
 
@@ -139,7 +138,7 @@ async def test_a_journal_of_the_version_before_gets_the_tables(journal_url, open
 
 WRITER = """
 import asyncio, sys, time
-from delf_journals.conversations import ChatMessage
+from delf.protocols.conversation import ChatMessage
 from delf_journal_sql import SqlJournal
 
 async def main(url, name, turns):
@@ -337,7 +336,7 @@ async def test_many_turns_cost_the_same_each(
 
 async def test_it_tells_whose_conversations_it_keeps(journal_url, open_journal):
     journal = open_journal(journal_url)
-    assert isinstance(journal, SupportsNamespaces)
+    assert isinstance(journal, SupportsConversations)
     assert await journal.namespaces() == []
     for namespace, name in [("b", "1"), ("a", "1"), ("b", "2")]:
         await journal.conversations(namespace).append(name, [user("x")])

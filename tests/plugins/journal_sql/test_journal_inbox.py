@@ -13,11 +13,10 @@ from delf.engine.approvals.pending import PendingRequests
 from delf.errors import JournalUnavailableError
 from delf.events import ApprovalDecided, ApprovalRequested, TaskFinished, TaskStarted
 from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected
-from delf.protocols.journal import SupportsOpen
+from delf.protocols.journal import SharedJournal
 from delf.testing import script
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.errors import JournalError
-from delf_journals.requests import SupportsRequests
 
 ASKED = {"call_id": 1, "action": "pay", "effect": "write", "digest": "d"}
 
@@ -42,7 +41,7 @@ def names(records):
 
 async def test_requests_that_wait(journal_url, open_journal):
     journal, other = open_journal(journal_url), open_journal(journal_url)
-    assert isinstance(journal, SupportsRequests)
+    assert isinstance(journal, SharedJournal)
     await ask(journal, "a", "req_1a", "req_2b")
     await ask(journal, "b", "req_2c")
     await decide(journal, "a", 4, "req_1a")
@@ -90,7 +89,7 @@ async def test_notes_from_now_on(journal_url, open_journal):
 
 async def test_open_says_what_is_wrong_before_the_first_event(tmp_path, open_journal):
     journal = open_journal(str(tmp_path / "journal.db"))
-    assert isinstance(journal, SupportsOpen)
+    assert isinstance(journal, SharedJournal)
     await journal.open()
     assert await journal.find() == []
     broken = open_journal(str(tmp_path))

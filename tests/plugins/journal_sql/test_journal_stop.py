@@ -11,8 +11,8 @@ import pytest
 from delf import Agent, tool
 from delf.errors import DelfError, UnknownTaskError
 from delf.events import TaskFinished, TaskStarted
+from delf.protocols.queues import QueueLimits
 from delf_journal_sql import SqlJournal, stopping
-from delf_journals.queues import QueueLimits
 
 Made = Callable[..., Agent]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from delf_journals.sessions import SessionRecord, SupportsLogins
+from delf.protocols.sessions import SessionRecord, SupportsLogins
 
 
 def session(digest: str, seconds: float = 60, name: str = "ada") -> SessionRecord:

@@ -13,9 +13,9 @@ from itertools import chain
 import pytest
 
 from delf.events import Printed, TaskFinished, TaskQueued, TaskStarted
+from delf.protocols.queues import QueueLimits
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.errors import JournalConflictError
-from delf_journals.queues import QueueLimits
 from support import program
 
 Open = Callable[..., SqlJournal]
@@ -23,7 +23,7 @@ NONE = QueueLimits()
 
 TAKER = """
 import asyncio, sys
-from delf_journals.queues import QueueLimits
+from delf.protocols.queues import QueueLimits
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.errors import JournalConflictError
 

@@ -11,8 +11,8 @@ import pytest
 from delf import Agent, tool
 from delf.errors import ConnectionUnavailableError, ToolExecutionError
 from delf.events import CallStarted, Event, ModelReplied, TaskFinished, TaskPostponed
+from delf.protocols.queues import QueueLimits
 from delf_journal_sql import SqlJournal
-from delf_journals.queues import QueueLimits
 
 Open = Callable[..., SqlJournal]
 AND_ON = "try:\n    await stock()\nexcept ToolError:\n    await note(1)\n    raise"

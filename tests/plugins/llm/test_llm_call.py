@@ -13,10 +13,10 @@ import pytest
 
 from delf import Agent, LLMConfig, ToolDefinitionError, tool
 from delf.events import CallFinished
+from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import JournalSpec
 from delf.testing import PluginContract
 from delf_devkit.testing.hosts import TestHost
-from delf_journal_memory import MemoryJournal
 from support.model_fixtures import LITELLM_WARNING
 from support.openai_server import OpenAIServer, Reply, Request
 
@@ -254,7 +254,7 @@ def test_a_recording_replays_what_a_script_asked_about_an_image(
 def test_a_resumed_task_does_not_ask_again(openai_server: StartServer, delf_host: TestHost) -> None:
     code = "print(await llm.call('first'))\nprint(await llm.call('second'))"
     server = openai_server([block(code), "one", "two", "two again"])
-    journals = [MemoryJournal(), MemoryJournal()]
+    journals = [InProcessJournal(), InProcessJournal()]
     delf_host.provide(JournalSpec(name="kept", factory="x:y", summary="x"), lambda: journals[-1])
     options: dict[str, Any] = {"sandbox": "local", "host": delf_host, "journal": "kept"}
     with Agent(llm=config(server), **options) as agent:
@@ -266,7 +266,6 @@ def test_a_resumed_task_does_not_ask_again(openai_server: StartServer, delf_host
             await journals[0].append(event)
             if isinstance(event, CallFinished):
                 break
-        await journals[0].release(trace.task_id)
 
     asyncio.run(cut_off())
     with Agent(llm=config(server), **options) as agent:

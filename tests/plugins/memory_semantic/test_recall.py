@@ -10,10 +10,9 @@ import pytest
 from delf import Agent, Chat
 from delf.errors import ConnectionUnavailableError
 from delf.protocols.context import PluginContext
-from delf.protocols.conversation import SupportsConversations
+from delf.protocols.conversation import ChatMessage, SupportsConversations
 from delf.testing import Call, ConnectionContract, ScriptedModel, TestHost
 from delf_journal_sql import SqlJournal
-from delf_journals.conversations import ChatMessage
 from delf_memory_semantic import Recall
 
 DAY = 86_400.0

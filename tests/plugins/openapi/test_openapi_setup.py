@@ -16,10 +16,10 @@ from delf.errors import LLMExecutionError
 from delf.events import ModelReplied
 from delf.llm import LLMConfig
 from delf.messages import Message, ModelReply, ModelRequest, Usage
+from delf.plugins.in_process_journal import InProcessJournal
 from delf.protocols.connection import SupportsSetup
 from delf.specs import JournalSpec
 from delf.testing import ScriptedModel, TestHost
-from delf_journal_memory import MemoryJournal
 from delf_openapi import APITool
 from support.openapi_specs import PETS, spec
 
@@ -52,7 +52,7 @@ class Asked:
         return self.answer(messages[-1].text, len(self.questions))
 
 
-class Journal(MemoryJournal):
+class Journal(InProcessJournal):
     """A journal that shows what is in it, and can begin with what was in another."""
 
     def __init__(self, events: Sequence[ev.Event] = ()) -> None:

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from delf.events import TaskFinished, TaskPostponed, TaskQueued, TaskStarted
+from delf.protocols.queues import QueueLimits
 from delf_journal_sql import SqlJournal
-from delf_journals.queues import QueueLimits
 from support.chaos import Chaos
 from support.fleet import Fleet, fleet
 from support.postgres import own_postgres
@@ -103,7 +103,7 @@ async def test_another_worker_goes_on_with_the_tasks_of_a_dead_one(tmp_path: Pat
 
 TAKER = """
 import asyncio, sys
-from delf_journals.queues import QueueLimits
+from delf.protocols.queues import QueueLimits
 from delf_journal_sql import SqlJournal
 
 async def main():
@@ -274,7 +274,7 @@ def test_a_task_is_left_to_a_worker_and_a_schedule_is_kept(tmp_path: Path) -> No
     assert delf("run", "x", "--llm", llm, "--queue", "q", cwd=tmp_path).returncode == 2
     assert delf("run", "x", "--llm", llm, "--retries", "1", cwd=tmp_path).returncode == 2
     memory = delf("run", "x", "--llm", llm, "--detach", "--no-journal", cwd=tmp_path)
-    assert "no worker sees the journal 'memory'" in memory.stderr
+    assert "no worker sees the journal 'none'" in memory.stderr
     add = ("schedule", "add", "morning", "0 8 * * 1-5", "Say hello.", "--zone", "Europe/Vienna")
     assert delf(*add, cwd=tmp_path).returncode == 0
     assert "there is a schedule 'morning' already" in delf(*add, cwd=tmp_path).stderr

@@ -246,7 +246,7 @@ async def test_output_is_in_the_trace_as_it_comes(
     (folder / "p.py").write_text(program)
     shell = Shell(folder=folder, default={"approval_required": False})
     scripted_model.writes("print((await shell.run('python3 p.py'))['stdout'])")
-    async with Agent(tools=[shell], llm="scripted", host=delf_host, journal="memory") as agent:
+    async with Agent(tools=[shell], llm="scripted", host=delf_host, journal="none") as agent:
         response = await agent.arun("x", listeners=[look])
     assert response.text == "1\n2"
     assert seen == ["1\n", "2\n"]

@@ -11,13 +11,13 @@ import pytest
 from delf import Agent
 from delf import events as ev
 from delf.messages import ModelReply
+from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import JournalSpec
 from delf_devkit.testing.models import USAGE, script
-from delf_journal_memory import MemoryJournal
 from delf_workers import Workers
 
 
-class Recorded(MemoryJournal):
+class Recorded(InProcessJournal):
     """Knows in which order the events of all tasks came."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ def reply(code, *contains):
 def project(tmp_path):
     (tmp_path / "workers").mkdir()
     (tmp_path / "workers/sum.worker").write_text(FIRST)
-    (tmp_path / "delf.toml").write_text('[agent]\nllm = "recorded:a.jsonl"\njournal = "memory"\n')
+    (tmp_path / "delf.toml").write_text('[agent]\nllm = "recorded:a.jsonl"\njournal = "none"\n')
     (tmp_path / "a.md").write_text("one two")
     (tmp_path / "a.jsonl").write_text(
         reply("print(open('a.md').read())", "Sum up in 5 words.", "Sum it up.", "a.md") + "\n"
@@ -123,7 +123,7 @@ async def test_run_worker_from_code(project, monkeypatch):
 
 async def test_a_worker_works_by_the_strategy_of_the_project(project, monkeypatch):
     monkeypatch.chdir(project)
-    chosen = '[agent]\nllm = "recorded:a.jsonl"\njournal = "memory"\nstrategy = "stream"\n'
+    chosen = '[agent]\nllm = "recorded:a.jsonl"\njournal = "none"\nstrategy = "stream"\n'
     (project / "delf.toml").write_text(chosen)
     said = {"request": {"contains": ["Sum up in 5 words."]}, "reply": {"text": "No script."}}
     (project / "a.jsonl").write_text(json.dumps(said) + "\n")

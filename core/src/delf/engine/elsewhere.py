@@ -9,7 +9,7 @@ from delf.engine.task import TaskOutcome
 from delf.engine.views.snapshot import snapshot
 from delf.errors import TaskStoppedError
 from delf.events import Event, TaskFinished
-from delf.protocols.journal import Journal, SupportsRecords
+from delf.protocols.journal import Journal, SharedJournal
 
 if TYPE_CHECKING:
     from delf.engine.views.snapshot import StreamSnapshot
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 async def snapshot_of(journal: Journal, task_id: str) -> StreamSnapshot:
     """How a task stands, or ``UnknownTaskError``."""
     events = await journal.read(task_id)
-    state = (await journal.task(task_id)).state if isinstance(journal, SupportsRecords) else ""
+    state = (await journal.task(task_id)).state if isinstance(journal, SharedJournal) else ""
     return snapshot(events, interrupted=state == "interrupted")
 
 

@@ -47,6 +47,7 @@ from delf.plugins.embedders import Embedders
 from delf.plugins.factories import check_made, make
 from delf.plugins.formats import Formats
 from delf.plugins.host import PluginHost
+from delf.plugins.journals import make_journal
 from delf.protocols.connection import (
     ConnectionLike,
     SupportsClose,
@@ -56,13 +57,13 @@ from delf.protocols.connection import (
 from delf.protocols.context import PluginContext
 from delf.protocols.conversation import SupportsConversations
 from delf.protocols.formats import InputFile
-from delf.protocols.journal import Journal
+from delf.protocols.journal import Journal, SharedJournal
 from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import SessionSpec, SupportsWarmUp
 from delf.protocols.strategy import Strategy
 from delf.records import dataclass
-from delf.specs import ApprovalSpec, JournalSpec, MemorySpec, ObserverSpec, Spec, StrategySpec
+from delf.specs import ApprovalSpec, MemorySpec, ObserverSpec, Spec, StrategySpec
 from delf.tools.context import ChildResult, Connect
 
 _log = logging.getLogger(__name__)
@@ -185,7 +186,8 @@ class Runtime:
         self._formats = Formats(parts.host)
         tools = await load_toolset(parts.connections)
         self._set_up = await self._all_tools(tools, self._inputs, parts.connections)
-        self._journal = await open_journal(self._make(JournalSpec, config.journal), config.lease)
+        journal = make_journal(parts.host, config.journal, parts.plugin_options, parts.environ)
+        self._journal = await open_journal(journal, config.lease)
         self._stops = Stops(self._journal)
         self._approvals = Approvals(
             config.approval_mode,
@@ -376,8 +378,7 @@ class Runtime:
 
     async def enqueue(self, request: TaskRequest) -> TaskRequest:
         """A task as it is once the journal has it, to be worked on later, here or elsewhere."""
-        spec = self._host.spec(JournalSpec, self._config.journal)
-        if request.queue is not None and not spec.shared:
+        if request.queue is not None and not isinstance(self._journal, SharedJournal):
             raise ConfigurationError(
                 f"no worker sees the journal {self._config.journal!r}",
                 hint='use one that other processes share: journal = "sql"',

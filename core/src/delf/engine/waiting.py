@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from delf.errors import DelfError
-from delf.protocols.journal import Journal, SupportsStops
+from delf.protocols.journal import Journal, SharedJournal
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS: Final = 1.0
@@ -216,7 +216,7 @@ class Stops:
     """
 
     def __init__(self, journal: Journal) -> None:
-        self._journal = journal if isinstance(journal, SupportsStops) else None
+        self._journal = journal if isinstance(journal, SharedJournal) else None
         self._tasks: dict[str, Stop] = {}
         self._next: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
@@ -235,13 +235,13 @@ class Stops:
                 self._next.cancel()
                 self._next = None
 
-    def _look_later(self, journal: SupportsStops) -> None:
+    def _look_later(self, journal: SharedJournal) -> None:
         def look() -> None:
             self._looking = asyncio.ensure_future(self._look(journal))
 
         self._next = asyncio.get_running_loop().call_later(_LOOK_SECONDS, look)
 
-    async def _look(self, journal: SupportsStops) -> None:
+    async def _look(self, journal: SharedJournal) -> None:
         asked: Collection[str] = ()
         try:
             asked = await journal.asked_to_stop(self._tasks.keys())

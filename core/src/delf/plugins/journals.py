@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from delf.environment import using_environ
+from delf.errors import OptionalDependencyError
+from delf.official import packages, usual
 from delf.plugins.factories import make
+from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import JournalSpec
+from delf.types import IN_PROCESS
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
@@ -36,7 +40,7 @@ def make_journal(
 
     Args:
         host: Where its plugin is.
-        name: Its name.
+        name: Its name; :data:`~delf.types.IN_PROCESS` for that of this process alone.
         options: Options by plugin.
         environ: Where settings are looked up.
         more: Options that win, as ``url``.
@@ -45,5 +49,35 @@ def make_journal(
         PluginError: When there is none of this name.
         ConfigurationError: For options that do not fit.
     """
+    if name == IN_PROCESS:
+        return InProcessJournal()
     with using_environ(environ):
         return make(host, host.spec(JournalSpec, name), options, **more)
+
+
+def need_durable_journal(host: PluginHost, purpose: str) -> str:
+    """The installed journal that outlives its process, where there is no doing without.
+
+    Args:
+        host: Knows what is installed.
+        purpose: What needs it, for the message.
+
+    Raises:
+        OptionalDependencyError: When none is installed, with a package that brings one.
+        PluginError: When one is installed and cannot be used, with the reason.
+    """
+    name = durable_journal(host)
+    if name is not None:
+        return name
+    for known, package in packages("journal").items():
+        if any(record.distribution == package for record in host.records()):
+            host.spec(JournalSpec, known)  # raises: it is there, and says why it is of no use
+    raise OptionalDependencyError(
+        f"{purpose} needs a journal that outlives the process",
+        package=durable_package(),
+    )
+
+
+def durable_package() -> str:
+    """A package that brings a journal that lasts, for advice."""
+    return packages("journal")[usual("journal")]

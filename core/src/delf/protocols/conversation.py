@@ -1,21 +1,147 @@
-"""Conversations: what a task continues."""
+"""Conversations: kept by a journal beside the events, and continued by tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, runtime_checkable
 
 from delf.llm import LLMConfig
-from delf.messages import Message
+from delf.messages import Message, Role
 from delf.records import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatMessage:
+    """One message of a conversation.
+
+    Args:
+        role: Who said it.
+        content: What was said.
+        at: Unix time in seconds.
+        task_id: The task that it belongs to.
+        position: Its number in the conversation, from 1; 0 until it is kept.
+    """
+
+    role: Role
+    content: str
+    at: float = 0.0
+    task_id: str | None = None
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationState:
+    """A conversation as it is now.
+
+    Args:
+        messages: The newest of those that the summary does not cover, the oldest first.
+        summary: What was said before.
+        summarized: The position of the last message that the summary covers.
+        last: The position of the newest message. Positions have no gap after ``summarized``.
+    """
+
+    messages: tuple[ChatMessage, ...] = ()
+    summary: str | None = None
+    summarized: int = 0
+    last: int = 0
+
+    @property
+    def uncovered(self) -> int:
+        """How many messages the summary does not cover, loaded or not."""
+        return self.last - self.summarized
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationRecord:
+    """One conversation in a list.
+
+    Args:
+        conversation: Its id.
+        messages: How many messages it has, those that a summary covers included.
+        updated_at: Unix time in seconds of the newest one.
+        title: How its first message begins.
+    """
+
+    conversation: str
+    messages: int
+    updated_at: float
+    title: str = ""
+
+
+class ConversationStore(Protocol):
+    """The conversations of one namespace, by their ids.
+
+    It may be used from several event loops, and other processes may write at the same time:
+    no message is lost, and what is appended together stays together.
+    """
+
+    async def append(self, conversation: str, messages: Sequence[ChatMessage]) -> int:
+        """Keep messages, next to each other; the position of the last one."""
+        ...
+
+    async def load(self, conversation: str, limit: int | None = None) -> ConversationState:
+        """A conversation; an empty one when there is none.
+
+        Args:
+            conversation: Its id.
+            limit: How many messages at the most; what this costs depends on it alone.
+        """
+        ...
+
+    async def read(self, conversation: str, after: int, limit: int) -> Sequence[ChatMessage]:
+        """The first messages after a position, in order, that are still kept."""
+        ...
+
+    async def summarize(
+        self, conversation: str, summary: str, upto: int, *, instead_of: int
+    ) -> bool:
+        """Set the summary; False, and nothing changes, if somebody else was quicker.
+
+        Args:
+            conversation: Its id.
+            summary: The text.
+            upto: The position of the last message that it covers.
+            instead_of: That of the summary which it replaces.
+        """
+        ...
+
+    async def clear(self, conversation: str) -> None:
+        """Forget messages and summary. Positions go on after the last one."""
+        ...
+
+    async def find(self, limit: int = 100) -> Sequence[ConversationRecord]:
+        """The conversations that have messages, the newest first."""
+        ...
+
+    async def prune(
+        self, before: float | None, keep: int = 0, *, dry_run: bool = False
+    ) -> Sequence[ConversationRecord]:
+        """Forget conversations as ``clear`` does; those that were, the oldest first.
+
+        One in which somebody says something meanwhile stays. What is left of conversations
+        that were forgotten a day ago is removed; then their positions begin again.
+
+        Args:
+            before: Only those in which nothing was said since this Unix time; all when None.
+            keep: How many of the newest stay in any case.
+            dry_run: Only say which.
+        """
+        ...
 
 
 @runtime_checkable
 class SupportsConversations(Protocol):
-    """A journal that keeps conversations, too; ``delf_journals.conversations`` says how."""
+    """A journal that keeps conversations, too."""
 
-    def conversations(self, namespace: str) -> Any:
-        """The ``ConversationStore`` of a namespace. It is closed with the journal."""
+    def conversations(self, namespace: str) -> ConversationStore:
+        """The conversations of a namespace. They are closed with the journal."""
+        ...
+
+    async def namespaces(self) -> Sequence[str]:
+        """The namespaces that have conversations, by their names.
+
+        One whose conversations were all forgotten may be among them.
+        """
         ...
 
     async def aclose(self) -> None:

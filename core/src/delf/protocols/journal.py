@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from delf.events import Event
+from delf.events import ApprovalDecided, ApprovalRequested, Event
 from delf.records import dataclass
 
 
@@ -87,65 +87,6 @@ class Journal(Protocol):
         ...
 
 
-@runtime_checkable
-class SupportsRecords(Protocol):
-    """A journal that knows how a single task stands."""
-
-    async def task(self, task_id: str) -> TaskRecord:
-        """One task.
-
-        Raises:
-            UnknownTaskError: When it is not known.
-        """
-        ...
-
-
-@runtime_checkable
-class SupportsClaims(Protocol):
-    """A journal that several processes or agents share: it knows who works on a task."""
-
-    async def claim(self, task_id: str) -> None:
-        """Make a task on which nobody works any more the caller's own, to resume it.
-
-        Raises:
-            UnknownTaskError: When no such task is known.
-            DelfError: When a process that lives works on it, or another agent of this one.
-        """
-        ...
-
-    async def release(self, task_id: str) -> None:
-        """Let somebody claim a task, from the return on. One that is unknown is passed over."""
-        ...
-
-
-@runtime_checkable
-class SupportsLeases(Protocol):
-    """A journal whose claims can lapse while their process lives, as that of a stopped one.
-
-    It refuses the events of a task of whoever has lost it, so that no call of it is begun.
-    """
-
-    def lease(self, seconds: float) -> None:
-        """Let others claim the tasks of this process where it says nothing for so long.
-
-        Before the first event; without it, a process of this machine keeps its tasks until it ends.
-        """
-        ...
-
-
-@runtime_checkable
-class SupportsOpen(Protocol):
-    """A journal that can say ahead of the first event that it cannot be written."""
-
-    async def open(self) -> None:
-        """Open it for writing now rather than with the first event.
-
-        Raises:
-            JournalUnavailableError: When it cannot be written.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
     """What a process says to the one that works on a task.
@@ -165,9 +106,126 @@ class Note:
     data: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """What was removed, or would be.
+
+    Args:
+        tasks: Their ids, the oldest first.
+        events: How many events they have.
+    """
+
+    tasks: tuple[str, ...]
+    events: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRecord:
+    """A request for approval, as a journal knows it.
+
+    Args:
+        requested: What was asked.
+        decided: How it was decided, if it was.
+        task: Its task; ``running`` only while a process that lives works on it.
+    """
+
+    requested: ApprovalRequested
+    decided: ApprovalDecided | None
+    task: TaskRecord
+
+    @property
+    def waits(self) -> bool:
+        """Whether an answer would still count."""
+        return self.decided is None and self.task.state == "running"
+
+
 @runtime_checkable
-class SupportsInbox(Protocol):
-    """A journal through which other processes reach the one that works on a task."""
+class SharedJournal(Journal, Protocol):
+    """A journal that outlives its process and that several processes share.
+
+    Commands look through it, other processes answer and stop tasks through it, and it knows which
+    process works on a task. Claims can lapse while their process lives, as that of a stopped one:
+    the journal refuses the events of a task of a process that lost it, so that no call is begun.
+    """
+
+    async def open(self) -> None:
+        """Open it for writing now rather than with the first event.
+
+        Raises:
+            JournalUnavailableError: When it cannot be written.
+        """
+        ...
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people; no login."""
+        ...
+
+    async def find(
+        self,
+        limit: int = 100,
+        *,
+        state: str | None = None,
+        text: str | None = None,
+        since: float | None = None,
+    ) -> Sequence[TaskRecord]:
+        """The newest tasks first.
+
+        Args:
+            limit: How many at the most.
+            state: Only those in this state.
+            text: Only those whose task holds this text, in any case.
+            since: Only those that started at this Unix time or later.
+        """
+        ...
+
+    async def resolve(self, text: str) -> str:
+        """The id that a text abbreviates.
+
+        Raises:
+            UnknownTaskError: When no id or more than one begins so.
+        """
+        ...
+
+    async def prune(
+        self, older_than: float | None = None, keep: int = 0, *, dry_run: bool = False
+    ) -> Pruned:
+        """Remove old tasks with all their events; never one that runs.
+
+        Args:
+            older_than: Only those that ended so many seconds ago.
+            keep: How many of the newest stay in any case.
+            dry_run: Only say which.
+        """
+        ...
+
+    async def task(self, task_id: str) -> TaskRecord:
+        """One task.
+
+        Raises:
+            UnknownTaskError: When it is not known.
+        """
+        ...
+
+    async def claim(self, task_id: str) -> None:
+        """Make a task on which nobody works any more the caller's own, to resume it.
+
+        Raises:
+            UnknownTaskError: When no such task is known.
+            DelfError: When a process that lives works on it, or another agent of this one.
+        """
+        ...
+
+    async def release(self, task_id: str) -> None:
+        """Let somebody claim a task, from the return on. One that is unknown is passed over."""
+        ...
+
+    def lease(self, seconds: float) -> None:
+        """Let others claim the tasks of this process where it says nothing for so long.
+
+        Before the first event; without it, a process of this machine keeps its tasks until it ends.
+        """
+        ...
 
     async def post(self, task_id: str, kind: str, data: Mapping[str, Any]) -> int:
         """Leave a note for the process that works on a task; its position.
@@ -199,10 +257,17 @@ class SupportsInbox(Protocol):
         """
         ...
 
+    async def find_requests(
+        self, start: str = "", *, waiting: bool = False, limit: int = 1000
+    ) -> Sequence[RequestRecord]:
+        """Requests for approval, the oldest first.
 
-@runtime_checkable
-class SupportsStops(Protocol):
-    """A journal through which a task is stopped, whoever works on it."""
+        Args:
+            start: Only those whose id begins so, with or without its ``req_``.
+            waiting: Only those that wait for an answer.
+            limit: How many at the most; the newest.
+        """
+        ...
 
     async def stop(self, task_id: str, by: str) -> bool:
         """Ask whoever works on a task to stop it, and wait for that; end it where nobody does.
@@ -222,4 +287,12 @@ class SupportsStops(Protocol):
 
     async def asked_to_stop(self, task_ids: Collection[str]) -> Collection[str]:
         """Those of these tasks that somebody has asked to stop."""
+        ...
+
+    async def check(self) -> None:
+        """Read all of it; that takes seconds for gigabytes.
+
+        Raises:
+            DelfError: When some of it is damaged.
+        """
         ...

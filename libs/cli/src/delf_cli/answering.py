@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from delf.engine.approvals.decision import check_fits
 from delf.engine.approvals.inbox import KIND, answer_data
@@ -19,18 +19,13 @@ from delf.events import (
     TaskFinished,
 )
 from delf.protocols.approval import Decision, Edited
-from delf.protocols.journal import Journal
+from delf.protocols.journal import RequestRecord, SharedJournal
 from delf.values import to_jsonable_or_repr
-from delf_journals.requests import RequestRecord, SupportsRequests
 
 _SECONDS: Final = 15.0
 """How long the other process has to take an answer; it takes it at once unless it is stopped."""
 _LOOK_SECONDS: Final = 1.0
 _SHOWN: Final = 5
-
-
-class InboxJournal(Journal, SupportsRequests, Protocol):
-    """A journal that other processes can speak through."""
 
 
 def state_of_request(record: RequestRecord) -> str:
@@ -80,7 +75,7 @@ def _decision(decided: ApprovalDecided) -> dict[str, Any]:
     }
 
 
-async def find_request(journal: InboxJournal, text: str) -> RequestRecord:
+async def find_request(journal: SharedJournal, text: str) -> RequestRecord:
     """The request whose id a text abbreviates, whatever became of it.
 
     Raises:
@@ -107,7 +102,7 @@ async def find_request(journal: InboxJournal, text: str) -> RequestRecord:
     )
 
 
-async def find_with_situation(journal: InboxJournal, text: str) -> tuple[RequestRecord, Situation]:
+async def find_with_situation(journal: SharedJournal, text: str) -> tuple[RequestRecord, Situation]:
     """The same, and where its task stood when it asked.
 
     Raises:
@@ -120,7 +115,7 @@ async def find_with_situation(journal: InboxJournal, text: str) -> tuple[Request
 
 
 async def send(
-    journal: InboxJournal,
+    journal: SharedJournal,
     record: RequestRecord,
     decide: Callable[[Mapping[str, Any]], Decision],
     by: str,
@@ -179,7 +174,7 @@ def _late(request_id: str, became: str) -> UnknownRequestError:
 
 
 async def _decided(
-    journal: InboxJournal, request_id: str, live: AsyncIterator[Event]
+    journal: SharedJournal, request_id: str, live: AsyncIterator[Event]
 ) -> ApprovalDecided:
     """How the request was decided, by this answer or another."""
     deadline = time.monotonic() + _SECONDS
@@ -203,7 +198,7 @@ async def _decided(
 
 
 async def _check_edit(
-    journal: InboxJournal,
+    journal: SharedJournal,
     record: RequestRecord,
     decided: ApprovalDecided,
     live: AsyncIterator[Event],

@@ -11,12 +11,10 @@ import click
 
 from delf.errors import ConfigurationError
 from delf.events import ChildStarted, Event
-from delf.plugins.journals import make_journal
+from delf.plugins.journals import durable_package, make_journal, need_durable_journal
 from delf.projects import journal_name
+from delf.protocols.journal import SharedJournal
 from delf_cli.state import state_of
-from delf_journals.durable import durable_package, need_durable_journal
-from delf_journals.history import SupportsHistory
-from delf_journals.requests import SupportsRequests
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
@@ -45,7 +43,7 @@ def shared_journal(project: Project, host: PluginHost) -> Any:
         ConfigurationError: When they cannot.
     """
     journal = project_journal(project, host)
-    if not isinstance(journal, SupportsRequests):
+    if not isinstance(journal, SharedJournal):
         raise ConfigurationError(
             f"the journal {journal_name(project, host)!r} is not for several processes",
             hint=f"install {durable_package()}, and name its journal",
@@ -53,7 +51,7 @@ def shared_journal(project: Project, host: PluginHost) -> Any:
     return journal
 
 
-def history_journal(ctx: click.Context) -> SupportsHistory:
+def history_journal(ctx: click.Context) -> SharedJournal:
     """The same, if it can be looked through.
 
     Args:
@@ -66,7 +64,7 @@ def history_journal(ctx: click.Context) -> SupportsHistory:
     project = state.load_project()
     host = state.discover(project.environ)
     journal = project_journal(project, host)
-    if isinstance(journal, SupportsHistory):
+    if isinstance(journal, SharedJournal):
         return journal
     need_durable_journal(host, "`delf runs`")
     raise ConfigurationError(
@@ -116,7 +114,7 @@ def load_tree(ctx: click.Context, text: str) -> list[Event]:
         DelfError: When there is no such task, or the journal cannot be read.
     """
 
-    async def load(journal: SupportsHistory) -> list[Event]:
+    async def load(journal: SharedJournal) -> list[Event]:
         found: list[Event] = []
         left = [await journal.resolve(text)]
         while left:

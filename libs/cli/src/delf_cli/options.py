@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from delf.types import IN_PROCESS
 from delf_cli import complete
 
 HANDING: Final = ("queue", "key", "retries", "retry_after")
@@ -162,7 +163,7 @@ def flags_of(given: dict[str, Any]) -> dict[str, Any]:
         "approval_mode": _MODES.get(given["approve"], given["approve"]),
         "confirm_mode": given["confirm_mode"],
         "wait_approvals": given["wait_approvals"] or None,
-        "journal": "memory" if given["no_journal"] else given["journal"],
+        "journal": IN_PROCESS if given["no_journal"] else given["journal"],
         "timeout": given["timeout"],
         "output_dir": given["out"],
         "files": list(given["files"]) or None,

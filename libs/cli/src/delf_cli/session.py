@@ -26,6 +26,7 @@ from delf.events import Event, TaskFinished
 from delf.records import dataclass
 from delf.response import Response, past_response
 from delf.surroundings import as_chat
+from delf.types import IN_PROCESS
 from delf_cli import errors, output
 from delf_cli.interrupt import run_until_done
 from delf_cli.progress import REPLAYING, LiveStatus, Narrator
@@ -229,12 +230,12 @@ class Setup:
         """Whether events are kept where `delf runs` finds them."""
         from delf.projects import journal_name
 
-        return journal_name(self.project, self.host) != "memory"
+        return journal_name(self.project, self.host) != IN_PROCESS
 
     @property
     def keeps_nothing(self) -> bool:
         """Whether the user said that events are kept in memory alone."""
-        return self.journal_was_chosen and self.project.agent.journal == "memory"
+        return self.journal_was_chosen and self.project.agent.journal == IN_PROCESS
 
     def agent(self, **more: Any) -> Agent:
         """A new agent."""
@@ -275,7 +276,7 @@ class Setup:
         chat = agent.chat
         if chat is not None:
             chat = chat.in_memory()
-        agent = self.agent(journal="memory", chat=chat)
+        agent = self.agent(journal=IN_PROCESS, chat=chat)
         await agent.astart()
         return agent
 

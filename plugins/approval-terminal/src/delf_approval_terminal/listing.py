@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from delf.protocols.journal import RequestRecord
 from delf.terminal import visible
 from delf_approval_terminal.render import argument_lines, indented, script_lines
 from delf_cli.answering import state_of_request
 from delf_cli.ids import short_ids
 from delf_cli.tables import cut, one_line
 from delf_cli.tables import table as runs_table
-from delf_journals.requests import RequestRecord
 
 if TYPE_CHECKING:
     from delf.engine.changes import Situation

@@ -14,25 +14,25 @@ from delf.errors import (
     AgentStateError,
     ConfigurationError,
     DelfError,
-    PluginError,
     did_you_mean,
 )
 from delf.llm import LLMConfig, as_llm_config
-from delf.protocols.conversation import History, Summarise, Warn
+from delf.plugins.journals import need_durable_journal
+from delf.protocols.conversation import (
+    ChatMessage,
+    ConversationRecord,
+    ConversationState,
+    ConversationStore,
+    History,
+    Summarise,
+    Warn,
+)
 from delf.surroundings import Surroundings
 from delf.sync import LoopThread, call
 from delf_chat.checks import check_count, check_name
 from delf_chat.history import Transform, for_model, make_message, transformed
 from delf_chat.memory import MemoryConversations
 from delf_chat.summary import Ask, ConversationCompressionError, fold
-from delf_journals.conversations import (
-    ChatMessage,
-    ConversationRecord,
-    ConversationState,
-    ConversationStore,
-    SupportsRetention,
-)
-from delf_journals.durable import need_durable_journal
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -217,8 +217,6 @@ class Chat:
     ) -> Sequence[ConversationRecord]:
         """Forget old conversations of the namespace."""
         store = self.store()
-        if not isinstance(store, SupportsRetention):
-            raise PluginError(f"{type(store).__name__} cannot forget old conversations; upgrade it")
         before = None if older_than is None else time.time() - older_than
         try:
             return await store.prune(before, check_count("keep", keep, 0), dry_run=dry_run)
@@ -351,7 +349,7 @@ class Chat:
                 around = self._surroundings()
                 need_durable_journal(around.host, "a chat that persists")
                 self._journal = around.open_conversations(self.path)
-                self._store = cast("ConversationStore", self._journal.conversations(self.namespace))
+                self._store = self._journal.conversations(self.namespace)
             return self._store
 
     def changed(self) -> None:

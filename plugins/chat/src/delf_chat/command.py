@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from click.core import ParameterSource
 
+from delf.protocols.conversation import ChatMessage
 from delf_chat.chat import Chat
 from delf_chat.summary import ConversationCompressionError
 from delf_cli.errors import FAILED
 from delf_cli.lazy import LazyGroup
 from delf_cli.options import flags_of, rest_of, run_options
 from delf_cli.state import State, state_of
-from delf_journals.conversations import ChatMessage
 
 if TYPE_CHECKING:
     from delf import Agent
@@ -161,10 +161,10 @@ def _make_chat(setup: Setup, *, needed: bool) -> Chat:
         needed: Whether it must be kept: somebody wants to go on with one.
     """
     from delf.errors import DelfError
+    from delf.plugins.journals import need_durable_journal
     from delf_chat.lines import is_typed
     from delf_chat.slash import new_conversation
     from delf_cli.errors import say
-    from delf_journals.durable import need_durable_journal
 
     persist = needed or not setup.keeps_nothing
     if persist and not needed:

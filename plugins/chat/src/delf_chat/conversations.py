@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from delf.errors import DelfError, PluginError, did_you_mean
+from delf.errors import DelfError, did_you_mean
 from delf_cli.journals import work_with
 from delf_cli.output import counted, json_text
 from delf_cli.pruning import Pruning, prune_options
@@ -17,8 +17,7 @@ from delf_cli.state import state_of
 from delf_cli.tables import one_line
 
 if TYPE_CHECKING:
-    from delf.protocols.conversation import SupportsConversations
-    from delf_journals.conversations import ConversationRecord
+    from delf.protocols.conversation import ConversationRecord, SupportsConversations
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -66,8 +65,8 @@ def _with(
     work: Callable[[SupportsConversations], Awaitable[T]],
 ) -> T:
     """Work with the journal in which `delf chat` keeps its conversations, then close it."""
+    from delf.plugins.journals import need_durable_journal
     from delf.surroundings import Surroundings
-    from delf_journals.durable import need_durable_journal
 
     state = state_of(ctx)
     project = state.load_project(overrides)
@@ -77,21 +76,11 @@ def _with(
 
 
 async def _namespaces(journal: SupportsConversations, only: str | None) -> Sequence[str]:
-    """The namespaces to look at.
-
-    Raises:
-        PluginError: When the journal cannot tell which it has.
-    """
+    """The namespaces to look at."""
     from delf_chat.checks import check_name
-    from delf_journals.conversations import SupportsNamespaces
 
     if only is not None:
         return [check_name("--namespace", only)]
-    if not isinstance(journal, SupportsNamespaces):
-        raise PluginError(
-            f"{type(journal).__name__} cannot tell whose conversations it keeps; upgrade it",
-            hint=f"name a namespace: --namespace {_USUAL}",
-        )
     return await journal.namespaces()
 
 
@@ -208,15 +197,9 @@ def prune(
     before = None if pruning.older_than is None else time.time() - pruning.older_than
 
     async def work(journal: SupportsConversations) -> list[_Kept]:
-        from delf_journals.conversations import SupportsRetention
-
         gone: list[_Kept] = []
         for name in await _namespaces(journal, namespace):
             store = journal.conversations(name)
-            if not isinstance(store, SupportsRetention):
-                raise PluginError(
-                    f"{type(store).__name__} cannot forget old conversations; upgrade it"
-                )
             records = await store.prune(before, pruning.keep, dry_run=pruning.dry_run)
             gone += [_Kept(name, record) for record in records]
         return gone

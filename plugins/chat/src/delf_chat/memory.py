@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from delf_journals.conversations import ChatMessage, ConversationRecord, ConversationState
+from delf.protocols.conversation import ChatMessage, ConversationRecord, ConversationState
 
 _TITLE: Final = 200
 _REMEMBERED_SECONDS: Final = 86_400.0
@@ -31,7 +31,7 @@ class _Entry:
 
 
 class MemoryConversations:
-    """Implements :class:`delf.protocols.conversation.ConversationStore`, ``SupportsRetention``.
+    """Implements :class:`delf.protocols.conversation.ConversationStore`.
 
     No method ever waits. What a summary covers is dropped.
     """

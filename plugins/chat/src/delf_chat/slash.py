@@ -19,7 +19,7 @@ from delf_cli.tables import one_line
 
 if TYPE_CHECKING:
     from delf import Agent
-    from delf_journals.conversations import ConversationRecord
+    from delf.protocols.conversation import ConversationRecord
 
 COMMANDS: Final[Mapping[str, str]] = {
     "/help": "show the commands",

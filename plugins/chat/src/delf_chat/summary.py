@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from delf.errors import DelfError
-from delf_journals.conversations import ChatMessage, ConversationStore
+from delf.protocols.conversation import ChatMessage, ConversationStore
 
 Ask = Callable[[str], Awaitable[str]]
 """Puts a question to the model that summarises."""

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from delf.messages import Role
+from delf.protocols.conversation import ChatMessage, ConversationRecord, ConversationState
 from delf_journal_sql.database import Connection
-from delf_journals.conversations import ChatMessage, ConversationRecord, ConversationState
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class Run(Protocol):
 
 
 class SqlConversations:
-    """Implements :class:`delf.protocols.conversation.ConversationStore`, ``SupportsRetention``.
+    """Implements :class:`delf.protocols.conversation.ConversationStore`.
 
     Summarised messages stay in the database until the conversation is cleared or pruned.
 

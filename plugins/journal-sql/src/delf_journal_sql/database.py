@@ -163,7 +163,7 @@ def _path(text: str, mark: str) -> Path:
         if mark:
             raise JournalSetupError(
                 "a journal in memory is another one",
-                hint='use journal = "memory"',
+                hint='use journal = "none"',
             )
         from platformdirs import user_data_path
 
@@ -173,6 +173,6 @@ def _path(text: str, mark: str) -> Path:
     if name == ":memory:":
         raise JournalSetupError(
             "a journal in memory is another one",
-            hint='use journal = "memory"',
+            hint='use journal = "none"',
         )
     return Path(name).expanduser().absolute()

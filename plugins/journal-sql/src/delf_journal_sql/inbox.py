@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from delf.events import ApprovalDecided, ApprovalRequested
-from delf.protocols.journal import Note
+from delf.protocols.journal import Note, RequestRecord
 from delf.values import from_jsonable
 from delf_journal_sql.codec import unpack
 from delf_journal_sql.database import Connection
 from delf_journal_sql.owners import COLUMNS, looking
 from delf_journal_sql.store import EVENT, TASK, blob_data, key_of, like_text, stored_task
-from delf_journals.requests import RequestRecord
 
 _AT_ONCE: Final = 500
 """Tasks of one query: databases limit its parameters."""

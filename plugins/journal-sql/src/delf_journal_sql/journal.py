@@ -11,7 +11,9 @@ from typing import Any, Final, TypeVar
 
 from delf.errors import DelfError
 from delf.events import Event
-from delf.protocols.journal import Note, TaskRecord
+from delf.protocols.journal import Note, Pruned, RequestRecord, TaskRecord
+from delf.protocols.queues import QueueLimits
+from delf.protocols.sessions import SessionRecord
 from delf.values import to_jsonable
 from delf_journal_sql import inbox, sessions, store
 from delf_journal_sql.codec import Packed, encode_large, pack, put_together, take_out
@@ -24,10 +26,6 @@ from delf_journal_sql.settings import JournalSettings
 from delf_journal_sql.stopping import STOP, end_task, stop_task
 from delf_journal_sql.watch import Subscription, Watcher
 from delf_journal_sql.writer import Append, Call, Writer
-from delf_journals.history import Pruned
-from delf_journals.queues import QueueLimits
-from delf_journals.requests import RequestRecord
-from delf_journals.sessions import SessionRecord
 
 T = TypeVar("T")
 
@@ -150,7 +148,7 @@ class SqlJournal:
         )
 
     async def check(self) -> None:
-        """Look at all that is kept; see :class:`delf_journals.checking.SupportsCheck`."""
+        """Look at all that is kept; see :class:`delf.protocols.journal.SharedJournal`."""
         await self._read(self._database.check)
 
     async def aclose(self) -> None:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from delf.protocols.journal import TaskRecord
+from delf.protocols.queues import QueueLimits
 from delf_journal_sql.database import Connection, SqlRow
 from delf_journal_sql.owners import COLUMNS, living, looking
 from delf_journal_sql.store import TASK, stored_task
-from delf_journals.queues import QueueLimits
 
 _PAGE: Final = 64
 _MOST_EXCLUDED: Final = 200

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from delf.protocols.sessions import SessionRecord
 from delf_journal_sql.database import Connection
-from delf_journals.sessions import SessionRecord
 
 _AT_ONCE: Final = 500
 """Sessions of one query: databases limit its parameters."""

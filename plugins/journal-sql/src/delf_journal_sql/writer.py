@@ -19,6 +19,7 @@ from typing import Any, Final
 from delf.errors import DelfError
 from delf.events import Event
 from delf.protocols.journal import TaskRecord
+from delf.protocols.queues import QueueLimits
 from delf_journal_sql import queues as queues_of
 from delf_journal_sql.codec import Packed
 from delf_journal_sql.database import Connection, Database, transaction
@@ -31,7 +32,6 @@ from delf_journal_sql.errors import (
 from delf_journal_sql.owners import Owner
 from delf_journal_sql.store import key_of
 from delf_journal_sql.tasks import Tasks
-from delf_journals.queues import QueueLimits
 
 _log = logging.getLogger(__name__)
 

@@ -311,14 +311,14 @@ def _connections(host: PluginHost, project: Project) -> Iterator[Finding]:
 async def _journal(host: PluginHost, project: Project) -> Finding:
     """Whether the journal can be opened and read: without one that was chosen no task begins."""
     from delf.errors import DelfError, JournalUnavailableError
+    from delf.protocols.journal import SharedJournal
     from delf_cli.journals import project_journal
-    from delf_journals.checking import SupportsCheck
 
     try:
         journal = project_journal(project, host)
         try:
             await journal.find(1)
-            if isinstance(journal, SupportsCheck):
+            if isinstance(journal, SharedJournal):
                 await journal.check()
         finally:
             await journal.aclose()

@@ -7,12 +7,11 @@ import asyncio
 import click
 
 from delf.errors import ConfigurationError, DelfError
-from delf.protocols.journal import SupportsStops
+from delf.protocols.journal import SharedJournal
 from delf_cli import errors
 from delf_cli.ids import check_names
 from delf_cli.output import json_text
 from delf_cli.state import State, state_of
-from delf_journals.history import SupportsHistory
 
 
 @click.command("stop", epilog="Exit status: 0 done, 1 it has not stopped, or is not known.")
@@ -46,7 +45,7 @@ async def _stop(state: State, task_id: str) -> tuple[str, bool, str]:
     project = state.load_project()
     host = state.discover(project.environ)
     journal = project_journal(project, host)
-    if not isinstance(journal, SupportsHistory) or not isinstance(journal, SupportsStops):
+    if not isinstance(journal, SharedJournal):
         raise ConfigurationError(
             f"no process hears another through the journal {journal_name(project, host)!r}",
             hint='name one that processes share: journal = "sql"',

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from delf.protocols.conversation import ChatMessage
 from delf.tools.ranking import words_of
-from delf_journals.conversations import ChatMessage
 from delf_memory_semantic.fusion import LOOKED_AT, fused, share_of
 
 _WORDS: Final = """

@@ -14,10 +14,9 @@ from pydantic import Field
 from delf import Connection, action, plugin_context
 from delf.errors import DelfError, ToolRefusedError
 from delf.protocols.context import PluginContext
-from delf.protocols.conversation import SupportsConversations
+from delf.protocols.conversation import ChatMessage, ConversationStore, SupportsConversations
 from delf.settings import PluginSettings, SecretStr
 from delf.tools.ranking import words_of
-from delf_journals.conversations import ChatMessage, ConversationStore
 from delf_memory_semantic.messages import FoundMessage, MessageIndex
 from delf_memory_semantic.store import embedder_of
 

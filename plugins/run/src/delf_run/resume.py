@@ -71,13 +71,13 @@ async def _find(
 ) -> tuple[str, TaskQueued | TaskStarted | None]:
     """A task's id, and how it began."""
     from delf.events import TaskQueued, TaskStarted
+    from delf.protocols.journal import SharedJournal
     from delf_cli.journals import project_journal
-    from delf_journals.history import SupportsHistory
 
     project = state.load_project(options.overrides, {"journal": options.flags["journal"]})
     journal = project_journal(project, state.discover(project.environ))
     try:
-        name = await journal.resolve(text) if isinstance(journal, SupportsHistory) else text
+        name = await journal.resolve(text) if isinstance(journal, SharedJournal) else text
         events = await journal.read(name)
     finally:
         await journal.aclose()

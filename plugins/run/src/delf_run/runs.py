@@ -14,7 +14,7 @@ import click
 
 from delf.errors import DelfError
 from delf.events import Event, ScriptGenerated, TaskFinished, encode
-from delf.protocols.journal import TaskRecord
+from delf.protocols.journal import SharedJournal, TaskRecord
 from delf.terminal import visible
 from delf_cli import complete
 from delf_cli.journals import history_journal, work_with
@@ -23,8 +23,6 @@ from delf_cli.output import json_text
 from delf_cli.pruning import DURATION, Pruning, prune_options
 from delf_cli.summary import summary_of
 from delf_cli.tables import one_line
-from delf_journals.history import SupportsHistory
-from delf_journals.requests import SupportsRequests
 from delf_run import runs_view as render
 
 T = TypeVar("T")
@@ -151,7 +149,7 @@ def events(ctx: click.Context, task_id: str, follow: bool, as_json: bool) -> Non
     """Write a task's events, a line each."""
     began: float | None = None
 
-    async def write(journal: SupportsHistory) -> None:
+    async def write(journal: SharedJournal) -> None:
         nonlocal began
         name = await journal.resolve(task_id)
         async for event in _events(journal, name, follow=follow):
@@ -231,10 +229,10 @@ def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:
 # -- what they share --------------------------------------------------------------------------
 
 
-async def _find(journal: SupportsHistory, limit: int, **wanted: Any) -> list[TaskRecord]:
+async def _find(journal: SharedJournal, limit: int, **wanted: Any) -> list[TaskRecord]:
     """Tasks; of those that run, which wait for a person."""
     found = await journal.find(limit, **wanted)
-    if not isinstance(journal, SupportsRequests) or all(task.state != "running" for task in found):
+    if not isinstance(journal, SharedJournal) or all(task.state != "running" for task in found):
         return list(found)
     waiting = {r.task.task_id for r in await journal.find_requests(waiting=True)}
     return [replace(t, state="waiting") if t.task_id in waiting else t for t in found]
@@ -243,14 +241,14 @@ async def _find(journal: SupportsHistory, limit: int, **wanted: Any) -> list[Tas
 def _load(ctx: click.Context, text: str) -> tuple[TaskRecord, list[Event]]:
     """A task and its events."""
 
-    async def load(journal: SupportsHistory) -> tuple[TaskRecord, list[Event]]:
+    async def load(journal: SharedJournal) -> tuple[TaskRecord, list[Event]]:
         name = await journal.resolve(text)
         return await journal.task(name), list(await journal.read(name))
 
     return work_with(history_journal(ctx), load)
 
 
-async def _events(journal: SupportsHistory, name: str, *, follow: bool) -> AsyncGenerator[Event]:
+async def _events(journal: SharedJournal, name: str, *, follow: bool) -> AsyncGenerator[Event]:
     """A task's events; with ``follow`` until it is over, or nobody works on it any more."""
     live = journal.subscribe(name)
     seen = 0

@@ -13,14 +13,13 @@ import click
 
 from delf import plugin_context
 from delf.errors import ConfigurationError
+from delf.plugins.journals import need_durable_journal
 from delf.projects import journal_name
-from delf.protocols.journal import SupportsLeases
+from delf.protocols.journal import SharedJournal
+from delf.protocols.queues import SupportsQueues
 from delf_cli.journals import project_journal
 from delf_cli.options import run_options
 from delf_cli.session import Options, log_to_stderr
-from delf_journals.durable import need_durable_journal
-from delf_journals.history import SupportsHistory
-from delf_journals.queues import SupportsQueues
 from delf_runner_dbos.settings import RunnerSettings
 
 if TYPE_CHECKING:
@@ -100,13 +99,13 @@ def _journal(state: State, project: Project, lease: float) -> QueueJournal:
     host = state.discover(project.environ)
     need_durable_journal(host, "a worker")
     journal: Any = project_journal(project, host)
-    kinds = (SupportsHistory, SupportsQueues, SupportsLeases)
+    kinds = (SharedJournal, SupportsQueues, SharedJournal)
     if not all(isinstance(journal, kind) for kind in kinds):
         raise ConfigurationError(
             f"workers cannot share the journal {journal_name(project, host)!r}",
             hint='name one that processes share: journal = "sql"',
         )
-    cast("SupportsLeases", journal).lease(lease)
+    cast("SharedJournal", journal).lease(lease)
     return cast("QueueJournal", journal)
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
+from delf.protocols.queues import QueueLimits
 from delf.settings import PluginSettings, SecretStr
-from delf_journals.queues import QueueLimits
 
 
 class QueueSettings(BaseModel, extra="forbid"):

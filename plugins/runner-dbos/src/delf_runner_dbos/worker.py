@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from delf.errors import DelfError
 from delf.events import Event, TaskQueued
-from delf.protocols.journal import TaskRecord
-from delf_journals.history import SupportsHistory
-from delf_journals.queues import SupportsQueues
+from delf.protocols.journal import SharedJournal, TaskRecord
+from delf.protocols.queues import SupportsQueues
 
 if TYPE_CHECKING:
     from delf_runner_dbos.agents import Agents
@@ -26,7 +25,7 @@ _AWAY_SECONDS: Final = 2.0
 _LONGEST_REST: Final = 300.0
 
 
-class QueueJournal(SupportsHistory, SupportsQueues, Protocol):
+class QueueJournal(SharedJournal, SupportsQueues, Protocol):
     """A journal that workers can share."""
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from delf.engine.changes import situation
 from delf.errors import ToolRefusedError, UnknownRequestError
 from delf.protocols.approval import AlreadyDone, Approved, Decision, Edited, Rejected
+from delf.protocols.journal import RequestRecord
 from delf.tools.action import Action
 from delf_cli.answering import decided_data, find_request, request_data, send
-from delf_journals.requests import RequestRecord
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import Checked, DecidedView, DecisionRequest, Request, RequestDetail

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request as HttpRequest
 from starlette.responses import FileResponse, Response
 
+from delf.protocols.conversation import ChatMessage, ConversationRecord
 from delf_cli.story import short_name
-from delf_journals.conversations import ChatMessage, ConversationRecord
 from delf_serve import schemas as s
 from delf_serve.approvals import Approvals
 from delf_serve.files import Uploads

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from delf.errors import DelfError
-from delf_journals.sessions import SessionRecord
+from delf.protocols.sessions import SessionRecord
 from delf_serve.keys import Key, Keys
 from delf_serve.problems import ProblemError
 from delf_serve.settings import ServeSettings

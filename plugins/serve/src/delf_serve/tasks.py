@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 from delf.engine.views.snapshot import snapshot
 from delf.errors import ConfigurationError, DelfError, UnknownTaskError
 from delf.events import ApprovalRequested, Event, TaskFinished, TaskQueued, TaskResumed, TaskStarted
-from delf.protocols.journal import TaskRecord
-from delf_journals.history import SupportsHistory
-from delf_journals.requests import SupportsRequests
-from delf_journals.sessions import SupportsLogins
+from delf.protocols.journal import SharedJournal, TaskRecord
+from delf.protocols.sessions import SupportsLogins
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import OutputFile, RunRequest, State, Task, TaskDetail
@@ -59,8 +57,8 @@ MakeFiles = Callable[[], Awaitable[Sequence[str] | None]]
 
 
 @runtime_checkable
-class SharedJournal(SupportsHistory, SupportsRequests, SupportsLogins, Protocol):
-    """A journal that can be looked through, and through which processes speak."""
+class ServedJournal(SharedJournal, SupportsLogins, Protocol):
+    """A shared journal that also keeps who is logged in."""
 
 
 def state_of(record: TaskRecord, waiting: Collection[str]) -> State:
@@ -140,10 +138,10 @@ class Tasks:
         self._not_ours: set[str] = set()
         self._work: set[asyncio.Task[None]] = set()
         self._waiting: tuple[float, dict[str, list[str]]] = (0.0, {})
-        self._journal: SharedJournal | None = None
+        self._journal: ServedJournal | None = None
 
     @property
-    def journal(self) -> SharedJournal:
+    def journal(self) -> ServedJournal:
         """The agent's journal."""
         if self._journal is None:
             self._journal = shared(self._agent)
@@ -481,14 +479,14 @@ class Tasks:
             await asyncio.sleep(1)
 
 
-def shared(agent: Agent) -> SharedJournal:
+def shared(agent: Agent) -> ServedJournal:
     """The journal of a started agent.
 
     Raises:
         ConfigurationError: When others cannot look into it.
     """
     journal: Any = agent.journal
-    if isinstance(journal, SharedJournal):
+    if isinstance(journal, ServedJournal):
         return journal
     raise ConfigurationError(
         "the agent's journal is not for several processes", hint='Agent(journal="sql")'

@@ -75,8 +75,8 @@ def serve_project(
 
 def make_application(state: State, options: Options, own: Mapping[str, Any]) -> Application:
     """The application of the project's agent."""
+    from delf.plugins.journals import need_durable_journal
     from delf_cli.session import Setup
-    from delf_journals.durable import need_durable_journal
     from delf_serve.app import make_app
 
     setup = Setup.of(state, options)

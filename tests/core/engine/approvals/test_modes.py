@@ -17,7 +17,7 @@ def agent_of(delf_host, scripted_model):
     def make(**options):
         scripted_model.default = "```python\nprint(await pay(1))\n```"
         options = {"approvals": [], "retry_count": 0, **options}
-        return Agent(tools=[pay], llm="scripted", host=delf_host, journal="memory", **options)
+        return Agent(tools=[pay], llm="scripted", host=delf_host, journal="none", **options)
 
     return make
 

@@ -15,10 +15,10 @@ from delf.engine.toolset import load_toolset
 from delf.engine.waiting import Slot
 from delf.errors import DelfError, UnknownRequestError
 from delf.events import ApprovalDecided, ApprovalRequested
+from delf.plugins.in_process_journal import InProcessJournal
 from delf.protocols.approval import AlreadyDone, ApprovalRequest, Approved, Edited, Rejected
 from delf.protocols.sandbox import GIVEN_UP
 from delf.tools.function import tool
-from delf_journal_memory import MemoryJournal
 
 
 @tool(effect="write")
@@ -32,7 +32,7 @@ class Bench:
 
     def __init__(self, tools, channels=(), **options):
         self.pending = PendingRequests()
-        self.log = TaskLog("task_1", MemoryJournal(), [self._seen])
+        self.log = TaskLog("task_1", InProcessJournal(), [self._seen])
         self.asked: asyncio.Queue[ApprovalRequested] = asyncio.Queue()
         self.decided: asyncio.Queue[ApprovalDecided] = asyncio.Queue()
         self.slot = Slot(options.pop("places", None) or asyncio.Semaphore(5))

@@ -11,9 +11,9 @@ from delf import Agent, Approved, CallContext, Connection, action, tool
 from delf import events as ev
 from delf.errors import ToolDefinitionError
 from delf.messages import ModelReply
+from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import JournalSpec
 from delf_devkit.testing.models import USAGE, script
-from delf_journal_memory import MemoryJournal
 from support.program import run
 
 
@@ -70,7 +70,7 @@ class Bench:
             return await agent.arun("the parent's task")
 
 
-class Recorded(MemoryJournal):
+class Recorded(InProcessJournal):
     """Knows in which order the events of all tasks came."""
 
     def __init__(self):
@@ -290,7 +290,6 @@ async def test_a_parent_that_was_killed_goes_on_with_its_child(bench):
         bench.journal = Recorded()
         for event in kept:
             await bench.journal.append(event)
-            await bench.journal.release(event.task_id)
         bench.office = Office(confirm=False)
         bench.model.replies.clear()
         said = sum(isinstance(e, ev.ModelReplied) for e in kept)

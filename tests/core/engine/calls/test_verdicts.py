@@ -8,9 +8,9 @@ import pytest
 from delf import Agent, Allowed, Approved, Connection, Edited, NeedsApproval, Refused, action
 from delf.errors import ConnectionUnavailableError
 from delf.events import ApprovalDecided, ApprovalRequested, CallFinished, TaskFinished
+from delf.plugins.in_process_journal import InProcessJournal
 from delf.protocols.sandbox import Raised, Returned
 from delf.specs import JournalSpec
-from delf_journal_memory import MemoryJournal
 from support.gates import gate_bench
 
 
@@ -182,7 +182,7 @@ async def test_a_resumed_task_gets_the_recorded_refusal_without_another_check(
     delf_host, scripted_model
 ):
     """The file that a call would have changed may be another by now."""
-    journal = MemoryJournal()
+    journal = InProcessJournal()
     delf_host.provide(JournalSpec(name="shared", summary="s", factory="x:y"), lambda: journal)
     script = """
 try:

@@ -13,10 +13,10 @@ from delf.engine.journal.observers import ObserverFeed
 from delf.engine.secrets.redaction import Redactor
 from delf.events import SAFE
 from delf.messages import Usage
-from delf_journal_memory import MemoryJournal
+from delf.plugins.in_process_journal import InProcessJournal
 
 
-class Journal(MemoryJournal):
+class Journal(InProcessJournal):
     """Notes what was kept, and lets others run while it keeps."""
 
     def __init__(self):

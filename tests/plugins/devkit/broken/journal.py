@@ -5,13 +5,13 @@ import dataclasses
 
 import pytest
 
+from delf.plugins.in_process_journal import InProcessJournal
 from delf.testing import JournalContract
-from delf_journal_memory import MemoryJournal
 
 
 class Suite(JournalContract):
     seconds = 0.3
-    kind = MemoryJournal
+    kind = InProcessJournal
 
     @pytest.fixture
     def journal(self):
@@ -22,7 +22,7 @@ class TestGood(Suite):
     pass
 
 
-class Durable(MemoryJournal):
+class Durable(InProcessJournal):
     def __init__(self, tasks=None):
         super().__init__()
         if tasks is not None:
@@ -55,7 +55,7 @@ class TestForgetsWhenClosed(TestGoodDurable):
 class TestRounds(Suite):
     breaks = ("test_keeps_every_kind_of_event_as_it_was",)
 
-    class kind(MemoryJournal):
+    class kind(InProcessJournal):
         async def append(self, event):
             await super().append(dataclasses.replace(event, at=float(int(event.at / 10))))
 
@@ -63,7 +63,7 @@ class TestRounds(Suite):
 class TestShuffles(Suite):
     breaks = ("test_keeps_the_order", "test_tasks_do_not_mix")
 
-    class kind(MemoryJournal):
+    class kind(InProcessJournal):
         async def read(self, task_id, after=0):
             return sorted(await super().read(task_id, after), key=lambda event: str(event.seq))
 
@@ -71,7 +71,7 @@ class TestShuffles(Suite):
 class TestReadsOneTooMany(Suite):
     breaks = ("test_reads_what_came_after",)
 
-    class kind(MemoryJournal):
+    class kind(InProcessJournal):
         async def read(self, task_id, after=0):
             return await super().read(task_id, max(after - 1, 0))
 
@@ -79,7 +79,7 @@ class TestReadsOneTooMany(Suite):
 class TestGivesItsOwnList(Suite):
     breaks = ("test_what_was_read_does_not_grow",)
 
-    class kind(MemoryJournal):
+    class kind(InProcessJournal):
         async def read(self, task_id, after=0):
             await super().read(task_id, after)
             return self._tasks[task_id].events
@@ -88,7 +88,7 @@ class TestGivesItsOwnList(Suite):
 class TestKnowsEveryTask(Suite):
     breaks = ("test_an_unknown_task_is_an_error",)
 
-    class kind(MemoryJournal):
+    class kind(InProcessJournal):
         async def read(self, task_id, after=0):
             return await super().read(task_id, after) if task_id in self._tasks else ()
 
@@ -99,7 +99,7 @@ class TestSubscribesLate(Suite):
         "test_a_subscriber_that_leaves_disturbs_nobody",
     )
 
-    class kind(MemoryJournal):
+    class kind(InProcessJournal):
         async def subscribe(self, task_id=None):
             async for event in super().subscribe(task_id):
                 yield event
@@ -111,7 +111,7 @@ class TestTellsNobody(Suite):
         "test_an_event_is_kept_before_subscribers_see_it",
     )
 
-    class kind(MemoryJournal):
+    class kind(InProcessJournal):
         async def subscribe(self, task_id=None):
             await asyncio.Event().wait()
             yield
@@ -120,7 +120,7 @@ class TestTellsNobody(Suite):
 class TestFindsTheOldestFirst(Suite):
     breaks = ("test_finds_tasks_newest_first",)
 
-    class kind(MemoryJournal):
+    class kind(InProcessJournal):
         async def find(self, limit=100):
             return list(reversed(await super().find(limit)))
 
@@ -128,7 +128,7 @@ class TestFindsTheOldestFirst(Suite):
 class TestClosesOnce(Suite):
     breaks = ("test_can_be_closed_twice",)
 
-    class kind(MemoryJournal):
+    class kind(InProcessJournal):
         closed = False
 
         async def aclose(self):

@@ -26,9 +26,7 @@ from delf.protocols.approval import Decision, Edited
 from delf.protocols.journal import (
     Journal,
     Note,
-    SupportsInbox,
-    SupportsLeases,
-    SupportsOpen,
+    SharedJournal,
 )
 
 _log = logging.getLogger(__name__)
@@ -48,20 +46,21 @@ async def open_journal(journal: Journal, lease: float | None = None) -> Journal:
         ConfigurationError: When it knows no leases.
         JournalUnavailableError: When it cannot be written.
     """
-    if lease is not None:
-        if not isinstance(journal, SupportsLeases):
+    if not isinstance(journal, SharedJournal):
+        if lease is not None:
             raise ConfigurationError(
                 "the journal knows no leases",
                 hint='use one that other processes share: journal = "sql"',
             )
+        return journal
+    if lease is not None:
         journal.lease(lease)
-    if isinstance(journal, SupportsOpen):
-        try:
-            await journal.open()
-        except JournalUnavailableError:
-            raise
-        except DelfError as error:
-            raise JournalUnavailableError(error.message, hint=error.hint) from error
+    try:
+        await journal.open()
+    except JournalUnavailableError:
+        raise
+    except DelfError as error:
+        raise JournalUnavailableError(error.message, hint=error.hint) from error
     return journal
 
 
@@ -95,7 +94,7 @@ class Inbox:
     @asynccontextmanager
     async def watched(self) -> AsyncGenerator[None]:
         """Watch it meanwhile; to be entered before a request is journalled."""
-        if not isinstance(self._journal, SupportsInbox):
+        if not isinstance(self._journal, SharedJournal):
             yield
             return
         self._watchers += 1
@@ -112,7 +111,7 @@ class Inbox:
 
     async def take_earlier(self, task_id: str) -> None:
         """Pass on the answers to a task's requests that came before they waited here (again)."""
-        if not isinstance(self._journal, SupportsInbox):
+        if not isinstance(self._journal, SharedJournal):
             return
         try:
             notes = await self._journal.notes(task_id)
@@ -123,7 +122,7 @@ class Inbox:
             if note.kind == KIND:
                 self._take(note)
 
-    async def _pass_on(self, notes: AsyncIterator[Note], journal: SupportsInbox) -> None:
+    async def _pass_on(self, notes: AsyncIterator[Note], journal: SharedJournal) -> None:
         position, failed = 0, False
         while True:
             try:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from delf.engine.waiting import to_its_end
 from delf.errors import DelfError
 from delf.events import Event, TaskFinished
-from delf.protocols.journal import Journal, SupportsClaims
+from delf.protocols.journal import Journal, SharedJournal
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class Claims:
         A journal that cannot be told now finds out by itself.
         """
         self.in_hand.discard(task_id)
-        if isinstance(journal, SupportsClaims):
+        if isinstance(journal, SharedJournal):
             try:
                 await to_its_end(journal.release(task_id))
             except DelfError as error:
@@ -56,7 +56,7 @@ class Claims:
             events = await journal.read(task_id)
             if is_over(events):
                 return events
-            if isinstance(journal, SupportsClaims):
+            if isinstance(journal, SharedJournal):
                 claiming = asyncio.ensure_future(_claim(journal, task_id))
                 await to_its_end(claiming)  # else one that nobody knows of would stay
                 events = await journal.read(task_id)
@@ -69,7 +69,7 @@ class Claims:
                     await self.release(journal, task_id)
 
 
-async def _claim(journal: SupportsClaims, task_id: str) -> None:
+async def _claim(journal: SharedJournal, task_id: str) -> None:
     await journal.claim(task_id)
 
 

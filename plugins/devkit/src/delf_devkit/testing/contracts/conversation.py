@@ -8,14 +8,13 @@ from typing import ClassVar
 
 import pytest
 
-from delf_devkit.testing.contracts.base import Contract, missing
-from delf_journals.conversations import (
+from delf.protocols.conversation import (
     ChatMessage,
     ConversationRecord,
     ConversationState,
     ConversationStore,
-    SupportsRetention,
 )
+from delf_devkit.testing.contracts.base import Contract, missing
 
 _WRITERS = 20
 _PAIRS = 5
@@ -131,8 +130,6 @@ class ConversationContract(Contract):
         assert (record.messages, record.updated_at, record.title) == (2, 5.0, "a")
 
     async def test_old_ones_are_forgotten(self, conversations: ConversationStore) -> None:
-        if not isinstance(conversations, SupportsRetention):
-            pytest.skip("the store has no retention")
         for name, at in (("b", 20.0), ("a", 10.0), ("d", 40.0), ("c", 30.0)):
             await conversations.append(name, said(f"in {name}", at=at))
         await conversations.summarize("a", "all", 1, instead_of=0)

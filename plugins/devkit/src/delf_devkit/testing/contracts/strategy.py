@@ -12,6 +12,7 @@ import pytest
 from delf.errors import LLMExecutionError
 from delf.events import CallFinished, CallStarted, Event, ModelReplied, Printed
 from delf.messages import ModelReply, Usage
+from delf.plugins.in_process_journal import InProcessJournal
 from delf.protocols.approval import AlreadyDone, Approved
 from delf.response import Response
 from delf.specs import JournalSpec, SandboxSpec, StrategySpec
@@ -25,15 +26,12 @@ _COST = 1.0
 
 def _journal() -> Any:
     """A journal that can be brought back to where a killed process would have left it."""
-    host = TestHost.discover(environ={})
-    kind: Any = host.resolve(host.spec(JournalSpec, "memory"))
 
-    class Journal(kind):
+    class Journal(InProcessJournal):
         async def end_after(self, events: Sequence[Event]) -> None:
             self._tasks.clear()
             for event in events:
                 await self.append(event)
-                await self.release(event.task_id)
 
     return Journal()
 

@@ -1,4 +1,4 @@
-"""The journal ``memory``: events kept in this process, the newest tasks only."""
+"""The journal ``none``: events kept in this process, the newest tasks only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from delf.errors import DelfError, UnknownTaskError
+from delf.errors import UnknownTaskError
 from delf.events import AT_ONCE_BYTES, Event, TaskFinished, TaskQueued, TaskStarted, size_of
 from delf.protocols.journal import TaskRecord
 
@@ -25,7 +25,7 @@ class _Entry:
     outcome: TaskFinished | None = None
 
 
-class MemoryJournal:
+class InProcessJournal:
     """Implements :class:`delf.protocols.journal.Journal`; agents may share it.
 
     Args:
@@ -74,24 +74,6 @@ class MemoryJournal:
         if after <= 0:
             return tuple(events)
         return tuple(event for event in events if event.seq > after)
-
-    async def claim(self, task_id: str) -> None:
-        """Make a task the caller's own, to resume it.
-
-        Raises:
-            UnknownTaskError: When it is not known.
-            DelfError: When another agent works on it.
-        """
-        await self.read(task_id)
-        if task_id in self._claimed:
-            raise DelfError(
-                f"task {task_id} is being worked on by another agent", hint="wait for it"
-            )
-        self._claimed.add(task_id)
-
-    async def release(self, task_id: str) -> None:
-        """Let somebody else claim a task."""
-        self._claimed.discard(task_id)
 
     def subscribe(self, task_id: str | None = None) -> AsyncIterator[Event]:
         """Events from now on, also those that are appended before the first is read."""

@@ -6,7 +6,7 @@ import pytest
 
 from delf import events as ev
 from delf.errors import UnknownTaskError
-from delf_journal_memory import MemoryJournal
+from delf.plugins.in_process_journal import InProcessJournal
 
 
 def started(task, seq=1, **fields):
@@ -18,7 +18,7 @@ def finished(task, seq=2, status=True):
 
 
 async def test_the_journal_reads_what_was_appended():
-    journal = MemoryJournal()
+    journal = InProcessJournal()
     events = [started("a"), finished("a"), started("b")]
     for event in events:
         await journal.append(event)
@@ -29,7 +29,7 @@ async def test_the_journal_reads_what_was_appended():
 
 
 async def test_the_journal_lists_the_newest_tasks_first():
-    journal = MemoryJournal()
+    journal = InProcessJournal()
     for event in (
         started("a"),
         started("b"),
@@ -47,7 +47,7 @@ async def test_the_journal_lists_the_newest_tasks_first():
 
 
 async def test_the_journal_forgets_the_oldest_finished_tasks_and_no_running_one():
-    journal = MemoryJournal(max_tasks=3)
+    journal = InProcessJournal(max_tasks=3)
     for n in range(10):
         await journal.append(started(f"t{n}"))
         if n not in (1, 2):
@@ -59,7 +59,7 @@ async def test_the_journal_forgets_the_oldest_finished_tasks_and_no_running_one(
 
 
 async def test_the_journal_forgets_finished_tasks_that_take_much_memory():
-    journal = MemoryJournal(max_bytes=1_100_000)
+    journal = InProcessJournal(max_bytes=1_100_000)
     for n in range(10):
         await journal.append(started(f"t{n}"))
         if n == 8:
@@ -75,7 +75,7 @@ async def test_the_journal_forgets_finished_tasks_that_take_much_memory():
 
 
 async def test_what_was_forgotten_while_it_was_weighed_makes_no_later_task_forgotten():
-    journal = MemoryJournal(max_tasks=2, max_bytes=50_000_000)
+    journal = InProcessJournal(max_tasks=2, max_bytes=50_000_000)
 
     async def do(task):
         await journal.append(started(task))
@@ -94,7 +94,7 @@ async def test_what_was_forgotten_while_it_was_weighed_makes_no_later_task_forgo
 
 
 async def test_subscribers_get_what_comes_from_now_on():
-    journal = MemoryJournal()
+    journal = InProcessJournal()
     await journal.append(started("a"))
     one, all_of_them = journal.subscribe("a"), journal.subscribe()
     first = [asyncio.ensure_future(anext(one)), asyncio.ensure_future(anext(all_of_them))]

@@ -1,1 +1,0 @@
-"""What a journal can do beyond what a task needs of it."""

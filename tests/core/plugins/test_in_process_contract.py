@@ -1,0 +1,12 @@
+"""The contract of journals."""
+
+import pytest
+
+from delf.plugins.in_process_journal import InProcessJournal
+from delf.testing import JournalContract
+
+
+class TestInProcessJournal(JournalContract):
+    @pytest.fixture
+    def journal(self):
+        return InProcessJournal()
