@@ -179,7 +179,7 @@ def test_pip_runs_in_an_empty_folder_of_its_own(tmp_path, monkeypatch, capfd):
     assert command[:4] == [sys.executable, "-I", "-m", "pip"]
     installer.run([*command[:4], "--version"], "asking")
     look = "import os, sys; print(os.getcwd(), os.listdir()); sys.exit(3)"
-    with pytest.raises(DelfError, match="failed with status 3"):
+    with pytest.raises(DelfError, match="looking failed, with status 3"):
         installer.run([sys.executable, "-c", look], "looking", constraints=["a", "b"])
     told = capfd.readouterr().err
     assert "looking …" in told

@@ -77,6 +77,7 @@ def run(
     *,
     constraints: Sequence[str] = (),
     clean: Callable[[str], str] = str,
+    hint: str | None = None,
 ) -> None:
     """Run pip or uv in an empty folder of its own, quietly.
 
@@ -85,6 +86,7 @@ def run(
         doing: What is said meanwhile.
         constraints: As for :func:`install`.
         clean: Takes secrets out of what is shown.
+        hint: What to do when it fails.
 
     Raises:
         DelfError: When it fails; what it said is written before.
@@ -100,7 +102,7 @@ def run(
         said = f"{done.stdout}{done.stderr}".strip().splitlines()
         for line in said[-_SHOWN:]:
             click.echo(f"  {visible(clean(line))}", err=True)
-        raise DelfError(f"{Path(command[0]).name} failed with status {done.returncode}")
+        raise DelfError(f"{doing} failed, with status {done.returncode}", hint=hint)
 
 
 def _tool() -> tuple[list[str], bool]:

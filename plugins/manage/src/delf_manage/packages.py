@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib import invalidate_caches
 from pathlib import Path
 from site import addsitedir, getsitepackages
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -20,6 +20,9 @@ from delf_manage.sources import sources
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
     from delf.plugins.report import PluginRecord
+
+
+_ELSEWHERE: Final = "where no index has it: from a clone that delf was installed from, or --find-links DIR with wheels"
 
 
 @completes
@@ -68,7 +71,8 @@ def install(
     lines += [f"  {item.name:<{width}}  {item.origin}" for item in items]
     installer.agree(lines, command, "install?", yes=yes)
     doing = f"installing {', '.join(names)}"
-    installer.run(command, doing, constraints=constraints, clean=state.clean)
+    hint = _ELSEWHERE if any(item.origin.startswith("from the index") for item in items) else None
+    installer.run(command, doing, constraints=constraints, clean=state.clean, hint=hint)
     invalidate_caches()
     if any(item.argument.startswith("--editable") for item in items):
         for folder in getsitepackages():
