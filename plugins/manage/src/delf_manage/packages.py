@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from delf.plugins.report import PluginRecord
 
 
-_ELSEWHERE: Final = "where no index has it: from a clone that delf was installed from, or --find-links DIR with wheels"
+_ELSEWHERE: Final = (
+    "where no index has it: install delf from a clone, or give --find-links DIR with wheels"
+)
 
 
 @completes
