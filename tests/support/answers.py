@@ -75,6 +75,9 @@ ANSWERS: dict[str, tuple[str, str | None]] = {
     "sql beside": (f"{fenced('SELECT 1', 'sql')}\n{fenced(SCRIPT)}", SCRIPT),
     "only bash": (fenced("pip install x", "bash"), None),
     "only an empty fence": (fenced(""), None),
+    "a fence with a value": (fenced("6 * 7"), "6 * 7"),
+    "a fence with nothing but a loop": (fenced("while True: pass"), "while True: pass"),
+    "an unlabelled fence with a number": (fenced("42", ""), None),
     # -- fences in strings --------------------------------------------------------------
     "a fence in a string": (
         fenced('text = """\n```\ncode\n```\n"""\nprint(text)'),

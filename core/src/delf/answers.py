@@ -48,7 +48,7 @@ _LAST_MARK: Final = (
     r"<\|(?:im_end|eot_id|eom_id|endoftext|end_of_text|end|return|end_of_turn_token|user|"
     r"end_of_solution|end_response|end_of_box)\|>|</s>|<end_of_turn>|<｜end▁of▁sentence｜>"
 )
-_TAIL: Final = re.compile(rf"(?:\s*(?:{_LAST_MARK}))+\s*\Z", re.IGNORECASE)
+_TAIL: Final = re.compile(rf"(?:{_LAST_MARK})\Z", re.IGNORECASE)
 _HEAD: Final = re.compile(
     r"\s*(?:(?:<s>|<\|(?:assistant|begin_of_solution|start_response|begin_of_box)\|>"
     r"|<\|im_start\|>assistant|\[/INST\])\s*)+",
@@ -175,7 +175,8 @@ def _first(text: str) -> int:
 
 def _plain(text: str) -> str:
     """The text without the marks that servers should have taken off its ends."""
-    text = _TAIL.sub("", text)
+    while (tail := _TAIL.search(text.rstrip()[-_LONGEST_MARK:])) is not None:
+        text = text.rstrip()[: -len(tail.group())]
     head = _HEAD.match(text)
     return text if head is None else text[head.end() :]
 

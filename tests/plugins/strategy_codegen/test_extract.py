@@ -6,8 +6,9 @@ import warnings
 import pytest
 
 from delf.messages import ModelReply, ToolCall
-from delf_strategy_codegen import extract as codeblock
-from delf_strategy_codegen.extract import extract_code, parse_script, script_in
+from delf_strategy_codegen import python as codeblock
+from delf_strategy_codegen.extract import extract_code, script_in
+from delf_strategy_codegen.python import parse_script
 from support.answers import ANSWERS, SCRIPT, SHAPES, fenced
 
 
@@ -77,13 +78,13 @@ HUGE = {
 @pytest.mark.parametrize("name", HUGE)
 def test_huge_answers_are_quick(name, monkeypatch):
     parsed = []
-    original = codeblock._parse
+    original = codeblock.parsed
 
     def counting(code):
         parsed.append(len(code))
         return original(code)
 
-    monkeypatch.setattr(codeblock, "_parse", counting)
+    monkeypatch.setattr(codeblock, "parsed", counting)
     started = time.process_time()
     extract_code(HUGE[name])
     assert sum(parsed) < 100 * len(HUGE[name])

@@ -48,18 +48,17 @@ def script_rules(stubs: str, libraries: Sequence[str] = (), *, in_tool: bool = F
     return f"{rules}\n\nTools:\n{tools}"
 
 
-def no_code_messages(reply: str, *, in_tool: bool = False) -> tuple[Message, ...]:
-    """The follow-up to an answer without a script.
+def no_code_messages(reply: str, why: str = "", *, in_tool: bool = False) -> tuple[Message, ...]:
+    """The follow-up to an answer without a script, or without one that is the only one.
 
     Args:
         reply: The answer's text.
+        why: What stood there instead.
         in_tool: Whether the next one can be a call of ``run``.
     """
     how = _IN_TOOL if in_tool else "Answer with one ```python block."
-    return (
-        assistant(reply or "(nothing)"),
-        user(f"There was no Python script in that answer. {how}"),
-    )
+    told = why or "There was no Python script in that answer."
+    return assistant(reply or "(nothing)"), user(f"{told} {how}")
 
 
 def retry_messages(

@@ -28,7 +28,7 @@ from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Outcome,
 from delf.protocols.strategy import ScriptResult, StrategyHost, ToolChoice
 from delf.tools.find_tools import own_tools
 from delf.tools.stubs import stubs_of
-from delf_strategy_codegen.extract import call_with_script, script_in
+from delf_strategy_codegen.extract import calls_with_script, read_reply
 from delf_strategy_codegen.prompt import (
     crash_messages,
     no_code_messages,
@@ -91,7 +91,7 @@ class CodegenStrategy:
         messages = host.begin(script_rules(stubs, host.libraries, in_tool=in_tool))
         retries = reruns = 0
         while True:
-            code, call = await _write(host, messages, self._code_in)
+            code, calls = await _write(host, messages, self._code_in)
             result = await host.execute(code)
             match result.outcome:
                 case Done(value=value):
@@ -101,12 +101,12 @@ class CodegenStrategy:
                         return text
                     retries += 1
                     await host.retrying(problem)
-                    messages += _as_written(call, unfit_messages(code, text, problem))
+                    messages += _as_written(calls, unfit_messages(code, text, problem))
                 case Rerun() as outcome:
                     if reruns >= host.rerun_count:
                         raise _too_many_reruns(host, outcome)
                     reruns, retries = reruns + 1, 0
-                    messages += _as_written(call, rerun_messages(code, outcome, result.printed))
+                    messages += _as_written(calls, rerun_messages(code, outcome, result.printed))
                 case outcome:
                     if result.refused is not None:
                         raise result.refused
@@ -114,19 +114,19 @@ class CodegenStrategy:
                         raise as_error(outcome)
                     retries += 1
                     await host.retrying(_reason(outcome))
-                    messages += _as_written(call, _what_went_wrong(code, outcome, result))
+                    messages += _as_written(calls, _what_went_wrong(code, outcome, result))
 
 
 async def _write(
     host: StrategyHost, messages: tuple[Message, ...], code_in: CodeIn
-) -> tuple[str, ToolCall | None]:
+) -> tuple[str, tuple[ToolCall, ...]]:
     """Ask the main model until there is a script, as often as retries are allowed.
 
     A model that takes tools is given one for its script where that is wanted, and by itself after
     an answer without one.
 
     Returns:
-        The script, and the call that it came in where a tool was offered.
+        The script, and the calls that it came in where a tool was offered.
 
     Raises:
         CodeGenerationError: When no answer held a script.
@@ -144,26 +144,31 @@ async def _write(
         tries = 1
         while True:
             reply = await host.ask(messages, tools=tools)
-            code = script_in(reply)
-            if code is not None:
-                return code, call_with_script(reply) if tools else None
+            reading = read_reply(reply)
+            if reading.code is not None:
+                return reading.code, calls_with_script(reply) if tools else ()
             if tries > host.retry_count:
                 raise CodeGenerationError(
                     f"the model {reply.model!r} answered without a script {tries} times"
                 )
             tries += 1
-            await host.retrying("the answer held no script")
+            await host.retrying(reading.why or "the answer held no script")
             if code_in == "auto" and host.takes_tools:
                 tools = (_RUN,)
-            messages = (*messages, *no_code_messages(reply.text, in_tool=bool(tools)))
+            more = no_code_messages(reply.text, reading.why, in_tool=bool(tools))
+            messages = (*messages, *more)
 
 
-def _as_written(call: ToolCall | None, told: tuple[Message, Message]) -> tuple[Message, ...]:
-    """A script and what became of it, as the model wrote it: in a fence, or as call and result."""
-    if call is None:
+def _as_written(calls: tuple[ToolCall, ...], told: tuple[Message, Message]) -> tuple[Message, ...]:
+    """A script and what became of it, as the model wrote it: in a fence, or as calls and result."""
+    if not calls:
         return told
-    result = ToolResult(id=call.id, name=call.name, text=told[1].text)
-    return assistant("", (call,)), results((result,))
+    texts = [told[1].text, *["It ran as one script with the first call."] * (len(calls) - 1)]
+    given = [
+        ToolResult(id=call.id, name=call.name, text=text)
+        for call, text in zip(calls, texts, strict=True)
+    ]
+    return assistant("", calls), results(given)
 
 
 def compose(said: str, value: Any) -> str:

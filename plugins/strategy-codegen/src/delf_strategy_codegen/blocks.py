@@ -1,0 +1,193 @@
+"""The blocks of code in an answer, however their fences were written."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from delf_strategy_codegen.python import cleaned, is_script, parse_script, stops_in_string
+
+PYTHON: Final = frozenset(
+    {"python", "py", "python3", "python2", "py3", "tool_code", "code", "ipython", "ipython3"}
+    | {"pycon", "pythonrepl", "python-repl", "jupyter", "ipynb", "script", "run", "execute"}
+    | {"tool_call", "delf"}
+)
+JSON: Final = frozenset({"json", "jsonc", "json5"})
+_OTHER: Final = frozenset(
+    {"bash", "sh", "shell", "console", "text", "txt", "plain", "plaintext", "output", "stdout"}
+    | {"result", "results", "sql", "js", "javascript", "typescript", "ts", "jsx", "tsx", "html"}
+    | {"css", "xml", "yaml", "yml", "toml", "ini", "csv", "tsv", "diff", "markdown", "md", "java"}
+    | {"c", "cpp", "c++", "csharp", "cs", "go", "rust", "ruby", "php", "r", "kotlin", "swift"}
+    | {"scala", "perl", "lua", "powershell", "ps1", "dockerfile", "makefile", "mermaid", "latex"}
+    | {"tex", "log", "logs", "http", "graphql", "bat", "cmd", "zsh", "vb", "dart", "haskell"}
+    | {"julia", "matlab", "none"}
+)
+_KNOWN: Final = PYTHON | JSON | _OTHER
+_FENCE: Final = re.compile(
+    r"(?P<lead>(?:[ \t]*(?:[-*+>]|\d+[.)])(?=[ \t]))*[ \t]*)(?P<marks>`{3,}|~{3,})(?P<info>.*)"
+)
+_BEHIND_TEXT: Final = re.compile(
+    r"(?P<lead>.*[^`\s][ \t]*)(?P<marks>`{3,})(?P<info>[\w+#.-]+)[ \t]*"
+)
+_ONE_LINE: Final = re.compile(r"(?P<code>.*?\S.*?)(?P<marks>`{3,}|~{3,})[ \t]*")
+_WORD: Final = re.compile(r"[\w+#.-]*")
+_MOST_LONGER: Final = 50
+_LONGEST_INFO: Final = 40
+
+
+class Block(NamedTuple):
+    """A piece of code.
+
+    Args:
+        language: What its fence says; empty where that says nothing.
+        code: The code, as it was meant.
+        before: The text between it and the block before it.
+        start: Where it begins in the answer.
+        end: Where it ends.
+    """
+
+    language: str
+    code: str
+    before: str
+    start: int
+    end: int
+
+    @property
+    def is_python(self) -> bool:
+        """Whether it says that it is Python, or says something unknown and is."""
+        known = self.language in PYTHON
+        return known or bool(self.language and self.language not in _KNOWN and is_script(self.code))
+
+
+class _Line(NamedTuple):
+    text: str
+    start: int
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text) + 1
+
+
+class _Open(NamedTuple):
+    line: int
+    lead: str
+    marks: str
+    language: str
+    said_before: str
+
+
+def blocks_of(text: str) -> list[Block]:
+    """The fenced blocks of a text, in order. A fence inside a string of a script ends nothing."""
+    return _Blocks(text).found
+
+
+class _Blocks:
+    """Goes through the lines of a text once."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._lines: list[_Line] = []
+        place = 0
+        for line in text.split("\n"):
+            self._lines.append(_Line(line, place))
+            place += len(line) + 1
+        self.found: list[Block] = []
+        self._chances = _MOST_LONGER
+        self._behind = 0
+        number = 0
+        while number < len(self._lines):
+            number = self._step(number)
+
+    def _step(self, number: int) -> int:
+        """Take a line outside of a block, and a block that begins with it; the next line."""
+        line = self._lines[number]
+        found = _FENCE.fullmatch(line.text)
+        if found is not None and (one := _one_line(found)) is not None:
+            language, code = one
+            self._add(language, code, found["lead"], line.start, line.end)
+            return number + 1
+        if found is not None and "`" in found["info"] and found["marks"][0] == "`":
+            found = None
+        if found is None:
+            found = (
+                _BEHIND_TEXT.fullmatch(line.text) if "```" in line.text[-_LONGEST_INFO:] else None
+            )
+            if found is None or _language(found["info"]) not in PYTHON | JSON:
+                return number + 1
+        language = _language(found["info"])
+        opened = _Open(number, found["lead"], found["marks"], language, "")
+        return self._block(opened)
+
+    def _block(self, opened: _Open) -> int:
+        """Take a block; the next line."""
+        first: tuple[int, int] | None = None
+        number = opened.line + 1
+        while number < len(self._lines):
+            following = self._closes(self._lines[number].text, opened)
+            if following is not None:
+                code = self._between(opened, number)
+                first = first or (number, following)
+                could_be = not opened.language or opened.language in PYTHON
+                if not (could_be and self._chances and stops_in_string(code)):
+                    return self._close(opened, number, following)
+                self._chances -= 1
+            number += 1
+        if first is not None:  # of a string that never ends
+            return self._close(opened, *first)
+        return self._close(opened, len(self._lines), 0)
+
+    def _closes(self, line: str, opened: _Open) -> int | None:
+        """How many lines a line takes that ends a block; None where it does not end it.
+
+        One that opens the next block takes none.
+        """
+        found = _FENCE.fullmatch(line)
+        if found is None or not found["marks"].startswith(opened.marks):
+            return None
+        info = found["info"].strip()
+        if not info:
+            return 1
+        if found["marks"][0] in info:
+            return None
+        return 0 if _language(info) in _KNOWN else 1
+
+    def _close(self, opened: _Open, number: int, following: int) -> int:
+        code = self._between(opened, number)
+        end = len(self._text)
+        if number < len(self._lines):
+            line = self._lines[number]
+            marks = _FENCE.fullmatch(line.text) if following else None
+            end = line.start + (0 if marks is None else marks.end("marks"))
+        self._add(opened.language, code, opened.lead, self._lines[opened.line].start, end)
+        return number + following
+
+    def _between(self, opened: _Open, number: int) -> str:
+        lines = [line.text for line in self._lines[opened.line + 1 : number]]
+        if ">" in opened.lead:
+            lines = [re.sub(r"^[ \t]*> ?", "", line) for line in lines]
+        return "\n".join(lines)
+
+    def _add(self, language: str, code: str, lead: str, start: int, end: int) -> None:
+        before = self._text[self._behind : start] + lead
+        indent = len(lead) - len(lead.lstrip(" \t")) if not lead.strip() else len(lead)
+        kept = cleaned(code, indent) or ""
+        self.found.append(Block(language, kept, before, start, end))
+        self._behind = end
+
+
+def _one_line(found: re.Match[str]) -> tuple[str, str] | None:
+    """The language and the code of a fence that opens and ends in one line."""
+    whole = _ONE_LINE.fullmatch(found["info"])
+    if whole is None or not whole["marks"].startswith(found["marks"]):
+        return None
+    code = whole["code"]
+    word, _, rest = code.strip().partition(" ")
+    if word.lower() in _KNOWN and rest.strip():
+        return word.lower(), rest.strip()
+    return ("", code.strip()) if parse_script(code.strip()) is not None else None
+
+
+def _language(info: str) -> str:
+    found = _WORD.match(info.strip(" \t{}.:"))
+    word = "" if found is None else found.group().lower()
+    return word.removesuffix(".py") if word.endswith(".py") else word

@@ -1,0 +1,160 @@
+"""Which script an answer holds, where it has several blocks.
+
+Blocks are one program where the text says that they go on, or nothing stands between them and
+the later one needs the earlier. Of versions and alternatives the last one counts. Examples,
+tests and quotations of another block do not. Where none of this holds, nobody can know.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from delf_strategy_codegen.blocks import Block
+from delf_strategy_codegen.python import bound, is_script, needed, parse_script, parsed
+
+_MOST_COMPARED: Final = 20
+_SIMILAR: Final = 0.6
+_CLOSE_BY: Final = 300
+
+_EXAMPLE: Final = re.compile(
+    r"\b(?:example|usage|for instance|e\.g\.|sample|to test|tests?|testing|try it|expected|"
+    r"output|prints|would print|explanation|explained|equivalent|optional(?:ly)?|if you (?:also )?"
+    r"(?:want|need|prefer|like))\b",
+    re.IGNORECASE,
+)
+_WHOLE: Final = r"(?:version|script|code|answer|solution|program|thing|one)"
+_OTHER_VERSION: Final = re.compile(
+    r"(?:^|[\n.!?:;(*#-]\s*)(?:or|wait|actually|no)\b|"
+    r"\b(?:alternative(?:ly|s)?|option|instead|(?:another|second|other) (?:way|approach)|"
+    r"versions?|variants?|better|improved?|improvement|corrected|correction|fix(?:ed|es)?|mistake|"
+    r"revised|revision|rewritten|refactored|simpler|simplified|shorter|cleaner|all together|"
+    r"altogether|putting (?:it|this|everything|them)|in one|"
+    rf"(?:updated|correct|complete|full|entire|whole|final|combined) (?:\w+ )?{_WHOLE})\b",
+    re.IGNORECASE,
+)
+_GOES_ON: Final = re.compile(
+    r"\b(?:then|next|after (?:that|this|which)|afterwards?|finally|lastly|second(?:ly)?|"
+    r"third(?:ly)?|fourth|step \d+|part \d+|now|continu(?:e|es|ed|ing)|followed by|"
+    r"subsequently|once (?:that|this|we|you|it)|with (?:that|this|these|the|it|them)|"
+    r"using (?:that|this|these|the)|from (?:that|this|these)|and (?:then|finally|now))\b"
+    r"|^\W*(?:and|plus|and also)\W*$|(?:^|\n)\s*[2-9]\d*[.)]\s",
+    re.IGNORECASE,
+)
+
+SEVERAL: Final = (
+    "That answer held several scripts, and does not say which one is meant, or whether they are "
+    "one. Answer with one block that holds all of it, and no other."
+)
+_UNREADABLE: Final = (
+    "The last block of that answer is no Python: {}. Answer with one block that holds all of it."
+)
+
+
+class Reading(NamedTuple):
+    """What was made of an answer.
+
+    Args:
+        code: The script; None where there is none.
+        why: What the model is told where something stands there that is no script.
+    """
+
+    code: str | None = None
+    why: str = ""
+
+
+def chosen(blocks: Sequence[Block]) -> Reading:
+    """The one script of some blocks.
+
+    Args:
+        blocks: Those that could be Python, in order; at least one.
+    """
+    parts = _without_quotations([b for b in blocks if b.code])
+    scripts = [part for part in parts if is_script(part.code)]
+    if not scripts:
+        return _unreadable(parts)
+    kept = [part for part in scripts if not _EXAMPLE.search(_close_by(part.before))]
+    if kept and len(kept) < len(scripts):
+        given = _union(bound(part.code) for part in scripts if part not in kept)
+        own = _union(bound(part.code) for part in kept)
+        if any(needed(part.code) & given - own for part in kept):
+            return Reading(None, SEVERAL)
+        scripts = kept
+    if parts and parts[-1] not in scripts and parse_script(parts[-1].code) is None:
+        return Reading(None, _UNREADABLE.format(_problem(parts[-1].code)))
+    return _put_together(scripts)
+
+
+def _put_together(scripts: Sequence[Block]) -> Reading:
+    chain = [scripts[0]]
+    is_doubtful = False
+    for part in scripts[1:]:
+        made = _union(bound(item.code) for item in chain)
+        text = _close_by(part.before)
+        depends = bool(needed(part.code) & made)
+        says_other = _OTHER_VERSION.search(text) is not None
+        goes_on = _GOES_ON.search(text) is not None and not says_other
+        if depends and (goes_on or not part.before.strip()):
+            chain.append(part)
+        elif depends:
+            is_doubtful = True
+        elif says_other or (len(scripts) <= _MOST_COMPARED and _is_version(chain, part)):
+            chain, is_doubtful = [part], False
+        elif goes_on:
+            chain.append(part)
+        else:
+            is_doubtful = True
+    if is_doubtful:
+        return Reading(None, SEVERAL)
+    return Reading("\n\n".join(part.code for part in chain))
+
+
+def _union(sets: Iterable[set[str]]) -> set[str]:
+    return {name for names in sets for name in names}
+
+
+def _close_by(text: str) -> str:
+    """What stands directly before a block."""
+    return text[-_CLOSE_BY:]
+
+
+def _unreadable(parts: Sequence[Block]) -> Reading:
+    if not parts:
+        return Reading()
+    best = max(parts, key=lambda part: len(part.code))
+    tree = parse_script(best.code)
+    if tree is None:
+        return Reading(best.code)  # its error is told to the model
+    return Reading(best.code) if tree.body and best.is_python else Reading()
+
+
+def _without_quotations(blocks: Sequence[Block]) -> list[Block]:
+    """The blocks that are no part of another one; of equal ones the last."""
+    lines = [{line.strip() for line in b.code.split("\n") if line.strip()} for b in blocks]
+    kept: list[Block] = []
+    for number, own in enumerate(lines[:_MOST_COMPARED]):
+        others = [(n, other) for n, other in enumerate(lines) if n != number]
+        if not any(own < other or (own == other and n > number) for n, other in others):
+            kept.append(blocks[number])
+    return [*kept, *blocks[_MOST_COMPARED:]]
+
+
+def _is_version(chain: Sequence[Block], later: Block) -> bool:
+    """Whether a block is another version of what was there rather than its continuation."""
+    earlier = "\n\n".join(part.code for part in chain)
+    first, second = bound(earlier), bound(later.code)
+    shared = first & second
+    if shared and len(shared) * 2 >= min(len(first), len(second)):
+        return True
+    matcher = difflib.SequenceMatcher(None, earlier.split("\n"), later.code.split("\n"))
+    return matcher.quick_ratio() > _SIMILAR
+
+
+def _problem(code: str) -> str:
+    error = parsed(code)
+    if not isinstance(error, SyntaxError):
+        return "it is nested too deeply"
+    line = f" in its line {error.lineno}" if error.lineno else ""
+    return f"{error.msg}{line}"

@@ -1,0 +1,178 @@
+"""Python as models write it: whether text is any, and what a piece of it needs and makes."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import html
+import re
+import textwrap
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+_ACTS: Final = (ast.Call, ast.Await)
+_DOES: Final = (*_ACTS, ast.Assign, ast.AugAssign, ast.Import, ast.ImportFrom, ast.Return)
+_RUNS: Final = frozenset(
+    {"run", "python", "execute", "execute_python", "exec", "code_interpreter", "python_interpreter"}
+)
+_PROMPTED: Final = re.compile(r"\s*>>>(?: |$)")
+_PROMPT: Final = re.compile(r"[ \t]*(?:>>>|\.\.\.)(?: |$)")
+_ONLY_MARKS: Final = re.compile(r"\s*(?:</?[\w|:-]+>\s*|<\|\w+\|>\s*)+")
+_MOST_LINES: Final = 400
+
+
+def parse_script(code: str) -> ast.Module | None:
+    """A script's syntax tree, or None where it is no Python. Warns of nothing."""
+    tree = parsed(code)
+    return tree if isinstance(tree, ast.Module) else None
+
+
+@functools.lru_cache(maxsize=8)  # one answer is looked at in several ways
+def parsed(code: str) -> ast.Module | SyntaxError | None:
+    """A tree, else what is wrong; None where Python's parser gives up."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            try:
+                return ast.parse(code)
+            except SystemError:
+                # Python 3.11 parses wrongly while a finalizer, which the garbage collector
+                # calls in the midst of it, parses too, as one that writes a traceback does.
+                return ast.parse(code)
+        except SyntaxError as error:
+            return error
+        except (ValueError, RecursionError, MemoryError):
+            return None
+
+
+def is_script(code: str) -> bool:
+    """Whether text is Python that does something; prose may parse, but does nothing."""
+    return _has(code, _DOES)
+
+
+def acts(code: str) -> bool:
+    """Whether text is Python that calls something."""
+    return _has(code, _ACTS)
+
+
+def _has(code: str, kinds: tuple[type[ast.AST], ...]) -> bool:
+    tree = parse_script(code)
+    return tree is not None and any(isinstance(node, kinds) for node in ast.walk(tree))
+
+
+def stops_in_string(code: str) -> bool:
+    """Whether code stops within a string of several lines."""
+    problem = parsed(textwrap.dedent(code))
+    return isinstance(problem, SyntaxError) and "unterminated triple-quoted" in problem.msg
+
+
+def cleaned(code: str, indent: int = 0) -> str | None:
+    """Code as it was meant, where it is Python then; as it stands where nothing helps.
+
+    Empty lines around it go, and what no script has: an indentation of the whole, the prompts of
+    a console, fences and marks at its end, entities in place of signs.
+
+    Args:
+        code: What stands in an answer.
+        indent: How far the block is indented that it stands in.
+    """
+    code = code.strip("\n")
+    if not code.strip():
+        return None
+    found = next((way for way in _ways(code, indent) if parse_script(way) is not None), code)
+    return _handed_over(found.strip("\n"))
+
+
+def _ways(code: str, indent: int) -> Iterator[str]:
+    yield code
+    dedented = textwrap.dedent(code)
+    yield dedented
+    if indent:
+        yield re.sub(rf"^[ \t]{{1,{indent}}}", "", code, flags=re.MULTILINE)
+    lines = dedented.split("\n")
+    if _PROMPTED.match(lines[0]):
+        typed = [line for line in lines if _PROMPT.match(line)]
+        yield "\n".join(_PROMPT.sub("", line, count=1) for line in typed)
+    for number, line in enumerate(lines[:_MOST_LINES]):
+        if line.rstrip().endswith("```"):
+            yield "\n".join([*lines[:number], line.rstrip()[:-3]])
+            break
+    while len(lines) > 1 and _ONLY_MARKS.fullmatch(lines[-1]):
+        lines.pop()
+        yield "\n".join(lines).rstrip("\n")
+    if "&lt;" in code or "&gt;" in code or "&quot;" in code:
+        yield html.unescape(dedented)
+
+
+def _handed_over(code: str) -> str:
+    """The script that is the argument of ``run(code="…")``, where that is all; else the code."""
+    tree = parse_script(code)
+    if tree is None or not tree.body or len(tree.body) > 1:
+        return code
+    expression = getattr(tree.body[0], "value", None)
+    parts = expression.elts if isinstance(expression, ast.List) else [expression]
+    scripts = [_argument(part) for part in parts]
+    known = [script for script in scripts if script is not None]
+    return "\n\n".join(known) if known and len(known) == len(scripts) else code
+
+
+def _argument(node: ast.AST | None) -> str | None:
+    if isinstance(node, ast.Await):
+        node = node.value
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        return None
+    given = [*node.args, *(keyword.value for keyword in node.keywords)]
+    if node.func.id not in _RUNS or len(given) != 1:
+        return None
+    only = given[0]
+    return only.value if isinstance(only, ast.Constant) and isinstance(only.value, str) else None
+
+
+# -- what a piece needs and makes ------------------------------------------------------------
+
+
+def bound(code: str) -> set[str]:
+    """The names that a script defines."""
+    tree = parse_script(code)
+    return set() if tree is None else _stored(tree.body)
+
+
+def needed(code: str) -> set[str]:
+    """The names that a script uses before it defines them."""
+    tree = parse_script(code)
+    known: set[str] = set()
+    wanted: set[str] = set()
+    for node in [] if tree is None else tree.body:
+        own = _loaded([node])
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            own.add(node.target.id)
+        value = getattr(node, "value", None)
+        inner = _stored([value]) if isinstance(value, ast.expr) else _stored([node])
+        wanted |= own - inner - known
+        known |= _stored([node])
+    return wanted
+
+
+def _loaded(nodes: Iterable[ast.AST]) -> set[str]:
+    return {
+        part.id
+        for node in nodes
+        for part in ast.walk(node)
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)
+    }
+
+
+def _stored(nodes: Iterable[ast.AST]) -> set[str]:
+    names: set[str] = set()
+    for node in nodes:
+        for part in ast.walk(node):
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                names.add(part.id)
+            elif isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                names.add(part.name)
+            elif isinstance(part, ast.arg):
+                names.add(part.arg)
+            elif isinstance(part, ast.alias):
+                names.add(part.asname or part.name.partition(".")[0])
+    return names

@@ -1,0 +1,197 @@
+"""Scripts that a model wrote as a tool call in its text: JSON, or tags of many kinds."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, cast
+
+from delf_strategy_codegen.choice import Reading
+from delf_strategy_codegen.python import cleaned
+
+_CODE: Final = ("code", "script", "python", "source", "program", "cmd")
+_WITHIN: Final = (
+    "arguments", "parameters", "input", "args", "tool_input", "function", "tool_calls", "calls"
+)  # fmt: skip
+_SAYS_CODE: Final = re.compile(rf"\\?[\"'](?:{'|'.join(_CODE)})\\?[\"']\s*:")
+_PARAMETER: Final = (
+    re.compile(
+        r"<parameter(?:=|\s+name=)[\"']?(?:code|script|python)[\"']?>(.*?)</parameter>",
+        re.DOTALL | re.IGNORECASE,
+    ),
+    re.compile(
+        r"<arg_key>\s*(?:code|script)\s*</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL
+    ),
+    re.compile(r"<\|python_tag\|>(.*?)(?=<\|e\w+\|>|\Z)", re.DOTALL),
+    re.compile(r"<\|interpreter\|>(.*?)(?=<\|action_end\|>|\Z)", re.DOTALL),
+)
+_TAG: Final = re.compile(
+    r"<(?P<tag>code|python|script|execute|execute_python|execute_ipython|tool_code|ipython|"
+    r"python_code|antartifact|artifact)(?:\s[^<>]*)?>"
+    r"(?P<code>.*?)(?:</(?P=tag)>|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+_CDATA: Final = re.compile(r"\s*<!\[CDATA\[(.*?)\]\]>\s*", re.DOTALL)
+_OBJECT: Final = re.compile(r"[\[{]\s*[\"'\[{]")
+_MOST_TRIES: Final = 20
+_MOST_CALLS: Final = 50
+_DEEP: Final = 6
+BROKEN: Final = "The call in that answer cannot be read: {}."
+
+
+class _TwiceError(ValueError):
+    """An object has a key twice, so that nobody knows which of the two is meant."""
+
+
+def from_arguments(arguments: str, extract: Callable[[str], Reading]) -> Reading:
+    """The script in the arguments of a call, as the provider passed them on.
+
+    Args:
+        arguments: JSON, or the script itself.
+        extract: Takes the script out of a text.
+    """
+    if not arguments.lstrip().startswith(("{", "[", '"')):
+        return extract(arguments)
+    try:
+        content = _json(arguments)
+    except (ValueError, RecursionError) as error:
+        content = _literal(arguments)
+        if content is None:
+            return Reading(None, BROKEN.format(error))
+    return _joined(content, extract)
+
+
+def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
+    """The script in the JSON of a text; None where no JSON says that it has one.
+
+    Args:
+        text: An answer, or a block of it.
+        extract: Takes the script out of a text.
+    """
+    if _SAYS_CODE.search(text) is None:
+        return None
+    found: list[Any] = []
+    why = ""
+    place, tries = 0, 0
+    while tries < _MOST_TRIES and (begin := _begin(text, place)) >= 0:
+        tries += 1
+        try:
+            content, place = _DECODER.raw_decode(text, begin)
+        except _TwiceError as error:
+            return Reading(None, BROKEN.format(error))
+        except (ValueError, RecursionError) as error:
+            if _OBJECT.match(text, begin):
+                why = str(error)
+                break  # what stands in it is a part of it
+            place = begin + 1
+            continue
+        if _codes(content):
+            found.append(content)
+    if found and not why:
+        return _joined(found, extract)
+    content = _literal(text)
+    if content is not None:
+        return _joined(content, extract)
+    return Reading(None, BROKEN.format(why)) if why else None
+
+
+def from_tags(text: str) -> list[tuple[str, int, int]]:
+    """The scripts between the tags of a text, with their places."""
+    for pattern in _PARAMETER:
+        if found := [(_content(m[1]), m.start(), m.end()) for m in pattern.finditer(text)]:
+            return found
+    return [(_content(m["code"]), m.start(), m.end()) for m in _TAG.finditer(text)][:_MOST_CALLS]
+
+
+def _content(code: str) -> str:
+    marked = _CDATA.fullmatch(code)
+    return code if marked is None else marked[1]
+
+
+def _begin(text: str, place: int) -> int:
+    found = [at for at in (text.find("{", place), text.find("[", place)) if at >= 0]
+    return min(found, default=-1)
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in made:
+            raise _TwiceError(f"{json.dumps(key, ensure_ascii=False)} stands in it twice")
+        made[key] = value
+    return made
+
+
+_DECODER: Final = json.JSONDecoder(strict=False, object_pairs_hook=_object)
+
+
+def _json(text: str) -> Any:
+    return _DECODER.decode(text)  # new lines are often left as they are
+
+
+def _literal(text: str) -> Any:
+    """An object in Python's words, where each of its keys stands once."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Dict):
+                _object([(ast.unparse(key), None) for key in node.keys if key is not None])
+        value: Any = ast.literal_eval(tree)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return None
+    return value if not isinstance(value, str) and _codes(value) else None
+
+
+def _joined(content: Any, extract: Callable[[str], Reading]) -> Reading:
+    """The scripts of one call or of several, one after the other."""
+    texts = _codes(content)
+    read = [extract(text) for text in texts]
+    # What stands as code is code; where it is no Python, the script's error says why.
+    read = [
+        Reading(cleaned(text)) if reading == Reading() else reading
+        for text, reading in zip(texts, read, strict=True)
+    ]
+    if not read or any(reading.code is None for reading in read):
+        return next((reading for reading in read if reading.why), Reading())
+    return Reading("\n\n".join(reading.code for reading in read if reading.code is not None))
+
+
+def _codes(content: Any, depth: int = 0) -> list[str]:
+    """The texts that are scripts in JSON of some kind."""
+    if isinstance(content, str) and not depth:
+        return [content]
+    return list(_walk(content, depth))[:_MOST_CALLS]
+
+
+def _walk(content: Any, depth: int) -> Iterator[str]:
+    if depth > _DEEP:
+        return
+    if isinstance(content, list):
+        for item in cast("list[Any]", content):
+            yield from _walk(item, depth + 1)
+    if not isinstance(content, dict):
+        return
+    fields = cast("dict[str, Any]", content)
+    for key in _CODE:
+        value = fields.get(key)
+        if isinstance(value, str):
+            yield value
+            return
+        if isinstance(value, list) and value and all(isinstance(v, str) for v in _items(value)):
+            yield "\n".join(_items(value))
+            return
+    for key in _WITHIN:
+        value = fields.get(key)
+        if isinstance(value, str) and value.lstrip().startswith("{"):
+            try:
+                value = _json(value)
+            except (ValueError, RecursionError):
+                continue
+        if isinstance(value, (dict, list)):
+            yield from _walk(value, depth + 1)
+
+
+def _items(value: Any) -> list[Any]:
+    return cast("list[Any]", value)
