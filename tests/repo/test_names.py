@@ -35,7 +35,7 @@ END_OF_COMMAND = re.compile(r"[`#|;&()]|''|\"\"|\.\s|, |$")
 
 def texts() -> Iterator[Path]:
     """Every file of the project that somebody may read, or run."""
-    yield from (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))
+    yield from (ROOT / name for name in ("README.md", "CONTRIBUTING.md"))
     yield from (ROOT / name for name in ("Makefile", "pyproject.toml", "requirements-dev.txt"))
     for folder in PLACES:
         for path in sorted((ROOT / folder).rglob("*")):

@@ -89,7 +89,6 @@ def test_nothing_is_installed(doctor, monkeypatch):
         "delf plugins install sandbox-local",
         "delf plugins shows every plugin with its state",
         "delf plugins install model-http",
-        "delf plugins shows every plugin with its state",
     ]
 
 
