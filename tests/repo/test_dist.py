@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -16,7 +17,7 @@ import pytest
 from support.authorities import OF_THE_MACHINE
 from support.pages import blocks_of
 from support.program import write_recording
-from support.workspace import CORE, ROOT
+from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -167,3 +168,26 @@ def test_a_fresh_environment_has_what_is_named_and_loses_it_again(
 
 def _plugins(listed: str) -> set[str]:
     return {line.split(" ")[0] for line in listed.splitlines()}
+
+
+def test_one_command_sets_up_a_clone_where_nothing_beside_decides(tmp_path: Path) -> None:
+    """README's commands, with a folder `sql` and a pip.py in the working folder."""
+    here = tmp_path / "clone"
+    folders = [CORE, ROOT / "scripts", *(package.folder for package in (*LIBRARIES, *PLUGINS))]
+    for folder in folders:
+        shutil.copytree(folder, here / folder.relative_to(ROOT))
+    for name in ("Makefile", "pyproject.toml", "requirements-dev.txt"):
+        shutil.copy(ROOT / name, here / name)
+    where = run("make", "install", f"PYTHON={sys.executable}", cwd=here, **OF_THE_MACHINE)
+    delf = where.splitlines()[-1].partition(": ")[2]
+    assert delf == f"{here}/.venv/bin/delf"
+    assert run("make", "install", cwd=here) == where.splitlines()[-1] + "\n", "once is enough"
+    loaded = run(delf, "plugins", cwd=tmp_path)
+    assert set(STANDARD) == {line.split()[0] for line in loaded.splitlines() if "loaded" in line}
+
+    (tmp_path / "sql").mkdir()
+    (tmp_path / "sql/pyproject.toml").write_text('[project]\nname = "strangers"\nversion = "1"\n')
+    (tmp_path / "pip.py").write_text("raise SystemExit('a stranger ran')")
+    (tmp_path / "uv.toml").write_text('index-url = "http://127.0.0.1:9/simple"\n')
+    said = run(delf, "plugins", "install", "--yes", "sql", cwd=tmp_path, **OF_THE_MACHINE)
+    assert said == "✓ sql 0.1.0  connection sql\n"
