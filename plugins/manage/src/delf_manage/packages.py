@@ -15,6 +15,7 @@ from delf.errors import DelfError, PluginError, did_you_mean
 from delf_cli.complete import completes
 from delf_cli.state import state_of
 from delf_manage import installer
+from delf_manage.available import purposes
 from delf_manage.sources import sources
 
 if TYPE_CHECKING:
@@ -33,8 +34,14 @@ def _plugin_names(ctx: click.Context) -> Iterable[str]:
     return state_of(ctx).discover().names
 
 
+@completes
+def _official_names(ctx: click.Context) -> Iterable[str]:
+    """The plugins that are delf's own."""
+    return [name for names in purposes().values() for name in names]
+
+
 @click.command("install")
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=_official_names)
 @click.option(
     "--find-links",
     metavar="DIR",
