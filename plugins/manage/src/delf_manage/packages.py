@@ -35,7 +35,7 @@ def _plugin_names(ctx: click.Context) -> Iterable[str]:
 
 
 @completes
-def _official_names(ctx: click.Context) -> Iterable[str]:
+def _official_names(_: click.Context) -> Iterable[str]:
     """The plugins that are delf's own."""
     return [name for names in purposes().values() for name in names]
 
