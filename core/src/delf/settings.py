@@ -6,12 +6,32 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeAlias, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+)
 
 from delf.environment import FileText, beside, current_environ
 from delf.errors import ConnectionConfigurationError, did_you_mean
 
-__all__ = ["LocalPath", "PluginSettings", "SecretStr", "beside", "current_environ", "folder_of"]
+__all__ = [
+    "LocalPath",
+    "Named",
+    "NamedValues",
+    "PluginSettings",
+    "SecretStr",
+    "SentAlong",
+    "SentValues",
+    "beside",
+    "current_environ",
+    "folder_of",
+    "revealed",
+]
 
 
 def folder_of(value: object) -> Path | None:
@@ -35,6 +55,35 @@ def _local_path(value: object) -> object:
 LocalPath: TypeAlias = Annotated[str, BeforeValidator(_local_path)]
 """The type of a setting that is a path: in ``delf.toml`` it is relative to that file, elsewhere
 to the working directory. A URL stays as it is."""
+
+
+class Named(dict[str, "str | SecretStr"]):
+    """Values that are secrets by their names."""
+
+
+class SentAlong(Named):
+    """Values that go with every request."""
+
+
+_Values: TypeAlias = dict[str, str | SecretStr]
+NamedValues: TypeAlias = Annotated[_Values, AfterValidator(Named), Field(repr=False)]
+"""The type of a setting of values by name, such as variables. They are not shown; a value is a
+secret if its name says so, as ``API_KEY`` does, or if it is a ``SecretStr``."""
+SentValues: TypeAlias = Annotated[_Values, AfterValidator(SentAlong), Field(repr=False)]
+"""The same for headers and parameters of requests: of these a value that looks like a key is a
+secret, too, as ``X-Client: 7f3a…``, whatever its name."""
+
+
+def revealed(values: Mapping[str, str | SecretStr]) -> dict[str, str]:
+    """Values by name as they are.
+
+    Args:
+        values: Those of a setting, or secrets by name.
+    """
+    return {
+        name: value.get_secret_value() if isinstance(value, SecretStr) else value
+        for name, value in values.items()
+    }
 
 
 class PluginSettings(BaseModel):

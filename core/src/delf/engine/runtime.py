@@ -51,6 +51,7 @@ from delf.plugins.journals import make_journal
 from delf.protocols.connection import (
     ConnectionLike,
     SupportsClose,
+    SupportsNotices,
     SupportsPluginContext,
     SupportsSecrets,
 )
@@ -476,9 +477,14 @@ class Runtime:
         if strategy is None:
             strategy = self._make(StrategySpec, config.strategy)
             self._strategies[config.strategy] = strategy
-        warnings = () if self._sandbox.warning is None else (self._sandbox.warning,)
         host = TaskHost(task, gate, approvals, scripts)
-        return TaskPipeline(task, host, strategy, set_up, clock, warnings)
+        return TaskPipeline(task, host, strategy, set_up, clock, self._warnings(set_up))
+
+    def _warnings(self, set_up: SetUp) -> tuple[str, ...]:
+        """What the user should know before a task begins."""
+        own = () if self._sandbox.warning is None else (self._sandbox.warning,)
+        noticing = (c for c in set_up.connections if isinstance(c, SupportsNotices))
+        return (*own, *(notice for connection in noticing for notice in connection.notices()))
 
     def _model_client(
         self, request: TaskRequest, config: AgentConfig, log: TaskLog, replay: Replay

@@ -71,6 +71,15 @@ class SupportsRenewal(Protocol):
 
 
 @runtime_checkable
+class SupportsNotices(Protocol):
+    """A connection that has something to say about itself, as that it left an action out."""
+
+    def notices(self) -> Sequence[str]:
+        """What its user should know, each in a line; asked after ``actions()``, for each task."""
+        ...
+
+
+@runtime_checkable
 class SupportsClose(Protocol):
     """Something that holds resources. It can be used again after it was closed."""
 

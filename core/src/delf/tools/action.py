@@ -19,11 +19,20 @@ from delf.tools.signature import (
 )
 from delf.types import Effect
 
-EFFECTS: Final = ("read", "write", "irreversible")
+EFFECTS: Final[tuple[Effect, ...]] = ("read", "write", "irreversible")
 _MARK = "__delf_action__"
 _read_method = lru_cache(1000)(read_signature)  # all connections of a class have the same
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def strictest(*effects: Effect) -> Effect:
+    """Of several effects the one that is asked about most.
+
+    Args:
+        effects: At least one.
+    """
+    return EFFECTS[max(map(EFFECTS.index, effects))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

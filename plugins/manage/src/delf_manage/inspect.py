@@ -152,8 +152,16 @@ def _as_data(look: _Look, *, verbose: bool) -> dict[str, Any]:
         "methods": methods,
         "total": len(methods),
         "note": look.note,
+        "notices": _notices(look),
     }
     return {**data, "settings": list(_settings(look))} if verbose else data
+
+
+def _notices(look: _Look) -> list[str]:
+    """What the connection has to say about itself, as that it left something out."""
+    from delf.protocols.connection import SupportsNotices
+
+    return list(look.instance.notices()) if isinstance(look.instance, SupportsNotices) else []
 
 
 def _permissions(look: _Look, action: Action) -> dict[str, bool]:
@@ -194,9 +202,10 @@ def _as_text(look: _Look, *, verbose: bool) -> Iterator[str]:
     if verbose:
         yield from _details(look)
     yield counted(len(rows), "action") + ("" if verbose else "; --verbose shows parameters")
-    if look.note:
+    notes = [*([look.note] if look.note else ()), *_notices(look)]
+    if notes:
         yield ""
-        yield f"{click.style('note:', fg='yellow', bold=True)} {look.note}"
+    yield from (f"{click.style('note:', fg='yellow', bold=True)} {note}" for note in notes)
 
 
 def _details(look: _Look) -> Iterator[str]:

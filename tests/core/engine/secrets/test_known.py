@@ -11,6 +11,7 @@ from pydantic import (
     AnyUrl,
     BaseModel,
     ConfigDict,
+    Field,
     HttpUrl,
     PostgresDsn,
     PrivateAttr,
@@ -29,6 +30,7 @@ from delf.engine.secrets.known import (
     worth_hiding,
 )
 from delf.engine.secrets.redaction import REDACTED, Redactor
+from delf.settings import NamedValues, PluginSettings, SentValues, revealed
 
 
 @pytest.mark.parametrize(
@@ -114,6 +116,32 @@ class _Login:
     key: SecretStr
     url: str
     kind: type[SecretStr] = SecretStr
+
+
+class _Served(PluginSettings):
+    env: NamedValues = Field(default_factory=dict)
+    headers: SentValues = Field(default_factory=dict)
+    effects: dict[str, str] = Field(default_factory=dict)
+
+
+def test_values_by_name_are_secrets_by_their_names() -> None:
+    env = {
+        "ROOM": "lamp-room-42", "API_TOKEN": "abc-1234", "DATABASE_URL": "pg://u:pa55-word@h",
+        "PLACE": SecretStr("an attic"), "GREETING": "good morning to all of you",
+    }  # fmt: skip
+    headers = {
+        "X-Team": "lamps of Berlin", "X-Date": "2026-11-28", "X-Client": "7f3a9c21bb",
+        "Authorization": "Bearer abcdef", "X-Odd": SecretStr("curious"),
+    }  # fmt: skip
+    settings = _Served(env=env, headers=headers, effects={"revoke_token": "irreversible"})
+    found = worth_hiding(secrets_of_settings(settings))
+    assert found == {
+        *("abc-1234", "pa55-word", "an attic"),
+        *("7f3a9c21bb", "abcdef", "Bearer abcdef", "curious"),
+    }
+    shown = repr(settings)
+    assert not any(str(value) in shown for value in (*env.values(), *headers.values()))
+    assert revealed(settings.env)["PLACE"] == "an attic"
 
 
 def test_settings_of_every_type() -> None:

@@ -165,11 +165,14 @@ class ChildTasks:
         name: str,
         fit: Callable[[Mapping[str, Any]], dict[str, Any]],
     ) -> Mapping[str, Any] | None:
-        """What a person agreed to; None for a no."""
+        """What a person agreed to; None for a no.
+
+        What becomes of a yes is in nobody's hands any more, whatever the action says of itself.
+        """
         asked = Action(
             name=name,
             permission=name,
-            effect=call.bound.action.effect,
+            effect="irreversible",
             summary=question,
             parameters=(),
             returns="None",
@@ -180,7 +183,7 @@ class ChildTasks:
         decision = await self.approvals.decide(
             BoundAction(call.bound.connection, asked, title, asks=True),
             arguments,
-            call_digest(title, {"question": question, **arguments}),
+            call_digest(title, {"question": question, "arguments": arguments}),
             call.number,
             None,
             verdict=NeedsApproval(reason=f"{call.bound.name} asks", preview=question),

@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from delf.config import LLM_FIELDS, PREFIX, AgentConfig
 from delf.engine.secrets.matching import HEAD, is_strong
 from delf.llm import LLMConfig
+from delf.settings import Named, SentAlong, revealed
 
 _NAME: Final = re.compile(
     r"(?:(?:KEY|TOKEN|SECRET|PASSWORD|PASSPHRASE|CREDENTIAL|CONNECTION_STRING|WEBHOOK)S?"
@@ -34,6 +35,9 @@ _ADDRESS: Final = re.compile(r"(?:_DSN|_URL)$", re.IGNORECASE)
 """Names of addresses. One without a scheme may hold a login, and is no secret as a whole."""
 _BARE_LOGIN: Final = re.compile(r"^[^\s:/@]*:([^\s@]+)@")
 _HEADER: Final = re.compile(r"auth|key|token|secret|cookie|password|credential", re.IGNORECASE)
+_SCHEMES: Final = frozenset(
+    {"apikey", "basic", "bearer", "digest", "dpop", "key", "oauth", "token"}
+)
 _MAX_PARTS: Final = 10_000
 """Of one collection; what is private may be a cache."""
 _FOLDERS: Final = frozenset({"PWD", "OLDPWD"})
@@ -162,9 +166,9 @@ def secrets_of_headers(headers: Mapping[str, str]) -> Iterator[str]:
         if name.lower() in _PLAIN_HEADERS:
             continue
         scheme, _, credentials = value.rpartition(" ")  # "Bearer KEY"
-        if scheme or _HEADER.search(name):
+        if scheme.lower() in _SCHEMES or _HEADER.search(name):
             yield from (value, credentials)
-        elif any(map(str.isdigit, value)):
+        elif any(map(str.isdigit, value)) and any(map(str.isalpha, value)):  # no date, no number
             yield Guess(value)
 
 
@@ -194,8 +198,19 @@ def _within(value: Any, seen: dict[int, Any], of_text: _OfText) -> Iterator[str]
         seen[id(value)] = value
         if hasattr(kind, "get_secret_value") and _is_of_pydantic(kind):
             yield from _within(value.get_secret_value(), seen, _declared)
+        if isinstance(value, Named):
+            yield from _of_named_values(value)
         for part in islice(_parts_of(value), _MAX_PARTS):
             yield from _within(part, seen, of_text)
+
+
+def _of_named_values(values: Named) -> Iterator[str]:
+    if isinstance(values, SentAlong):
+        yield from secrets_of_headers(revealed(values))
+        return
+    for name, value in values.items():
+        if isinstance(value, str):
+            yield from _of_named(name, value, sure=True)
 
 
 def _is_of_pydantic(kind: type[Any]) -> bool:
@@ -247,15 +262,20 @@ def secrets_of_options(options: Mapping[str, Any], *, sure: bool = False) -> Ite
         elif not isinstance(value, str):
             yield from secrets_of_settings(value)
         else:
-            named = bool(_NAME.search(name)) and name not in _FOLDERS
-            if named and "://" not in value and _ADDRESS.search(name):
-                yield from secrets_in(value)
-                yield from _spelt_all(_BARE_LOGIN.findall(value))
-            elif named and "://" not in value:
-                is_sure = sure and _PASSWORD.search(name)
-                yield from _declared(value) if is_sure else map(Guess, _declared(value))
-            elif named or "://" in value:
-                yield from secrets_in(value)
+            yield from _of_named(name, value, sure=sure)
+
+
+def _of_named(name: str, value: str, *, sure: bool) -> Iterator[str]:
+    """The secrets in a value, by its name and by what URLs hold."""
+    named = bool(_NAME.search(name)) and name not in _FOLDERS
+    if named and "://" not in value and _ADDRESS.search(name):
+        yield from secrets_in(value)
+        yield from _spelt_all(_BARE_LOGIN.findall(value))
+    elif named and "://" not in value:
+        is_sure = sure and _PASSWORD.search(name)
+        yield from _declared(value) if is_sure else map(Guess, _declared(value))
+    elif named or "://" in value:
+        yield from secrets_in(value)
 
 
 def _declared(text: str) -> Iterator[str]:
