@@ -217,6 +217,62 @@ async def test_effects(method: str, effect: str, operation_id: str) -> None:
     assert action.effect == effect
 
 
+@pytest.mark.parametrize(
+    ("method", "told", "effect"),
+    [
+        ("post", "read", "write"),
+        ("delete", "read", "irreversible"),
+        ("delete", "write", "irreversible"),
+        ("get", "write", "write"),
+        ("get", "irreversible", "irreversible"),
+        ("post", "irreversible", "irreversible"),
+        ("get", "read", "read"),
+        ("post", "nothing", "write"),
+        ("post", {"a": 1}, "write"),
+    ],
+)
+@pytest.mark.parametrize("cache", [False, True])
+async def test_a_specification_makes_effects_stricter_only(
+    method: str, told: Any, effect: str, cache: bool, tmp_path: pathlib.Path
+) -> None:
+    file = tmp_path / "spec.json"
+    file.write_text(json.dumps(one({"x-delf-effect": told}, method=method)))
+    for _ in range(2):
+        tool = APITool(str(file), cache=cache, cache_dir=str(tmp_path / "cache"))
+        assert [action.effect for action in await tool.actions()] == [effect]
+
+
+async def test_the_user_says_what_operations_do() -> None:
+    paths = {
+        "/search": {"post": {"operationId": "searchAll", "tags": ["find"], "responses": {}}},
+        "/find": {"post": {"operationId": "findAll", "tags": ["find"], "responses": {}}},
+        "/kept/{id}": {"delete": {"operationId": "dropKept", "responses": {}}},
+        "/report": {"get": {"operationId": "makeReport", "responses": {}}},
+    }
+
+    async def effects(**told: str) -> dict[str, str]:
+        tool = APITool(spec(paths), effects=told)
+        return {action.name: action.effect for action in await tool.actions()}
+
+    plain = {
+        "search_all": "write",
+        "find_all": "write",
+        "drop_kept": "irreversible",
+        "make_report": "read",
+    }
+    assert await effects() == plain
+    told = {"tag:find": "read", "POST /f*": "irreversible", "GET *": "write", "dropKept": "read"}
+    assert await effects(**told) == {
+        "search_all": "read",
+        "find_all": "irreversible",
+        "drop_kept": "read",
+        "make_report": "write",
+    }
+    assert (await effects(**{"*_all": "irreversible", "find_all": "read"}))["find_all"] == "read"
+    with pytest.raises(ConnectionConfigurationError, match=r"effects of .* names 'findAl'"):
+        await effects(findAl="read")
+
+
 TYPES: list[tuple[Any, str, str]] = [
     ({"type": "string", "nullable": True}, "3.0.3", "str | None"),
     ({"type": ["string", "null"]}, "3.1.0", "str | None"),

@@ -21,7 +21,7 @@ from delf_openapi.failures import SpecError
 from delf_openapi.operations import Spot
 from delf_openapi.sources import dumps, loads, path_of
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 """Raised whenever an older manifest would be wrong."""
 
 _FRESH_SECONDS: Final = 24 * 3600

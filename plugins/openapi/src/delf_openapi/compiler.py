@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, cast
 
+from delf.tools.action import EFFECTS, strictest
 from delf.types import Effect
 from delf_openapi.bodies import Body, Field, kind_of, rank_of
 from delf_openapi.document import Document
@@ -121,10 +122,16 @@ def compile_operation(document: Document, operation: Operation, shapes: Shapes) 
 
 
 def effect_of(spot: Spot, raw: Mapping[str, Any]) -> Effect:
-    """What an operation does to the world, by its method and its name."""
+    """What an operation does to the world, by its method and its name.
+
+    The specification is the other side's: its ``x-delf-effect`` can only make it stricter.
+    """
+    found = _by_its_form(spot)
     told = raw.get("x-delf-effect")
-    if told in ("read", "write", "irreversible"):
-        return told
+    return strictest(found, told) if told in EFFECTS else found
+
+
+def _by_its_form(spot: Spot) -> Effect:
     if spot.method == "DELETE":
         return "irreversible"
     words = snake(spot.operation_id or "").split("_")

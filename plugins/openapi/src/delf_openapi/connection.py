@@ -21,7 +21,7 @@ from delf.types import Permission
 from delf_openapi.calls import Call, Caller
 from delf_openapi.compiler import Argument, Entry
 from delf_openapi.requests import FULL
-from delf_openapi.selection import resolved_confirm
+from delf_openapi.selection import resolved_confirm, told_effects
 from delf_openapi.settings import OpenAPISettings
 from delf_openapi.sources import without_gc
 from delf_schemas.names import clean, snake
@@ -159,6 +159,9 @@ class APITool(Connection):
             samples.apply(api.entries.values())
             self._caller.samples = samples
         self.confirm = resolved_confirm(self._asked, api.spots, api.entries, self.name)
+        for name, effect in told_effects(self._own.effects, api.spots, self.name).items():
+            if name in api.entries:
+                api.entries[name].effect = effect
         self.summary = self._summarised(api)
         return api
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from delf.errors import AgentConfirmationError, ConnectionConfigurationError, did_you_mean
-from delf.types import Permission
+from delf.tools.action import strictest
+from delf.types import Effect, Permission
 from delf_openapi.operations import Spot
 
 _LISTED: Final = 30
@@ -23,7 +24,7 @@ def choose(spots: Sequence[Spot], wanted: Sequence[str], which: str, where: str)
     Args:
         spots: All operations.
         wanted: The words.
-        which: ``allow`` or ``confirm``, for messages.
+        which: ``allow``, ``confirm`` or ``effects``, for messages.
         where: The connection, for messages.
 
     Raises:
@@ -109,3 +110,22 @@ def resolved_confirm(
     if words is None:
         return value
     return tuple(s.name for s in choose(spots, words, "confirm", where) if s.name in chosen)
+
+
+def told_effects(
+    effects: Mapping[str, Effect], spots: Sequence[Spot], where: str
+) -> dict[str, Effect]:
+    """What operations do, as the user says in the words of ``allow``; by their names.
+
+    A name or an operationId counts before a tag or a pattern, and of several the strictest.
+
+    Raises:
+        ConnectionConfigurationError: When a word means nothing.
+    """
+    exact: dict[str, Effect] = {}
+    others: dict[str, Effect] = {}
+    for word, effect in effects.items():
+        for spot in choose(spots, (word,), "effects", where):
+            found = exact if word in (spot.name, spot.operation_id) else others
+            found[spot.name] = strictest(effect, found.get(spot.name, effect))
+    return {**others, **exact}

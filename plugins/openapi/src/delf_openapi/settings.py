@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from delf.settings import LocalPath, PluginSettings, SecretStr
+from delf.settings import LocalPath, NamedValues, PluginSettings, SecretStr, SentValues
+from delf.types import Effect
 
 
 class OpenAPISettings(PluginSettings):
@@ -16,13 +17,13 @@ class OpenAPISettings(PluginSettings):
     base_url: str | None = Field(
         default=None, description="The API's address, instead of the specification's servers."
     )
-    headers: dict[str, SecretStr] = Field(
+    headers: SentValues = Field(
         default_factory=dict, description="Sent with every call, and hidden from scripts."
     )
-    params: dict[str, SecretStr] = Field(
+    params: SentValues = Field(
         default_factory=dict, description="Query parameters of every call, hidden from scripts."
     )
-    path_params: dict[str, SecretStr] = Field(
+    path_params: NamedValues = Field(
         default_factory=dict,
         description="Values for {placeholders} of paths and servers, hidden from scripts.",
     )
@@ -43,6 +44,10 @@ class OpenAPISettings(PluginSettings):
     credentials: dict[str, SecretStr] = Field(
         default_factory=dict,
         description="Values by the name of the security scheme; user:password for basic.",
+    )
+    effects: dict[str, Effect] = Field(
+        default_factory=dict,
+        description="What operations do, in the words of allow; wins over method and name.",
     )
     refs: tuple[LocalPath, ...] = Field(
         default=(),
