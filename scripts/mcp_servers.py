@@ -32,7 +32,10 @@ CACHE = ROOT / ".cache" / "mcp-servers"
 PAGE = ROOT / "docs" / "mcp.md"
 BEGIN, END = "<!-- servers -->\n", "<!-- end of servers -->"
 START_SECONDS = 300.0
-HEAD = ("| server | from | actions | read, write, irreversible | call |", "|---|---|---|---|---|")
+HEAD = (
+    "| server | from | actions | by its word: read, write, irreversible | call |",
+    "|---|---|---|---|---|",
+)
 EFFECTS = ("read", "write", "irreversible")
 
 
@@ -180,7 +183,8 @@ async def use(server: Server, places: Mapping[str, str]) -> str:
             answer = str(await action.call(**action.validate(arguments)))
             if server.holds not in answer:
                 raise DelfError(f"{server.package} answered {answer[:300]!r}")
-            counts = Counter(action.effect for action in actions.values())
+            own = len(actions) - len(made.declared)  # what reads resources and prompts
+            counts = Counter({"read": own}) + Counter(made.declared.values())
         finally:
             await made.aclose()
     effects = ", ".join(str(counts[effect]) for effect in EFFECTS)

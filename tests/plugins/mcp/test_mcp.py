@@ -28,22 +28,24 @@ async def test_tools_are_actions_with_types_and_effects(remote) -> None:
     actions = {action.name: action for action in await remote.actions()}
     assert actions["add"].signature.startswith("(a: int, b: int)")
     assert actions["add"].summary == "Add two numbers."
-    effects = {name: actions[name].effect for name in ("add", "note", "wipe", "say_hello")}
-    assert effects == {
+    effects = {action.name: action.effect for action in actions.values()}
+    reading = {"list_resources", "read_resource", "list_prompts", "get_prompt"}
+    assert {name for name, effect in effects.items() if effect == "read"} == reading
+    assert {effects[name] for name in set(effects) - reading} == {"irreversible"}
+    declared = {name: remote.declared[name] for name in ("add", "note", "wipe", "say-hello")}
+    assert declared == {
         "add": "read",
         "note": "write",
         "wipe": "irreversible",
-        "say_hello": "irreversible",
+        "say-hello": "irreversible",
     }
-    reading = {"list_resources", "read_resource", "list_prompts", "get_prompt"}
-    assert reading <= set(actions)
 
 
-async def test_effects_can_be_set_and_hints_distrusted(open_mcp) -> None:
-    own = {a.name: a.effect for a in await open_mcp(effects={"wipe": "write"}).actions()}
-    assert own["wipe"] == "write"
-    wary = {a.name: a.effect for a in await open_mcp(annotations=False).actions()}
-    assert wary["add"] == "irreversible"
+async def test_what_tools_do_is_for_the_user_to_say(open_mcp) -> None:
+    told = {"wipe": "write", "add": "read", "say-*": "read"}
+    own = {a.name: a.effect for a in await open_mcp(effects=told).actions()}
+    found = {name: own[name] for name in ("wipe", "add", "say_hello", "note")}
+    assert found == {"wipe": "write", "add": "read", "say_hello": "read", "note": "irreversible"}
 
 
 async def test_results_are_values(open_mcp) -> None:
@@ -235,7 +237,7 @@ async def test_a_question_of_the_server_is_an_approval_with_a_form(remote) -> No
 
     def answer(request):
         if request.action == "srv.elicitation":
-            assert request.preview == "Which lamp?"
+            assert "    Which lamp?" in request.preview.split("\n")
             assert request.arguments == {"colour": "red", "pieces": None}
             return Edited(arguments={"colour": "blue", "pieces": 3})
         return True

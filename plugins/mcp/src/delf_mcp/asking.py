@@ -3,49 +3,124 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
+from urllib.parse import urlsplit
 
 import mcp_types as types
 from mcp.client.session import ClientRequestContext
 
 from delf import CallContext
-from delf.errors import DelfError, ToolException, ToolRefusedError
+from delf.errors import DelfError, ToolDefinitionError, ToolException, ToolRefusedError
 from delf.messages import system
+from delf_mcp.questions import Unshowable, form_question, model_question, url_question
 from delf_mcp.results import as_message
+from delf_schemas.checking import Checker
 
-_SHOWN: Final = 500
-_caller: ContextVar[CallContext | None] = ContextVar("delf_mcp_caller", default=None)
+_MOST_QUESTIONS: Final = 50
+_MOST_FIELDS: Final = 50
+_caller: ContextVar[Caller | None] = ContextVar("delf_mcp_caller", default=None)
 
 Sampling = Literal["ask", "allow", "refuse"]
+
+
+class Patience:
+    """How long a server may be silent: while a person thinks, its time stands still.
+
+    Args:
+        limit: What ends the wait.
+        seconds: From the last sign of life.
+    """
+
+    def __init__(self, limit: asyncio.Timeout, seconds: float) -> None:
+        self._limit = limit
+        self._seconds = seconds
+        self._questions = 0
+
+    async def alive(self, progress: float, total: float | None, message: str | None) -> None:
+        """Take a sign of progress for one of life. What it says is nobody's concern."""
+        del progress, total, message
+        self._begin()
+
+    @contextmanager
+    def stopped(self) -> Generator[None]:
+        """A person is asked."""
+        self._questions += 1
+        self._begin()
+        try:
+            yield
+        finally:
+            self._questions -= 1
+            self._begin()
+
+    def _begin(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if not self._limit.expired():
+            self._limit.reschedule(None if self._questions else now + self._seconds)
+
+
+class Caller:
+    """A call under way, and what the server has asked for it.
+
+    Args:
+        context: The call's.
+    """
+
+    def __init__(self, context: CallContext) -> None:
+        self.context = context
+        self.patience: Patience | None = None
+        self._turn = asyncio.Lock()
+        self._asked = 0
+
+    @asynccontextmanager
+    async def question(self) -> AsyncGenerator[bool]:
+        """A question to a person, one at a time; whether there may be another one."""
+        async with self._turn:
+            self._asked += 1
+            if self._asked > _MOST_QUESTIONS:
+                yield False
+            elif self.patience is None:
+                yield True
+            else:
+                with self.patience.stopped():
+                    yield True
 
 
 class Asking:
     """Answers what a server asks, on behalf of the call that it works for.
 
     Args:
+        name: The server's, as the user knows it.
         sampling: Whether it may ask the agent's model.
         roots: Folders that it is told it may work in.
     """
 
-    def __init__(self, sampling: Sampling, roots: Sequence[str]) -> None:
+    def __init__(self, name: str, sampling: Sampling, roots: Sequence[str]) -> None:
+        self._name = name
         self._sampling = sampling
         self._roots = roots
-        self._calls: list[CallContext] = []
+        self._calls: list[Caller] = []
 
     @contextmanager
     def calling(self, context: CallContext) -> Generator[None]:
         """A call is under way; what the server asks meanwhile is for it."""
-        self._calls.append(context)
-        token = _caller.set(context)
+        caller = Caller(context)
+        self._calls.append(caller)
+        token = _caller.set(caller)
         try:
             yield
         finally:
             _caller.reset(token)
-            self._calls.remove(context)
+            self._calls.remove(caller)
+
+    def waiting(self, patience: Patience) -> None:
+        """The call under way waits for the server so long."""
+        caller = _caller.get()
+        if caller is not None:
+            caller.patience = patience
 
     @property
     def callbacks(self) -> dict[str, Any]:
@@ -64,15 +139,43 @@ class Asking:
         caller = self._caller()
         if caller is None:
             return types.ElicitResult(action="cancel")
-        if isinstance(params, types.ElicitRequestURLParams):
-            question = f"{params.message}\nOpen {params.url}"
-            agreed = await caller.consent(question, {"url": params.url}, name="elicitation")
-            return types.ElicitResult(action="decline" if agreed is None else "accept")
+        try:
+            if isinstance(params, types.ElicitRequestURLParams):
+                return await self._elicit_url(caller, params)
+            return await self._elicit_form(caller, params)
+        except (Unshowable, ToolDefinitionError) as error:
+            return _error(error.message)
+
+    async def _elicit_url(
+        self, caller: Caller, params: types.ElicitRequestURLParams
+    ) -> types.ElicitResult:
+        if urlsplit(params.url).scheme not in ("http", "https"):
+            raise Unshowable("only http and https addresses are shown to the user")
+        question = url_question(self._name, params)
+        agreed = await self._consent(caller, question, {"url": params.url}, name="elicitation")
+        return types.ElicitResult(action="decline" if agreed is None else "accept")
+
+    async def _elicit_form(
+        self, caller: Caller, params: types.ElicitRequestFormParams
+    ) -> types.ElicitResult:
         schema: Mapping[str, Any] = params.requested_schema
-        fields: Mapping[str, Mapping[str, Any]] = schema.get("properties", {})
-        fit = _form(schema)
-        given = {name: field.get("default") for name, field in fields.items()}
-        agreed = await caller.consent(params.message, given, name="elicitation", fit=fit)
+        listed = schema.get("properties")
+        fields = cast("dict[str, Any]", listed) if isinstance(listed, dict) else {}
+        if len(fields) > _MOST_FIELDS:
+            raise Unshowable(f"a form has at most {_MOST_FIELDS} fields")
+        checker = Checker(schema, "the form")
+
+        def fit(arguments: Mapping[str, Any]) -> dict[str, Any]:
+            """What a person put into the form; None stands for what is left out."""
+            given = {name: value for name, value in arguments.items() if value is not None}
+            fault = checker.fault(given)
+            if fault is not None:
+                raise ToolRefusedError(str(fault))
+            return given
+
+        given = {name: field.get("default") for name, field in _objects(fields)}
+        question = form_question(self._name, params.message, schema)
+        agreed = await self._consent(caller, question, given, name="elicitation", fit=fit)
         if agreed is None:
             return types.ElicitResult(action="decline")
         try:
@@ -87,17 +190,19 @@ class Asking:
         caller = self._caller()
         if caller is None:
             return _error("no call is under way that a model could be asked for")
+        if params.tools:
+            return _error("the model is not given tools of a server")
         try:
             messages = [as_message(message) for message in params.messages]
+            question = model_question(self._name, caller.context.llm.model, params)
             if self._sampling == "ask":
-                last = messages[-1].text if messages else ""
-                question = f"may the server ask the agent's model?\n{last[:_SHOWN]}"
-                if await caller.consent(question, name="sampling") is None:
+                agreed = await self._consent(caller, question, {}, name="sampling")
+                if agreed is None:
                     return _error("the user does not want the model to be asked")
             if params.system_prompt:
                 messages.insert(0, system(params.system_prompt))
-            reply = await caller.ask(messages, settings=_settings(params))
-        except (DelfError, ToolException) as error:
+            reply = await caller.context.ask(messages, settings=_settings(params))
+        except (DelfError, ToolException, Unshowable) as error:
             return _error(error.message)
         return types.CreateMessageResult(
             role="assistant",
@@ -114,12 +219,26 @@ class Asking:
         named = [{"uri": path.as_uri(), "name": path.name} for path in paths]
         return types.ListRootsResult(roots=[types.Root.model_validate(root) for root in named])
 
-    def _caller(self) -> CallContext | None:
+    async def _consent(
+        self, caller: Caller, question: str, arguments: dict[str, Any], **options: Any
+    ) -> Mapping[str, Any] | None:
+        async with caller.question() as allowed:
+            if not allowed:
+                raise Unshowable(f"a call has at most {_MOST_QUESTIONS} questions for the user")
+            return await caller.context.consent(question, arguments, **options)
+
+    def _caller(self) -> Caller | None:
         """The call that the server works for; the last one that began, where it does not say."""
         own = _caller.get()
         if own is not None:
             return own
         return self._calls[-1] if self._calls else None
+
+
+def _objects(fields: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [
+        (n, cast("dict[str, Any]", f) if isinstance(f, dict) else {}) for n, f in fields.items()
+    ]
 
 
 def _settings(params: types.CreateMessageRequestParams) -> dict[str, Any]:
@@ -129,22 +248,6 @@ def _settings(params: types.CreateMessageRequestParams) -> dict[str, Any]:
     if params.stop_sequences:
         settings["stop"] = params.stop_sequences
     return settings
-
-
-def _form(schema: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """Checks what a person put into a form; None stands for what is left out."""
-    import jsonschema_rs
-
-    validator = jsonschema_rs.validator_for(dict(schema))
-
-    def fit(arguments: Mapping[str, Any]) -> dict[str, Any]:
-        given = {name: value for name, value in arguments.items() if value is not None}
-        for error in validator.iter_errors(given):
-            place = ".".join(map(str, error.instance_path))
-            raise ToolRefusedError(f"{place}: {error.message}" if place else error.message)
-        return given
-
-    return fit
 
 
 def _error(message: str) -> types.ErrorData:

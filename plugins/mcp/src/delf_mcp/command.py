@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 import secrets
 from typing import Any
 
@@ -13,11 +15,58 @@ from delf.errors import ConfigurationError
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _KEY = "DELF_MCP_KEY"
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @click.group("mcp")
 def mcp() -> None:
-    """Offer the project to MCP clients."""
+    """Offer the project to MCP clients, and look at servers that it uses."""
+
+
+@mcp.command()
+@click.argument("connection")
+@click.pass_context
+def effects(ctx: click.Context, connection: str) -> None:
+    """Print what the server of CONNECTION says of its tools, as a line for delf.toml.
+
+    By itself it decides nothing. Keep what you believe: a tool that is not in the line asks a
+    person before each call.
+
+    \b
+    delf mcp effects git
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    state: Any = ctx.find_root().obj
+    project: Any = state.load_project()
+    made: Any = project.connector(state.discover(project.environ))(connection)
+    found = asyncio.run(_declared(made))
+    freed = {name: effect for name, effect in found.items() if effect != "irreversible"}
+    click.echo(
+        f"# The server says this of {len(freed)} of its {len(found)} tools. Keep what you believe.",
+        err=True,
+    )
+    entries = [
+        f'{toml_key(name)} = "{freed[name]}"' for name in sorted(freed) if name.isprintable()
+    ]
+    click.echo(f"effects = {{ {', '.join(entries)} }}" if entries else "effects = {}")
+
+
+async def _declared(made: Any) -> dict[str, str]:
+    from delf_mcp.connection import MCP
+
+    if not isinstance(made, MCP):
+        raise ConfigurationError(
+            f"{made.name} is no MCP server", hint='in delf.toml it has type = "mcp"'
+        )
+    try:
+        await made.actions()
+        return dict(made.declared)
+    finally:
+        await made.aclose()
+
+
+def toml_key(name: str) -> str:
+    """A name as a key of TOML."""
+    return name if _BARE_KEY.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 
 @mcp.command()

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict
 from weakref import WeakKeyDictionary
 
 from delf import CallContext, Connection
-from delf.errors import ConnectionConfigurationError, ToolExecutionError
+from delf.errors import (
+    ConnectionConfigurationError,
+    ConnectionUnavailableError,
+    ToolDefinitionError,
+    ToolExecutionError,
+    did_you_mean,
+)
 from delf.settings import current_environ
+from delf.terminal import visible
 from delf.tools.action import Action, action_from_function
+from delf.tools.connection import describe_actions
 from delf.types import Effect
 from delf_mcp.config import server_settings, servers_in
 from delf_mcp.settings import MCPSettings
@@ -23,13 +34,17 @@ if TYPE_CHECKING:
     import mcp_types as types
     from mcp import Client
 
-    from delf_mcp.asking import Asking
+    from delf_mcp.asking import Asking, Patience
     from delf_mcp.link import Link
+    from delf_mcp.listing import LeftOut, Sieve
     from delf_mcp.oauth import OpenURL
 
+_log = logging.getLogger(__name__)
+
 _CONTEXT: Final = "delf_call_context"
-_MOST_PAGES: Final = 100
 _READ: Final[Effect] = "read"
+_MOST_TOLD: Final = 10
+_MORE_TOOLS: Final = "max_tools in the connection's settings allows more"
 
 
 class Resource(TypedDict):
@@ -56,6 +71,21 @@ class Line(TypedDict):
     content: Any
 
 
+class _Inspect:
+    """``inspect`` tells of the tools as they were listed last; before that there are none."""
+
+    def __get__(self, instance: MCP | None, owner: type[MCP]) -> Callable[..., dict[str, Any]]:
+        def inspect(*, verbose: bool = False) -> dict[str, Any]:
+            """The connection's actions as data, and what was left out of them."""
+            if instance is None:
+                return describe_actions(owner.type_name(), owner.summary, (), verbose=verbose)
+            shown = instance.listed
+            found = describe_actions(instance.name, instance.summary, shown, verbose=verbose)
+            return {**found, "notices": list(instance.notices())}
+
+        return inspect
+
+
 class MCP(Connection):
     """The tools of an MCP server.
 
@@ -68,11 +98,17 @@ class MCP(Connection):
 
     Settings = MCPSettings
     settings: MCPSettings
+    inspect: ClassVar[Any] = _Inspect()
 
     def __init__(self, *, open_url: OpenURL | None = None, **options: Any) -> None:
         super().__init__(**options)
         self._open_url = open_url
-        self._how = self._resolved()
+        self.settings = self._resolved()
+        self.listed: tuple[Action, ...] = ()
+        self.declared: dict[str, Effect] = {}
+        """What the server says that its tools do; it decides nothing."""
+        self._notices: tuple[str, ...] = ()
+        self._first: dict[str, str] | None = None
         self._servers: WeakKeyDictionary[asyncio.AbstractEventLoop, _Server] = WeakKeyDictionary()
 
     @classmethod
@@ -89,26 +125,44 @@ class MCP(Connection):
         ]
 
     async def actions(self) -> Sequence[Action]:
-        """The server's tools, and what reads its resources and prompts."""
+        """The server's tools, and what reads its resources and prompts.
+
+        A tool that cannot be used is left out, and :meth:`notices` says why.
+
+        Raises:
+            ConnectionUnavailableError: When the server does not start, or its list of tools is
+                not had within ``start_timeout``, or too large.
+        """
+        from delf_mcp.listing import declared_by, whole_list
+
         server = self._server()
-        async with self._link(server, "tools") as client:
+        most, seconds = self.settings.max_tools, self.settings.start_timeout
+        deadline = time.monotonic() + seconds
+        async with self._link(server, "its list of tools", starting=True) as (client, _):
             server.stale = False
+            server.sieve.taken_out("tools")
             offered = client.server_capabilities
-            tools = await _tools(client) if offered.tools is not None else []
-        actions: dict[str, Action] = {}
-        for tool in tools:
-            made = self._action(server, tool)
-            name, number = made.name, 2
-            while name in actions:  # names that differ in what no Python name can hold
-                name, number = f"{made.name}_{number}", number + 1
-            actions[name] = replace(made, name=name) if name != made.name else made
+            tools: list[types.Tool] = []
+            if offered.tools is not None:
+                tools = await whole_list(
+                    client.list_tools, "tools", most, _MORE_TOOLS, cache_mode="refresh"
+                )
+            made = await asyncio.to_thread(self._made, server, tools, deadline)
+        actions, left_out, changed = made
         if offered.resources is not None:
             for made in self._functions("resources", self.list_resources, self.read_resource):
                 actions.setdefault(made.name, made)
         if offered.prompts is not None:
             for made in self._functions("prompts", self.list_prompts, self.get_prompt):
                 actions.setdefault(made.name, made)
-        return list(actions.values())
+        self._tell([*server.sieve.taken_out("tools"), *left_out], changed, tools, actions)
+        self.declared = {tool.name: declared_by(tool) for tool in tools}
+        self.listed = tuple(actions.values())
+        return self.listed
+
+    def notices(self) -> Sequence[str]:
+        """What the user should know of the tools: which are left out, and why."""
+        return self._notices
 
     def is_stale(self) -> bool:
         """Whether the server has said that its tools are others now, or was started again."""
@@ -116,7 +170,7 @@ class MCP(Connection):
 
     async def context(self, task: str) -> str | None:
         """What the server says about its use, for the prompt."""
-        async with self._link(self._server(), "instructions") as client:
+        async with self._link(self._server(), "instructions") as (client, _):
             said = client.instructions
         return f"{self.name}: {' '.join(said.split())[:1000]}" if said else None
 
@@ -130,13 +184,19 @@ class MCP(Connection):
 
     async def list_resources(self) -> list[Resource]:
         """What the server lets be read; a uri with {…} is a pattern."""
-        async with self._link(self._server(), "resources") as client:
-            found: list[Resource] = []
-            async for page in _pages(client.list_resources):
-                found += [_resource(str(item.uri), item) for item in page.resources]
-            async for page in _pages(client.list_resource_templates):
-                found += [_resource(item.uri_template, item) for item in page.resource_templates]
-            return found
+        from delf_mcp.limits import MAX_ITEMS
+        from delf_mcp.listing import whole_list
+
+        server = self._server()
+        async with self._link(server, "its list of resources") as (client, _):
+            plain = await whole_list(client.list_resources, "resources", MAX_ITEMS)
+            ask = client.list_resource_templates
+            patterns = await whole_list(ask, "resource_templates", MAX_ITEMS)
+        self._log_left_out(server, "resources", "resourceTemplates")
+        return [
+            *(_resource(str(item.uri), item) for item in plain),
+            *(_resource(item.uri_template, item) for item in patterns),
+        ]
 
     async def read_resource(self, uri: str) -> Any:
         """A resource's text, or bytes.
@@ -146,21 +206,26 @@ class MCP(Connection):
         """
         from delf_mcp.results import resource_of
 
-        async with self._link(self._server(), f"resource {uri}") as client:
+        async with self._link(self._server(), f"resource {uri}") as (client, _):
             return resource_of((await client.read_resource(uri)).contents)
 
     async def list_prompts(self) -> list[Prompt]:
         """The prompts that the server has ready."""
-        async with self._link(self._server(), "prompts") as client:
-            return [
-                Prompt(
-                    name=item.name,
-                    description=item.description or "",
-                    arguments=[argument.name for argument in item.arguments or ()],
-                )
-                async for page in _pages(client.list_prompts)
-                for item in page.prompts
-            ]
+        from delf_mcp.limits import MAX_ITEMS
+        from delf_mcp.listing import whole_list
+
+        server = self._server()
+        async with self._link(server, "its list of prompts") as (client, _):
+            found = await whole_list(client.list_prompts, "prompts", MAX_ITEMS)
+        self._log_left_out(server, "prompts")
+        return [
+            Prompt(
+                name=item.name,
+                description=item.description or "",
+                arguments=[argument.name for argument in item.arguments or ()],
+            )
+            for item in found
+        ]
 
     async def get_prompt(self, name: str, arguments: dict[str, str] | None = None) -> list[Line]:
         """A prompt's messages, filled in.
@@ -171,7 +236,7 @@ class MCP(Connection):
         """
         from delf_mcp.results import content_of
 
-        async with self._link(self._server(), f"prompt {name}") as client:
+        async with self._link(self._server(), f"prompt {name}") as (client, _):
             got = await client.get_prompt(name, arguments or {})
             return [Line(role=m.role, content=content_of([m.content])) for m in got.messages]
 
@@ -185,9 +250,42 @@ class MCP(Connection):
 
     # -- tools --------------------------------------------------------------------------
 
+    def _made(
+        self, server: _Server, tools: Sequence[types.Tool], deadline: float
+    ) -> tuple[dict[str, Action], list[LeftOut], list[str]]:
+        """The tools as actions, by name; those that cannot be; those that are new or others.
+
+        Raises:
+            TimeoutError: When there is no time left for the rest.
+        """
+        from delf_mcp.listing import LeftOut, digest_of, effect_of, reason
+
+        digests = {tool.name: digest_of(tool) for tool in tools}
+        if self._first is None:
+            self._first = digests
+        actions: dict[str, Action] = {}
+        left_out: list[LeftOut] = []
+        for tool in tools:
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            try:
+                made = self._action(server, tool)
+            except ToolDefinitionError as error:
+                left_out.append(LeftOut("tools", tool.name, reason(error)))
+                continue
+            name, number = made.name, 2
+            while name in actions:  # names that differ in what no Python name can hold
+                name, number = f"{made.name}_{number}", number + 1
+            same = self._first.get(tool.name) == digests[tool.name]
+            # What the user says holds for the tool that they knew.
+            effect = effect_of((tool.name, name), self.settings.effects if same else {})
+            actions[name] = replace(made, name=name, permission=name, effect=effect)
+        changed = [name for name, digest in digests.items() if self._first.get(name) != digest]
+        return actions, left_out, changed
+
     def _action(self, server: _Server, tool: types.Tool) -> Action:
         async def send(arguments: dict[str, Any]) -> Any:
-            return await self._call(server, tool.name, arguments)
+            return await self._call(server, tool, arguments)
 
         made = action_from_schema(
             tool.name,
@@ -195,7 +293,6 @@ class MCP(Connection):
             tool.input_schema,
             description=tool.description or tool.title or "",
             result=tool.output_schema,
-            effect=self._effect(tool),
         )
         inner = made.call
 
@@ -208,57 +305,99 @@ class MCP(Connection):
 
         return replace(made, call=call, context=_CONTEXT)
 
-    def _effect(self, tool: types.Tool) -> Effect:
-        """What a tool does: as the user says, as the server says, or the worst."""
-        told = self.settings.effects.get(tool.name)
-        hints = tool.annotations
-        if told is not None or hints is None or not self.settings.annotations:
-            return told or "irreversible"
-        if hints.read_only_hint:
-            return "read"
-        return "write" if hints.destructive_hint is False else "irreversible"
+    def _tell(
+        self,
+        left_out: Sequence[LeftOut],
+        changed: Sequence[str],
+        tools: Sequence[types.Tool],
+        actions: Mapping[str, Action],
+    ) -> None:
+        """Say what is not as the user would expect it, once."""
+        notices = [f"the tool {item.name!r} is left out: {item.why}" for item in left_out]
+        names = {tool.name for tool in tools} | set(actions)
+        for word in self.settings.effects:
+            if not any(fnmatchcase(name, word) for name in names):
+                close = did_you_mean(word, names)
+                notices.append(f"effects names {word!r}, which is none of its tools{close}")
+        if self.settings.effects:
+            notices += [
+                f"the tool {name!r} is not as it was at first: effects does not hold for it"
+                for name in changed
+            ]
+        more = len(notices) - _MOST_TOLD
+        told = [*notices[:_MOST_TOLD], *([f"and {more:,} more like these"] if more > 0 else ())]
+        fresh = tuple(f"{self.name}: {visible(notice)}" for notice in told)
+        for notice in fresh:
+            if notice not in self._notices:
+                _log.warning("%s", notice, extra={"in_events": True})
+        self._notices = fresh
 
-    async def _call(self, server: _Server, tool: str, arguments: dict[str, Any]) -> Any:
+    def _log_left_out(self, server: _Server, *kinds: str) -> None:
+        for item in [item for kind in kinds for item in server.sieve.taken_out(kind)][:_MOST_TOLD]:
+            _log.warning(
+                "%s: %r of its %s is left out: %s", self.name, item.name, item.kind, item.why
+            )
+
+    async def _call(self, server: _Server, tool: types.Tool, arguments: dict[str, Any]) -> Any:
         from delf_mcp.results import result_of
 
-        seconds = self.settings.timeout
-        loop = asyncio.get_running_loop()
-        async with self._link(server, tool) as client, asyncio.timeout(seconds) as limit:
-
-            async def alive(progress: float, total: float | None, message: str | None) -> None:
-                del progress, total, message  # that it comes is what counts
-                limit.reschedule(loop.time() + seconds)
-
-            result = await client.call_tool(tool, arguments, progress_callback=alive)
-        return result_of(tool, result)
+        async with self._link(server, tool.name) as (client, patience):
+            server.asking.waiting(patience)
+            result = await client.call_tool(tool.name, arguments, progress_callback=patience.alive)
+        return result_of(tool.name, result)
 
     # -- the server ---------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _link(self, server: _Server, what: str) -> AsyncGenerator[Client]:
-        """The server's client; what goes wrong with it is told as delf's errors."""
+    async def _link(
+        self, server: _Server, what: str, *, starting: bool = False
+    ) -> AsyncGenerator[tuple[Client, Patience]]:
+        """The server's client, and how long it is waited for.
+
+        What goes wrong with it is told as delf's errors.
+        """
         import mcp_types as types
         from mcp import MCPError
         from pydantic import ValidationError
 
+        from delf_mcp.asking import Patience
+        from delf_mcp.limits import MAX_TEXT
+        from delf_mcp.listing import ListError
+        from delf_mcp.quiet import quietly
+
+        settings, kind = self.settings, ToolExecutionError
+        name, seconds = "timeout", settings.timeout
+        if starting:
+            kind, name, seconds = (
+                ConnectionUnavailableError,
+                "start_timeout",
+                settings.start_timeout,
+            )
         client = await server.link.client()
         try:
-            yield client
+            with quietly():
+                async with asyncio.timeout(seconds) as limit:
+                    yield client, Patience(limit, seconds)
         except MCPError as error:
             if error.code == types.CONNECTION_CLOSED:
-                server.link.gone()
-                raise ToolExecutionError(
+                ending = server.link.ending
+                ending.over()
+                why = f" ({visible(ending.why)})" if ending.why else ""
+                raise kind(
                     f"{self.name}: the MCP server ended during {what}; whether it did it is not "
-                    "known. The next call starts it again"
+                    f"known{why}. The next call starts it again"
                 ) from None
-            raise ToolExecutionError(f"{self.name}: {what}: {error.message}") from None
+            said = visible(" ".join(error.message[:MAX_TEXT].split()))
+            raise kind(f"{self.name}: {what}: {said}") from None
         except TimeoutError:
-            raise ToolExecutionError(
-                f"{self.name}: {what} did not end within {self.settings.timeout:g} s",
-                hint="timeout in the connection's settings",
+            raise kind(
+                f"{self.name}: {what} did not end within {seconds:g} s",
+                hint=f"{name} in the connection's settings",
             ) from None
+        except ListError as error:
+            raise kind(f"{self.name}: {what} cannot be used: {error}", hint=error.hint) from None
         except ValidationError as error:
-            raise ToolExecutionError(
+            raise kind(
                 f"{self.name}: {what}: the server's answer is not of the protocol: "
                 f"{error.error_count()} faults"
             ) from None
@@ -267,7 +406,7 @@ class MCP(Connection):
         loop = asyncio.get_running_loop()
         server = self._servers.get(loop)
         if server is None:
-            server = self._servers[loop] = _Server(self.name, self._how, self)
+            server = self._servers[loop] = _Server(self.name, self.settings, self)
         return server
 
     async def show(self, url: str) -> None:
@@ -299,10 +438,12 @@ class _Server:
     def __init__(self, name: str, settings: MCPSettings, connection: MCP) -> None:
         from delf_mcp.asking import Asking
         from delf_mcp.link import Link
+        from delf_mcp.listing import Sieve
         from delf_mcp.target import Target
 
         self.stale = False
-        self.asking: Asking = Asking(settings.sampling, settings.roots)
+        self.asking: Asking = Asking(name, settings.sampling, settings.roots)
+        self.sieve: Sieve = Sieve(settings.max_tools)
         target = Target(
             name,
             settings,
@@ -310,26 +451,12 @@ class _Server:
             connection.keep_secret,
             connection.show,
             self._others,
+            self.sieve,
         )
         self.link: Link = Link(name, target.open, settings.start_timeout)
 
     def _others(self) -> None:
         self.stale = True
-
-
-async def _tools(client: Client) -> list[types.Tool]:
-    return [tool async for page in _pages(client.list_tools) for tool in page.tools]
-
-
-async def _pages(ask: Any) -> AsyncGenerator[Any]:
-    """All pages of a list."""
-    cursor: str | None = None
-    for _ in range(_MOST_PAGES):
-        page = await ask(cursor=cursor)
-        yield page
-        cursor = page.next_cursor
-        if not cursor:
-            return
 
 
 def _resource(uri: str, item: Any) -> Resource:

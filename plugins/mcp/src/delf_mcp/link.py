@@ -14,6 +14,7 @@ from typing import Any, Final, Self, cast
 from mcp import Client
 
 from delf.errors import ConnectionUnavailableError, DelfError
+from delf_mcp.quiet import quietly
 
 _log = logging.getLogger(__name__)
 
@@ -24,8 +25,32 @@ _CLOSE_SECONDS: Final = 10.0
 _MOST_FAILURES: Final = 4
 
 Streams = tuple[Any, Any]
-Open = Callable[[Callable[[], None]], AbstractAsyncContextManager[Client]]
-"""Makes the client of a new server; calls what it is given when the server has gone."""
+
+
+class Ending:
+    """The end of one server, and why it came, as far as that is known.
+
+    Args:
+        over: Called when the server has gone.
+    """
+
+    def __init__(self, over: Callable[[Ending], None]) -> None:
+        self._over = over
+        self.why = ""
+        self.wrote = ""
+        """The end of what it wrote to its errors."""
+
+    def say(self, why: str) -> None:
+        """Take down why; what was said first counts."""
+        self.why = self.why or why
+
+    def over(self) -> None:
+        """The server has gone."""
+        self._over(self)
+
+
+Open = Callable[[Ending], AbstractAsyncContextManager[Client]]
+"""Makes the client of a new server, and tells of its end."""
 
 
 class Link:
@@ -48,6 +73,7 @@ class Link:
         self._client: Client | None = None
         self._owner: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
+        self._ending = Ending(self._gone)
         self._failures = 0
         self._started = 0.0
         self._not_before = 0.0
@@ -67,11 +93,17 @@ class Link:
                 self._client = await self._start()
             return self._client
 
-    def gone(self) -> None:
-        """The server has gone: the next call starts another one."""
-        if self._client is None:
+    @property
+    def ending(self) -> Ending:
+        """The end of the last server."""
+        return self._ending
+
+    def _gone(self, ending: Ending) -> None:
+        """A server has gone: the next call starts another one."""
+        if self._client is None or ending is not self._ending:
             return
         self._client = None
+        self._stop.set()
         steady = time.monotonic() - self._started > _STEADY_SECONDS
         self._failed(1 if steady else self._failures + 1)
 
@@ -100,12 +132,14 @@ class Link:
         await asyncio.sleep(wait)
 
     async def _start(self) -> Client:
-        self._stop = asyncio.Event()
+        self._stop, self._ending = asyncio.Event(), Ending(self._gone)
         ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         # Its own context: what the first caller has in its own is not for all that follow.
         context = contextvars.Context()
         self._owner = asyncio.get_running_loop().create_task(
-            self._own(ready, self._stop), name=f"mcp server of {self._name}", context=context
+            self._own(ready, self._stop, self._ending),
+            name=f"mcp server of {self._name}",
+            context=context,
         )
         try:
             async with asyncio.timeout(self._start_timeout):
@@ -130,12 +164,15 @@ class Link:
         self._started = time.monotonic()
         return client
 
-    async def _own(self, ready: asyncio.Future[Client], stop: asyncio.Event) -> None:
+    async def _own(
+        self, ready: asyncio.Future[Client], stop: asyncio.Event, ending: Ending
+    ) -> None:
         try:
-            async with self._open(self.gone) as client:
-                if not ready.done():
-                    ready.set_result(client)
-                await stop.wait()
+            with quietly():
+                async with self._open(ending) as client:
+                    if not ready.done():
+                        ready.set_result(client)
+                    await stop.wait()
         except asyncio.CancelledError:
             ready.cancel()
             raise
@@ -145,8 +182,7 @@ class Link:
             else:
                 ready.set_exception(error)
         finally:
-            if self._stop is stop:
-                self.gone()
+            ending.over()
 
     async def _give_up(self) -> None:
         self._failed(self._failures + 1)
@@ -172,12 +208,14 @@ class WatchedStream:
 
     Args:
         stream: What is read.
-        ended: Called at the end.
+        ending: Told of the end.
+        sieve: Looks at each message, and may take something out of it.
     """
 
-    def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
+    def __init__(self, stream: Any, ending: Ending, sieve: Callable[[Any], None]) -> None:
         self._stream = stream
-        self._ended = ended
+        self._ending = ending
+        self._sieve = sieve
 
     @property
     def last_context(self) -> contextvars.Context | None:
@@ -187,17 +225,21 @@ class WatchedStream:
     async def receive(self) -> Any:
         """The next message."""
         try:
-            return await self._stream.receive()
+            message = await self._stream.receive()
         except Exception:  # whatever it is, nothing comes after it
-            self._ended()
+            self._ending.over()
             raise
+        self._sieve(message)
+        return message
 
     async def __anext__(self) -> Any:
         try:
-            return await self._stream.__anext__()
+            message = await self._stream.__anext__()
         except (StopAsyncIteration, Exception):
-            self._ended()
+            self._ending.over()
             raise
+        self._sieve(message)
+        return message
 
     def __aiter__(self) -> WatchedStream:
         return self
@@ -216,16 +258,17 @@ class WatchedStream:
 
 @asynccontextmanager
 async def watched(
-    transport: AbstractAsyncContextManager[Streams], ended: Callable[[], None]
+    transport: AbstractAsyncContextManager[Streams], ending: Ending, sieve: Callable[[Any], None]
 ) -> AsyncGenerator[Streams]:
-    """A transport whose end is noticed.
+    """A transport whose end is noticed, and whose messages are looked at.
 
     Args:
         transport: The transport.
-        ended: Called when the server has gone.
+        ending: Told when the server has gone.
+        sieve: Looks at each message.
     """
     async with transport as (read, write):
-        yield WatchedStream(read, ended), write
+        yield WatchedStream(read, ending, sieve), write
 
 
 def first_of(error: BaseException) -> str:

@@ -12,6 +12,8 @@ import mcp_types as types
 
 from delf.errors import ToolException
 from delf.messages import ImagePart, Message, Part, TextPart
+from delf.terminal import visible
+from delf_mcp.limits import MAX_TEXT
 
 
 def result_of(tool: str, result: types.CallToolResult) -> Any:
@@ -25,7 +27,8 @@ def result_of(tool: str, result: types.CallToolResult) -> Any:
         ToolException: When the tool says that it failed.
     """
     if result.is_error:
-        raise ToolException(_text_of(result.content) or f"{tool} failed, and does not say why")
+        said = visible(_text_of(result.content)[:MAX_TEXT])
+        raise ToolException(said or f"{tool} failed, and does not say why")
     if result.structured_content is not None:
         return result.structured_content
     return content_of(result.content)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from delf.settings import LocalPath, PluginSettings, SecretStr
+from delf.settings import LocalPath, NamedValues, PluginSettings, SecretStr, SentValues
 from delf.types import Effect
 
 
@@ -15,12 +15,13 @@ class MCPSettings(PluginSettings):
 
     command: str | None = Field(default=None, description="The program that is the server.")
     args: tuple[str, ...] = Field(default=(), description="Its arguments.")
-    env: dict[str, SecretStr] = Field(
-        default_factory=dict, description="Variables that it gets beside PATH, HOME and the like."
+    env: NamedValues = Field(
+        default_factory=dict,
+        description="Variables that it gets beside PATH, HOME and the like.",
     )
     cwd: LocalPath | None = Field(default=None, description="The folder that it runs in.")
     url: str | None = Field(default=None, description="The address of a server (streamable HTTP).")
-    headers: dict[str, SecretStr] = Field(
+    headers: SentValues = Field(
         default_factory=dict, description="Headers for every request to the address."
     )
     config: LocalPath | None = Field(
@@ -30,10 +31,11 @@ class MCPSettings(PluginSettings):
         default=None, description="The server's name there; the connection's when left out."
     )
     effects: dict[str, Effect] = Field(
-        default_factory=dict, description="What tools do, by name; wins over what the server says."
+        default_factory=dict,
+        description="What tools do, by name or pattern; what the server says does not count.",
     )
-    annotations: bool = Field(
-        default=True, description="Believe the server about tools that only read."
+    max_tools: int = Field(
+        default=2000, ge=1, le=20_000, description="A server with more tools is an error."
     )
     sampling: Literal["ask", "allow", "refuse"] = Field(
         default="ask", description="Whether the server may ask the agent's model."

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import tempfile
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Final, TextIO, cast
+from typing import Any, Final
 
 import httpx2
 import mcp_types as types
-from mcp import Client, MCPError, StdioServerParameters, stdio_client
+from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
 from delf import __version__
 from delf.errors import ConnectionUnavailableError
-from delf_mcp.link import first_of, watched
+from delf.settings import revealed
+from delf.terminal import visible
+from delf_mcp.limits import MAX_MESSAGE, bounded
+from delf_mcp.link import Ending, first_of, watched
+from delf_mcp.listing import Sieve
 from delf_mcp.oauth import OpenURL, login
+from delf_mcp.program import running
 from delf_mcp.settings import MCPSettings
 
 _log = logging.getLogger(__name__)
@@ -39,6 +43,7 @@ class Target:
         learned: Told of each secret that is had.
         open_url: Shows an address to the user.
         others: Told when its tools may have become others.
+        sieve: Takes out of lists what is not of the protocol.
     """
 
     def __init__(
@@ -49,8 +54,10 @@ class Target:
         learned: Callable[[str], None],
         open_url: OpenURL,
         others: Callable[[], None],
+        sieve: Sieve,
     ) -> None:
         self._others = others
+        self._sieve = sieve
         self._name = name
         self._settings = settings
         self._callbacks = callbacks
@@ -58,55 +65,56 @@ class Target:
         self._open_url = open_url
 
     @asynccontextmanager
-    async def open(self, ended: Callable[[], None]) -> AsyncGenerator[Client]:
+    async def open(self, ending: Ending) -> AsyncGenerator[Client]:
         """A client of a new server.
 
         Args:
-            ended: Called when the server has gone.
+            ending: Told when the server has gone.
         """
         opened = self._by_address if self._settings.url is not None else self._by_program
-        async with opened(ended) as client:
+        async with opened(ending) as client:
             yield client
 
     @asynccontextmanager
-    async def _by_address(self, ended: Callable[[], None]) -> AsyncGenerator[Client]:
+    async def _by_address(self, ending: Ending) -> AsyncGenerator[Client]:
         settings = self._settings
-        headers = {key: value.get_secret_value() for key, value in settings.headers.items()}
+        # What is compressed could become larger than anything: it is not asked for.
+        headers = {"accept-encoding": "identity", **revealed(settings.headers)}
         auth = login(self._name, settings, self._learned, self._open_url)
         timeout = httpx2.Timeout(_CONNECT_SECONDS, read=_READ_SECONDS)
-        async with httpx2.AsyncClient(headers=headers, auth=auth, timeout=timeout) as http:
-            transport = streamable_http_client(settings.url or "", http_client=http)
-            async with self._client(transport, ended) as client:
+        async with httpx2.AsyncClient(
+            headers=headers, auth=auth, timeout=timeout, event_hooks={"response": [bounded]}
+        ) as http:
+            transport = streamable_http_client(
+                settings.url or "", http_client=http, max_sse_event_size=MAX_MESSAGE
+            )
+            async with self._client(transport, ending) as client:
                 yield client
 
     @asynccontextmanager
-    async def _by_program(self, ended: Callable[[], None]) -> AsyncGenerator[Client]:
+    async def _by_program(self, ending: Ending) -> AsyncGenerator[Client]:
         settings = self._settings
-        parameters = StdioServerParameters(
-            command=settings.command or "",
-            args=list(settings.args),
-            env={key: value.get_secret_value() for key, value in settings.env.items()},
-            cwd=settings.cwd,
-        )
+        command = settings.command or ""
+        transport = running(command, settings.args, revealed(settings.env), settings.cwd, ending)
         started = False
-        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said:
-            errors = cast("TextIO", said)
-            try:
-                async with self._client(stdio_client(parameters, errors), ended) as client:
-                    started = True
-                    yield client
-            except Exception as error:
-                if started:
-                    raise
-                raise ConnectionUnavailableError(
-                    f"{self._name}: the MCP server {settings.command!r} does not start: "
-                    f"{first_of(error)}{_tail(errors)}",
-                    hint="run it by hand to see why",
-                ) from None
+        try:
+            async with self._client(transport, ending) as client:
+                started = True
+                yield client
+        except Exception as error:
+            if started:
+                raise
+            wrote = visible(" ".join(ending.wrote.split())[-_TAIL:])
+            raise ConnectionUnavailableError(
+                f"{self._name}: the MCP server {command!r} does not start: "
+                f"{ending.why or first_of(error)}{f'; it wrote: {wrote}' if wrote else ''}",
+                hint="run it by hand to see why",
+            ) from None
 
     @asynccontextmanager
-    async def _client(self, transport: Any, ended: Callable[[], None]) -> AsyncGenerator[Client]:
-        streams: Any = watched(transport, ended)
+    async def _client(self, transport: Any, ending: Ending) -> AsyncGenerator[Client]:
+        self._sieve.version = None
+        streams: Any = watched(transport, ending, self._sieve)
         made = Client(
             streams,
             client_info=types.Implementation(name="delf", version=__version__),
@@ -115,6 +123,9 @@ class Target:
             **self._callbacks,
         )
         async with made as client:
+            self._sieve.version = client.protocol_version
+            # It would check results by patterns that can take for ever, on everybody's loop.
+            client.session.validate_tool_result = _as_it_is
             self._others()
             listening = asyncio.create_task(self._listen(client))
             try:
@@ -149,8 +160,5 @@ class Target:
             await asyncio.sleep(_AGAIN_SECONDS)
 
 
-def _tail(said: TextIO) -> str:
-    """The end of what a server wrote to its errors."""
-    said.seek(0)
-    text = " ".join(said.read()[-_TAIL:].split())
-    return f"; it wrote: {text}" if text else ""
+async def _as_it_is(name: str, result: types.CallToolResult) -> None:
+    """Leave a result unchecked."""

@@ -1,0 +1,66 @@
+"""What is taken from a server at most: it is a stranger's program."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import httpx2
+
+MAX_MESSAGE: Final = 32_000_000
+"""Bytes of one message."""
+MAX_RUBBISH: Final = 1000
+"""Lines in a row that are no messages."""
+MAX_PAGES: Final = 1000
+"""Pages of one list."""
+MAX_ITEMS: Final = 10_000
+"""Resources or prompts of one list."""
+MAX_LIST: Final = 16_000_000
+"""Characters of all that one list holds."""
+MAX_TEXT: Final = 4000
+"""Characters of an error."""
+_PLAIN: Final = frozenset({"", "identity"})
+
+
+class TooLargeError(httpx2.StreamError):
+    """An answer that is not read to its end."""
+
+
+class _Counted(httpx2.AsyncByteStream):
+    """The body of an answer as UTF-8, up to a limit; bytes that are none are replaced.
+
+    Args:
+        stream: The body.
+        most: Its most bytes.
+        refused: Why nothing of it is read.
+    """
+
+    def __init__(self, stream: Any, most: float, refused: str | None) -> None:
+        self._stream = stream
+        self._most = most
+        self._refused = refused
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._refused is not None:
+            raise TooLargeError(self._refused)
+        size = 0
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        async for piece in self._stream:
+            size += len(piece)
+            if size > self._most:
+                raise TooLargeError(f"the answer has more than {self._most:,} bytes")
+            yield decoder.decode(piece).encode()
+        yield decoder.decode(b"", final=True).encode()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+async def bounded(response: httpx2.Response) -> None:
+    """Have an answer end at the limit. Compressed ones, which nobody asked for, are not read."""
+    encoding = response.headers.pop("content-encoding", "").strip().lower()
+    refused = None if encoding in _PLAIN else f"the answer is compressed ({encoding[:20]!r})"
+    is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+    most = float("inf") if is_stream else MAX_MESSAGE  # of a stream, each event has a limit
+    response.stream = _Counted(response.stream, most, refused)

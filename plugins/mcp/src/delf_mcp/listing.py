@@ -1,0 +1,194 @@
+"""Lists that a server gives: read within limits, and without what is not of the protocol."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Final, cast
+
+import mcp_types as types
+from mcp.shared.message import SessionMessage
+from mcp_types.methods import validate_server_result
+from pydantic import ValidationError
+
+from delf.errors import DelfError
+from delf.tools.action import strictest
+from delf.types import Effect
+from delf_mcp.limits import MAX_ITEMS, MAX_LIST, MAX_PAGES
+from delf_schemas.names import clean
+
+_METHODS: Final = {
+    "tools": "tools/list",
+    "resources": "resources/list",
+    "resourceTemplates": "resources/templates/list",
+    "prompts": "prompts/list",
+}
+_NAME: Final = 80
+_WHY: Final = 200
+
+
+class ListError(Exception):
+    """A list that is not read to its end, and why.
+
+    Args:
+        why: What is wrong with it.
+        hint: What the user can do.
+    """
+
+    def __init__(self, why: str, hint: str | None = None) -> None:
+        super().__init__(why)
+        self.hint = hint
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Something of a list that cannot be used.
+
+    Args:
+        kind: ``tools``, ``resources``, ``resourceTemplates`` or ``prompts``.
+        name: What the server calls it, or its place in the list.
+        why: What is wrong with it.
+    """
+
+    kind: str
+    name: str
+    why: str
+
+
+class Sieve:
+    """Takes out of lists what would be a fault of the whole list.
+
+    Args:
+        max_tools: The most tools that are taken.
+    """
+
+    def __init__(self, max_tools: int) -> None:
+        self._max_tools = max_tools
+        self.version: str | None = None
+        """The protocol's, once it is agreed on."""
+        self._left_out: list[LeftOut] = []
+
+    def taken_out(self, kind: str) -> list[LeftOut]:
+        """What was taken out of lists of a kind since somebody asked last."""
+        found = [item for item in self._left_out if item.kind == kind]
+        self._left_out = [item for item in self._left_out if item.kind != kind]
+        return found
+
+    def __call__(self, message: Any) -> None:
+        """Look at a message, and take out of it what does not fit the protocol."""
+        answer = message.message if isinstance(message, SessionMessage) else None
+        if self.version is None or not isinstance(answer, types.JSONRPCResponse):
+            return
+        for kind, method in _METHODS.items():
+            items = answer.result.get(kind)
+            if isinstance(items, list):
+                most = self._max_tools if kind == "tools" else MAX_ITEMS
+                listed = cast("list[Any]", items)[: most + 1]  # one more says that there are more
+                answer.result[kind] = self._fitting(kind, method, answer.result, listed)
+
+    def _fitting(
+        self, kind: str, method: str, result: Mapping[str, Any], items: list[Any]
+    ) -> list[Any]:
+        if self._fault(method, {**result, kind: []}) is not None:
+            return items  # it is no such list, or broken as a whole
+        kept: list[Any] = []
+        for index, item in enumerate(items):
+            why = self._fault(method, {**result, kind: [item]})
+            if why is None:
+                kept.append(item)
+                continue
+            told = cast("dict[str, Any]", item).get("name") if isinstance(item, dict) else None
+            name = clean(told, _NAME) or f"number {index + 1}"
+            self._left_out.append(LeftOut(kind, name, why))
+        return kept
+
+    def _fault(self, method: str, result: Mapping[str, Any]) -> str | None:
+        try:
+            validate_server_result(method, self.version or "", result)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            place = ".".join(map(str, first["loc"][2:]))
+            return clean(f"{place}: {first['msg']}" if place else first["msg"], _WHY)
+        except KeyError:  # the version has no such list
+            return None
+        return None
+
+
+async def whole_list(
+    ask: Callable[..., Awaitable[Any]],
+    items: str,
+    most: int,
+    hint: str | None = None,
+    **options: Any,
+) -> list[Any]:
+    """All pages of a list.
+
+    Args:
+        ask: Gives a page.
+        items: The page's field of items.
+        most: The most items.
+        hint: What to do about more.
+        options: For each page.
+
+    Raises:
+        ListError: When the list is too long or too large, or goes in a circle.
+    """
+    found: list[Any] = []
+    cursors: set[str | None] = set()
+    cursor: str | None = None
+    size = 0
+    while cursor not in cursors:
+        cursors.add(cursor)
+        page = await ask(cursor=cursor, **options)
+        more = getattr(page, items)
+        size += len(page.model_dump_json())
+        found += more
+        if len(found) > most:
+            raise ListError(f"it has more than {most:,} entries", hint)
+        if size > MAX_LIST:
+            raise ListError(f"it has more than {MAX_LIST:,} characters")
+        if len(cursors) > MAX_PAGES:
+            raise ListError(f"it has more than {MAX_PAGES:,} pages")
+        cursor = page.next_cursor
+        if not cursor:
+            return found
+    raise ListError("it goes in a circle: a page leads to one that was read before")
+
+
+def digest_of(tool: types.Tool) -> str:
+    """What a tool says of itself and a person relies on, as one short text."""
+    told = [tool.name, tool.title, tool.description, tool.input_schema, tool.output_schema]
+    text = json.dumps(told, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def effect_of(names: Collection[str], effects: Mapping[str, Effect]) -> Effect:
+    """What a tool does, as the user says; it cannot be undone where they say nothing.
+
+    An exact name counts before a pattern, and of several patterns the strictest.
+
+    Args:
+        names: What the tool is called, by the server and in scripts.
+        effects: By name or pattern.
+    """
+    found: list[Effect] = [effects[name] for name in names if name in effects]
+    if not found:
+        patterns = effects.items()
+        found = [e for p, e in patterns if any(fnmatchcase(name, p) for name in names)]
+    return strictest(*found) if found else "irreversible"
+
+
+def declared_by(tool: types.Tool) -> Effect:
+    """What a tool does, as the server says. That is for the user to read, and decides nothing."""
+    hints = tool.annotations
+    if hints is not None and hints.read_only_hint:
+        return "read"
+    return "write" if hints is not None and hints.destructive_hint is False else "irreversible"
+
+
+def reason(error: DelfError) -> str:
+    """An error in one line, for those who have to do without a tool."""
+    return clean(error.message, _WHY)

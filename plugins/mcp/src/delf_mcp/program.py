@@ -1,0 +1,181 @@
+"""A server that is a program: its standard input and output carry a message a line."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+import anyio
+import mcp_types as types
+from mcp.client.stdio import get_default_environment
+from mcp.shared.message import SessionMessage
+
+from delf_mcp.limits import MAX_MESSAGE, MAX_RUBBISH
+from delf_mcp.link import Ending
+
+_END_SECONDS: Final = 2.0
+_FLUSH_SECONDS: Final = 0.5
+_LOOK_SECONDS: Final = 0.01
+_PIECE: Final = 65_536
+_TAIL: Final = 4000
+_LARGE: Final = 1_000_000
+
+
+@asynccontextmanager
+async def running(
+    command: str,
+    args: tuple[str, ...],
+    env: Mapping[str, str],
+    cwd: str | None,
+    ending: Ending,
+) -> AsyncGenerator[tuple[Any, Any]]:
+    """A program that is started, and ended with all that it started.
+
+    Bytes that are no UTF-8 are replaced, lines that are no message are skipped: neither is worth
+    the connection.
+
+    Args:
+        command: The program.
+        args: Its arguments.
+        env: Its variables, beside PATH, HOME and the like.
+        cwd: The folder that it runs in.
+        ending: Told why it ended, and what it wrote to its errors.
+
+    Raises:
+        OSError: When it cannot be started.
+    """
+    process = await asyncio.create_subprocess_exec(
+        shutil.which(command) or command,
+        *args,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**get_default_environment(), **env},
+        cwd=cwd,
+        limit=MAX_MESSAGE,
+        start_new_session=True,
+    )
+    to_session, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write, from_session = anyio.create_memory_object_stream[SessionMessage](0)
+    reader = asyncio.create_task(_read(process, to_session, ending))
+    writer = asyncio.create_task(_write(process, from_session, to_session))
+    listener = asyncio.create_task(_listen(process, ending))
+    try:
+        yield read, write
+    finally:
+        with anyio.CancelScope(shield=True):
+            read.close()
+            write.close()
+            await asyncio.wait({writer}, timeout=_FLUSH_SECONDS)
+            await _end(process)
+            for task in (reader, writer, listener):
+                task.cancel()
+            await asyncio.wait({reader, writer, listener})
+            for stream in (read, write, to_session, from_session):
+                stream.close()
+            # What it left behind may hold its pipes open.
+            getattr(process, "_transport").close()  # noqa: B009
+
+
+async def _read(process: asyncio.subprocess.Process, to_session: Any, ending: Ending) -> None:
+    """Pass messages on; then see to it that the program is not held up by a full pipe."""
+    stdout = process.stdout
+    assert stdout is not None  # noqa: S101 - it was asked for
+    rubbish = 0
+    async with to_session:
+        while True:
+            try:
+                line = await stdout.readuntil(b"\n")
+            except asyncio.IncompleteReadError as end:
+                line = end.partial
+                if not line:
+                    break
+            except asyncio.LimitOverrunError:
+                ending.say(f"it sent a message of more than {MAX_MESSAGE:,} bytes")
+                break
+            message = await _message(line)
+            if message is None:
+                rubbish += bool(line.strip())
+                if rubbish > MAX_RUBBISH:
+                    ending.say("what it prints is not the protocol")
+                    break
+                continue
+            rubbish = 0
+            try:
+                await to_session.send(message)
+            except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+                break  # the session is over
+    while await stdout.read(_PIECE):
+        pass
+
+
+async def _message(line: bytes) -> SessionMessage | None:
+    if len(line) > _LARGE:
+        return await asyncio.to_thread(_parsed, line)
+    return _parsed(line)
+
+
+def _parsed(line: bytes) -> SessionMessage | None:
+    try:
+        text = line.decode("utf-8", "replace")
+        return SessionMessage(types.jsonrpc_message_adapter.validate_json(text, by_name=False))
+    except ValueError:
+        return None
+
+
+async def _write(process: asyncio.subprocess.Process, from_session: Any, to_session: Any) -> None:
+    stdin = process.stdin
+    assert stdin is not None  # noqa: S101 - it was asked for
+    try:
+        async with from_session:
+            async for message in from_session:
+                text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                stdin.write(f"{text}\n".encode())
+                await stdin.drain()
+    except OSError:
+        await to_session.aclose()  # whoever waits for an answer learns that there is none
+
+
+async def _listen(process: asyncio.subprocess.Process, ending: Ending) -> None:
+    """Keep the end of what it writes to its errors, and nothing of the rest."""
+    stderr = process.stderr
+    assert stderr is not None  # noqa: S101 - it was asked for
+    kept = b""
+    while piece := await stderr.read(_PIECE):
+        kept = (kept + piece)[-_TAIL:]
+        ending.wrote = kept.decode("utf-8", "replace")
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Let it end by itself; else end it with all that it started."""
+    if process.stdin is not None:
+        process.stdin.close()
+    if await _has_ended(process):
+        return
+    _send(process, signal.SIGTERM)
+    await _has_ended(process)
+    _send(process, getattr(signal, "SIGKILL", signal.SIGTERM))
+    await _has_ended(process)
+
+
+def _send(process: asyncio.subprocess.Process, sign: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, sign)
+        else:
+            process.send_signal(sign)
+
+
+async def _has_ended(process: asyncio.subprocess.Process) -> bool:
+    """Whether it ends soon. ``wait`` would wait for those, too, who hold its pipes."""
+    deadline = asyncio.get_running_loop().time() + _END_SECONDS
+    while process.returncode is None:
+        if asyncio.get_running_loop().time() > deadline:
+            return False
+        await asyncio.sleep(_LOOK_SECONDS)
+    return True

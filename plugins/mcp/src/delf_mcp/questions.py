@@ -1,0 +1,146 @@
+"""What a person is asked on behalf of a server: all that a yes allows, and whose words it is."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+import mcp_types as types
+
+from delf.terminal import visible
+
+_INDENT: Final = "    "
+_LINE_ENDS: Final = re.compile("\r\n|\r|\n")
+_MOST: Final = 100_000
+"""Characters of a question; nobody looks through more."""
+
+
+class Unshowable(Exception):  # noqa: N818 - it ends a question, and is no fault of ours
+    """A question that nobody can be asked, and why."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+def form_question(server: str, message: str, schema: Mapping[str, Any]) -> str:
+    """The question of a form: the server's words, and what it says of each field.
+
+    Args:
+        server: The server's name, as the user knows it.
+        message: What it asks.
+        schema: The form.
+
+    Raises:
+        Unshowable: When it is too long to be shown.
+    """
+    lines = [
+        f"The MCP server {visible(server)} asks you; what you approve is sent to it. In its words:",
+        *_inside(message),
+    ]
+    listed = schema.get("properties")
+    fields = cast("dict[str, Any]", listed) if isinstance(listed, dict) else {}
+    if fields:
+        lines.append("Its words about the fields:")
+    needed = schema.get("required")
+    required = cast("list[Any]", needed) if isinstance(needed, list) else []
+    for name, field in fields.items():
+        about = json.dumps(field, ensure_ascii=False)
+        mark = ", required" if name in required else ""
+        lines += _inside(f"{json.dumps(name, ensure_ascii=False)}{mark}: {about}")
+    return _whole(lines)
+
+
+def url_question(server: str, params: types.ElicitRequestURLParams) -> str:
+    """The question whether an address is to be opened.
+
+    Args:
+        server: The server's name, as the user knows it.
+        params: What it asks.
+
+    Raises:
+        Unshowable: When it is too long to be shown.
+    """
+    return _whole(
+        [
+            f"The MCP server {visible(server)} wants you to open an address in your browser:",
+            *_inside(params.url),
+            "In its words:",
+            *_inside(params.message),
+        ]
+    )
+
+
+def model_question(server: str, model: str, params: types.CreateMessageRequestParams) -> str:
+    """The question whether the agent's model may be asked.
+
+    Args:
+        server: The server's name, as the user knows it.
+        model: The agent's, which would be asked.
+        params: All that it asks.
+
+    Raises:
+        Unshowable: When it is too long to be shown.
+    """
+    lines = [
+        f"The MCP server {visible(server)} wants the agent's model {visible(model)} to be asked.",
+        "You pay for it, and the answer goes to the server.",
+        f"At most {params.max_tokens:,} tokens.",
+    ]
+    if params.temperature is not None:
+        lines.append(f"Temperature {params.temperature:g}.")
+    if params.stop_sequences:
+        lines += ["The answer ends at:", *_inside(_json(params.stop_sequences))]
+    unheard = {
+        "model": params.model_preferences,
+        "context of": params.include_context if params.include_context != "none" else None,
+        "metadata": params.metadata,
+    }
+    for name, wish in unheard.items():
+        if wish:
+            lines += [
+                f"It also wishes for this {name}, which it does not get:",
+                *_inside(_json(wish)),
+            ]
+    if params.system_prompt:
+        lines += ["System prompt, in its words:", *_inside(params.system_prompt)]
+    for number, message in enumerate(params.messages, 1):
+        lines.append(f"Message {number} of {len(params.messages)}, as {visible(message.role)}:")
+        given: Any = message.content
+        for block in cast("list[Any]", given if isinstance(given, list) else [given]):
+            lines += _inside(_told(block))
+    return _whole(lines)
+
+
+def _told(block: Any) -> str:
+    if isinstance(block, types.TextContent):
+        return block.text
+    if isinstance(block, types.ImageContent):
+        # The mark is what tells this picture from any other that might be asked about later.
+        mark = hashlib.sha256(block.data.encode()).hexdigest()[:16]
+        size = len(base64.b64decode(block.data))
+        return f"(a picture, {block.mime_type}, {size:,} bytes, sha256 {mark})"
+    return _json(block)
+
+
+def _json(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    plain = value.model_dump(exclude_none=True) if hasattr(value, "model_dump") else value
+    return json.dumps(plain, ensure_ascii=False, default=str)
+
+
+def _inside(text: str) -> Iterator[str]:
+    """The server's text in lines that cannot be taken for ours."""
+    return (_INDENT + visible(line) for line in _LINE_ENDS.split(text.rstrip("\r\n")))
+
+
+def _whole(lines: list[str]) -> str:
+    text = "\n".join(lines)
+    if len(text) > _MOST:
+        raise Unshowable(f"it is too long to be shown to the user: {len(text):,} characters")
+    return text

@@ -1,0 +1,177 @@
+"""Servers at an address that misbehave: answers without an end, and bytes that are no message."""
+
+import asyncio
+import gzip
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from delf.errors import ConnectionUnavailableError, ToolExecutionError
+from plugins.mcp.conftest import invoke
+
+TOOL = {"name": "good", "inputSchema": {"type": "object", "properties": {}}}
+DONE = {"content": [{"type": "text", "text": "done"}]}
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    mode = ""
+
+    def do_POST(self):
+        message = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        number, method = message.get("id"), message.get("method", "")
+        if number is None:
+            return self.say(b"", status=202)
+        if method == "initialize":
+            told = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
+            return self.result(number, {**told, "serverInfo": {"name": "r", "version": "1"}})
+        if method == "tools/list":
+            if self.mode == "large list":
+                return self.large(number)
+            if self.mode == "silent":
+                self.server.leave.wait(30)
+                return self.say(b"", status=500)
+            return self.result(number, {"tools": [{"name": "bare"}, TOOL]})
+        if method == "tools/call":
+            return self.called(number)
+        text = {"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": "no"}}
+        return self.say(json.dumps(text).encode())
+
+    def called(self, number):
+        begin = b'{"jsonrpc": "2.0", "id": %d, "result": {"content": [{"type": "text", "text": "'
+        match self.mode:
+            case "large":
+                self.large(number)
+            case "large events":
+                self.begin("text/event-stream")
+                self.endless(b"data: ", b"x" * 1_000_000)
+            case "bomb":
+                packed = gzip.compress(begin % number + b"x" * 40_000_000 + b'"}]}}')
+                self.say(packed, more={"content-encoding": "gzip"})
+            case "latin":
+                self.say(begin % number + b'caf\xe9"}]}}')
+            case "latin events":
+                text = begin % number + b'caf\xe9"}]}}'
+                self.say(b"data: " + text + b"\n\n", kind="text/event-stream")
+            case "rubbish events":
+                text = json.dumps({"jsonrpc": "2.0", "id": number, "result": DONE}).encode()
+                noise = b"data: {]\n\nevent: odd\ndata: 1\n\n: nothing\n\n"
+                self.say(noise + b"data: " + text + b"\n\n", kind="text/event-stream")
+            case "no end":
+                self.say(b"data: 1", kind="text/event-stream")
+            case "page":
+                self.say(b"<html>\x1b[2J", kind="text/html")
+            case _:
+                self.result(number, DONE)
+
+    def large(self, number):
+        self.begin("application/json")
+        self.endless(b'{"jsonrpc": "2.0", "id": %d, "result": {"a": "' % number, b"x" * 1_000_000)
+
+    def begin(self, kind):
+        self.send_response(200)
+        self.send_header("content-type", kind)
+        self.send_header("connection", "close")
+        self.end_headers()
+        self.close_connection = True
+
+    def endless(self, first, rest):
+        try:
+            self.wfile.write(first)
+            for _ in range(200):
+                self.wfile.write(rest)
+        except OSError:
+            pass  # nobody reads any more
+
+    def result(self, number, result):
+        self.say(json.dumps({"jsonrpc": "2.0", "id": number, "result": result}).encode())
+
+    def say(self, body, *, status=200, kind="application/json", more=()):
+        self.send_response(status)
+        for name, value in {
+            "content-type": kind,
+            "content-length": len(body),
+            **dict(more),
+        }.items():
+            self.send_header(name, str(value))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        self.say(b"", status=405)
+
+    do_DELETE = do_GET
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def rogue(open_mcp):
+    servers = []
+
+    def open_rogue(mode, **settings):
+        handler = type("Rogue", (Handler,), {"mode": mode})
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        server.daemon_threads, server.leave = True, threading.Event()
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        url = f"http://127.0.0.1:{server.server_port}/mcp"
+        return open_mcp(name="rogue", url=url, command=None, args=[], **settings)
+
+    yield open_rogue
+    for server in servers:
+        server.leave.set()
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "says"),
+    [
+        ("large", "more than 32,000,000 bytes"),
+        ("large events", "rogue: "),
+        ("bomb", "compressed"),
+        ("no end", "rogue: "),
+        ("page", "rogue: good: Unexpected content type"),
+    ],
+)
+async def test_an_answer_that_is_none_costs_its_call_only(rogue, mode, says) -> None:
+    srv = rogue(mode)
+    async with asyncio.timeout(30):
+        for _ in range(2):
+            with pytest.raises(ToolExecutionError, match=says) as caught:
+                await invoke(srv, "good")
+            assert caught.value.message.isprintable()
+            assert len(caught.value.message) < 5000
+
+
+@pytest.mark.parametrize(
+    ("mode", "gives"),
+    [
+        ("latin", "caf\ufffd"),
+        ("latin events", "caf\ufffd"),
+        ("rubbish events", None),
+        ("good", "done"),
+    ],
+)
+async def test_what_can_be_read_is(rogue, mode, gives) -> None:
+    srv = rogue(mode)
+    async with asyncio.timeout(30):
+        try:
+            assert await invoke(srv, "good") == gives
+        except ToolExecutionError:
+            assert gives is None
+        assert [action.name for action in await srv.actions()] == ["good"]
+    assert any("'bare' is left out" in notice for notice in srv.notices())
+
+
+@pytest.mark.parametrize(
+    ("mode", "says"), [("large list", "more than 32,000,000 bytes"), ("silent", r"within 0\.7 s")]
+)
+async def test_a_list_without_an_end_is_an_error(rogue, mode, says) -> None:
+    async with asyncio.timeout(30):
+        with pytest.raises(ConnectionUnavailableError, match=f"^rogue: .*{says}"):
+            await rogue(mode, start_timeout=0.7 if mode == "silent" else 30).actions()
