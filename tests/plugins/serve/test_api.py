@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+from pathlib import Path
 
 import pytest
 
@@ -370,3 +371,99 @@ async def test_health_ready_metrics(serve):
     assert (await server.client.get("/ready")).json() == {"ok": True}
     text = (await server.client.get("/metrics")).text
     assert 'delf_tasks{state="done"} 1' in text
+
+
+async def test_lists_come_in_pages(serve):
+    server = await serve()
+    names = [(await server.run("print(await send('bob'))"))["task_id"] for _ in range(3)]
+    for name in names:
+        await server.until(name, "waiting")
+    for n in range(3):
+        await server.client.post("/files", params={"name": f"{n}.txt"}, content=b"x")
+    for field in ("tasks", "approvals", "files"):
+        path = f"/{field}"
+        whole = (await server.client.get(path)).json()
+        assert (len(whole[field]), whole["more"]) == (3, False), path
+        first = (await server.client.get(path, params={"limit": 2})).json()
+        last = (await server.client.get(path, params={"limit": 2, "offset": 2})).json()
+        assert (first["more"], last["more"]) == (True, False), path
+        assert first[field] + last[field] == whole[field], path
+        for odd in ({"limit": 0}, {"limit": 1001}, {"offset": -1}, {"page": 2}):
+            assert (await server.client.get(path, params=odd)).status_code == 422, (path, odd)
+
+
+async def test_conversations_and_their_messages_come_in_pages(serve):
+    server = await serve(agent={"chat": {"persist": True}})
+    for _ in range(3):
+        task = await server.run("print('Ada')")
+        await server.until(task["task_id"], "done")
+    first = (await server.client.get("/conversations", params={"limit": 2})).json()
+    last = (await server.client.get("/conversations", params={"offset": 2})).json()
+    assert (len(first["conversations"]), first["more"]) == (2, True)
+    assert (len(last["conversations"]), last["more"]) == (1, False)
+    place = f"/conversations/{last['conversations'][0]['conversation_id']}"
+    one = (await server.client.get(place, params={"limit": 1})).json()
+    (asked,) = one["messages"]
+    assert (asked["role"], one["more"]) == ("user", True)
+    rest = (await server.client.get(place, params={"after": asked["position"]})).json()
+    assert ([line["role"] for line in rest["messages"]], rest["more"]) == (["assistant"], False)
+    end = await server.client.get(place, params={"after": rest["messages"][0]["position"]})
+    assert (end.status_code, end.json()["messages"]) == (200, [])
+
+
+async def test_what_is_over_can_be_deleted_by_who_may(serve):
+    server = await serve(key="del-key", api_key=f"{KEYS},del:read+run+delete:del-key")
+    task = await server.run("add_to_output_files('out.txt', 'text')\nprint(1)")
+    place = f"/tasks/{task['task_id']}"
+    await server.until(task["task_id"], "done")
+    assert (await server.client.get(f"{place}/files/out.txt")).text == "text"
+    (path,) = (await server.app.tasks.output_files(task["task_id"])).values()
+    assert (await server.client.delete(place, headers=bearer("ada-key"))).status_code == 403
+    assert (await server.client.delete(place[:-1])).status_code == 404
+    assert (await server.client.delete(place)).status_code == 204
+    for gone in (place, f"{place}/events", f"{place}/files/out.txt"):
+        assert (await server.client.get(gone)).status_code == 404
+    assert (await server.client.delete(place)).status_code == 404
+    assert not Path(path).exists()
+    runs = await server.run("await hold()")
+    await server.until(runs["task_id"], "running")
+    refused = await server.client.delete(f"/tasks/{runs['task_id']}")
+    assert (refused.status_code, refused.json()["hint"]) == (409, "cancel it")
+
+
+async def test_conversations_and_files_can_be_deleted(serve):
+    server = await serve(agent={"chat": {"persist": True}})
+    task = await server.run("print('Ada')")
+    await server.until(task["task_id"], "done")
+    place = f"/conversations/{task['conversation_id']}"
+    assert (await server.client.delete(place)).status_code == 204
+    assert (await server.client.get(place)).status_code == 404
+    assert (await server.client.delete(place)).status_code == 404
+    sent = (await server.client.post("/files", params={"name": "a"}, content=b"x")).json()
+    place = f"/files/{sent['id']}"
+    assert (await server.client.delete(place)).status_code == 204
+    assert (await server.client.delete(place)).status_code == 404
+    assert (await server.client.get("/files")).json()["files"] == []
+
+
+async def test_a_file_is_deleted_by_its_own_key_alone(serve):
+    server = await serve(key="ada-key", api_key=KEYS)
+    sent = (await server.client.post("/files", params={"name": "a"}, content=b"x")).json()
+    place, cy = f"/files/{sent['id']}", bearer("cy-key")
+    assert (await server.client.get("/files", headers=cy)).json()["files"] == []
+    assert (await server.client.delete(place, headers=cy)).status_code == 404
+    assert (await server.client.delete(place)).status_code == 204
+
+
+async def test_what_is_old_is_forgotten(serve):
+    first = await serve(agent={"chat": {"persist": True}})
+    old = await first.run("print(1)")
+    await first.until(old["task_id"], "done")
+    waits = await first.run("print(await send('bob'))")
+    await first.until(waits["task_id"], "waiting")
+    second = await serve(keep_days=1e-9, agent={"chat": {"persist": True}})
+    async with asyncio.timeout(10):
+        while (await second.client.get(f"/tasks/{old['task_id']}")).status_code == 200:
+            await asyncio.sleep(0.02)
+    listed = (await second.client.get("/tasks")).json()["tasks"]
+    assert [task["task_id"] for task in listed] == [waits["task_id"]]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from jsonschema import Draft202012Validator
 
+from delf_devkit.testing.events import every_event
 from delf_openapi import APITool
 from delf_serve.openapi import document
 from delf_serve.operations import OPERATIONS
+from delf_serve.streams import frame
 from support.serving import KEYS, doing
 
 OWN = document(OPERATIONS, server="/", keyed=False)
@@ -48,6 +52,29 @@ async def test_the_openapi_plugin_drives_it(serve):
         assert (await call("get_task", task_id=accepted["task_id"]))["result"] == "sent 1 to bob"
     finally:
         await api.aclose()
+
+
+@pytest.mark.parametrize("event", every_event("t1"), ids=lambda event: type(event).__name__)
+def test_every_event_is_as_the_document_tells(event):
+    place = "#/components/schemas/Event"
+    validator = Draft202012Validator({**OWN, "$ref": place})
+    told = json.loads(frame(event).partition(b"data: ")[2])
+    validator.validate(told)
+    assert told["type"] in OWN["components"]["schemas"]["Event"]["discriminator"]["mapping"]
+    named = OWN["components"]["schemas"][f"{told['type']}Data"]["properties"]
+    assert told["data"].keys() <= named.keys()
+
+
+async def test_what_comes_in_streams_is_typed(serve):
+    server = await serve()
+    task = await server.run("print(await look(1))")
+    events = await server.events(task["task_id"])
+    validator = Draft202012Validator({**OWN, "$ref": "#/components/schemas/Event"})
+    for event in events:
+        validator.validate(event)
+    for path, name in (("/tasks/{task_id}/events", "Event"), ("/events", "Task")):
+        content = OWN["paths"][path]["get"]["responses"]["200"]["content"]
+        assert content["text/event-stream"]["schema"]["$ref"].endswith(f"/{name}")
 
 
 STREAMS = ("/events", "/tasks/{task_id}/events")

@@ -457,3 +457,16 @@ async def test_a_session_that_ends_elsewhere_asks_for_the_key_again(
         await server.app.sessions.end(cookie["value"])
         await expect(page.get_by_label("API key")).to_be_visible(timeout=15_000)
         await expect(page.get_by_text("The session is over")).to_be_visible()
+
+
+async def test_the_api_is_told_on_a_page_of_its_own(shop, open_page):
+    page = await open_page(f"{shop.url}/docs")
+    await expect(page.get_by_role("heading", name="The API", exact=True)).to_be_visible()
+    run = page.locator("#op-run")
+    await run.locator("summary").click()
+    await expect(run).to_contain_text("curl -X POST")
+    await run.get_by_role("link", name="RunRequest").click()
+    schema = page.locator("#schema-RunRequest")
+    await expect(schema.get_by_role("rowheader", name="wait")).to_be_visible()
+    await expect(page.locator("#schema-CallStartedData")).to_be_attached()
+    assert await accessible(page) == []

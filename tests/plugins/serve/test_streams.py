@@ -41,3 +41,22 @@ async def test_it_ends_where_the_last_event_was_written_before_the_subscription_
     await journal.aclose()
     assert seen[-1] == END
     assert any(b"id: %d" % end.seq in frame for frame in seen)
+
+
+async def test_values_that_json_lacks_are_plain_in_all_that_is_told(serve):
+    server = await serve()
+    code = (
+        "import datetime, decimal\n"
+        "await note([{'day': datetime.date(2026, 3, 1), 'sum': decimal.Decimal('1.50'),"
+        " 'raw': b'ab', 'pair': (1, 2), 'set': {3}, 'odd': {4: 5}, 'nan': float('nan')}])"
+    )
+    task = await server.run(code)
+    asked = await server.question(task["task_id"])
+    wanted = {"day": "2026-03-01", "sum": "1.50", "raw": "YWI=", "pair": [1, 2], "set": [3]}
+    wanted |= {"odd": {"4": 5}, "nan": "nan"}
+    (order,) = asked["arguments"]["orders"]
+    assert order == wanted
+    await server.client.post(f"/approvals/{asked['request_id']}", json={"decision": "reject"})
+    events = await server.events(task["task_id"])
+    (told,) = [event["data"] for event in events if event["type"] == "ApprovalRequested"]
+    assert told["arguments"] == {"orders": [wanted]}

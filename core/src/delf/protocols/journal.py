@@ -199,6 +199,14 @@ class SharedJournal(Journal, Protocol):
         """
         ...
 
+    async def remove(self, task_ids: Collection[str]) -> Collection[str]:
+        """Remove tasks with all their events; those that were there, and did not run.
+
+        Args:
+            task_ids: Their whole ids.
+        """
+        ...
+
     async def task(self, task_id: str) -> TaskRecord:
         """One task.
 

@@ -404,6 +404,15 @@ class SqlJournal:
         events = sum(task.events for task in chosen if task.task_id in gone)
         return Pruned(tasks=tuple(removed), events=events)
 
+    async def remove(self, task_ids: Collection[str]) -> Collection[str]:
+        """Remove tasks with all their events; those that were there, and did not run.
+
+        Args:
+            task_ids: Their whole ids.
+        """
+        names = tuple(task_ids)
+        return await self._write(lambda c: store.remove_tasks(c, names, self._database.now(c)))
+
     def conversations(self, namespace: str) -> SqlConversations:
         """The conversations of a namespace, kept beside the events."""
         return SqlConversations(namespace, self._read, self._write, self._reclaim)

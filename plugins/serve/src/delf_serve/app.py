@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import mimetypes
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import cache
-from importlib.resources import files as resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -18,6 +15,7 @@ from starlette.routing import BaseRoute, Match, Route, Router
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from delf_serve.approvals import Approvals
+from delf_serve.assets import page_file
 from delf_serve.files import Uploads
 from delf_serve.guard import Guard, Receive, Scope, Send, path_of
 from delf_serve.keys import ANYBODY, Key, Keys
@@ -33,7 +31,6 @@ from delf_serve.tasks import Tasks, shared
 if TYPE_CHECKING:
     from delf import Agent
 
-_PAGE: Final = "page"
 _NOBODY: Final = Key("", frozenset(), b"")
 
 
@@ -82,8 +79,8 @@ class Application:
             _route(item, self.service) for item in (*OPERATIONS, *OF_THE_PAGE)
         ]
         routes += [
-            Route("/", _page_file, methods=["GET"]),
-            Route("/page/{name}", _page_file, methods=["GET"]),
+            Route("/", _page, methods=["GET"]),
+            Route("/page/{name}", _page, methods=["GET"]),
         ]
         self._app = Router(routes, lifespan=self._lifespan, redirect_slashes=False)
         self._guard = Guard(self._serve, settings, self.keys, self._key_of_session)
@@ -188,24 +185,8 @@ def _refused(error: HTTPException, routes: Sequence[BaseRoute], scope: Scope) ->
     )
 
 
-async def _page_file(request: Request) -> Response:
-    name = request.path_params.get("name", "index.html")
-    found = _page_files().get(name)
-    if found is None:
-        raise ProblemError(404, "there is nothing at this address")
-    kind, data = found
-    return Response(data, media_type=kind, headers={"cache-control": "no-cache"})
-
-
-@cache
-def _page_files() -> dict[str, tuple[str, bytes]]:
-    """The files of the page by their names: a request chooses among them, and names no path."""
-    found: dict[str, tuple[str, bytes]] = {}
-    for file in resources("delf_serve").joinpath(_PAGE).iterdir():
-        kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
-        kind = "text/javascript" if file.name.endswith(".js") else kind
-        found[file.name] = (kind, file.read_bytes())
-    return found
+async def _page(request: Request) -> Response:
+    return page_file(request.path_params.get("name", "index.html"))
 
 
 def _keep_journal(agent: Agent) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from delf.engine.changes import situation
 from delf.errors import ToolRefusedError, UnknownRequestError
@@ -14,11 +14,21 @@ from delf.tools.action import Action
 from delf_cli.answering import decided_data, find_request, request_data, send
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
-from delf_serve.schemas import Checked, DecidedView, DecisionRequest, Request, RequestDetail
+from delf_serve.schemas import (
+    Checked,
+    DecidedView,
+    DecisionRequest,
+    Request,
+    RequestDetail,
+    RequestList,
+)
 from delf_serve.tasks import Tasks
 
 if TYPE_CHECKING:
     from delf import Agent
+
+
+_MOST: Final = 100_000
 
 
 class Approvals:
@@ -33,10 +43,12 @@ class Approvals:
         self._agent = agent
         self._tasks = tasks
 
-    async def list(self, *, waiting: bool) -> list[Request]:
+    async def list(self, *, waiting: bool, limit: int, offset: int) -> RequestList:
         """Questions, the oldest first."""
-        found = await self._tasks.journal.find_requests(waiting=waiting)
-        return [Request(**_data(record)) for record in found]
+        found = await self._tasks.journal.find_requests(waiting=waiting, limit=_MOST)
+        part = found[offset : offset + limit]
+        more = len(found) > offset + limit
+        return RequestList(approvals=[Request(**_data(record)) for record in part], more=more)
 
     async def detail(self, text: str) -> RequestDetail:
         """A question with all that helps to answer it."""

@@ -76,7 +76,38 @@ class Uploads:
             if isinstance(error, OSError) and error.errno in _FULL:
                 raise ProblemError(507, "the server's disk is full") from None
             raise
-        return Stored(id=file_id, name=name, size=size)
+        return Stored(id=file_id, name=name, size=size, at=time.time())
+
+    async def list(self, key: Key) -> list[Stored]:
+        """What a key has sent in, the newest first."""
+
+        def look() -> list[Stored]:
+            found: list[Stored] = []
+            for file in (self._folder / _owner(key)).glob("file_*/*"):
+                try:
+                    known = file.stat()
+                except OSError:  # it was removed meanwhile
+                    continue
+                found.append(
+                    Stored(
+                        id=file.parent.name,
+                        name=file.name,
+                        size=known.st_size,
+                        at=known.st_mtime,
+                    )
+                )
+            return sorted(found, key=lambda one: one.at, reverse=True)
+
+        return await asyncio.to_thread(look)
+
+    async def remove(self, key: Key, file_id: str) -> None:
+        """Remove a file of a key. A task that still needs it fails.
+
+        Raises:
+            ProblemError: When there is none.
+        """
+        place = self._path(key, file_id).parent
+        await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
 
     async def paths(self, key: Key, files: list[InlineFile | FileReference]) -> list[str] | None:
         """The paths of a task's input files; None when it has none of its own.
@@ -102,9 +133,10 @@ class Uploads:
 
     def _path(self, key: Key, file_id: str) -> Path:
         folder = self._folder / _owner(key) / file_id
-        if not _ID.fullmatch(file_id) or not folder.is_dir():
+        found = next(folder.glob("*"), None) if _ID.fullmatch(file_id) else None
+        if found is None:
             raise ProblemError(404, f"no file {file_id[:60]!r} was sent in", "POST /files first")
-        return next(folder.iterdir())
+        return found
 
     def _take(self, owner: str, size: int) -> None:
         """Count bytes that come, before they are written."""

@@ -19,7 +19,7 @@ from delf_serve.settings import ServeSettings
 
 _log = logging.getLogger(__name__)
 
-Right = Literal["read", "run", "decide"]
+Right = Literal["read", "run", "decide", "delete"]
 RIGHTS: Final[tuple[Right, ...]] = get_args(Right)
 VARIABLE: Final = "DELF_API_KEY"
 _LOOK_SECONDS: Final = 1.0

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, get_args
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import models_json_schema
 
+from delf.events import Event
 from delf_serve.problems import MEDIA
 from delf_serve.schemas import Problem
 
 if TYPE_CHECKING:
     from delf_serve.operations import Operation
 
+_PLACE: Final = "#/components/schemas/{model}"
+_COMMON: Final[dict[str, Any]] = {
+    "task_id": {"type": "string"},
+    "seq": {"type": "integer", "description": "Its number in the task, from 1."},
+    "at": {"type": "number", "description": "Unix time in seconds."},
+}
+"""What each event has, beside its data."""
 _PART: Final = re.compile(r"\{(\w+)\}")
 _HEADERS: Final[dict[str, dict[str, Any]]] = {
     "Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,15}$"},
@@ -76,8 +85,42 @@ def _schemas(operations: Iterable[Operation]) -> dict[str, Any]:
             models[operation.body, "validation"] = None
         if operation.answer is not None:
             models[operation.answer, "serialization"] = None
-    _, content = models_json_schema(list(models), ref_template="#/components/schemas/{model}")
-    return dict(content["$defs"])
+    _, content = models_json_schema(list(models), ref_template=_PLACE)
+    return {**content["$defs"], **_events()}
+
+
+@cache
+def _events() -> dict[str, Any]:
+    """The schemas of a task's events: one of them, and each with its data."""
+    found: dict[str, Any] = {}
+    for event in get_args(Event):
+        own = TypeAdapter(event).json_schema(ref_template=_PLACE)
+        found |= own.pop("$defs", {})
+        for name in _COMMON:
+            del own["properties"][name]
+        own["required"] = [name for name in own.get("required", ()) if name not in _COMMON]
+        own["title"] = f"{event.__name__}Data"
+        found[own["title"]] = own
+        found[event.__name__] = {
+            "type": "object",
+            "title": event.__name__,
+            "required": ["type", "v", *_COMMON, "data"],
+            "properties": {
+                "type": {"const": event.__name__, "type": "string"},
+                "v": {"type": "integer"},
+                **_COMMON,
+                "data": {"$ref": _PLACE.format(model=own["title"])},
+            },
+        }
+    names = [event.__name__ for event in get_args(Event)]
+    places = {name: _PLACE.format(model=name) for name in names}
+    found["Event"] = {
+        "title": "Event",
+        "description": "What happened in a task.",
+        "oneOf": [{"$ref": place} for place in places.values()],
+        "discriminator": {"propertyName": "type", "mapping": places},
+    }
+    return found
 
 
 def _operation(operation: Operation) -> dict[str, Any]:
@@ -90,7 +133,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
     if operation.right is None:
         content["security"] = []
     if operation.body is not None:
-        schema: dict[str, Any] = {"$ref": f"#/components/schemas/{operation.body.__name__}"}
+        schema: dict[str, Any] = {"$ref": _PLACE.format(model=operation.body.__name__)}
         content["requestBody"] = {
             "required": True,
             "content": {operation.sent: {"schema": schema}},
@@ -108,7 +151,7 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
         for name in _PART.findall(operation.path)
     ]
-    query = operation.query.model_json_schema(ref_template="#/components/schemas/{model}")
+    query = operation.query.model_json_schema(ref_template=_PLACE)
     for name, schema in query.get("properties", {}).items():
         told = {key: value for key, value in schema.items() if key not in ("title", "description")}
         variants = [item for item in told.get("anyOf", ()) if item != {"type": "null"}]
@@ -129,16 +172,16 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
 def _responses(operation: Operation) -> dict[str, Any]:
     content: dict[str, Any] = {"schema": {"type": "string"}}
     if operation.answer is not None:
-        content = {"schema": {"$ref": f"#/components/schemas/{operation.answer.__name__}"}}
+        content = {"schema": {"$ref": _PLACE.format(model=operation.answer.__name__)}}
+    elif operation.frames is not None:
+        content = {"schema": {"$ref": _PLACE.format(model=operation.frames)}}
     elif operation.media == "application/json":
         content = {"schema": {"type": "object"}}
-    responses: dict[str, Any] = {
-        str(operation.status): {
-            "description": operation.summary,
-            "content": {operation.media: content},
-        }
-    }
-    problem = {MEDIA: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    usual: dict[str, Any] = {"description": operation.summary}
+    if operation.status != 204:
+        usual["content"] = {operation.media: content}
+    responses: dict[str, Any] = {str(operation.status): usual}
+    problem = {MEDIA: {"schema": {"$ref": _PLACE.format(model="Problem")}}}
     takes = operation.body is not None or operation.sent != "application/json"
     failures = {
         status: text for status, text in _FAILURES.items() if takes or status not in _WITH_BODY
@@ -147,7 +190,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
         if status == 204:
             responses["204"] = {"description": text}
         elif status < 300:
-            schema = {"$ref": f"#/components/schemas/{_BY_TYPE[status]}"}
+            schema = {"$ref": _PLACE.format(model=_BY_TYPE[status])}
             responses[str(status)] = {
                 "description": text,
                 "content": {"application/json": {"schema": schema}},

@@ -20,10 +20,12 @@ from delf.protocols.conversation import ChatMessage, ConversationRecord
 from delf_cli.story import short_name
 from delf_serve import schemas as s
 from delf_serve.approvals import Approvals
+from delf_serve.assets import page_file
 from delf_serve.files import Uploads
 from delf_serve.guard import COOKIE
 from delf_serve.keys import ANYBODY, Key, Keys, Right
 from delf_serve.metrics import metrics_text
+from delf_serve.plain import json_bytes
 from delf_serve.problems import ProblemError
 from delf_serve.readiness import Readiness
 from delf_serve.sessions import Sessions
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 _JSON: Final = "application/json"
+_EVENTS: Final = "text/event-stream"
 _GONE: Final = "gone"
 _SLOWEST: Final = 20_000
 """Bytes of a body that give it one second more to arrive."""
@@ -177,6 +180,7 @@ class Operation:
         status: The usual status.
         other: Further statuses by what they mean.
         media: The type of the answer where it is not JSON.
+        frames: Of a stream of events, the schema of each one's data.
         sent: The type of the body where it is not JSON.
         headers: Further headers that are heeded.
     """
@@ -193,16 +197,15 @@ class Operation:
     status: int = 200
     other: tuple[tuple[int, str], ...] = ()
     media: str = _JSON
+    frames: str | None = None
     sent: str = _JSON
     headers: tuple[str, ...] = ()
 
 
 def shown(model: BaseModel, status: int = 200, **headers: str) -> Response:
     """A model as an answer."""
-    data = json.dumps(model.model_dump(mode="json"), ensure_ascii=False, separators=(",", ":"))
-    return Response(
-        data.encode("utf-8", "replace"), status, headers=headers or None, media_type=_JSON
-    )
+    data = json_bytes(model.model_dump(mode="json"))
+    return Response(data, status, headers=headers or None, media_type=_JSON)
 
 
 # -- tasks ------------------------------------------------------------------------------------
@@ -272,6 +275,13 @@ async def resume_task(call: Call) -> Response:
     await call.no_body()
     task_id = await call.service.tasks.resume(call.part("task_id"), call.key.name)
     return shown(await call.service.tasks.view(task_id), 202)
+
+
+async def delete_task(call: Call) -> Response:
+    """Forget a task."""
+    await call.no_body()
+    await call.service.tasks.remove(call.part("task_id"))
+    return Response(status_code=204)
 
 
 async def task_events(call: Call) -> Response:
@@ -358,6 +368,21 @@ async def send_file(call: Call) -> Response:
     return shown(await call.service.uploads.store(call.key, name, call.chunks()), 201)
 
 
+async def list_files(call: Call) -> Response:
+    """What this key has sent in."""
+    query = call.query(s.PageQuery)
+    found = await call.service.uploads.list(call.key)
+    end = query.offset + query.limit
+    return shown(s.StoredList(files=found[query.offset : end], more=len(found) > end))
+
+
+async def delete_file(call: Call) -> Response:
+    """Remove a file that this key has sent in."""
+    await call.no_body()
+    await call.service.uploads.remove(call.key, call.part("file_id"))
+    return Response(status_code=204)
+
+
 async def get_file(call: Call) -> Response:
     """A file that a task made: one that its journal names, whatever the request says."""
     call.query(s.NoQuery)
@@ -385,8 +410,7 @@ async def get_file(call: Call) -> Response:
 async def list_approvals(call: Call) -> Response:
     """Questions that wait."""
     query = call.query(s.RequestQuery)
-    found = await call.service.approvals.list(waiting=query.waiting)
-    return shown(s.RequestList(approvals=found))
+    return shown(await call.service.approvals.list(**query.model_dump()))
 
 
 async def get_approval(call: Call) -> Response:
@@ -415,9 +439,11 @@ async def check(call: Call) -> Response:
 
 async def list_conversations(call: Call) -> Response:
     """Conversations, the newest first."""
-    call.query(s.NoQuery)
+    query = call.query(s.PageQuery)
     chat: Any = call.service.agent.chat
-    found: Sequence[ConversationRecord] = [] if chat is None else await chat.aconversations()
+    end, found = query.offset + query.limit, list[ConversationRecord]()
+    if chat is not None:
+        found = list(await chat.aconversations(end + 1))
     views = [
         s.Conversation(
             conversation_id=c.conversation,
@@ -425,26 +451,46 @@ async def list_conversations(call: Call) -> Response:
             messages=c.messages,
             updated_at=c.updated_at,
         )
-        for c in found
+        for c in found[query.offset : end]
     ]
-    return shown(s.ConversationList(conversations=views))
+    return shown(s.ConversationList(conversations=views, more=len(found) > end))
 
 
 async def get_conversation(call: Call) -> Response:
     """What was said in a conversation."""
-    call.query(s.NoQuery)
-    chat: Any = call.service.agent.chat
+    query = call.query(s.MessageQuery)
     name = call.part("conversation_id")
-    lines: Sequence[ChatMessage] = []
-    if chat is not None:
-        lines = await chat.store().read(name, 0, 10_000)
-    if not lines:
+    lines = await _messages(call, name, query.after, query.limit + 1)
+    if not lines and not (query.after and await _messages(call, name, 0, 1)):
         raise ProblemError(404, "no such conversation is known")
     messages = [
-        s.ChatLine(role=line.role, content=line.content, at=line.at, task_id=line.task_id)
-        for line in lines
+        s.ChatLine(
+            position=line.position,
+            role=line.role,
+            content=line.content,
+            at=line.at,
+            task_id=line.task_id,
+        )
+        for line in lines[: query.limit]
     ]
-    return shown(s.ConversationDetail(conversation_id=name, messages=messages))
+    more = len(lines) > query.limit
+    return shown(s.ConversationDetail(conversation_id=name, messages=messages, more=more))
+
+
+async def delete_conversation(call: Call) -> Response:
+    """Forget a conversation."""
+    await call.no_body()
+    name = call.part("conversation_id")
+    if not await _messages(call, name, 0, 1):
+        raise ProblemError(404, "no such conversation is known")
+    chat: Any = call.service.agent.chat
+    await chat.aclear(name)
+    return Response(status_code=204)
+
+
+async def _messages(call: Call, name: str, after: int, limit: int) -> Sequence[ChatMessage]:
+    chat: Any = call.service.agent.chat
+    return [] if chat is None else await chat.store().read(name, after, limit)
 
 
 # -- the server itself ------------------------------------------------------------------------
@@ -476,6 +522,12 @@ async def openapi(call: Call) -> Response:
     root = call.http.scope.get("root_path", "")
     data = json.dumps(document(OPERATIONS, server=root or "/", keyed=bool(call.service.keys)))
     return Response(data, media_type=_JSON)
+
+
+async def docs(call: Call) -> Response:
+    """This document as a page."""
+    call.query(s.NoQuery)
+    return page_file("docs.html")
 
 
 async def login(call: Call) -> Response:
@@ -549,10 +601,13 @@ OPERATIONS: Final = (
     Operation(method="GET", path="/tasks/{task_id}", name="get_task",
               summary="A task with what came of it.", right="read", handler=get_task,
               query=s.WaitQuery, answer=s.TaskDetail, other=_UNKNOWN),
+    Operation(method="DELETE", path="/tasks/{task_id}", name="delete_task",
+              summary="Forget a task that does not run, with its events and its files.",
+              right="delete", handler=delete_task, status=204, other=(*_UNKNOWN, _LATE)),
     Operation(method="GET", path="/tasks/{task_id}/events", name="task_events",
               summary="A task's events, as server-sent events whose ids are their numbers.",
-              right="read", handler=task_events, query=s.EventQuery, media="text/event-stream",
-              other=(*_UNKNOWN, (204, "There are no further events."),
+              right="read", handler=task_events, query=s.EventQuery, media=_EVENTS,
+              frames="Event", other=(*_UNKNOWN, (204, "There are no further events."),
                      (503, "Too many streams are open.")), headers=("Last-Event-ID",)),
     Operation(method="POST", path="/tasks/{task_id}/cancel", name="cancel_task",
               summary="Stop a task.", right="run", handler=cancel_task, answer=s.Cancelled,
@@ -568,10 +623,16 @@ OPERATIONS: Final = (
               summary="Send a file in, for the tasks that name it.", right="run",
               handler=send_file, query=s.FileQuery, answer=s.Stored, status=201,
               sent="application/octet-stream"),
+    Operation(method="GET", path="/files", name="list_files",
+              summary="Files that this key has sent in, the newest first.", right="run",
+              handler=list_files, query=s.PageQuery, answer=s.StoredList),
+    Operation(method="DELETE", path="/files/{file_id}", name="delete_file",
+              summary="Remove a file that this key has sent in.", right="run",
+              handler=delete_file, status=204, other=_UNKNOWN),
     Operation(method="GET", path="/events", name="changes",
               summary="Tasks as lists show them, as they change: server-sent events.",
-              right="read", handler=all_changes, media="text/event-stream",
-              other=((503, "Too many streams are open."),)),
+              right="read", handler=all_changes, media=_EVENTS,
+              frames="Task", other=((503, "Too many streams are open."),)),
     Operation(method="GET", path="/approvals", name="list_approvals",
               summary="Questions that wait for a person.", right="read", handler=list_approvals,
               query=s.RequestQuery, answer=s.RequestList),
@@ -587,10 +648,13 @@ OPERATIONS: Final = (
               body=s.CheckRequest, answer=s.Checked, other=_UNKNOWN),
     Operation(method="GET", path="/conversations", name="list_conversations",
               summary="Conversations, the newest first.", right="read",
-              handler=list_conversations, answer=s.ConversationList),
+              handler=list_conversations, query=s.PageQuery, answer=s.ConversationList),
     Operation(method="GET", path="/conversations/{conversation_id}", name="get_conversation",
               summary="What was said in a conversation.", right="read", handler=get_conversation,
-              answer=s.ConversationDetail, other=_UNKNOWN),
+              query=s.MessageQuery, answer=s.ConversationDetail, other=_UNKNOWN),
+    Operation(method="DELETE", path="/conversations/{conversation_id}", name="delete_conversation",
+              summary="Forget a conversation.", right="delete", handler=delete_conversation,
+              status=204, other=_UNKNOWN),
     Operation(method="GET", path="/health", name="health", summary="Whether the process runs.",
               right=None, handler=health, answer=s.Health),
     Operation(method="GET", path="/ready", name="ready",
@@ -604,6 +668,8 @@ OPERATIONS: Final = (
 """What programs use, and the document tells of."""
 
 OF_THE_PAGE: Final = (
+    Operation(method="GET", path="/docs", name="docs", summary="The API for people.",
+              right="read", handler=docs),
     Operation(method="POST", path="/login", name="login", summary="Begin a session.", right=None,
               handler=login, body=s.LoginRequest, answer=s.Session),
     Operation(method="POST", path="/logout", name="logout", summary="End a session.", right="read",

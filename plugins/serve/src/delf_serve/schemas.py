@@ -40,6 +40,8 @@ class Given(BaseModel):
 class Shown(BaseModel):
     """A body that is sent out."""
 
+    model_config = ConfigDict(ser_json_inf_nan="constants")  # they are made texts with the rest
+
 
 class Problem(Shown):
     """Why a request was refused, as RFC 9457 has it."""
@@ -208,6 +210,7 @@ class RequestList(Shown):
     """Questions, the oldest first."""
 
     approvals: list[Request]
+    more: bool = Field(description="Whether there are further ones.")
 
 
 _BELONGS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -286,6 +289,14 @@ class Stored(Shown):
     id: str
     name: str
     size: int
+    at: Time
+
+
+class StoredList(Shown):
+    """Files that the key has sent in, the newest first."""
+
+    files: list[Stored]
+    more: bool = Field(description="Whether there are further ones.")
 
 
 class Conversation(Shown):
@@ -301,11 +312,13 @@ class ConversationList(Shown):
     """Conversations, the newest first."""
 
     conversations: list[Conversation]
+    more: bool = Field(description="Whether there are further ones.")
 
 
 class ChatLine(Shown):
     """A message of a conversation."""
 
+    position: int = Field(description="Its number in the conversation.")
     role: str
     content: str
     at: Time
@@ -317,6 +330,7 @@ class ConversationDetail(Shown):
 
     conversation_id: str
     messages: list[ChatLine]
+    more: bool = Field(description="Whether there are further ones.")
 
 
 class LoginRequest(Given):
@@ -342,10 +356,21 @@ class Health(Shown):
     ok: bool
 
 
-class TaskQuery(BaseModel):
-    """Which tasks."""
+class Query(BaseModel):
+    """Parameters of a query; those that are not known are refused."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class PageQuery(Query):
+    """Which part of a list."""
+
+    limit: Annotated[int, Field(ge=1, le=1000, description="How many at the most.")] = 100
+    offset: Annotated[int, Field(ge=0, le=100_000, description="How many are passed over.")] = 0
+
+
+class TaskQuery(PageQuery):
+    """Which tasks."""
 
     state: State | None = None
     text: Annotated[str, StringConstraints(max_length=1000)] | None = Field(
@@ -354,47 +379,44 @@ class TaskQuery(BaseModel):
     since: Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)] | None = Field(
         default=None, description="Only those that started at this Unix time or later."
     )
-    limit: Annotated[int, Field(ge=1, le=1000)] = 100
-    offset: Annotated[int, Field(ge=0, le=100_000)] = 0
 
 
-class WaitQuery(BaseModel):
+class MessageQuery(Query):
+    """Which messages of a conversation."""
+
+    after: Annotated[int, Field(ge=0, le=2**53)] = Field(
+        default=0, description="The position of the last message that is known."
+    )
+    limit: Annotated[int, Field(ge=1, le=1000, description="How many at the most.")] = 100
+
+
+class WaitQuery(Query):
     """For how long an answer may be waited for."""
-
-    model_config = ConfigDict(extra="forbid")
 
     wait: Wait = Field(
         default=0, description="Seconds to wait until the task is over or asks a person."
     )
 
 
-class RequestQuery(BaseModel):
+class RequestQuery(PageQuery):
     """Which questions."""
-
-    model_config = ConfigDict(extra="forbid")
 
     waiting: bool = Field(default=True, description="Only those that wait for an answer.")
 
 
-class EventQuery(BaseModel):
+class EventQuery(Query):
     """From where on."""
-
-    model_config = ConfigDict(extra="forbid")
 
     after: Annotated[int, Field(ge=0, le=2**53)] = Field(
         default=0, description="The number of the last event that is known."
     )
 
 
-class FileQuery(BaseModel):
+class FileQuery(Query):
     """What the file is called."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: FileName
 
 
-class NoQuery(BaseModel):
+class NoQuery(Query):
     """No parameters."""
-
-    model_config = ConfigDict(extra="forbid")

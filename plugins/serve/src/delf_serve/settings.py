@@ -55,6 +55,11 @@ class ServeSettings(PluginSettings):
         default=30, gt=0, description="Days after which a file that was sent in is removed."
     )
     rate: float = Field(default=0, ge=0, description="Requests a second for each key; 0: no limit.")
+    keep_days: float | None = Field(
+        default=None,
+        gt=0,
+        description="Days after which tasks and conversations that are over are forgotten.",
+    )
     open_tasks: int = Field(
         default=10_000, ge=1, description="Tasks of a key that may wait or run at the same time."
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -21,6 +20,7 @@ from delf.events import (
     TaskStarted,
     encode,
 )
+from delf_serve.plain import json_bytes
 from delf_serve.tasks import OVER, Tasks
 
 _log = logging.getLogger(__name__)
@@ -44,8 +44,7 @@ _GATHER_SECONDS: Final = 0.2
 
 def frame(event: Event) -> bytes:
     """An event as it is sent: its number is the id, so that a client goes on where it was."""
-    data = json.dumps(encode(event), ensure_ascii=False, separators=(",", ":"))
-    return f"id: {event.seq}\ndata: {data}\n\n".encode("utf-8", "replace")
+    return b"id: %d\ndata: %b\n\n" % (event.seq, json_bytes(encode(event)))
 
 
 Item = tuple[int, bytes, bool]
@@ -206,8 +205,8 @@ class Streams:
                 names, _ = list(changed), changed.clear()
                 for name in names:
                     view = await self._tasks.view(name)
-                    data = f"event: task\ndata: {view.model_dump_json()}\n\n"
-                    self._list.put((0, data.encode("utf-8", "replace"), False))
+                    data = json_bytes(view.model_dump(mode="json"))
+                    self._list.put((0, b"event: task\ndata: %b\n\n" % data, False))
 
         telling = asyncio.create_task(self._follow(tell))
         try:

@@ -8,7 +8,7 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
@@ -33,6 +33,7 @@ MARK: Final = "serve"
 CANCEL: Final = "cancel"
 """The kind of note that asks the process of a task to stop it."""
 _LOOK_SECONDS: Final = 5.0
+_FORGET_SECONDS: Final = 3600.0
 _CANCEL_SECONDS: Final = 10.0
 _MOST_LIVES: Final = 5
 _LIVES_SECONDS: Final = 600.0
@@ -157,6 +158,8 @@ class Tasks:
         self._work.add(asyncio.create_task(self._heed()))
         if self._settings.take_up:
             self._work.add(asyncio.create_task(self._keep_looking()))
+        if (days := self._settings.keep_days) is not None:
+            self._work.add(asyncio.create_task(self._keep_forgetting(days * 86_400)))
 
     async def stop(self, seconds: float) -> None:
         """Let what runs end for some time; what has not ended by then can be gone on with.
@@ -390,6 +393,21 @@ class Tasks:
             return True
         return self._agent.cancel(name)
 
+    async def remove(self, task_id: str) -> None:
+        """Forget a task that does not run, with all that is kept of it.
+
+        Files that it made go too, unless the agent was told where to put them.
+
+        Raises:
+            ProblemError: When it runs, or waits for its turn.
+        """
+        record = await self._whole(task_id)
+        files = _files(await self.journal.read(task_id))
+        if task_id not in await self.journal.remove([task_id]):
+            raise ProblemError(409, f"the task is not over: it is {record.state}", "cancel it")
+        if self._agent.config.output_dir is None:
+            await asyncio.to_thread(_remove_files, files.values())
+
     async def resume(self, task_id: str, key: str) -> str:
         """Go on with a task whose process is gone.
 
@@ -464,6 +482,19 @@ class Tasks:
         except DelfError:
             return  # another process was quicker
 
+    async def _keep_forgetting(self, seconds: float) -> None:
+        """Forget what has been over for longer than some seconds, from time to time."""
+        chat: Any = self._agent.chat
+        while True:
+            try:
+                gone = await self.journal.prune(older_than=seconds)
+                talks: list[Any] = [] if chat is None else await chat.aprune(seconds)
+                if gone.tasks or talks:
+                    _log.info("%d tasks, %d conversations forgotten", len(gone.tasks), len(talks))
+            except DelfError as error:
+                _log.warning("old tasks are not forgotten: %s", error.message)
+            await asyncio.sleep(_FORGET_SECONDS)
+
     async def _heed(self) -> None:
         """Stop tasks of this process that somebody cancels elsewhere."""
         position: int | None = None
@@ -500,6 +531,11 @@ def _digest(order: RunRequest) -> str:
 
 def _files(events: Sequence[Event]) -> dict[str, str]:
     return snapshot(events).files
+
+
+def _remove_files(paths: Iterable[str]) -> None:
+    for path in paths:
+        Path(path).unlink(missing_ok=True)
 
 
 def _detail(view: Task, events: Sequence[Event], asked: Sequence[str]) -> TaskDetail:

@@ -54,19 +54,12 @@ export function short(text, most = 80) {
   return line.length <= most && text.length <= most * 4 ? line : `${line.slice(0, most - 1)}…`;
 }
 
-/** A value as people read it: as JSON, with what JSON lacks by its name. */
-export function value(data, indent = 0) {
-  return JSON.stringify(data, (_key, item) => {
-    if (item !== null && typeof item === "object" && "$t" in item && "v" in item) {
-      return typeof item.v === "string" && item.$t !== "bytes" ? item.v : `${item.$t}(${short(JSON.stringify(item.v) ?? "", 60)})`;
-    }
-    return item;
-  }, indent) ?? String(data);
-}
+/** A value as people read it: as JSON. */
+export const value = (data) => JSON.stringify(data) ?? String(data);
 
 /** A value on one line that may be broken between its parts. */
 function spaced(data) {
-  if (data === null || typeof data !== "object" || "$t" in data) return value(data);
+  if (data === null || typeof data !== "object") return value(data);
   if (Array.isArray(data)) return `[${data.map(spaced).join(", ")}]`;
   return `{${Object.entries(data).map(([name, item]) => `${JSON.stringify(name)}: ${spaced(item)}`).join(", ")}}`;
 }
@@ -74,7 +67,7 @@ function spaced(data) {
 /** A value over as many lines as it needs, and no more: what fits on one line stands on one. */
 export function pretty(data, indent = "") {
   const flat = spaced(data);
-  if (data === null || typeof data !== "object" || "$t" in data || flat.length + indent.length <= 72) return flat;
+  if (data === null || typeof data !== "object" || flat.length + indent.length <= 72) return flat;
   const deeper = `${indent}  `;
   const items = Array.isArray(data)
     ? data.map((item) => deeper + pretty(item, deeper))
