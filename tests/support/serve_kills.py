@@ -30,6 +30,7 @@ from delf.events import encode
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
 from delf_journal_sql import SqlJournal
+from delf_serve.plain import json_bytes
 from support.server import free_port
 from support.serving import doing, scripts_of
 
@@ -295,7 +296,7 @@ class Trial:
             if record is None or record.state != "done":
                 self.faults.append(f"{story.name} is {record and record.state}")
                 continue
-            kept = [json.loads(json.dumps(encode(e))) for e in await journal.read(story.task_id)]
+            kept = [json.loads(json_bytes(encode(e))) for e in await journal.read(story.task_id)]
             events += len(kept)
             resumed += any(event["type"] == "TaskResumed" for event in kept)
             if story.events != kept:

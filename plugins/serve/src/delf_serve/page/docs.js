@@ -38,11 +38,11 @@ function fieldsOf(schema, label) {
     ({ name, needed: needed.has(name), schema: own, text: own.description })), label);
 }
 
-function example(path, method, operation, server) {
+function example(path, method, operation, { server, keyed }) {
   const parts = ["curl"];
   if (method !== "get") parts.push(`-X ${method.toUpperCase()}`);
   if (Object.keys(operation.responses["200"]?.content || {}).includes("text/event-stream")) parts.push("-N");
-  if (!operation.security || operation.security.length) parts.push('-H "Authorization: Bearer $KEY"');
+  if (keyed && (!operation.security || operation.security.length)) parts.push('-H "Authorization: Bearer $KEY"');
   const [type] = Object.keys(operation.requestBody?.content || {});
   if (type === "application/json") parts.push("-H 'Content-Type: application/json' -d '{…}'");
   else if (type) parts.push("--data-binary @file");
@@ -51,7 +51,7 @@ function example(path, method, operation, server) {
   return [...parts, `'${address}'`].join(" ");
 }
 
-function operationOf(path, method, operation, server) {
+function operationOf(path, method, operation, about) {
   const id = `op-${operation.operationId}`;
   const given = (operation.parameters || []).map((one) => ({ name: one.name, needed: one.required, schema: one.schema, text: one.description, where: one.in }));
   const body = Object.entries(operation.requestBody?.content || {});
@@ -61,7 +61,7 @@ function operationOf(path, method, operation, server) {
   });
   return el("details", { class: "operation", id },
     el("summary", {}, el("span", { class: `method ${method}` }, method.toUpperCase()), " ", el("code", {}, path), " ", el("span", { class: "quiet" }, operation.summary)),
-    el("pre", { class: "value", tabindex: "0", "aria-label": "example" }, example(path, method, operation, server)),
+    el("pre", { class: "value", tabindex: "0", "aria-label": "example" }, example(path, method, operation, about)),
     given.length ? [el("h3", {}, "Parameters"), fields(given, `parameters of ${operation.operationId}`)] : null,
     body.length ? [el("h3", {}, "Body"), el("p", {}, body.flatMap(([type, { schema }]) => [...kind(schema), el("span", { class: "quiet" }, ` ${type}`)]))] : null,
     el("h3", {}, "Answers"), el("ul", { class: "answers" }, answers));
@@ -90,9 +90,9 @@ async function begin() {
     fill(place, el("h1", {}, "The API cannot be shown"), el("p", {}, error.message), el("p", { class: "quiet" }, error.hint));
     return;
   }
-  const server = new URL(told.servers[0].url, location.href).href.replace(/\/$/, "");
+  const about = { server: new URL(told.servers[0].url, location.href).href.replace(/\/$/, ""), keyed: Boolean(told.security) };
   const operations = Object.entries(told.paths).flatMap(([path, own]) =>
-    METHODS.filter((method) => own[method]).map((method) => operationOf(path, method, own[method], server)));
+    METHODS.filter((method) => own[method]).map((method) => operationOf(path, method, own[method], about)));
   fill(place, el("h1", {}, "The API"), el("p", {}, told.info.summary), told.security ? el("p", { class: "quiet" }, "A key is sent as Authorization: Bearer KEY, or as X-API-Key: KEY.") : null,
     el("h2", {}, "Operations"), operations, el("h2", {}, "What is sent"), Object.entries(told.components.schemas).sort(([a], [b]) => a.localeCompare(b)).map(([name, own]) => schemaOf(name, own)));
   setText(document.getElementById("connection"), "");
