@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
-from delf.values import TAG, VALUE_BYTES, dumps, weight
+from delf.values import MAX_VALUES, TAG, VALUE_BYTES, dumps, weight
 
 _CHUNK: Final = 1_500 * VALUE_BYTES
 """The weight of a chunk: values for less than half a millisecond's work."""
@@ -27,6 +27,11 @@ _REST_SECONDS: Final = 0.001
 _MOST_RESTS: Final = 4
 _EMPTY_BYTES: Final = dumps(b"")
 _EMPTY_TUPLE: Final = dumps(())
+
+_WEIGHTS: Final = {b",": 1, b":": 1, b"[": 2, b"{": 6}
+"""What each costs, in values: an empty list takes as much as two numbers, a dict as six."""
+_FEW_BYTES: Final = 4 * 1024 * 1024
+_PIECE: Final = 1024 * 1024
 
 _type_of: Callable[[Any], Any] = type
 Encode = Callable[[Any], bytes]
@@ -185,3 +190,26 @@ def _runs(members: list[T], value_of: Callable[[T], Any]) -> Iterator[list[T]]:
             run.append(member)
             room -= size
         yield run
+
+
+def has_too_many_values(payload: bytes) -> bool:
+    """Whether a guest's frame holds more than the host takes into its memory."""
+    if len(payload) <= _FEW_BYTES or cost(payload) <= MAX_VALUES:
+        return False
+    return cost_of_values(payload) > MAX_VALUES
+
+
+def cost(payload: bytes) -> int:
+    """About how many values are in a payload, weighted by what they take in memory."""
+    return sum(payload.count(sign) * weight for sign, weight in _WEIGHTS.items())
+
+
+def cost_of_values(payload: bytes) -> int:
+    """The same without the signs that stand in texts, which takes longer."""
+    plain = payload.replace(b"\\\\", b"").replace(b'\\"', b"")
+    total, in_text = 0, 0
+    for start in range(0, len(plain), _PIECE):
+        parts = plain[start : start + _PIECE].split(b'"')
+        total += cost(b"".join(parts[in_text::2]))
+        in_text ^= (len(parts) - 1) % 2
+    return total

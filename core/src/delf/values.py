@@ -36,7 +36,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import chain, islice
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 TAG = "$t"
 _MAX_REPR = 1000
@@ -44,16 +44,30 @@ _MAX_ALIKE = 40  # numbers have one hash of 61 powers of two; more can be chosen
 _MAX_SHORT = 10_000
 _MAX_POWER = 6144  # of ten, as in IEEE 754's decimal128
 _FEW_LEVELS = 3
+MAX_VALUES = 5_000_000
+"""Values in one frame of a guest. Two bytes on the wire can become seventy in memory."""
+MAX_DEPTH = 500
+"""Levels of what crosses between processes: as many as all that reads it can go down."""
+_TOO_DEEP = "the value is nested too deeply or contains itself"
+_COSTS = {str: 0, bytes: 10, int: 0, float: 0, bool: 0, type(None): 0, list: 2, dict: 6}
+_COST = 12
+"""What a value is on the wire beside its parts, in values: see :mod:`delf.chunks`."""
 VALUE_BYTES = 32
 """What a value takes in memory beside its letters, about."""
 _TAG_BYTES = b'"$t"'
 PLAIN = frozenset({str, int, float, bool, type(None)})
 """Types that JSON writes as they stand."""
+_FEW_PARTS = 8
+_NO_LETTERS = frozenset({int, float, bool, type(None)})
 _type_of: Callable[[Any], Any] = type
 
 
 class UnsupportedValueError(TypeError):
     """A value of this type, size or depth cannot cross between processes."""
+
+
+class TooLargeError(UnsupportedValueError):
+    """A value has more values or letters than can be passed."""
 
 
 def dumps(value: Any) -> bytes:
@@ -68,7 +82,7 @@ def dumps(value: Any) -> bytes:
     try:
         text = _write(_encode(value))
     except RecursionError:
-        raise UnsupportedValueError("the value is nested too deeply or contains itself") from None
+        raise UnsupportedValueError(_TOO_DEEP) from None
     except ValueError as error:  # an integer of more digits than Python writes
         raise UnsupportedValueError(str(error)) from None
     return text.encode("utf-8", "surrogatepass")
@@ -118,6 +132,78 @@ def weight(value: Any, most: int) -> int:
     return total
 
 
+def check_size(value: Any, most: int, most_values: int | None = None) -> None:
+    """Refuse a value that is too large to be written, before that is begun.
+
+    What stands in several places is written at each: forty lists that hold the next one twice are
+    a million million values. Each is looked at once here, so that this takes no time.
+
+    Args:
+        value: Any value.
+        most: The most letters and bytes in it.
+        most_values: The most values in it; :data:`MAX_VALUES` when left out.
+
+    Raises:
+        TooLargeError: When it has more.
+        UnsupportedValueError: When it has more than :data:`MAX_DEPTH` levels.
+    """
+    try:
+        _Sizes(most, most_values or MAX_VALUES).of(value, 1)
+    except RecursionError:
+        raise UnsupportedValueError(_TOO_DEEP) from None
+
+
+class _Sizes:
+    """Looks at each part of a value once, and counts values, letters and levels."""
+
+    def __init__(self, most: int, most_values: int) -> None:
+        self._most, self._most_values = most, most_values
+        self._known: dict[int, tuple[int, int, int]] = {}
+
+    def of(self, value: Any, level: int) -> tuple[int, int, int]:
+        if level > MAX_DEPTH:
+            raise UnsupportedValueError(_TOO_DEEP)
+        kind = _type_of(value)
+        parts, count = _parts_of(value)
+        if count > self._most_values:
+            self._refuse(count)
+        values, letters, levels = 1 + _COSTS.get(kind, _COST), 0, 1
+        if kind is list and _NO_LETTERS.issuperset(map(_type_of, parts)):
+            values, parts = values + count, ()
+        elif kind is dict:
+            parts = chain(value, value.values())
+        elif kind is str or kind is bytes:
+            letters = len(value)
+        for part in parts:
+            kind = _type_of(part)
+            if kind is str or kind is bytes:
+                values += 1
+                letters += len(part)
+            elif kind in PLAIN:
+                values += 1
+            else:
+                inner = self._known.get(id(part)) or self.of(part, level + 1)
+                values += inner[0]
+                letters += inner[1]
+                if inner[2] >= levels:
+                    levels = 1 + inner[2]
+                    if level + levels > MAX_DEPTH:
+                        raise UnsupportedValueError(_TOO_DEEP)
+                if values > self._most_values or letters > self._most:
+                    self._refuse(values)
+        if values > self._most_values or letters > self._most:
+            self._refuse(values)
+        found = values, letters, levels
+        if levels > 1 or count > _FEW_PARTS:  # to look at a few parts once more costs less
+            self._known[id(value)] = found
+        return found
+
+    def _refuse(self, values: int) -> NoReturn:
+        if values > self._most_values:
+            raise TooLargeError(f"it has more than {self._most_values:,} values")
+        raise TooLargeError(f"it takes more than {self._most:,} bytes")
+
+
 def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
     """What a value is made of, and how many parts that are at the least."""
     kind = _type_of(value)
@@ -145,7 +231,7 @@ def to_jsonable(value: Any) -> Any:
     try:
         return _encode(value)
     except RecursionError:
-        raise UnsupportedValueError("the value is nested too deeply or contains itself") from None
+        raise UnsupportedValueError(_TOO_DEEP) from None
 
 
 def to_jsonable_or_repr(value: Any) -> Any:
@@ -400,34 +486,3 @@ def _make_writer() -> Callable[[Any], str]:
 _write = _make_writer()
 _read_plain = json.JSONDecoder().decode
 _read_tagged = json.JSONDecoder(object_hook=_decode_tag).decode
-
-
-MAX_VALUES = 5_000_000
-"""Values in one frame of a guest. Two bytes on the wire can become seventy in memory."""
-_WEIGHTS = {b",": 1, b":": 1, b"[": 2, b"{": 6}
-"""What each costs, in values: an empty list takes as much as two numbers, a dict as six."""
-_FEW_BYTES = 4 * 1024 * 1024
-_PIECE = 1024 * 1024
-
-
-def has_too_many_values(payload: bytes) -> bool:
-    """Whether a guest's frame holds more than the host takes into its memory."""
-    if len(payload) <= _FEW_BYTES or cost(payload) <= MAX_VALUES:
-        return False
-    return cost_of_values(payload) > MAX_VALUES
-
-
-def cost(payload: bytes) -> int:
-    """About how many values are in a payload, weighted by what they take in memory."""
-    return sum(payload.count(sign) * weight for sign, weight in _WEIGHTS.items())
-
-
-def cost_of_values(payload: bytes) -> int:
-    """The same without the signs that stand in texts, which takes longer."""
-    plain = payload.replace(b"\\\\", b"").replace(b'\\"', b"")
-    total, in_text = 0, 0
-    for start in range(0, len(plain), _PIECE):
-        parts = plain[start : start + _PIECE].split(b'"')
-        total += cost(b"".join(parts[in_text::2]))
-        in_text ^= (len(parts) - 1) % 2
-    return total

@@ -43,7 +43,9 @@ from delf.protocols.sandbox import (
     SessionSpec,
     SupportsCut,
     SupportsUsage,
+    check_script,
 )
+from delf.values import UnsupportedValueError, check_size, kind_name
 
 _LEAST_SECONDS: Final = 0.1
 """Less than this is not worth a start, and within what the system measures."""
@@ -116,6 +118,8 @@ _CUT_SECONDS: Final = 1.0
 _MORE_LIVES: Final = 5
 """How often a script is run once more whose sandbox died, and that got no further: it may be the
 reason itself."""
+_SLACK: Final = 1.25
+"""A sandbox enforces limits on output itself; here a script ends a little above."""
 _LATE_SECONDS: Final = 10.0
 """How long the next script, or the same one once more, waits for calls of the last to end."""
 
@@ -161,6 +165,7 @@ class ScriptRunner:
         """The packages that scripts may import beside harmless standard modules."""
         self.script_start = ScriptStart()
         """Clock and chance of the script that runs; read by the session."""
+        self._printed = 0
         self.printed_text: list[str] = []
         """What the script that runs, or ran last, printed."""
 
@@ -347,9 +352,12 @@ class ScriptRunner:
         return outcome
 
     async def _run_once(self, code: str) -> Outcome:
+        if (too_long := check_script(code)) is not None:
+            return too_long
         session = await self._session()
+        self._printed = 0
         try:
-            outcome = await self._run_in(session, code)
+            outcome = self._within_limits(await self._run_in(session, code))
         except BaseException:
             self._log.end_prints()
             raise
@@ -379,13 +387,26 @@ class ScriptRunner:
                 running.cancel()
                 await asyncio.wait({running})
 
+    def _within_limits(self, outcome: Outcome) -> Outcome:
+        """The outcome; a value that is too large for a message is told by its type."""
+        if not isinstance(outcome, Done):
+            return outcome
+        try:
+            check_size(outcome.value, self._spec.limits.frame_bytes)
+        except UnsupportedValueError as error:
+            return replace(outcome, value=f"<{kind_name(outcome.value)}: {error}>")
+        return outcome
+
     # -- ScriptHost ---------------------------------------------------------------------
 
     async def call(self, request: CallRequest) -> CallAnswer:
         """A call of the script takes the gate."""
         self._allowance.called()
         try:
+            check_size([request.args, request.kwargs], self._spec.limits.frame_bytes)
             return await self._gate.call(request)
+        except UnsupportedValueError as error:
+            return Raised("ToolArgumentError", f"the arguments cannot be passed: {error}")
         except (UnrecordedCallError, ReplayMismatch, RecordedLimit) as error:
             return await self._stop(error)
         except Exception as error:
@@ -394,16 +415,25 @@ class ScriptRunner:
 
     async def _stop(self, why: Exception) -> NoReturn:
         """End the script. It gets no answer to its call, so that it does nothing any more."""
-        if self._stopped is not None and not self._stopped.done():
-            self._stopped.set_result(why)
+        self._end(why)
         own = asyncio.current_task()
         if own is not None and own.cancelling():
             raise asyncio.CancelledError from why
         await asyncio.get_running_loop().create_future()  # until its sandbox is gone
         raise why
 
+    def _end(self, why: Exception) -> None:
+        if self._stopped is not None and not self._stopped.done():
+            self._stopped.set_result(why)
+
     def printed(self, text: str) -> None:
-        """The script printed."""
+        """The script printed. What its sandbox should have held back ends it."""
+        most = self._spec.limits.output_bytes
+        self._printed += len(text)
+        if self._printed > most * _SLACK:
+            message = f"the script printed more than {most:,} characters"
+            self._end(RecordedLimit(LimitReached(limit="output", message=message)))
+            return
         self.printed_text.append(text)
         self._log.say(text)
 
@@ -473,7 +503,7 @@ def named_actions(code: str, tools: Toolset) -> tuple[BoundAction, ...]:
         tools: What it may call.
     """
     asking = [bound for bound in tools if bound.asks]
-    if not asking:
+    if not asking or check_script(code) is not None:
         return ()
     try:
         with warnings.catch_warnings(action="ignore"):

@@ -4,10 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any, Final, Protocol, runtime_checkable
+from itertools import islice
+from typing import Any, Final, Protocol, cast, runtime_checkable
 
 from delf.records import dataclass
 from delf.types import Isolation
+
+MAX_SCRIPT: Final = 2**17
+"""Letters of a script; the longest that models write have some ten thousand."""
+MAX_MESSAGE: Final = 4096
+"""Letters of what a sandbox tells of an error."""
+MAX_TEXT: Final = 20_000
+"""Letters of what a script hands on to the next."""
+MAX_NAME: Final = 200
+"""Letters of a name that a sandbox tells."""
+_MAX_VARIABLES: Final = 100
+
+
+def _cut(outcome: Any, **most: int) -> None:
+    """Keep what a sandbox tells within limits: it goes into prompts, events and logs.
+
+    Args:
+        outcome: How a script ended, or a call.
+        most: How many letters each of its fields may have.
+    """
+    for name, letters in most.items():
+        value = getattr(outcome, name)
+        if isinstance(value, str):
+            object.__setattr__(outcome, name, _short(value, letters))
+    variables = cast("Mapping[object, object] | None", getattr(outcome, "variables", None))
+    if variables:
+        told = islice(variables.items(), _MAX_VARIABLES)
+        kept = {_short(str(name), MAX_NAME): _short(str(kind), 2 * MAX_NAME) for name, kind in told}
+        object.__setattr__(outcome, "variables", kept)
+
+
+def _short(text: str, most: int) -> str:
+    """A text that is not too long, and can be written as UTF-8."""
+    short = text if len(text) <= most else f"{text[: most - 1]}…"
+    try:
+        short.encode()
+    except UnicodeEncodeError:  # halves of characters
+        return short.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return short
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +137,9 @@ class CallRequest:
     kwargs: Mapping[str, Any]
     alone: bool = False
     line: int | None = None
+
+    def __post_init__(self) -> None:
+        _cut(self, connection=MAX_NAME, method=MAX_NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +269,9 @@ class Done:
     value: Any = None
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
 
+    def __post_init__(self) -> None:
+        _cut(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
@@ -246,6 +291,9 @@ class Failed:
     source: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
 
+    def __post_init__(self) -> None:
+        _cut(self, kind=MAX_NAME, message=MAX_MESSAGE, source=MAX_MESSAGE)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rerun:
@@ -255,6 +303,11 @@ class Rerun:
     remaining: str
     carry: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        _cut(self, context=MAX_TEXT, remaining=MAX_TEXT)
+        kept = tuple(_short(str(name), MAX_NAME) for name in self.carry[:_MAX_VARIABLES])
+        object.__setattr__(self, "carry", kept)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,6 +319,9 @@ class LimitReached:
     line: int | None = None
     source: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        _cut(self, limit=MAX_NAME, message=MAX_MESSAGE, source=MAX_MESSAGE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,8 +337,23 @@ class Crashed:
     message: str
     by_script: bool = False
 
+    def __post_init__(self) -> None:
+        _cut(self, message=MAX_MESSAGE)
+
 
 Outcome = Done | Failed | Rerun | LimitReached | Crashed
+
+
+def check_script(code: str) -> LimitReached | None:
+    """Why a script is not even read, if it is not.
+
+    Args:
+        code: The script.
+    """
+    if len(code) <= MAX_SCRIPT:
+        return None
+    message = f"the script has {len(code):,} letters, and at most {MAX_SCRIPT:,} are run: "
+    return LimitReached(limit="script", message=message + "put data into files")
 
 
 class SandboxSession(Protocol):

@@ -20,6 +20,7 @@ from delf.protocols.sandbox import (
     ScriptHost,
     SessionSpec,
     SupportsReplay,
+    check_script,
 )
 from delf_sandbox.budget import Budget
 from delf_sandbox.calls import OpenCalls
@@ -218,6 +219,8 @@ class WireSession(asyncio.BufferedProtocol):
             raise RuntimeError("a session runs one script at a time, after initialise()")
         if not self.alive:
             return Crashed(message="the sandbox is gone")
+        if (too_long := check_script(code)) is not None:
+            return too_long
         self._scripts += 1
         self._budget.begin_script()
         self._files.begin_script()

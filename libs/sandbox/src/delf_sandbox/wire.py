@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import PurePath
 from typing import Any, cast
 
+from delf.chunks import cost, cost_of_values, has_too_many_values
 from delf.errors import SandboxExecutionError
 from delf.protocols.sandbox import (
     CallAnswer,
@@ -23,18 +24,10 @@ from delf.protocols.sandbox import (
     SessionSpec,
     Told,
 )
-from delf.values import (
-    MAX_VALUES,
-    UnsupportedValueError,
-    cost,
-    cost_of_values,
-    has_too_many_values,
-    loads,
-)
+from delf.values import MAX_VALUES, UnsupportedValueError, loads
 from delf_sandbox.guest.frames import FrameTooLargeError, encode, frame_around
 from delf_sandbox.modules import modules_of
 
-_MAX_TEXT = 20_000
 _MAX_BYTES_LOOKED_AT = 1024 * 1024
 _MAX_MOMENT = 2**63
 _MANY_HALVES = 10_000
@@ -159,37 +152,22 @@ def parse_outcome(frame: Sequence[Any]) -> Outcome:
     """
     name = frame[0]
     if name == "done" and _fits(frame, object, dict):
-        return Done(value=frame[1], variables=_variables(frame[2]))
+        return Done(value=frame[1], variables=frame[2])
     if name in ("failed", "limit") and _fits(frame, str, str, object, object, dict):
         what: dict[str, Any] = {
-            "message": _text(frame[2]),
+            "message": frame[2],
             "line": _line(frame[3]),
-            "source": _optional(frame[4]),
-            "variables": _variables(frame[5]),
+            "source": frame[4] if isinstance(frame[4], str) else None,
+            "variables": frame[5],
         }
         if name == "failed":
-            return Failed(kind=frame[1][:200], **what)
-        return LimitReached(limit=frame[1][:40], **what)
+            return Failed(kind=frame[1], **what)
+        return LimitReached(limit=frame[1], **what)
     if name == "rerun" and _fits(frame, str, str, list, dict):
         return Rerun(
-            context=_text(frame[1]),
-            remaining=_text(frame[2]),
-            carry=tuple(str(item)[:200] for item in frame[3][:100]),
-            variables=_variables(frame[4]),
+            context=frame[1], remaining=frame[2], carry=tuple(frame[3]), variables=frame[4]
         )
     raise WireError(f"the sandbox sent a malformed {str(name)[:40]!r} frame")
-
-
-def _variables(names: Mapping[Any, Any]) -> dict[str, str]:
-    return {str(name)[:200]: str(kind)[:400] for name, kind in list(names.items())[:100]}
-
-
-def _text(value: str) -> str:
-    return value if len(value) <= _MAX_TEXT else f"{value[:_MAX_TEXT]}…"
-
-
-def _optional(value: Any) -> str | None:
-    return _text(value) if isinstance(value, str) else None
 
 
 def _line(value: Any) -> int | None:

@@ -23,21 +23,21 @@ from delf.protocols.sandbox import (
     ScriptHost,
     SessionSpec,
     Told,
+    check_script,
 )
-from delf.values import UnsupportedValueError, dumps, loads
+from delf.values import TooLargeError, UnsupportedValueError, check_size, dumps, loads
 from delf_sandbox.budget import Budget
 from delf_sandbox.folders import remove_folder, used_space
 from delf_sandbox.guest.output import FileSender, LimitReachedError
 from delf_sandbox.modules import modules_of
 from delf_sandbox.wire import size_in_memory
 from delf_sandbox_monty.script import prepare
-from delf_sandbox_monty.values import TooLargeError, for_monty, plain, shown
+from delf_sandbox_monty.values import for_monty, plain, shown
 from delf_sandbox_monty.words import ALIASES, PREAMBLE, describe
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
-_MAX_TEXT = 20_000
 _LOOK_SECONDS = 0.25
 _VARIABLES = """{n: (type(v).__name__, len(v) if type(v).__name__ in
 ("list", "dict", "str", "tuple", "set", "bytes") else -1)
@@ -108,6 +108,8 @@ class MontySession:
             raise RuntimeError("a session runs one script at a time")
         if not self.alive:
             return Crashed(message="the sandbox is gone")
+        if (too_long := check_script(code)) is not None:
+            return too_long
         prepared = prepare(code, self._tools)
         if isinstance(prepared, Failed):
             return prepared
@@ -153,11 +155,11 @@ class MontySession:
             value = await _apart(shown, running.result(), self._copied_bytes)
             return Done(value=value)
         if isinstance(error, MontyCrashedError):
-            return Crashed(message=f"the interpreter is gone: {error}"[:1000])
+            return Crashed(message=f"the interpreter is gone: {error}")
         if isinstance(error, MontyError):
             limits = self._spec.limits
             return describe(error, self._sources, self._tools, modules_of(self._spec), limits)
-        return Crashed(message=f"the interpreter is gone: {error}"[:1000])
+        return Crashed(message=f"the interpreter is gone: {error}")
 
     async def _watch_scratch(self, running: asyncio.Task[Any]) -> None:
         """End the script when its scratch folder, which is on the host's disk, holds too much."""
@@ -269,7 +271,9 @@ class MontySession:
         limit = self._spec.limits.frame_bytes
         looked_at = 0
         try:
-            data = dumps(plain([list(args), kwargs], self._copied_bytes))
+            copied = plain([list(args), kwargs], self._copied_bytes)
+            check_size(copied, limit)
+            data = dumps(copied)
             if len(data) <= limit:
                 return (*loads(data), size_in_memory(data))
             problem = f"the arguments are too large: {len(data):,} bytes of at most {limit:,}"
@@ -340,8 +344,7 @@ class MontySession:
 
     def _ask_rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:
         names = [carry] if isinstance(carry, str) else [str(name) for name in carry or ()]
-        carried = tuple(name[:200] for name in names[:100])
-        self._rerun = str(context)[:_MAX_TEXT], str(remaining)[:_MAX_TEXT], carried
+        self._rerun = str(context), str(remaining), tuple(names)
         raise KeyboardInterrupt("the script asked for another pass")
 
     def _over(self, limit: str, message: str) -> None:
@@ -379,7 +382,7 @@ def _described(found: Any) -> dict[str, str]:
     for name, value in list(cast("dict[Any, Any]", found).items())[-60:]:
         match value:
             case (str(kind), int(size)) if not str(name).startswith("_") and name not in _HIDDEN:
-                names[str(name)[:200]] = kind[:100] + (f" of length {size}" if size >= 0 else "")
+                names[str(name)] = kind + (f" of length {size}" if size >= 0 else "")
             case _:
                 pass
     return names

@@ -7,20 +7,16 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import PurePath
 from typing import Any, Final, cast
 
-from delf.values import VALUE_BYTES, UnsupportedValueError, kind_name
+from delf.values import PLAIN, VALUE_BYTES, TooLargeError, UnsupportedValueError, kind_name
 
 _LARGE: Final = 10_000
 _ESCAPED: Final = dict.fromkeys(code for code in range(32) if chr(code) not in "\b\t\n\f\r")
 
 
-class TooLargeError(UnsupportedValueError):
-    """A value would take more memory than it may."""
-
-
 def plain(value: Any, most: int) -> Any:
     """A value of Monty as one of Python: objects of the script become dicts or text.
 
-    What stands in several places is copied to each, so what is copied is counted.
+    What stands in several places is copied once.
 
     Args:
         value: The script's value.
@@ -36,15 +32,24 @@ class _Copy:
     def __init__(self, most: int) -> None:
         self._most = most
         self._taken = 0
+        self._made: dict[int, Any] = {}
 
     def of(self, value: Any) -> Any:
+        """The copy of a value."""
+        kind = cast("Any", type(value))
+        if kind in PLAIN or kind is bytes:
+            self._take(VALUE_BYTES + (_encoded_size(value) if kind in (str, bytes) else 0))
+            return value
+        made = self._made.get(id(value), self)
+        if made is self:
+            made = self._made[id(value)] = self._copy(value)
+        return made
+
+    def _copy(self, value: Any) -> Any:
         from pydantic_monty import MontyClassProxy
 
         self._take(VALUE_BYTES)
         match value:
-            case str() | bytes():
-                self._take(_encoded_size(value))
-                return value
             case MontyClassProxy():
                 return {str(name): self.of(item) for name, item in value.attributes.items()}
             case list() | tuple() | set() | frozenset() | dict():

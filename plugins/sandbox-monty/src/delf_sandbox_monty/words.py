@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from delf.protocols.sandbox import Failed, LimitReached, Limits
+from delf.protocols.sandbox import MAX_MESSAGE, Failed, LimitReached, Limits
 from delf_sandbox.guest.policy import refusal
 from delf_sandbox_monty.script import line_of
 
@@ -93,7 +93,7 @@ def describe(
         limits: Of the session.
     """
     inner: BaseException = error.exception()
-    text = str(inner)
+    text = str(inner)[: MAX_MESSAGE + 1]  # before anything looks through it
     line, source = _place(error, sources)
     if isinstance(inner, MemoryError):
         message = f"the script needed more memory than {limits.memory_bytes:,} bytes"

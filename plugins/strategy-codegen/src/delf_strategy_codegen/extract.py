@@ -7,6 +7,7 @@ from typing import Final
 
 from delf.answers import reasoning_in, taken_apart
 from delf.messages import ModelReply, ToolCall
+from delf.protocols.sandbox import MAX_SCRIPT
 from delf_strategy_codegen.blocks import JSON, Block, blocks_of
 from delf_strategy_codegen.choice import SEVERAL, Reading, chosen
 from delf_strategy_codegen.python import acts, cleaned, is_script, parse_script, parsed
@@ -27,6 +28,11 @@ _TURN: Final = re.compile(
 )
 _MARKS: Final = re.compile(r"^(?:\s*<\|\w+\|>)+|<\|\w+\|>\s*\Z")
 _PASSAGE: Final = re.compile(r"^[ \t]*(?=[<\[◁])", re.MULTILINE)
+_LONGEST: Final = 2 * MAX_SCRIPT
+_TOO_LONG: Final = (
+    f"That answer is too long: scripts of more than {MAX_SCRIPT:,} letters are not run. "
+    "Put no data into the script."
+)
 _MOST_LINES: Final = 2000
 _MOST_TRIES: Final = 40
 
@@ -76,11 +82,15 @@ def read(text: str) -> Reading:
     _, text, ended = taken_apart(text)
     if not ended:
         return Reading()
+    if len(text) > _LONGEST:
+        return Reading(why=_TOO_LONG)
     whole = cleaned(_MARKS.sub("", text))
     if whole is not None and acts(whole) and not whole.lstrip().startswith(("{", "[{")):
         return Reading(whole)
     text = _said(text)
     blocks = blocks_of(text)
+    if any(len(part) > MAX_SCRIPT for part in ([block.code for block in blocks] or [text])):
+        return Reading(why=_TOO_LONG)
     if blocks:
         return _of_blocks(blocks, text)
     if (found := from_json(text, read)) is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from delf.messages import Message, assistant, user
-from delf.protocols.sandbox import Failed, LimitReached, Rerun
+from delf.protocols.sandbox import MAX_SCRIPT, Failed, LimitReached, Rerun
 
 _RULES = """\
 You do the user's task by writing one Python script that calls the tools below. \
@@ -27,6 +27,7 @@ variables kept. Use it only when the next step cannot be written without seeing 
 context says what was found, remaining what is left."""
 
 _IN_FENCE = "Answer with the script alone, in one ```python block."
+_BEGINNING = 1000
 _IN_TOOL = "Answer with one call of run, whose code is the script, and nothing else."
 _PYTHON = "3.11+"
 _MAX_PRINTED = 2000
@@ -58,7 +59,7 @@ def no_code_messages(reply: str, why: str = "", *, in_tool: bool = False) -> tup
     """
     how = _IN_TOOL if in_tool else "Answer with one ```python block."
     told = why or "There was no Python script in that answer."
-    return assistant(reply or "(nothing)"), user(f"{told} {how}")
+    return assistant(_short(reply) or "(nothing)"), user(f"{told} {how}")
 
 
 def retry_messages(
@@ -140,6 +141,13 @@ def _alive(variables: Mapping[str, str]) -> list[str]:
         return ["No variables are alive."]
     listed = "\n".join(f"- {name}: {kind}" for name, kind in variables.items())
     return [f"Variables still alive, use them as they are:\n{listed}"]
+
+
+def _short(text: str) -> str:
+    """What a model wrote; of what is longer than any script, how it begins."""
+    if len(text) <= MAX_SCRIPT:
+        return text
+    return f"{text[:_BEGINNING]}\n… ({len(text):,} letters)"
 
 
 def _fenced(code: str) -> str:

@@ -11,6 +11,8 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from delf.protocols.sandbox import MAX_SCRIPT
+
 _ACTS: Final = (ast.Call, ast.Await)
 _DOES: Final = (*_ACTS, ast.Assign, ast.AugAssign, ast.Import, ast.ImportFrom, ast.Return)
 _RUNS: Final = frozenset(
@@ -30,7 +32,9 @@ def parse_script(code: str) -> ast.Module | None:
 
 @functools.lru_cache(maxsize=8)  # one answer is looked at in several ways
 def parsed(code: str) -> ast.Module | SyntaxError | None:
-    """A tree, else what is wrong; None where Python's parser gives up."""
+    """A tree, else what is wrong; None where Python's parser gives up, or it is too long to run."""
+    if len(code) > MAX_SCRIPT:
+        return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

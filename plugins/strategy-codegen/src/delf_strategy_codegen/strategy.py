@@ -24,7 +24,7 @@ from delf.errors import (
 )
 from delf.messages import Message, ModelTool, ToolCall, ToolResult, assistant, results
 from delf.protocols.connection import ConnectionLike
-from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Outcome, Rerun
+from delf.protocols.sandbox import MAX_SCRIPT, Crashed, Done, Failed, LimitReached, Outcome, Rerun
 from delf.protocols.strategy import ScriptResult, StrategyHost, ToolChoice
 from delf.tools.find_tools import own_tools
 from delf.tools.stubs import stubs_of
@@ -161,7 +161,7 @@ async def _write(
 
 def _as_written(calls: tuple[ToolCall, ...], told: tuple[Message, Message]) -> tuple[Message, ...]:
     """A script and what became of it, as the model wrote it: in a fence, or as calls and result."""
-    if not calls:
+    if not calls or sum(len(call.arguments) for call in calls) > 2 * MAX_SCRIPT:
         return told
     texts = [told[1].text, *["It ran as one script with the first call."] * (len(calls) - 1)]
     given = [

@@ -46,7 +46,8 @@ class Endless:
             while True:
                 for piece in self._pieces:
                     yield piece
-                    await asyncio.sleep(self._pause)
+                    if self._pause:
+                        await asyncio.sleep(self._pause)
         finally:
             self.closed = True
 

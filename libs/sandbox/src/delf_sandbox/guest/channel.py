@@ -9,8 +9,8 @@ from threading import RLock
 from time import perf_counter  # before scripts get another
 from typing import Any
 
-from delf.values import MAX_VALUES, has_too_many_values, loads
-from delf_sandbox.guest.frames import FrameReader, FrameTooLargeError, encode
+from delf.values import loads
+from delf_sandbox.guest.frames import FrameReader, encode
 from delf_sandbox.guest.spin import SPIN_SECONDS, Spin
 
 _READ_SIZE = 64 * 1024
@@ -55,8 +55,6 @@ class Channel:
     def send(self, frame: list[Any], at_once: bool = False) -> None:
         """Send a frame, or queue it for the next flush."""
         payload = encode(frame, self.limit)
-        if has_too_many_values(payload):
-            raise FrameTooLargeError(f"more than {MAX_VALUES:,} values")
         self._pending.append(payload)
         self._pending_bytes += len(payload)
         if at_once or self._pending_bytes > _MAX_PENDING:

@@ -25,7 +25,7 @@ from collections.abc import (
 )
 from typing import Any, TypeGuard, cast
 
-from delf.values import dumps
+from delf.values import TooLargeError, UnsupportedValueError, check_size, dumps
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods")
@@ -87,6 +87,13 @@ def make_content(
         content = whole()
     if _is_bytes(content):
         return Content(bytes(content))
+    if isinstance(content, Mapping) or _is_list(content):
+        try:
+            check_size(content, most, most)
+        except TooLargeError:
+            raise ContentTooLargeError from None
+        except UnsupportedValueError:
+            pass  # a file may be deeper than a message
     if ending in row_files or ending in _WORKBOOKS:
         return _workbook(name, ending, content, row_files, most)
     if isinstance(content, str):

@@ -25,7 +25,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from delf.values import dumps
+from delf.values import TooLargeError, check_size, dumps
 
 _LENGTH = struct.Struct(">I")
 HEADER = _LENGTH.size
@@ -44,8 +44,12 @@ def encode(frame: list[Any], limit: int) -> bytes:
 
     Raises:
         UnsupportedValueError: When a field cannot be passed.
-        FrameTooLargeError: When it is over the limit.
+        FrameTooLargeError: When it is over the limit, or has too many values.
     """
+    try:
+        check_size(frame, limit)
+    except TooLargeError as error:
+        raise FrameTooLargeError(str(error)) from None
     payload = dumps(frame)
     return _header(len(payload), limit) + payload
 
