@@ -201,6 +201,7 @@ def test_the_command_verifies_and_shows(trail: AuditTrail, path: Path) -> None:
     )
     head = trail.check().head
     told = invoke(path, "verify")
+    assert told.exit_code == 1  # nothing is proven
     assert told.stdout == f"6 records in order in {path}\nhead {head}\n"
     assert json.loads(invoke(path, "verify", "--json").stdout)["head"] == head
     assert invoke(path, "show", "t1").stdout == (
@@ -211,6 +212,57 @@ def test_the_command_verifies_and_shows(trail: AuditTrail, path: Path) -> None:
     broken = invoke(path, "verify")
     assert broken.exit_code == 1
     assert "the chain is broken" in broken.stderr
+
+
+def keyed(path: Path) -> AuditTrail:
+    trail = AuditTrail(path, b"key")
+    for number in range(4):
+        trail.append({"what": "call", "call": number})
+    return trail
+
+
+@pytest.mark.parametrize("key", [True, False])
+@pytest.mark.parametrize("head", [True, False])
+@pytest.mark.parametrize("as_json", [True, False])
+def test_what_is_not_proven_is_said_and_fails(
+    key: bool, head: bool, as_json: bool, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = keyed(path).check().head
+    if key:
+        monkeypatch.setenv("DELF_AUDIT_KEY", "key")
+    words = ["verify", *(["--head", noted] if head else []), *(["--json"] if as_json else [])]
+    told = invoke(path, *words)
+    assert told.exit_code == (0 if key and head else 1)
+    assert ("not proven: who wrote the records" in told.stderr) is not key
+    assert ("not proven: that none was taken away" in told.stderr) is not head
+    if as_json:
+        assert len(json.loads(told.stdout)["not_proven"]) == (not key) + (not head)
+
+
+def test_a_file_that_was_written_anew_is_never_proven(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = keyed(path).check().head
+    monkeypatch.setenv("DELF_AUDIT_KEY", "key")
+    path.unlink()
+    AuditTrail(path).append({"what": "call", "call": 0})
+    for head in ("0" * 64, noted):
+        told = invoke(path, "verify", "--head", head)
+        assert told.exit_code == 1
+        assert "not written with this key" in told.stderr
+    monkeypatch.delenv("DELF_AUDIT_KEY")
+    assert invoke(path, "verify", "--head", "0" * 64).exit_code == 1  # the digest of no line
+    assert "no line has the digest" in invoke(path, "verify", "--head", noted).stderr
+
+
+def test_the_digest_to_note_is_a_command(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trail = keyed(path)
+    monkeypatch.setenv("DELF_AUDIT_KEY", "key")
+    noted = invoke(path, "head").stdout.strip()
+    trail.append({"what": "end"})
+    told = invoke(path, "verify", "--head", noted)
+    assert told.exit_code == 0
+    assert "1 of them after the digest given" in told.stdout
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:

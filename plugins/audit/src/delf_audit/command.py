@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from delf_audit.observer import trail_at
-from delf_audit.trail import AuditTrail
+from delf_audit.trail import AuditTrail, Checked
 
 _HEAD = ("at", "task", "what", "prev", "mac")
 
@@ -43,20 +43,38 @@ def _configured(state: Any) -> str | None:
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @click.pass_obj
 def verify(trail: AuditTrail, head: str | None, *, as_json: bool) -> None:
-    """Check the chain of records, and with DELF_AUDIT_KEY who wrote them.
+    """Check who wrote the records, and that none was changed or taken away.
 
-    Tells how many there are, and the digest of the last line: kept elsewhere and given as --head,
-    it shows later that nothing before it was taken away.
+    That takes DELF_AUDIT_KEY, and as --head a digest that was noted elsewhere before: whoever may
+    write the file can write a whole new one. Without them it says what is not proven, and fails.
     """
     checked = trail.check(head)
     if as_json:
         found = {"records": checked.records, "head": checked.head, "cut": list(checked.cut)}
-        click.echo(json.dumps({"path": str(trail.path), **found}))
-        return
+        proven = {"after": checked.after, "not_proven": list(checked.missing)}
+        click.echo(json.dumps({"path": str(trail.path), **found, **proven}))
+    else:
+        _tell(trail, checked)
+    for missing in checked.missing:
+        click.echo(f"not proven: {missing}", err=True)
+    if checked.missing:
+        raise SystemExit(1)
+
+
+def _tell(trail: AuditTrail, checked: Checked) -> None:
     click.echo(f"{checked.records:,} records in order in {Path(trail.path)}")
     for number in checked.cut:
         click.echo(f"line {number} was cut off while it was written; the chain goes on after it")
+    if 0 < checked.after < checked.records:
+        click.echo(f"{checked.after:,} of them after the digest given: note the new one")
     click.echo(f"head {checked.head}")
+
+
+@audit.command()
+@click.pass_obj
+def head(trail: AuditTrail) -> None:
+    """Print the digest of the last line, to be noted elsewhere."""
+    click.echo(trail.check().head)
 
 
 @audit.command()

@@ -22,6 +22,9 @@ from delf.errors import ConfigurationError, DelfError
 FIRST: Final = "0" * 64
 """What the first record names as the digest of the line before it."""
 
+NO_KEY: Final = "who wrote the records: DELF_AUDIT_KEY is not set"
+NO_HEAD: Final = "that none was taken away: no --head that was noted elsewhere"
+
 _BLOCK: Final = 64 * 1024
 
 
@@ -39,11 +42,15 @@ class Checked:
         records: How many records it has.
         head: The digest of its last line: noted elsewhere, it shows later that none is missing.
         cut: Numbers of lines that were cut off while they were written, from 1.
+        after: How many records come after the digest that was noted; all without one.
+        missing: What is not proven, as nobody gave what proves it.
     """
 
     records: int
     head: str
     cut: tuple[int, ...] = ()
+    after: int = 0
+    missing: tuple[str, ...] = ()
 
 
 class AuditTrail:
@@ -100,7 +107,8 @@ class AuditTrail:
             AuditTrailError: When it is not; the message names the line.
             ConfigurationError: When there is no such file.
         """
-        head, count, cut, seen, number = FIRST, 0, list[int](), known in (None, FIRST), 0
+        head, count, cut, number = FIRST, 0, list[int](), 0
+        seen = 0 if known in (None, FIRST) else None
         for number, (line, record) in enumerate(self._lines(), 1):
             if record is None:
                 cut.append(number)
@@ -108,18 +116,23 @@ class AuditTrail:
                 self._check_record(number, record, head)
                 count += 1
             head = _digest(line)
-            seen = seen or head == known
+            if head == known:
+                seen = count
         if cut and cut[-1] == number:
             raise AuditTrailError(
                 f"{self.path}:{number}: the last line is cut off or no record",
                 hint="a process may have died while it wrote; the next record goes on from it",
             )
-        if not seen:
+        if seen is None:
             raise AuditTrailError(
                 f"{self.path}: no line has the digest {known}",
                 hint="lines were taken off the end, or the file was written anew",
             )
-        return Checked(records=count, head=head, cut=tuple(cut))
+        missing = [] if self._key is not None else [NO_KEY]
+        missing += [NO_HEAD] if known in (None, FIRST) else []
+        return Checked(
+            records=count, head=head, cut=tuple(cut), after=count - seen, missing=tuple(missing)
+        )
 
     def _check_record(self, number: int, record: Mapping[str, Any], head: str) -> None:
         if record.get("prev") != head:
