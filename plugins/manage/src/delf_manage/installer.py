@@ -17,24 +17,23 @@ from typing import Final
 import click
 
 from delf.errors import ConfigurationError, DelfError
+from delf.namesake import NAMESAKE
 from delf.terminal import visible
 
 _SHOWN: Final = 40
 _CONSTRAINTS: Final = "constraints.txt"
+_NO_NAMESAKE: Final = f"{NAMESAKE}<0"
+"""A plugin that needs it means delf-core: it is refused, and nothing of another's is installed."""
 
 
-def install(
-    arguments: Sequence[str], *, constraints: Sequence[str] = (), upgrade: bool = False
-) -> list[str]:
+def install(arguments: Sequence[str], *, upgrade: bool = False) -> list[str]:
     """The command that installs.
 
     Args:
         arguments: What is installed, and options of pip.
-        constraints: Where packages come from that are not named.
         upgrade: Take newer versions of what is named.
     """
-    more = ["--upgrade"] if upgrade else []
-    more += ["--constraint", _CONSTRAINTS] if constraints else []
+    more = ["--constraint", _CONSTRAINTS, *(["--upgrade"] if upgrade else [])]
     tool, is_uv = _tool()
     # What a package's own folder says of its needs is read by uv alone; here delf has decided.
     more += ["--no-sources"] if is_uv else ["--no-input", "--disable-pip-version-check"]
@@ -84,7 +83,7 @@ def run(
     Args:
         command: What is run.
         doing: What is said meanwhile.
-        constraints: As for :func:`install`.
+        constraints: Where packages come from that are needed and not named.
         clean: Takes secrets out of what is shown.
         hint: What to do when it fails.
 
@@ -92,8 +91,8 @@ def run(
         DelfError: When it fails; what it said is written before.
     """
     with _own_folder() as folder, _progress(doing):
-        if constraints:
-            (folder / _CONSTRAINTS).write_text("\n".join(constraints) + "\n", encoding="utf-8")
+        lines = "\n".join([_NO_NAMESAKE, *constraints])
+        (folder / _CONSTRAINTS).write_text(f"{lines}\n", encoding="utf-8")
         done = subprocess.run(  # noqa: S603 - the user asked for it
             command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
             errors="replace", check=False,
@@ -113,8 +112,8 @@ def _tool() -> tuple[list[str], bool]:
     made_by = Path(sys.prefix, "pyvenv.cfg")
     of_uv = made_by.is_file() and re.search(r"^uv\s*=", made_by.read_text(), re.MULTILINE)
     uv = shutil.which("uv")
-    if uv and (of_uv or find_spec("pip") is None):
-        return [str(Path(uv).absolute()), "pip"], True
+    if uv and Path(uv).is_absolute() and (of_uv or find_spec("pip") is None):
+        return [uv, "pip"], True
     if find_spec("pip") is None:
         raise DelfError(
             f"{sys.prefix} has no pip, and there is no uv",

@@ -74,7 +74,7 @@ def install(
     constraints = here.constraints(items)
     links = ["--find-links", str(find_links.resolve())] if find_links else []
     arguments = [*links, *(item.argument for item in items)]
-    command = installer.install(arguments, constraints=constraints, upgrade=upgrade)
+    command = installer.install(arguments, upgrade=upgrade)
     width = max(len(item.name) for item in items)
     lines = [f"installs into {sys.prefix}:"]
     lines += [f"  {item.name:<{width}}  {item.origin}" for item in items]
