@@ -57,7 +57,7 @@ def agree(lines: Sequence[str], command: Sequence[str], question: str, *, yes: b
 
     Raises:
         ConfigurationError: When nobody can be asked.
-        click.Abort: When the answer is no.
+        click.exceptions.Exit: When the answer is no.
     """
     for line in (*lines, f"runs: {shlex.join(command)}"):
         click.echo(visible(line), err=True)
@@ -67,7 +67,9 @@ def agree(lines: Sequence[str], command: Sequence[str], question: str, *, yes: b
         raise ConfigurationError(
             "nothing was done: nobody could be asked", hint="say yes beforehand: --yes"
         )
-    click.confirm(question, abort=True, err=True)
+    if not click.confirm(question, err=True):
+        click.echo("nothing was done", err=True)
+        raise click.exceptions.Exit(1)
 
 
 def run(
