@@ -47,6 +47,7 @@ SECRETS = (
 HOST_SECRET = SECRETS[2]
 FOR_ALL_USERS_ALIKE = ("exhaust_cpu", "exhaust_memory", "exhaust_output")
 """What a process is kept from by limits of its own, whoever runs it."""
+_WRITES = {"153_file_append_lines.py": ("todo.txt",)}
 _RESOURCES = re.compile("exhaust|hang|kill|crash")
 _LISTENED = "DELF-LISTENER"
 _SECONDS = 0.3
@@ -153,7 +154,8 @@ async def _run_honest(session: SandboxSession, entry: dict[str, Any]) -> list[st
     if not isinstance(outcome, Done | Rerun):
         return [str(getattr(outcome, "message", outcome))]
     reruns = [(outcome.context, outcome.remaining)] if isinstance(outcome, Rerun) else []
-    files = {name: data.decode() for name, data in host.files.items()}
+    scratch = _WRITES.get(entry["file"], ())  # its own files are handed over, too
+    files = {name: data.decode() for name, data in host.files.items() if name not in scratch}
     found = {
         "stdout": (host.text, entry["expected_stdout"]),
         "files": (files, entry["expected_files"]),

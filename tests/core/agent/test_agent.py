@@ -107,7 +107,7 @@ class TestRun:
 
     @pytest.mark.parametrize(
         ("code", "answer"),
-        [("1 + 1", "2"), ("return 'x'", "x"), ("{'a': 1}", '{\n  "a": 1\n}'), ("x = 1", "")],
+        [("1 + 1", "2"), ("return 'x'", "x"), ("{'a': 1}", '{\n  "a": 1\n}'), ("x = 1", "1")],
     )
     def test_a_value_is_the_answer_when_nothing_is_printed(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel, code: str, answer: str

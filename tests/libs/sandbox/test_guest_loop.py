@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -71,8 +72,11 @@ def test_not_while_a_timer_runs(loop):
 
 @pytest.mark.parametrize("loop", [True], indirect=True)
 def test_not_while_a_thread_could_call_back(loop):
-    assert not only_waits(loop, lambda: loop.run_in_executor(None, lambda: None))
-    loop.run_until_complete(loop.shutdown_default_executor())
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait)
+    assert not only_waits(loop, thread.start)
+    over.set()
+    thread.join()
 
 
 def test_a_signal_that_is_handled_wakes_it(loop):

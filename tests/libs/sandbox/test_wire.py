@@ -180,7 +180,7 @@ def test_the_frames_that_open_a_session_and_a_script():
     )
     kind, content = loads(init_frame(spec, "/s", ["/data"])[4:])
     assert kind == "init"
-    assert content["tools"] == [["a", ["x"]], ["f", []]]
+    assert content["tools"] == [["a", ["x"], []], ["f", [], []]]
     assert content["scratch"] == "/s"
     assert content["readable"] == ["/data"]
     assert content["limits"]["frame_bytes"] == spec.limits.frame_bytes

@@ -48,7 +48,10 @@ async def test_a_busy_script_gives_way_and_a_waiting_one_does_not():
 
 
 async def test_its_threads_give_way_with_it():
-    code = "import asyncio\ndef work():\n    while True: pass\nawait asyncio.to_thread(work)"
+    code = (
+        "import re\ndef work():\n    while True: pass\n"
+        "re.enum.sys.modules['_thread'].start_new_thread(work, ())\nwork()"
+    )
     usual = niceness(0)
     async with local_session(session_spec(processes=4)) as session:
         script = asyncio.create_task(session.execute(code, NotingHost()))

@@ -34,6 +34,7 @@ from delf.protocols.sandbox import (
     Rerun,
 )
 from delf.protocols.strategy import OnDelta, ScriptResult, ToolDescription
+from delf.repair import repaired
 
 
 class TaskHost:
@@ -196,6 +197,7 @@ class TaskHost:
         """Run a script in the task's sandbox, as a whole approved if the agent asks like that."""
         if self._running or self._open_calls:
             raise RuntimeError("a script runs while no other does, and no call is under way")
+        code = repaired(code)
         attempt = self._next_attempt()
         self._take_printed()
         named = named_actions(code, self._task.tools)

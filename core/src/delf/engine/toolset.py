@@ -21,6 +21,7 @@ from delf.protocols.strategy import ToolChoice, ToolDescription
 from delf.records import dataclass
 from delf.tools.action import Action
 from delf.tools.permissions import check_permission_names, is_allowed, needs_confirmation
+from delf.tools.tolerance import respelled
 
 RESERVED: Final = frozenset(
     {"rerun", "add_to_output_files", "asyncio", "files", "llm", "ToolError", "ToolException"}
@@ -73,11 +74,16 @@ class BoundAction:
     ) -> tuple[dict[str, Any], str | None]:
         """Arguments by name, and the call's ``desc=`` apart unless the action has its own.
 
+        A name may be spelled in another way, as ``customerId`` for ``customer_id``.
+
         Raises:
             ToolRefusedError: When positional arguments do not fit.
         """
         parameters = self.action.parameters
         named = dict(kwargs)
+        if named:
+            names = [parameter.name for parameter in parameters]
+            named = respelled(named, names if "desc" not in named else [*names, "desc"])
         description = None
         if "desc" in named and all(parameter.name != "desc" for parameter in parameters):
             description = str(named.pop("desc"))
@@ -250,12 +256,18 @@ class Toolset:
 
     def names_for_sandbox(self) -> tuple[ToolNames, ...]:
         """The names that scripts find."""
-        grouped: dict[str, list[str]] = {}
-        for connection, method in self._allowed:
-            methods = grouped.setdefault(connection, [])
+        methods: dict[str, list[str]] = {}
+        changing: dict[str, list[str]] = {}
+        for (connection, method), bound in self._allowed.items():
+            listed = methods.setdefault(connection, [])
             if method:
-                methods.append(method)
-        return tuple(ToolNames(name=name, methods=tuple(m)) for name, m in grouped.items())
+                listed.append(method)
+            if bound.action.effect != "read":
+                changing.setdefault(connection, []).append(method)
+        return tuple(
+            ToolNames(name=name, methods=tuple(listed), changing=tuple(changing.get(name, ())))
+            for name, listed in methods.items()
+        )
 
 
 async def load_toolset(connections: Sequence[ConnectionLike]) -> Toolset:

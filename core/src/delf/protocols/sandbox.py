@@ -88,10 +88,12 @@ class ToolNames:
     Args:
         name: The variable's name.
         methods: Its methods; empty when the connection itself is called.
+        changing: Those of them that change something; ``""`` when the connection itself does.
     """
 
     name: str
     methods: tuple[str, ...] = ()
+    changing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -188,7 +188,7 @@ def init_frame(spec: SessionSpec, scratch: str, readable: Sequence[str]) -> byte
         readable: Further paths that it may read, as they are called inside.
     """
     content = {
-        "tools": [[tool.name, list(tool.methods)] for tool in spec.tools],
+        "tools": [[tool.name, list(tool.methods), list(tool.changing)] for tool in spec.tools],
         "modules": list(modules_of(spec)),
         "libraries": list(spec.libraries),
         "limits": limits_by_name(spec.limits),

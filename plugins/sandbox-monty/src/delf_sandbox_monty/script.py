@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from delf.protocols.sandbox import Failed
-from delf_sandbox.guest.script import bound_names, forgotten_main
+from delf_sandbox.guest.script import bound_names, forgotten_function
 
 _NO_AWAIT = ("add_to_output_files", "rerun")
 """Names that scripts may await or not; Monty's are plain functions."""
@@ -59,9 +59,10 @@ def prepare(source: str, tools: Mapping[str, Sequence[str]]) -> Prepared | Faile
         )
     awaited = [node for _, node in _never_awaited(tree, tools) if node is last]
     code = _rewritten(source, tree, awaited)
-    main = forgotten_main(tree)
+    main = forgotten_function(tree)
     if main is not None:
-        code += "\nawait main()" if isinstance(main, ast.AsyncFunctionDef) else "\nmain()"
+        is_async = isinstance(main, ast.AsyncFunctionDef)
+        code += f"\nawait {main.name}()" if is_async else f"\n{main.name}()"
     return Prepared(code, source)
 
 

@@ -102,14 +102,19 @@ async def test_a_plain_one_is_asked_one_question_at_a_time(delf_host, scripted_m
 # -- which are asked ------------------------------------------------------------------------------
 
 
-async def test_nobody_is_asked_about_calls_that_their_script_leaves_behind(bench):
-    script = "import asyncio\nfor n in range(500):\n    asyncio.ensure_future(pay('a', [n]))\n"
-    response = await bench.run(
-        f"{script}await asyncio.sleep(0)\nprint('done')", decide=lambda r: asyncio.sleep(60)
-    )
+async def test_calls_that_their_script_leaves_behind_are_asked_about_and_made(bench):
+    script = "import asyncio\nfor n in range(3):\n    asyncio.ensure_future(pay('a', [n]))\n"
+    response = await bench.run(f"{script}print('done')", decide=lambda r: True)
     assert response.text == "done"
-    assert bench.asked == []
-    assert bench.events(ev.ApprovalRequested) == []
+    assert len(bench.asked) == 3
+    assert [call.status for call in bench.events(ev.CallFinished)] == ["ok"] * 3
+
+
+async def test_a_call_that_its_script_leaves_behind_and_that_is_refused_is_no_success(bench):
+    script = "import asyncio\nasyncio.ensure_future(pay('a', [1]))\nprint('done')"
+    response = await bench.run(script, decide=lambda r: Rejected(reason="not her"))
+    assert not response.status
+    assert "not her" in response.error
 
 
 async def test_what_was_refused_is_not_asked_again_by_a_later_script(bench):

@@ -44,6 +44,7 @@ from delf.events import SAFE, CallFinished, Warned
 from delf.protocols.approval import AlreadyDone, Approved, Decision, Edited
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, Returned, Told
+from delf.tools.tolerance import fitting
 from delf.values import UnsupportedValueError
 
 _log = logging.getLogger(__name__)
@@ -297,7 +298,7 @@ class Gate:
     def _check(
         self, number: int, bound: BoundAction, named: Mapping[str, Any], description: str | None
     ) -> Call:
-        arguments = bound.action.validate(named)
+        named, arguments = fitting(bound.action, named)
         digest = identity(bound.name, arguments, named, bound.action.defaults)
         return Call(number, bound, arguments, description, digest)
 
@@ -305,7 +306,7 @@ class Gate:
         self, number: int, bound: BoundAction, named: Mapping[str, Any], description: str | None
     ) -> Call:
         """The same for arguments that are large: others have their turns meanwhile."""
-        arguments = await asyncio.to_thread(bound.action.validate, named)
+        named, arguments = await asyncio.to_thread(fitting, bound.action, named)
         digest = await large_identity(bound.name, arguments, named, bound.action.defaults)
         return Call(number, bound, arguments, description, digest)
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import itertools
+import operator
 import sys
+from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from delf_sandbox.guest.loop import GuestLoop
+from delf_sandbox.guest.names import same_name
+from delf_sandbox.guest.nodes import LATER
 
+_MOST_AFTER_END = 100
+"""Calls that a task may make once its script has come to its end."""
 SCRIPT_NAME = "<script "
 """How the file names of scripts begin, as tracebacks show them."""
 
@@ -63,10 +70,9 @@ class ToolMessage(str):
 
 
 class ToolCall(Coroutine[Any, Any, Any]):
-    """A call that was written and, once awaited, is made.
+    """A call that is made once it is awaited, or used as if it were its result.
 
-    A true coroutine for asyncio. Used as if it were the result, it says that ``await`` is
-    missing.
+    A true coroutine for asyncio.
     """
 
     def __init__(
@@ -79,6 +85,7 @@ class ToolCall(Coroutine[Any, Any, Any]):
         self._args = args
         self._kwargs = kwargs
         self._inner: Coroutine[Any, Any, Any] | None = None
+        self._result: list[Any] = []
 
     def _begin(self) -> Coroutine[Any, Any, Any]:
         if self._inner is None:
@@ -88,7 +95,11 @@ class ToolCall(Coroutine[Any, Any, Any]):
         return self._inner
 
     def send(self, value: Any) -> Any:
-        return self._begin().send(value)
+        try:
+            return self._begin().send(value)
+        except StopIteration as stop:
+            self._result.append(stop.value)
+            raise
 
     def throw(self, *args: Any) -> Any:
         return self._begin().throw(*args)
@@ -97,25 +108,58 @@ class ToolCall(Coroutine[Any, Any, Any]):
         self._begin().close()
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        return self._begin().__await__()
+        if self._result:
+            return self._result[0]
+        result = yield from self._begin().__await__()
+        self._result.append(result)
+        return result
 
-    def __getattr__(self, name: str) -> NoReturn:
+    def result(self) -> Any:
+        """The result, which is waited for."""
+        if not self._result:
+            self._result.append(self._caller.block(self))
+        return self._result[0]
+
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name in ("cr_frame", "cr_code", "cr_running", "cr_await"):
             raise AttributeError(name)
-        self._missing_await()
-
-    def __getitem__(self, key: Any) -> NoReturn:
-        self._missing_await()
-
-    def __iter__(self) -> NoReturn:
-        self._missing_await()
-
-    def _missing_await(self) -> NoReturn:
-        label = _label(self._connection, self._method)
-        raise TypeError(f"{label} must be awaited: write `await {label}`")
+        return getattr(self.result(), name)
 
     def __repr__(self) -> str:
-        return f"<{_label(self._connection, self._method)}, not awaited>"
+        label = _label(self._connection, self._method)
+        return repr(self._result[0]) if self._result else f"<{label}, not awaited>"
+
+    __hash__ = object.__hash__
+
+
+def _of_result(name: str) -> Callable[..., Any]:
+    """A method that the result has, and its call by its own name."""
+
+    def method(self: ToolCall, *args: Any) -> Any:
+        given = [item.result() if isinstance(item, ToolCall) else item for item in args]
+        function = vars(operator).get(name) or getattr(builtins, name.strip("_"), None)
+        if function is not None:
+            return function(self.result(), *given)
+        return getattr(self.result(), name)(*given)
+
+    method.__name__ = name
+    return method
+
+
+_OF_RESULTS = (
+    *("len", "iter", "bool", "str", "format", "int", "float", "round", "abs", "reversed"),
+    *("contains", "getitem", "setitem", "delitem", "eq", "ne", "lt", "le", "gt", "ge"),
+    *("add", "sub", "mul", "truediv", "floordiv", "mod", "neg", "index"),
+)
+"""What a script may do with a call as if it were its result."""
+for _name in _OF_RESULTS:
+    setattr(ToolCall, f"__{_name}__", _of_result(f"__{_name}__"))
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
+
+    def _turned(self: ToolCall, other: Any, name: str = f"__{_name}__") -> Any:
+        return getattr(operator, name)(other, self.result())
+
+    setattr(ToolCall, f"__r{_name}__", _turned)
 
 
 def _label(connection: str, method: str) -> str:
@@ -150,6 +194,26 @@ class Caller:
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._unawaited: dict[int, tuple[str, int]] = {}
+        self._idle: asyncio.Future[None] | None = None
+        self._after_end: Counter[Any] | None = None
+
+    def block(self, call: Coroutine[Any, Any, Any]) -> Any:
+        """Make a call, and wait for its result."""
+        return self._loop.block(call)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a call has no answer yet."""
+        return bool(self._waiting)
+
+    def script_ended(self, *, is_over: bool) -> None:
+        """The script came to its end; what it left goes on until that is over, too."""
+        self._after_end = None if is_over else Counter()
+
+    def when_idle(self) -> asyncio.Future[None]:
+        """Done as soon as no call is under way."""
+        self._idle = self._loop.create_future()
+        return self._idle
 
     def forget(self) -> None:
         """A new script begins; what an earlier one did not await is not its concern."""
@@ -180,6 +244,7 @@ class Caller:
 
     async def _make(self, number: int, line: int, frame: list[Any]) -> Any:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._check_end()
         alone = not self._waiting
         only = alone and self._loop.only_waits()
         self._send([*frame, only, line], alone)
@@ -196,6 +261,19 @@ class Caller:
             raise
         finally:
             del self._waiting[number]
+            if not self._waiting and self._idle is not None and not self._idle.done():
+                self._idle.set_result(None)
+
+    def _check_end(self) -> None:
+        """Refuse one more call to a task that goes on and on after its script's end."""
+        task = asyncio.current_task()
+        if self._after_end is None or task is None:
+            return
+        self._after_end[task] += 1
+        if self._after_end[task] > _MOST_AFTER_END:
+            raise ToolError(
+                "a task goes on with calls after the script's end: await it, or cancel it"
+            )
 
     def cut(self, error: BaseException) -> None:
         """Let all calls that wait for an answer raise something."""
@@ -263,24 +341,39 @@ def _line_of_script(depth: int) -> int:
 
 
 class ToolNamespace:
-    """A connection as a script sees it: every public attribute is a method to call."""
+    """A connection as a script sees it: every public attribute is a method to call.
+
+    Some take it for a class, of which they make an object, or a context manager.
+    """
 
     def __init__(self, caller: Caller, name: str, methods: list[str]) -> None:
         self._caller = caller
         self._name = name
         self._methods = methods
 
-    def __getattr__(self, method: str) -> Callable[..., ToolCall]:
+    def __getattr__(self, method: str) -> Callable[..., Any]:
         if method.startswith("_"):
             raise AttributeError(f"{self._name} has: {', '.join(self._methods)}")
-        caller, name = self._caller, self._name
-
-        def call(*args: Any, **kwargs: Any) -> ToolCall:
-            return caller.call(name, method, args, kwargs, 2)
-
-        call.__name__ = method
+        like = [m for m in self._methods if same_name(m) == same_name(method)]
+        meant = like[0] if len(like) == 1 and method not in self._methods else method
+        call = _tool(self._caller, self._name, meant)
         self.__dict__[method] = call
         return call
+
+    def __call__(self, *_args: Any, **_kwargs: Any) -> Self:
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """There is nothing to close."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        """There is nothing to close."""
 
     def __dir__(self) -> list[str]:
         return sorted(self._methods)
@@ -289,12 +382,20 @@ class ToolNamespace:
         return f"<{self._name}: {', '.join(self._methods)}>"
 
 
-def tool_function(caller: Caller, name: str) -> Callable[..., ToolCall]:
+def tool_function(caller: Caller, name: str) -> Callable[..., Any]:
     """A tool that is called by its own name."""
+    return _tool(caller, name, "")
 
-    def call(*args: Any, **kwargs: Any) -> ToolCall:
-        return caller.call(name, "", args, kwargs, 2)
 
-    call.__name__ = name
-    call.__qualname__ = name
+def _tool(caller: Caller, connection: str, method: str) -> Callable[..., Any]:
+    """A function that makes a call; what it has as ``LATER`` gives one to be awaited."""
+
+    def later(*args: Any, **kwargs: Any) -> ToolCall:
+        return caller.call(connection, method, args, kwargs, 2)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return caller.block(caller.call(connection, method, args, kwargs, 2))
+
+    call.__name__ = call.__qualname__ = method or connection
+    setattr(call, LATER, later)
     return call

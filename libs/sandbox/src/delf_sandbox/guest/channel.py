@@ -9,10 +9,12 @@ from threading import RLock
 from time import perf_counter  # before scripts get another
 from typing import Any
 
-from delf.values import loads
+from delf.values import make_loads
 from delf_sandbox.guest.frames import FrameReader, encode
+from delf_sandbox.guest.records import Record
 from delf_sandbox.guest.spin import SPIN_SECONDS, Spin
 
+_loads = make_loads(Record)
 _READ_SIZE = 64 * 1024
 """Below the size from which the C library maps fresh pages for every buffer."""
 _MAX_PENDING = 1024 * 1024
@@ -81,7 +83,7 @@ class Channel:
         if not data:
             os._exit(0)
         for payload in self._reader.feed(data):
-            self._receive(loads(payload))
+            self._receive(_loads(payload))
 
     def _read(self) -> bytes:
         until = perf_counter() + SPIN_SECONDS if self._spin.pays() else 0.0

@@ -13,6 +13,7 @@ import _thread
 import asyncio
 import heapq
 import selectors
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from time import monotonic_ns  # before scripts get another
@@ -23,11 +24,18 @@ _TIMER = 0
 _MOST_NOTES = 10_000
 """A script that gets more than that at the same time as something else is not repeated exactly."""
 _MANY_CANCELLED = 100
+_DEEPEST = 30
+"""How many functions may wait within one another; each takes several of Python's frames."""
 _QUIET_TURNS = 1_000
 
 
 def _nothing(*_: object) -> None:
     """Until a session works on the loop."""
+
+
+def _same(given: Any) -> Any:
+    """Until a session works on the loop."""
+    return given
 
 
 class _Task(asyncio.Task[Any]):
@@ -56,6 +64,10 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self.tasks = 0
+        self._tasks: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._lost: list[BaseException] = []
+        self._coroutine: Callable[[Any], Any] = _same
+        self._depth = 0
         self._threads = 0
         self._watched = selectors.PollSelector()
         self._at_turn: Callable[[], None] = _nothing
@@ -67,6 +79,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._turn = self._quiet = 0
         self._offset = 0
         super().__init__(self._watched)
+        self.set_exception_handler(self._note_lost)
 
     def open(self, *, threads: bool) -> None:
         """Begin to serve one process.
@@ -100,6 +113,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
             turns: What was noted when it ran before: turns and what happened in them.
         """
         self.tasks = 0
+        self._tasks.clear()
+        self._lost.clear()
         self._turn, self._left, self._quiet = 0, _MOST_NOTES - len(turns) // 2, _QUIET_TURNS
         self._past = deque(zip(turns[::2], turns[1::2], strict=True))
         self._notes.clear()
@@ -129,12 +144,84 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._past.clear()
         self._quiet = 0
 
+    def install(self, coroutine: Callable[[Any], Any]) -> None:
+        """Let tasks be made of what is none yet.
+
+        Args:
+            coroutine: Makes a coroutine of it.
+        """
+        self._coroutine = coroutine
+
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
         """As the one of asyncio, whose tasks cannot be told apart in the same way twice."""
+        coro = self._coroutine(coro)
         if self.get_task_factory() is not None:
             return super().create_task(coro, **options)
         self._check_closed()  # pyright: ignore[reportUnknownMemberType,reportAttributeAccessIssue]
-        return _Task(coro, loop=self, **options)
+        task = _Task(coro, loop=self, **options)
+        self._tasks.add(task)
+        return task
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is about to run."""
+        return bool(self._ready)
+
+    def overlooked(self) -> list[BaseException]:
+        """How tasks of the script failed that nothing looked at, in the order of their making."""
+        failed = [task for task in self._tasks if task.done() and task._log_traceback]
+        failed.sort(key=hash)
+        return [*self._lost, *(error for task in failed if (error := task.exception()))]
+
+    def _note_lost(self, _loop: object, context: dict[str, Any]) -> None:
+        """Called when a task is gone that failed, and that nothing looked at."""
+        error = context.get("exception")
+        if isinstance(context.get("future"), _Task) and error is not None:
+            self._lost.append(error)
+
+    def block(self, coro: Any) -> Any:
+        """Run until a coroutine is done, within whatever runs.
+
+        Raises:
+            RecursionError: When too many wait within one another.
+        """
+        outer = asyncio.current_task(self)
+        if self._depth >= _DEEPEST:
+            coro.close()
+            raise RecursionError(
+                "too many plain functions wait for calls at the same time: make them async, "
+                "and await the calls"
+            )
+        task = self.create_task(coro)
+        if outer is not None:
+            asyncio.tasks._leave_task(self, outer)
+        self._depth += 1
+        try:
+            while not task.done():
+                self._run_once()
+        finally:
+            self._depth -= 1
+            if outer is not None:
+                asyncio.tasks._enter_task(self, outer)
+        return task.result()
+
+    def run_until_complete(self, future: Any) -> Any:
+        """As the one of asyncio; within a script that runs, it is a part of that."""
+        return self.block(future) if self.is_running() else super().run_until_complete(future)
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
+        """Call a function at once: there are no threads here."""
+        future = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def close(self) -> None:
+        """As the one of asyncio; while it runs, scripts only close what they take for theirs."""
+        if not self.is_running():
+            super().close()
 
     def add_signal_handler(self, sig: int, callback: Callable[..., Any], *args: Any) -> None:
         """As the one of asyncio, which needs something to be woken by."""
@@ -180,6 +267,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
         if not self._ready:
             self._turn -= 1
         for _ in range(len(self._ready)):
+            if not self._ready:  # what was called here has run them
+                break
             handle = self._ready.popleft()
             if not handle._cancelled:
                 handle._run()

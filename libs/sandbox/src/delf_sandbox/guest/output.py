@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Collection, Generator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from time import monotonic  # before scripts get another
 from typing import Any
 
 from delf.filenames import check_file_name
 from delf_sandbox.guest.content import ContentTooLargeError, make_content
+from delf_sandbox.guest.scratch import Scratch
 
 _FLUSH_CHARS = 32 * 1024
 _PIECE_CHARS = 64 * 1024
@@ -104,6 +106,9 @@ class Printer(io.TextIOBase):
                 self._send(text[start : start + _PIECE_CHARS], at_once)
 
 
+_NOT_GIVEN: Any = object()
+
+
 class FileSender:
     """``add_to_output_files`` as scripts see it.
 
@@ -115,12 +120,38 @@ class FileSender:
         self.file_limit = 50 * 1024 * 1024
         self.total_limit = 200 * 1024 * 1024
         self.row_files: Collection[str] = ()
+        self.scratch: Scratch | None = None
+        """Where scripts write files of their own."""
         self._total = 0
         self._count = 0
         self._send = send
 
-    def __call__(self, name: str, content: Any) -> Nothing:
-        """Hand a file over; it may be awaited or not."""
+    def __call__(self, name: Any, content: Any = _NOT_GIVEN) -> Nothing:
+        """Hand a file over; it may be awaited or not.
+
+        Without content, it is a file that the script wrote.
+        """
+        scratch = self.scratch
+        written = None if scratch is None else _written(scratch, name, content)
+        if scratch is not None and written is not None:
+            is_named = content is not _NOT_GIVEN and content != name
+            return self._hand_over(name if is_named else written, scratch.read(written))
+        if content is _NOT_GIVEN:
+            raise TypeError(
+                f"add_to_output_files(name, content): there is no file {str(name)[:200]!r}, and "
+                "no content was given"
+            )
+        if scratch is not None and isinstance(name, str):
+            scratch.passed_on(name)
+        return self._hand_over(name, content)
+
+    def hand_over_written(self) -> None:
+        """Hand over the files that the script wrote, and did not hand over."""
+        if self.scratch is not None:
+            for name in list(self.scratch.new()):
+                self._hand_over(name, self.scratch.read(name))
+
+    def _hand_over(self, name: Any, content: Any) -> Nothing:
         limit = self.file_limit
         try:
             made = make_content(check_file_name(name), content, self.row_files, limit)
@@ -143,6 +174,20 @@ class FileSender:
             chunk = data[start : start + _CHUNK]
             self._send(kind, name, start + _CHUNK >= len(data), chunk)
         return Nothing()
+
+
+def _written(scratch: Scratch, name: Any, content: Any) -> str | None:
+    """The file that the script wrote and means, if one is."""
+    if content is _NOT_GIVEN or (isinstance(content, str) and content == name):
+        return scratch.find(name)
+    if isinstance(content, Path):
+        return scratch.find(content)
+    if isinstance(content, str) or not hasattr(content, "read") or hasattr(content, "getvalue"):
+        return None
+    found = scratch.find(content)
+    if found is not None and not content.closed:
+        content.flush()
+    return found
 
 
 class Nothing:

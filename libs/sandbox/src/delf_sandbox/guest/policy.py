@@ -9,49 +9,56 @@ from __future__ import annotations
 import builtins
 import io
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, cast
 
 from delf_sandbox.guest.classes import build_class
+from delf_sandbox.guest.stand_ins import leave
 
 _REFUSED = {
     "breakpoint": "there is no debugger here",
     "compile": "write the code directly",
     "eval": "write the expression directly, or use json.loads or ast.literal_eval for data",
     "exec": "write the code directly",
-    "exit": "let the script reach its end",
     "help": "the tools are described in the task",
     "input": "nobody can answer; put what is missing into the output",
-    "quit": "let the script reach its end",
 }
 _REMOVED = ("copyright", "credits", "license", "__loader__", "__spec__")
 
+_FEW = 20
+"""So many modules are named where one is asked for that is not among them."""
+_NO_NETWORK = "there is no network; call the tools"
 _INSTEAD = {
-    "os": "use pathlib for paths",
-    "sys": "print for output; let the script reach its end",
     "subprocess": "programs cannot be started; call the tools",
-    "requests": "there is no network; call the tools",
-    "httpx": "there is no network; call the tools",
+    **dict.fromkeys(("requests", "httpx", "aiohttp", "urllib3", "socket", "http"), _NO_NETWORK),
+    **dict.fromkeys(("smtplib", "imaplib", "ftplib", "ssl"), _NO_NETWORK),
     "urllib": "urllib.parse is allowed; there is no network, call the tools",
-    "socket": "there is no network; call the tools",
-    "threading": "use asyncio.gather",
     "multiprocessing": "use asyncio.gather",
     "pickle": "use json",
+    "dotenv": "there are no secrets here, and the tools need none",
+    "pytz": "use zoneinfo",
+    "dateutil": "use datetime",
+    **dict.fromkeys(("pandas", "numpy", "polars"), "use lists, dicts, csv and statistics"),
+    **dict.fromkeys(("tabulate", "rich", "prettytable"), "format the text with f-strings"),
 }
 
 
-def make_builtins(modules: Sequence[str], open_file: Callable[..., Any]) -> dict[str, Any]:
+def make_builtins(
+    modules: Sequence[str], stand_ins: Mapping[str, Any], open_file: Callable[..., Any]
+) -> dict[str, Any]:
     """The builtins that scripts see.
 
     Args:
         modules: What may be imported: top-level names, or dotted names of single modules.
+        stand_ins: Modules that take the place of the real ones.
         open_file: The ``open`` to give them.
     """
     names = {name: value for name, value in vars(builtins).items() if name not in _REMOVED}
     for name, instead in _REFUSED.items():
         names[name] = _refused(name, instead)
     names["open"] = open_file
-    names["__import__"] = _importer(modules)
+    names["__import__"] = _importer(modules, stand_ins)
+    names["exit"] = names["quit"] = leave
     names["__build_class__"] = build_class
     return names
 
@@ -64,7 +71,12 @@ def _refused(name: str, instead: str) -> Callable[..., Any]:
     return refuse
 
 
-def _importer(modules: Sequence[str]) -> Callable[..., Any]:
+def can_import(name: str, modules: Sequence[str], stand_ins: Mapping[str, Any]) -> bool:
+    """Whether scripts may import a module."""
+    return name in stand_ins or _covered(name, frozenset(modules))
+
+
+def _importer(modules: Sequence[str], stand_ins: Mapping[str, Any]) -> Callable[..., Any]:
     roots = frozenset(modules)
     real = builtins.__import__
 
@@ -76,6 +88,8 @@ def _importer(modules: Sequence[str]) -> Callable[..., Any]:
         if isinstance(fromlist, list):
             # Not a statement of the script: C code imports for itself, as strptime does.
             return real(name, globals, locals, (), 0)
+        if name in stand_ins:
+            return stand_ins[name if fromlist else name.partition(".")[0]]
         wanted = [name, *(f"{name}.{item}" for item in fromlist or ())]
         if not (_covered(name, roots) or (fromlist and all(w in roots for w in wanted[1:]))):
             raise ImportError(refusal(name, modules))
@@ -91,9 +105,9 @@ def _covered(name: str, roots: frozenset[str]) -> bool:
 
 def refusal(name: str, modules: Sequence[str]) -> str:
     """What a script is told about an import that is not allowed."""
-    instead = _INSTEAD.get(name.split(".", maxsplit=1)[0])
-    hint = f" ({instead})" if instead else ""
-    return f"import of {name!r} is not allowed{hint}; allowed: {', '.join(sorted(modules))}"
+    instead = _INSTEAD.get(name.split(".", maxsplit=1)[0], "write it with the standard library")
+    few = f"; there is {', '.join(sorted(modules))}" if len(modules) <= _FEW else ""
+    return f"there is no {name!r} in this sandbox: {instead}{few}"
 
 
 def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[..., Any]:

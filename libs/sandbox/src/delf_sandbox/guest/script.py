@@ -9,9 +9,13 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
+from delf_sandbox.guest.names import Known
+from delf_sandbox.guest.nodes import at, name
+from delf_sandbox.guest.rewrite import Rewriting
+
 VALUE = "__delf_value__"
 MAIN = "__delf_main__"
-_RUNNERS = ("run", "run_until_complete")
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class Script:
@@ -20,37 +24,40 @@ class Script:
     Args:
         source: The text.
         filename: How tracebacks name it.
+        known: What it finds when it begins.
 
     Raises:
-        SyntaxError: When it is no Python.
+        SyntaxError: When it is no Python, or can be taken in two ways.
     """
 
-    def __init__(self, source: str, filename: str) -> None:
-        self.source = source
-        self.filename = filename
+    def __init__(self, source: str, filename: str, known: Known) -> None:
         self._wrapped = False
+        self.taken: list[str] = []
+        """Names of tools that it uses for something else."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they would stand in the script's output
-            self._code = self._compile()
+            try:
+                self._code = self._compile(source, filename, known)
+            except SyntaxError as error:
+                error.filename = filename
+                raise
 
-    def _compile(self) -> CodeType:
-        tree = ast.parse(self.source, self.filename)
-        _await_runners(tree)
-        _call_forgotten_main(tree)
+    def _compile(self, source: str, filename: str, known: Known) -> CodeType:
+        tree = ast.parse(source, filename)
+        call_forgotten(tree)
+        self.taken = Rewriting(tree, known).done.taken
         self._wrapped = any(isinstance(node, ast.Return) for node in _own_nodes(tree))
+        keep_last_value(tree.body)
         if self._wrapped:
             tree = _wrap(tree)
-        else:
-            _keep_last_value(tree)
-        ast.fix_missing_locations(tree)
         flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        return compile(tree, self.filename, "exec", flags=flags, dont_inherit=True)
+        return compile(tree, filename, "exec", flags=flags, dont_inherit=True)
 
     async def run(self, namespace: dict[str, Any]) -> Any:
         """Run it in a namespace, which keeps what the script defined.
 
         Returns:
-            What it returned, or the value of its last expression.
+            What it returned, or the last value that it left.
         """
         namespace.pop(VALUE, None)
         result = eval(self._code, namespace)  # noqa: S307 - this is what a sandbox is for
@@ -58,12 +65,13 @@ class Script:
             await result
         if self._wrapped:
             value = await namespace.pop(MAIN)()
+            value = namespace.pop(VALUE, None) if value is None else value
         else:
             value = namespace.pop(VALUE, None)
         return await value if inspect.isawaitable(value) else value
 
 
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_SCOPES = (*_FUNCTIONS, ast.Lambda, ast.ClassDef)
 
 
 def _own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
@@ -74,66 +82,79 @@ def _own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
             yield from _own_nodes(child)
 
 
-class _RunnerToAwait(ast.NodeTransformer):
-    """``asyncio.run(x)`` and ``loop.run_until_complete(x)`` at the top level become awaits."""
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        return node
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
-        return node
-
-    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
-        return node
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        return node
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        function = node.func
-        if not isinstance(function, ast.Attribute) or function.attr not in _RUNNERS:
-            return node
-        if not node.args or isinstance(node.args[0], ast.Starred):
-            return node
-        is_asyncio = isinstance(function.value, ast.Name) and function.value.id == "asyncio"
-        if function.attr == "run" and not is_asyncio:
-            return node
-        return ast.copy_location(ast.Await(value=node.args[0]), node)
-
-
-def _await_runners(tree: ast.Module) -> None:
-    _RunnerToAwait().visit(tree)
-
-
-def _call_forgotten_main(tree: ast.Module) -> None:
-    main = forgotten_main(tree)
+def call_forgotten(tree: ast.Module) -> None:
+    """Call the function that a script defines, means to run and never does."""
+    main = forgotten_function(tree)
     if main is not None:
-        call: ast.expr = ast.Call(func=_name("main"), args=[], keywords=[])
-        if isinstance(main, ast.AsyncFunctionDef):
-            call = ast.Await(value=call)
-        tree.body.append(ast.copy_location(ast.Expr(value=call), main))
+        called = ast.Call(func=name(main, main.name), args=[], keywords=[], **at(main))
+        tree.body.append(ast.Expr(value=called, **at(main)))
 
 
-def forgotten_main(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    """The function ``main`` of a script that defines it, means to run it and never does."""
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    mains = [node for node in tree.body if isinstance(node, kinds) and node.name == "main"]
-    if not mains or mains[-1].args.args or mains[-1].args.kwonlyargs:
+def forgotten_function(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """``main``, or the only function that nothing calls of a script that does nothing else."""
+    found = [node for node in tree.body if isinstance(node, _FUNCTIONS) and not _needs(node)]
+    if not found:
         return None
-    used = any(isinstance(node, ast.Name) and node.id == "main" for node in ast.walk(tree))
-    return None if used else mains[-1]
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    free = {node.name: node for node in found if node.name not in used}
+    if "main" in free:
+        return free["main"]
+    return next(iter(free.values())) if len(free) == 1 and _only_defines(tree) else None
 
 
-def _name(name: str, context: ast.expr_context | None = None) -> ast.Name:
-    return ast.Name(id=name, ctx=context or ast.Load())
+def _only_defines(tree: ast.Module) -> bool:
+    """Whether a script does nothing but give names to functions, modules and constants."""
+    for node in tree.body:
+        match node:
+            case ast.Expr(value=ast.Constant()) | ast.Import() | ast.ImportFrom():
+                pass
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                pass
+            case ast.Assign() | ast.AnnAssign():
+                if any(isinstance(part, (ast.Call, ast.Await)) for part in ast.walk(node)):
+                    return False
+            case _:
+                return False
+    return True
 
 
-def _keep_last_value(tree: ast.Module) -> None:
-    if tree.body and isinstance(tree.body[-1], ast.Expr):
-        last = tree.body[-1]
-        keep = ast.Assign(targets=[_name(VALUE, ast.Store())], value=last.value)
-        tree.body[-1] = ast.copy_location(keep, last)
+def _needs(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a function cannot be called without arguments."""
+    given = function.args
+    listed = len(given.posonlyargs) + len(given.args)
+    return listed > len(given.defaults) or None in given.kw_defaults
+
+
+def keep_last_value(body: list[ast.stmt]) -> None:
+    """Keep the value that a script leaves: of its last expression, or what it assigned last."""
+    last = body[-1] if body else None
+    match last:
+        case ast.Expr(value=value) if not _is_ellipsis(value):
+            target = _name(VALUE, ast.Store(), last)
+            body[-1] = ast.Assign(targets=[target], value=value, **at(last))
+        case (
+            ast.Assign(targets=[ast.Name(id=word)])
+            | ast.AugAssign(target=ast.Name(id=word))
+            | ast.AnnAssign(target=ast.Name(id=word), value=ast.expr())
+        ):
+            target = _name(VALUE, ast.Store(), last)
+            value = _name(word, ast.Load(), last)
+            body.append(ast.Assign(targets=[target], value=value, **at(last)))
+        case ast.If(body=first, orelse=second):
+            keep_last_value(first)
+            keep_last_value(second)
+        case ast.With(body=inner) | ast.AsyncWith(body=inner) | ast.Try(body=inner, orelse=[]):
+            keep_last_value(inner)
+        case _:
+            pass
+
+
+def _is_ellipsis(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is ...
+
+
+def _name(word: str, context: ast.expr_context, node: ast.AST) -> ast.Name:
+    return ast.Name(id=word, ctx=context, **at(node))
 
 
 def _wrap(tree: ast.Module) -> ast.Module:
@@ -141,8 +162,6 @@ def _wrap(tree: ast.Module) -> ast.Module:
     names = sorted(bound_names(tree))
     outside = [node for node in tree.body if _only_at_module_level(node)]
     body: list[ast.stmt] = [_ForFunction().visit(n) for n in tree.body if n not in outside]
-    if body and isinstance(body[-1], ast.Expr):
-        body[-1] = ast.copy_location(ast.Return(value=body[-1].value), body[-1])
     if names:
         body.insert(0, ast.Global(names=names))
     function = ast.AsyncFunctionDef(
@@ -153,7 +172,9 @@ def _wrap(tree: ast.Module) -> ast.Module:
     )
     if "type_params" in ast.AsyncFunctionDef._fields:
         function.type_params = []  # pyright: ignore[reportAttributeAccessIssue]
-    return ast.Module(body=[*outside, function], type_ignores=[])
+    module = ast.Module(body=[*outside, function], type_ignores=[])
+    function.lineno, function.col_offset = 1, 0
+    return ast.fix_missing_locations(module)
 
 
 def _only_at_module_level(node: ast.stmt) -> bool:

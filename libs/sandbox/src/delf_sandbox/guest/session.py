@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import inspect
 import re
 import sys
 import types
 import warnings
+from asyncio import FIRST_COMPLETED, wait  # before scripts get another
 from typing import Any, NoReturn
 
 from delf.values import dumps, loads
+from delf_sandbox.guest import records
 from delf_sandbox.guest.calls import (
     EXCEPTIONS,
     SCRIPT_NAME,
@@ -33,12 +36,18 @@ from delf_sandbox.guest.failure import (
 )
 from delf_sandbox.guest.frames import FrameTooLargeError
 from delf_sandbox.guest.loop import GuestLoop
+from delf_sandbox.guest.names import Known
 from delf_sandbox.guest.output import FileSender, LimitReachedError, Printer
-from delf_sandbox.guest.policy import make_builtins, make_open
+from delf_sandbox.guest.policy import can_import, make_builtins, make_open
+from delf_sandbox.guest.scratch import Scratch
 from delf_sandbox.guest.script import Script
+from delf_sandbox.guest.stand_ins import make_modules
+from delf_sandbox.guest.waiting import Tolerant, Waiting
 from delf_sandbox.guest.world import World
 
 _STOP_SECONDS = 0.25
+_MOST_TURNS = 10_000
+"""A script's tasks that go on and on, without a call under way, are not waited for any longer."""
 _MAX_TEXT = 20_000
 
 
@@ -64,10 +73,17 @@ class GuestSession:
         self._caller = Caller(self._send_call, self._channel.receive, loop)
         self._lock = self._channel.lock
         self._printer = Printer(self._send_print, self._lock)
+        self._tools: dict[str, Any] = {}
+        self._waiting = Waiting(loop, self._tools)
+        self._tolerant = Tolerant(loop)
+        self._tolerant.install()
+        records.install()
+        self._stand_ins = make_modules(self._printer, self._waiting.wait)
+        self._names: dict[str, Any] = {}
+        self._known = Known({})
         self._files = FileSender(self._send_file)
         self._world = World(lambda readings: self._channel.send(["clock", readings]))
         loop.serve(self._flush, self._caller.deliver, self._world.look)
-        loop.set_exception_handler(lambda _loop, _context: None)
         self._module = types.ModuleType("__main__")
         self._namespace = self._module.__dict__
         self._hidden: frozenset[str] = frozenset()
@@ -80,7 +96,8 @@ class GuestSession:
 
     async def rehearse(self) -> None:
         """Do once what each script needs."""
-        await Script("def nothing():\n    return [1]\nnothing()", "<rehearsal>").run({})
+        script = Script("def nothing():\n    return [1]\nnothing()", "<rehearsal>", Known({}))
+        await script.run(dict(self._waiting.names))
         loads(dumps(["exec", 1, "print()", None]))
 
     async def serve(self, read_fd: int, write_fd: int) -> NoReturn:
@@ -157,20 +174,33 @@ class GuestSession:
         self._files.file_limit = limits["file_bytes"]
         self._files.total_limit = limits["total_file_bytes"]
         self._files.row_files = spec["row_files"]
-        names: dict[str, Any] = {"__name__": "__main__", **EXCEPTIONS}
-        for name, methods in spec["tools"]:
-            names[name] = (
-                ToolNamespace(self._caller, name, methods)
-                if methods
+        self._files.scratch = Scratch(spec["scratch"])
+        methods: dict[str, list[str]] = {}
+        changing: set[str] = set()
+        for name, listed, changed in spec["tools"]:
+            methods[name] = listed
+            changing.update(f"{name}.{method}" if method else name for method in changed)
+            self._tools[name] = (
+                ToolNamespace(self._caller, name, listed)
+                if listed
                 else tool_function(self._caller, name)
             )
-        names["add_to_output_files"] = self._files
-        names["rerun"] = self._ask_rerun
-        names["asyncio"] = asyncio
-        names["__builtins__"] = make_builtins(
-            spec["modules"], make_open(spec["readable"], [spec["scratch"]])
+        self._names = {**EXCEPTIONS, **self._tools, **self._waiting.names}
+        self._names["add_to_output_files"] = self._files
+        self._names["rerun"] = self._ask_rerun
+        self._names["asyncio"] = asyncio
+        modules, stand_ins = spec["modules"], self._stand_ins
+        self._known = Known(
+            tools=methods,
+            changing=changing,
+            can_import=lambda name: can_import(name, modules, stand_ins),
+            is_bound=self._namespace.__contains__,
+            is_async=lambda name: _is_async(self._namespace.get(name)),
         )
-        self._namespace.update(names)
+        may_open = make_open(spec["readable"], [spec["scratch"]])
+        self._namespace["__name__"] = "__main__"
+        self._namespace["__builtins__"] = make_builtins(modules, stand_ins, may_open)
+        self._namespace.update(self._names)
         self._hidden = frozenset(self._namespace)
 
     def _take_warning(
@@ -191,15 +221,27 @@ class GuestSession:
         self._printer.start()
         self._rerun = None
         self._caller.forget()
+        self._waiting.begin()
+        self._tolerant.left.clear()
+        self._namespace.update(self._names)  # whatever an earlier script called by them
+        self._taken = []
         self._loop.begin(self._turns)
         filename = f"{SCRIPT_NAME}{number}>"
         self._sources[filename] = source
         task = asyncio.ensure_future(self._run(source, filename))
         while not task.done():
             with contextlib.suppress(asyncio.CancelledError):  # of a script that cancels all tasks
-                await asyncio.wait({task})
+                await wait({task})
         value, error = (None, asyncio.CancelledError()) if task.cancelled() else task.result()
+        if is_a(error, SystemExit) and not error.code:  # as it meant to
+            error = None
+        if error is None or self._rerun is not None:
+            self._caller.script_ended(is_over=False)
+            await self._finish_tasks()
+            self._caller.script_ended(is_over=True)
         await self._stop_stray_tasks()
+        if error is None:
+            error = self._not_done() or self._hand_over_files()
         with self._lock:
             self._send_gathered()
             self._printer.end()
@@ -207,7 +249,9 @@ class GuestSession:
 
     async def _run(self, source: str, filename: str) -> tuple[Any, BaseException | None]:
         try:
-            value = await Script(source, filename).run(self._namespace)
+            script = Script(source, filename, self._known)
+            self._taken = script.taken
+            value = await script.run(self._namespace)
         except BaseException as error:
             failure = error
             attempt(lambda: self._keep_main(failure), None)
@@ -220,21 +264,35 @@ class GuestSession:
                 self._namespace.pop(name, None)  # the newest are last
                 self._namespace[name] = value
 
+    async def _finish_tasks(self) -> None:
+        """Let tasks that a script left make the calls that they were made for."""
+        own = asyncio.current_task()
+        for _ in range(_MOST_TURNS):
+            stray = asyncio.all_tasks() - {own, *self._tolerant.left}
+            if not stray:
+                return
+            if self._caller.under_way:
+                await wait({self._caller.when_idle(), *stray}, return_when=FIRST_COMPLETED)
+            elif self._loop.is_busy:
+                await asyncio.sleep(0)
+            else:
+                return
+
     async def _stop_stray_tasks(self) -> None:
-        """Tasks that a script left running end with it."""
+        """Tasks that a script left, and that wait for something else, end with it."""
         own = asyncio.current_task()
         stray = [task for task in asyncio.all_tasks() if task is not own]
         for task in stray:
             task.cancel()
         if stray:
-            await asyncio.wait(stray, timeout=_STOP_SECONDS)
+            await wait(stray, timeout=_STOP_SECONDS)
 
     def _describe_end(self, value: Any, error: BaseException | None) -> list[Any]:
         if self._rerun is not None:
             return ["rerun", *self._rerun, self._variables()]
-        if error is None and (missed := self._caller.unawaited()):
-            listed = ", ".join(missed[:5])
-            error = NotAwaitedError(f"never awaited, so never made: {listed}; write `await …`")
+        while is_a(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            inner = error.exceptions[0]  # what it is about
+            error = inner if inner.__traceback__ else inner.with_traceback(error.__traceback__)
         if error is None:
             return ["done", value, self._variables()]
         place = attempt(lambda: find_place(error, self._sources), Place())
@@ -243,6 +301,26 @@ class GuestSession:
         if limit is not None:
             return ["limit", *limit, *where]
         return ["failed", kind_name(error), _explain(error), *where]
+
+    def _hand_over_files(self) -> BaseException | None:
+        """Hand over what the script wrote to its own folder; what went wrong with that."""
+        try:
+            self._files.hand_over_written()
+        except (OSError, ValueError, LimitReachedError) as error:
+            return error
+        return None
+
+    def _not_done(self) -> BaseException | None:
+        """What came to its end without having done what it says."""
+        lines = self._waiting.never_begun()
+        missed = [
+            *self._caller.unawaited(),
+            *(f"what stands on line {line}, which nothing loops over" for line in lines),
+        ]
+        if missed:
+            listed = ", ".join(missed[:5])
+            return NotAwaitedError(f"never awaited, so never made: {listed}; write `await …`")
+        return next(iter(self._loop.overlooked()), None)
 
     def _variables(self) -> dict[str, str]:
         return attempt(lambda: describe_variables(self._namespace, self._hidden), {})
@@ -255,6 +333,10 @@ class GuestSession:
                 if answer[0] != "done":
                     raise
                 self._channel.send(["done", _shown(answer[1]), answer[2]])
+
+
+def _is_async(value: object) -> bool:
+    return is_a(value, types.FunctionType) and inspect.iscoroutinefunction(value)
 
 
 def _shown(value: Any) -> str:
@@ -282,12 +364,9 @@ def _limit_of(error: BaseException) -> tuple[str, str] | None:
 
 def _explain(error: BaseException) -> str:
     if is_a(error, SystemExit):
-        return "the script called exit; it should just reach its end"
+        return attempt(lambda: f"the script ended itself: {error.code}"[:_MAX_TEXT], "")
     if is_a(error, asyncio.CancelledError):
         return "the script cancelled itself"
     if is_a(error, SyntaxError):
         return attempt(lambda: f"{error.msg} (line {error.lineno})"[:_MAX_TEXT], "not valid Python")
-    message = message_of(error)
-    if is_a(error, RuntimeError) and "from a running event loop" in message:
-        return f"{message}; make the function async and await it"
-    return message
+    return message_of(error)

@@ -195,6 +195,53 @@ def _see_while(loader: type, step: str, days: Any, moments: Any) -> None:
     setattr(loader, step, load_seeing)
 
 
+_OF_TEXT = frozenset(
+    {"startswith", "endswith", "split", "rsplit", "partition", "rpartition", "find", "count"}
+    | {"strip", "ljust", "rjust", "lower", "upper"}
+)
+
+
+class _LikeText:
+    """Lets scripts treat a date as the text that it is in JSON, which many expect."""
+
+    __slots__ = ()
+    __iter__ = None
+
+    def __getitem__(self: Any, key: Any) -> str:
+        return self.isoformat()[key]
+
+    def __contains__(self: Any, part: str) -> bool:
+        return part in self.isoformat()
+
+    def __getattr__(self: Any, name: str) -> Any:
+        if name in _OF_TEXT:
+            return getattr(self.isoformat(), name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __hash__(self: Any) -> int:
+        return super().__hash__()
+
+
+def _compared(name: str) -> Callable[[Any, Any], Any]:
+    """A comparison that takes a date as text, too."""
+
+    def compare(self: Any, other: Any) -> Any:
+        if isinstance(other, str):
+            try:
+                other = self.fromisoformat(other)
+            except ValueError:
+                return NotImplemented
+            if isinstance(other, _MOMENT) and other.tzinfo is None:
+                other = other.replace(tzinfo=self.tzinfo)
+        return getattr(super(_LikeText, self), name)(other)
+
+    return compare
+
+
+for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
+    setattr(_LikeText, _name, _compared(_name))
+
+
 def _calendar(now: Callable[[], float]) -> tuple[Any, Any]:
     """``datetime.date`` and ``datetime.datetime`` whose clock is the script's."""
     real: dict[type, type] = {}
@@ -214,10 +261,16 @@ def _calendar(now: Callable[[], float]) -> tuple[Any, Any]:
                 super().__subclasscheck__(subclass) if kind is None else issubclass(subclass, kind)
             )
 
-    class date(_DAY, metaclass=Alike):  # noqa: N801 - the name that scripts see
+    class date(_LikeText, _DAY, metaclass=Alike):  # noqa: N801 - the name that scripts see
         __slots__ = ()
         __module__ = "datetime"
         __qualname__ = "date"
+
+        @classmethod
+        def fromisoformat(cls, text: Any) -> Any:
+            if isinstance(text, _DAY):
+                return cls(text.year, text.month, text.day)
+            return super().fromisoformat(text)
 
         def __repr__(self) -> str:
             return _qualified(super().__repr__(), type(self) in real)
@@ -226,10 +279,20 @@ def _calendar(now: Callable[[], float]) -> tuple[Any, Any]:
         def today(cls) -> Any:
             return cls.fromtimestamp(now())
 
-    class datetime(_MOMENT, metaclass=Alike):  # noqa: N801
+    class datetime(_LikeText, _MOMENT, metaclass=Alike):  # noqa: N801
         __slots__ = ()
         __module__ = "datetime"
         __qualname__ = "datetime"
+
+        @classmethod
+        def fromisoformat(cls, text: Any) -> Any:
+            return super().fromisoformat(text.isoformat() if isinstance(text, _DAY) else text)
+
+        @classmethod
+        def strptime(cls, text: Any, format: str) -> Any:
+            return super().strptime(
+                text.strftime(format) if isinstance(text, _DAY) else text, format
+            )
 
         def __repr__(self) -> str:
             return _qualified(super().__repr__(), type(self) in real)

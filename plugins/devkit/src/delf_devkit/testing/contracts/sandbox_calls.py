@@ -143,12 +143,15 @@ said
             outcome = await self.within(bench.run("await desk.burn()", host))
         assert "desk.burn" in failed(outcome).message
 
-    async def test_a_call_that_is_not_awaited_is_an_error(self, backend: Any) -> None:
-        host = RecordingScriptHost({"pay": lambda: 1})
+    async def test_a_call_needs_no_await(self, backend: Any) -> None:
+        host = RecordingScriptHost({"pay": lambda amount: amount})
+        code = (
+            "def paid(n):\n    return pay(n) + 1\npay(1)\nprint(paid(2), [pay(n) for n in (3, 4)])"
+        )
         async with Bench(backend) as bench:
-            outcome = await self.within(bench.run("pay()\nprint('paid')", host))
-        assert "pay" in failed(outcome).message
-        assert host.calls == []
+            done(await self.within(bench.run(code, host)))
+        assert host.text == "3 [3, 4]\n"
+        assert [call.args[0] for call in host.calls] == [1, 2, 3, 4]
 
     async def test_what_a_call_returns_and_cannot_cross_is_an_error(self, backend: Any) -> None:
         host = RecordingScriptHost({"get": object})

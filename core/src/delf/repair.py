@@ -1,0 +1,358 @@
+"""Mends the text of a script that is no Python, where it is clear what it would be as Python.
+
+Lines stay where they are. What parses is never changed.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+_INSTALLS: Final = re.compile(
+    r"[!%]?\s*(?:(?:python3? -m |uv )?pip3?|conda|mamba) install\b.*"
+    r"|%(?:matplotlib|load_ext|config|autoreload)\b.*"
+)
+_PROMPT: Final = re.compile(r"\s*(?:>>>|\.\.\.)(?: |$)")
+_FIRST_PROMPT: Final = re.compile(r"\s*>>>(?: |$)", re.MULTILINE)
+_PREFIX: Final = re.compile(r"(?i)(?:[rbuf]|rb|br|rf|fr)$")
+_DOUBLE, _SINGLE = "“”„‟", "‘’‚‛"
+_SIGNS: Final = {
+    "≥": ">=",
+    "≤": "<=",
+    "≠": "!=",
+    "−": "-",
+    "–": "-",
+    "×": "*",
+    "÷": "/",
+    "\u00a0": " ",
+    "\u202f": " ",
+    "\u2009": " ",
+    "\u200b": "",
+    "\ufeff": "",
+}
+_LONGEST: Final = 200_000
+"""Characters of a script that are looked at one by one."""
+
+
+def repaired(code: str) -> str:
+    """A script as Python, where it is clear what it would be; else as it is.
+
+    Args:
+        code: The script.
+    """
+    if len(code) > _LONGEST or _parses(code):
+        return code
+    changed = code
+    for mend in (_without_installs, _without_prompts, _with_plain_signs):
+        changed = mend(changed)
+        if _parses(changed):
+            return changed
+    return code
+
+
+def _parses(code: str) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            ast.parse(code)
+        except (SyntaxError, SystemError, ValueError, RecursionError, MemoryError):
+            return False
+    return True
+
+
+def _without_installs(code: str) -> str:
+    """The script without commands that install what cannot be installed here."""
+    lines = code.split("\n")
+    for number, line in enumerate(lines):
+        if _INSTALLS.fullmatch(line.strip()):
+            lines[number] = f"{line[: len(line) - len(line.lstrip())]}pass"
+    return "\n".join(lines)
+
+
+def _without_prompts(code: str) -> str:
+    """The script without the prompts of an interpreter, and without what it answered."""
+    if not _FIRST_PROMPT.search(code):
+        return code
+    found: list[str] = []
+    for line in code.split("\n"):
+        prompt = _PROMPT.match(line)
+        is_ahead = not any(found) and prompt is None
+        found.append(line[prompt.end() :] if prompt else line if is_ahead else "")
+    return "\n".join(found)
+
+
+def _with_plain_signs(code: str) -> str:
+    """The script with straight quotes, plain signs, and f-strings for every Python."""
+    for closing in (True, False):
+        try:
+            changed = "".join(_written(_Reader(code, by_kind=closing).code("")))
+        except _UnreadableError:
+            continue
+        if _parses(changed):
+            return changed
+    return code
+
+
+class _UnreadableError(Exception):
+    """The text cannot be taken apart."""
+
+
+@dataclass
+class _Text:
+    """A string of a script.
+
+    Args:
+        prefix: What stands ahead of its quotes.
+        quotes: Its quotes, straight.
+        parts: Text as it stands; fields of an f-string between.
+    """
+
+    prefix: str
+    quotes: str
+    parts: list[str | _Field] = field(default_factory=list["str | _Field"])
+
+    @property
+    def is_formatted(self) -> bool:
+        return "f" in self.prefix.lower()
+
+    def plainly(self) -> str:
+        """The string as it stands."""
+        return f"{self.prefix}{self.quotes}{''.join(map(str, self.parts))}{self.quotes}"
+
+    def needs_format(self) -> bool:
+        """Whether a Python before 3.12 cannot read it."""
+        fields = [part for part in self.parts if isinstance(part, _Field)]
+        return any(part.is_new_for(self.quotes) for part in fields)
+
+    def __str__(self) -> str:
+        if not self.is_formatted or not self.needs_format():
+            return self.plainly()
+        given: list[str] = []
+        parts = [part.in_format(given) if isinstance(part, _Field) else part for part in self.parts]
+        prefix = self.prefix.replace("f", "").replace("F", "")
+        text = f"{prefix}{self.quotes}{''.join(parts)}{self.quotes}"
+        return f"{text}.format({', '.join(given)})"
+
+
+@dataclass
+class _Field:
+    """A replacement field of an f-string.
+
+    Args:
+        code: Its expression, as pieces.
+        shown: What stands ahead of the value, with ``=``.
+        conversion: As ``!r``.
+        spec: After a colon; fields between.
+    """
+
+    code: list[str | _Text]
+    shown: str = ""
+    conversion: str = ""
+    spec: list[str | _Field] | None = None
+
+    def expression(self) -> str:
+        return "".join(_written(self.code))
+
+    def is_new_for(self, quotes: str) -> bool:
+        """Whether only Python 3.12 and later read it within a string of such quotes."""
+        text = "".join(part.plainly() if isinstance(part, _Text) else part for part in self.code)
+        lines = "\n" in text and len(quotes) == 1
+        inner = [part for part in self.spec or () if isinstance(part, _Field)]
+        return (
+            lines
+            or quotes in text
+            or "\\" in text
+            or "#" in text
+            or any(part.is_new_for(quotes) for part in inner)
+        )
+
+    def __str__(self) -> str:
+        spec = "" if self.spec is None else ":" + "".join(map(str, self.spec))
+        return f"{{{self.expression()}{self.shown}{self.conversion}{spec}}}"
+
+    def in_format(self, given: list[str]) -> str:
+        """The field for ``str.format``, whose values are added to what it is given."""
+        text = self.expression()
+        given.append(f"({text})" if "\n" in text or "," in text else text.strip())
+        ahead, conversion = "", self.conversion
+        if self.shown:
+            ahead = f"{text}{self.shown}".replace("{", "{{").replace("}", "}}")
+            ahead = ahead.replace("\\", "\\\\").replace("'", "\\'").replace('"', '\\"')
+            conversion = conversion or ("!r" if self.spec is None else "")
+        spec = ""
+        if self.spec is not None:
+            parts = [p.in_format(given) if isinstance(p, _Field) else p for p in self.spec]
+            spec = ":" + "".join(parts)
+        return f"{ahead}{{{conversion}{spec}}}"
+
+
+class _Reader:
+    """Takes a script apart into its code and its strings.
+
+    Args:
+        text: The script.
+        by_kind: Whether a string that a typographic quote opens ends at one of these only.
+    """
+
+    def __init__(self, text: str, *, by_kind: bool) -> None:
+        self._text = text
+        self._by_kind = by_kind
+        self._at = 0
+
+    def code(self, closing: str) -> list[str | _Text]:
+        """Code up to a sign that stands in no brackets, or to the end.
+
+        Args:
+            closing: Signs that end it; none for all of the script.
+        """
+        found: list[str | _Text] = []
+        plain: list[str] = []
+        depth = 0
+        while self._at < len(self._text):
+            sign = self._text[self._at]
+            if not depth and sign in closing and not self._is_comparison(sign):
+                break
+            if sign == "#":
+                end = self._text.find("\n", self._at)
+                end = len(self._text) if end < 0 else end
+                plain.append(self._text[self._at : end])
+                self._at = end
+                continue
+            if sign in "\"'" or sign in _DOUBLE or sign in _SINGLE:
+                prefix = _prefix_of(plain)
+                found += ["".join(plain), self._string(prefix)]
+                plain.clear()
+                continue
+            depth += (sign in "([{") - (sign in ")]}")
+            plain.append(_SIGNS.get(sign, sign))
+            self._at += 1
+        if closing and self._at == len(self._text):
+            raise _UnreadableError
+        return [*found, "".join(plain)]
+
+    def _is_comparison(self, sign: str) -> bool:
+        """Whether a sign that could end a field is a part of ``!=``, ``==`` and the like."""
+        around = self._text[max(0, self._at - 1) : self._at + 2]
+        if sign == "!":
+            return around[1:] == "!="
+        return sign == "=" and ("==" in around or around[:1] in ("!", "<", ">", ":"))
+
+    def _string(self, prefix: str) -> _Text:
+        opened = self._text[self._at]
+        curly = _DOUBLE if opened in _DOUBLE else _SINGLE if opened in _SINGLE else ""
+        plain = '"' if opened in _DOUBLE else "'" if opened in _SINGLE else opened
+        closers = curly if self._by_kind and curly else curly + plain
+        quotes, count = plain, 1
+        if self._text[self._at : self._at + 3] == 3 * opened or (
+            curly and all(s in closers for s in self._text[self._at : self._at + 3])
+        ):
+            quotes, count = 3 * plain, 3
+        self._at += count
+        text = _Text(prefix, quotes)
+        is_raw = "r" in prefix.lower()
+        while True:
+            sign = self._next()
+            if sign in closers and self._closes(closers, count):
+                self._at += count
+                return text
+            if sign == "\n" and count == 1:
+                raise _UnreadableError
+            if text.is_formatted and sign in "{}":
+                self._field_or_brace(text.parts)
+                continue
+            if sign == "\\" and not (is_raw and curly):
+                text.parts.append(self._text[self._at : self._at + 2])
+                self._at += 2
+                continue
+            text.parts.append(f"\\{sign}" if curly and sign == plain else sign)
+            self._at += 1
+
+    def _next(self) -> str:
+        if self._at >= len(self._text):
+            raise _UnreadableError
+        return self._text[self._at]
+
+    def _closes(self, closers: str, count: int) -> bool:
+        around = self._text[self._at : self._at + count]
+        return len(around) == count and all(sign in closers for sign in around)
+
+    def _field_or_brace(self, parts: list[str | _Field]) -> None:
+        pair = self._text[self._at : self._at + 2]
+        if pair in ("{{", "}}"):
+            parts.append(pair)
+            self._at += 2
+        elif pair[0] == "}":
+            raise _UnreadableError
+        else:
+            self._at += 1
+            parts.append(self._field())
+
+    def _field(self) -> _Field:
+        found = _Field(self.code("}!:="))
+        if self._next() == "=":
+            found.shown = "="
+            self._at += 1
+            while self._next() == " ":
+                found.shown += " "
+                self._at += 1
+        if self._next() == "!":
+            found.conversion = self._text[self._at : self._at + 2]
+            self._at += 2
+        if self._next() == ":":
+            self._at += 1
+            found.spec = []
+            while self._next() != "}":
+                if self._next() == "{":
+                    self._at += 1
+                    found.spec.append(self._field())
+                else:
+                    found.spec.append(self._next())
+                    self._at += 1
+        if self._next() != "}":
+            raise _UnreadableError
+        self._at += 1
+        return found
+
+
+def _prefix_of(plain: list[str]) -> str:
+    """The prefix of a string that begins, taken from the code ahead of it."""
+    ahead = re.search(r"\w*$", "".join(plain[-8:]))
+    word = ahead[0] if ahead else ""
+    if not word or not _PREFIX.fullmatch(word):
+        return ""
+    del plain[len(plain) - len(word) :]
+    return word
+
+
+def _written(pieces: list[str | _Text]) -> Iterator[str]:
+    """Pieces as text; strings that stand side by side stay one where one becomes a call."""
+    position = 0
+    while position < len(pieces):
+        piece = pieces[position]
+        if isinstance(piece, str):
+            yield piece
+            position += 1
+            continue
+        group = [piece]
+        end = position + 1
+        while end + 1 < len(pieces) and _is_between(pieces[end], pieces[end + 1]):
+            group.append(pieces[end + 1])  # pyright: ignore[reportArgumentType]
+            end += 2
+        if len(group) > 1 and any(text.is_formatted and text.needs_format() for text in group):
+            between = pieces[position + 1 : end : 2]
+            yield "("
+            yield str(group[0])
+            for space, text in zip(between, group[1:], strict=False):
+                yield f" +{space}{text}"
+            yield ")"
+        else:
+            yield from map(str, pieces[position:end])
+        position = end
+
+
+def _is_between(piece: str | _Text, following: str | _Text) -> bool:
+    return isinstance(piece, str) and not piece.strip() and isinstance(following, _Text)

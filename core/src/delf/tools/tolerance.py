@@ -1,0 +1,177 @@
+"""Arguments as scripts mean them, where what they give does not fit and can mean one thing only.
+
+A name may be spelled in another way, one dict may stand in place of keywords, one text in place of
+a list of texts. What could mean something else is left to fail: no text is split, no word is read
+as a number, no other name is guessed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
+
+from delf.errors import ToolRefusedError
+from delf.tools.action import Action
+
+_SEPARATORS = (",", ";", "\n")
+_Schema = Mapping[str, Any]
+
+
+def same_name(name: str) -> str:
+    """What names have in common that differ by their spelling only."""
+    return name.replace("_", "").replace("-", "").lower()
+
+
+def respelled(given: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Arguments under the names that there are, where theirs are other spellings of these.
+
+    Args:
+        given: Arguments by name.
+        names: The names that there are.
+    """
+    known = list(names)
+    if all(name in known for name in given):
+        return dict(given)
+    by_spelling: dict[str, list[str]] = {}
+    for name in known:
+        by_spelling.setdefault(same_name(name), []).append(name)
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        meant = by_spelling.get(same_name(name), ())
+        right = meant[0] if name not in known and len(meant) == 1 else name
+        found[name if right in given or right in found else right] = value
+    return found
+
+
+def fitting(action: Action, named: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    """Arguments that fit an action, as they were given and as they were validated.
+
+    Args:
+        action: The action.
+        named: What a script gave.
+
+    Raises:
+        ToolRefusedError: When they do not fit, and can mean no others that do.
+    """
+    try:
+        return named, action.validate(named)
+    except ToolRefusedError as error:
+        for meant in _other_readings(action, named):
+            try:
+                return meant, action.validate(meant)
+            except ToolRefusedError:
+                continue
+        raise error from None
+
+
+def _other_readings(action: Action, named: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    schema = action.schema() if action.schema is not None else {}
+    names = [parameter.name for parameter in action.parameters]
+    for given in (dict(named), _spread(named, names), _gathered(named, names, schema)):
+        if given is not None:
+            meant = _Meant(schema).record(given, schema)
+            if meant != named:
+                yield meant
+
+
+def _spread(named: Mapping[str, Any], names: list[str]) -> dict[str, Any] | None:
+    """The arguments in one dict that was given in place of keywords."""
+    values = list(named.values())
+    if len(values) != 1 or not isinstance(values[0], dict):
+        return None
+    inner = cast("dict[Any, Any]", values[0])
+    found = respelled({str(key): value for key, value in inner.items()}, names)
+    return found if found and all(name in names for name in found) else None
+
+
+def _gathered(named: Mapping[str, Any], names: list[str], schema: _Schema) -> dict[str, Any] | None:
+    """One record of what was given by keywords, for an action that takes nothing else."""
+    if len(names) != 1 or names[0] in named:
+        return None
+    for option in _Meant(schema).options(schema.get("properties", {}).get(names[0], {})):
+        fields = cast("Mapping[str, Any]", option.get("properties", {}))
+        found = respelled(named, fields) if fields else {}
+        if found and all(name in fields for name in found):
+            return {names[0]: found}
+    return None
+
+
+class _Meant:
+    """Values as a schema has them, where what was given can mean one thing only.
+
+    Args:
+        root: The whole schema, which others are looked up in.
+    """
+
+    def __init__(self, root: _Schema) -> None:
+        self._root = root
+
+    def options(self, schema: _Schema) -> Iterator[_Schema]:
+        """The alternatives that a schema leaves."""
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            found: _Schema = self._root
+            for part in reference.removeprefix("#/").split("/"):
+                found = found.get(part, {})
+            yield from self.options(found)
+            return
+        alternatives = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+        for option in alternatives:
+            yield from self.options(option)
+        if not alternatives:
+            yield schema
+
+    def record(self, given: Mapping[str, Any], schema: _Schema) -> dict[str, Any]:
+        """A record whose fields are what a schema has."""
+        fields = cast("Mapping[str, Any]", schema.get("properties", {}))
+        named = respelled(given, fields) if fields else given
+        return {name: self.value(value, fields.get(name, {})) for name, value in named.items()}
+
+    def value(self, given: Any, schema: _Schema) -> Any:
+        """A value as a schema has it."""
+        options = list(self.options(schema))
+        match given:
+            case str():
+                return self._text(given, options)
+            case dict():
+                records = [option for option in options if option.get("properties")]
+                record = cast("dict[str, Any]", given)
+                return self.record(record, records[0]) if len(records) == 1 else record
+            case list():
+                lists = [option["items"] for option in options if option.get("items")]
+                items = cast("list[Any]", given)
+                return [self.value(item, lists[0]) for item in items] if lists else items
+            case _:
+                return given
+
+    def _text(self, given: str, options: list[_Schema]) -> Any:
+        words = [word for option in options for word in _words(option)]
+        like = [word for word in words if word.casefold() == given.strip().casefold()]
+        if given in words or len(like) == 1:
+            return given if given in words else like[0]
+        if any(option.get("type") == "string" and not _words(option) for option in options):
+            return given
+        kinds = {option.get("type"): option for option in options}
+        for kind, mark, made in (("array", "[", list), ("object", "{", dict)):
+            if kind in kinds and given.lstrip().startswith(mark):
+                return _from_json(given, made, given)
+        items = kinds.get("array", {}).get("items")
+        if not items or any(mark in given for mark in _SEPARATORS):
+            return given
+        takes_text = any(option.get("type") == "string" for option in self.options(items))
+        return [self.value(given, items)] if takes_text else given
+
+
+def _words(schema: _Schema) -> list[str]:
+    """The texts that a schema lists."""
+    listed = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    return [word for word in listed if isinstance(word, str)]
+
+
+def _from_json(text: str, kind: type, otherwise: Any) -> Any:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return otherwise
+    return found if isinstance(found, kind) else otherwise

@@ -1,0 +1,258 @@
+"""What calls give in a script: results, coroutines, or what is not known; which functions wait."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from delf_sandbox.guest.names import BUILTINS, ToolNames, same_name
+from delf_sandbox.guest.nodes import AmbiguousError
+from delf_sandbox.guest.scopes import AWAITABLE, CallPlace, FunctionNode, Scope
+
+
+class Functions:
+    """The functions of a script, and what its calls give.
+
+    Plain functions that call tools are made async where nothing but calls of them are written.
+
+    Args:
+        names: What of the script are tools.
+    """
+
+    def __init__(self, names: ToolNames) -> None:
+        self.seen = names.seen
+        self.known = names.known
+        self._tools = names
+        self._methods = {same_name(m) for listed in self.known.tools.values() for m in listed}
+        self.by_name: dict[tuple[int, str], list[Scope]] = {}
+        """The functions of a name, by the scope that has it."""
+        self._by_method: dict[str, list[Scope]] = {}
+        for scope in self.seen.functions:
+            self._note(scope)
+        self.made_async: set[int] = set()
+        """The plain functions that become async."""
+        self.gives_awaitables: set[int] = set()
+        """The functions whose results may be what is to be awaited."""
+        self.calls_of: dict[int, list[CallPlace]] = {}
+        """The calls that may be of a function."""
+        for place in self.seen.calls.values():
+            for scope in self.targets(place):
+                self.calls_of.setdefault(id(scope), []).append(place)
+        self._make_async()
+
+    def _note(self, scope: Scope) -> None:
+        node = scope.node
+        parent = scope.parent
+        if parent is None or not isinstance(node, FunctionNode):
+            return
+        if parent.kind == "class":
+            self._by_method.setdefault(node.name, []).append(scope)
+        else:
+            self.by_name.setdefault((id(parent.owner(node.name)), node.name), []).append(scope)
+
+    def is_async(self, scope: Scope) -> bool:
+        """Whether a function is async, or becomes so."""
+        return isinstance(scope.node, ast.AsyncFunctionDef) or id(scope) in self.made_async
+
+    def can_await(self, scope: Scope) -> bool:
+        """Whether an ``await`` can stand in a scope."""
+        function = scope.function
+        return function.kind == "module" or (
+            function.kind == "function" and self.is_async(function)
+        )
+
+    def targets(self, place: CallPlace) -> Sequence[Scope]:
+        """The functions of the script that a call may be one of."""
+        match place.node.func:
+            case ast.Name(id=word):
+                found = place.scope.find(word)
+                return self.by_name.get((id(found), word), ()) if found is not None else ()
+            case ast.Attribute(attr=method):
+                return self._by_method.get(method, ())
+            case _:
+                return ()
+
+    def _make_async(self) -> None:
+        """Make plain functions async that call tools, where all that is written are their calls."""
+        plain = [scope for scope in self.seen.functions if self._may_be_async(scope)]
+        while True:
+            found = [s for s in plain if id(s) not in self.made_async and self._waits(s)]
+            if not found:
+                return
+            self.made_async.update(map(id, found))
+
+    def _may_be_async(self, scope: Scope) -> bool:
+        node, parent = scope.node, scope.parent
+        if not isinstance(node, ast.FunctionDef) or parent is None or parent.kind == "class":
+            return False
+        if scope.is_generator or node.decorator_list:
+            return False
+        owner = parent.owner(node.name)
+        if owner.names[node.name] != {"function"} or node.name in owner.binds:
+            return False
+        if len(self.by_name[id(owner), node.name]) > 1:
+            return False
+        return all(
+            is_called
+            for place, is_called in self.seen.loads
+            if place.node.id == node.name and place.scope.find(node.name) is owner
+        )
+
+    def _waits(self, scope: Scope) -> bool:
+        """Whether something is awaited in a function, or should be."""
+        own = (place for place in self.seen.calls.values() if place.scope.function is scope)
+        return (
+            any(self.kind(place) in ("tool", "async") for place in own)
+            or any(place.scope.function is scope for place in self.seen.awaits)
+            or any(
+                place.scope.function is scope and is_async_node(place.node)
+                for place in (*self.seen.loops, *self.seen.contexts)
+            )
+        )
+
+    def kind(self, place: CallPlace) -> str:
+        """What a call gives.
+
+        Returns:
+            ``tool``, ``async``, ``stream`` for an asynchronous generator, ``maybe`` for what may be
+            one of these, ``plain`` for what is none, else ``unknown``.
+        """
+        if id(place.node) in self._tools.calls:
+            return "maybe" if id(place.node) in self._tools.perhaps else "tool"
+        function, scope = place.node.func, place.scope
+        of_asyncio = self.seen.asyncio_function(function, scope)
+        if of_asyncio is not None:
+            return "async" if of_asyncio in AWAITABLE else "plain"
+        match function:
+            case ast.Name(id=word):
+                return self.kind_of_name(word, scope)
+            case ast.Attribute(value=ast.Name(id=word), attr=method):
+                found = scope.find(word)
+                if found is not None and found.names[word] == {"import"}:
+                    return "plain"
+                return self._kind_of_method(method)
+            case ast.Attribute(value=ast.Constant()):
+                return "plain"
+            case ast.Attribute(attr=method):
+                return self._kind_of_method(method)
+            case _:
+                return "unknown"
+
+    def kind_of_name(self, word: str, scope: Scope) -> str:
+        """What a call of a name gives."""
+        found = scope.find(word)
+        if found is None:
+            if self.known.is_async(word):
+                return "async"
+            return "plain" if word in BUILTINS and not self.known.is_bound(word) else "unknown"
+        functions = self.by_name.get((id(found), word), ())
+        if found.names[word] != {"function"} or word in found.binds:
+            return "unknown"
+        if not functions:
+            return "plain"  # a class
+        return _common(self._kind_of_function(scope) for scope in functions)
+
+    def _kind_of_method(self, method: str) -> str:
+        if same_name(method) in self._methods:
+            return "maybe"
+        functions = self._by_method.get(method, ())
+        return "maybe" if any(map(self.is_async, functions)) else "unknown"
+
+    def _kind_of_function(self, scope: Scope) -> str:
+        if scope.node.decorator_list:
+            return "maybe" if self.is_async(scope) else "unknown"
+        if self.is_async(scope):
+            return "stream" if scope.is_generator else "async"
+        return "unknown" if id(scope) in self.gives_awaitables else "plain"
+
+    def check_any_and_all(self) -> None:
+        """Refuse changing calls of which ``any`` or ``all`` may leave some out.
+
+        Raises:
+            AmbiguousError: For one.
+        """
+        if not self.known.changing:
+            return
+        changing = self._changing_functions()
+        for place in self.seen.calls.values():
+            function = place.node.func
+            if not isinstance(function, ast.Name) or function.id not in ("any", "all"):
+                continue
+            if place.node.args and self._tools.is_free(function.id, place.scope):
+                label = self._changes_one_by_one(place.node.args[0], changing)
+                if label is not None:
+                    first = "true" if function.id == "any" else "false"
+                    raise AmbiguousError.about(
+                        place.node,
+                        f"{function.id}() stops at the first {first} result, so not every "
+                        f"{label} would be made: make the calls in a list or a loop first",
+                    )
+
+    def _changing_functions(self) -> dict[int, str]:
+        """The functions of the script that call what changes something, and what that is."""
+        found: dict[int, str] = {}
+        while True:
+            more: dict[int, str] = {}
+            for place in self.seen.calls.values():
+                label = self._changed_by(place, found)
+                scope: Scope | None = place.scope if label is not None else None
+                while scope is not None and label is not None:
+                    if scope.kind == "function" and id(scope) not in found:
+                        more[id(scope)] = label
+                    scope = scope.parent
+            if not more:
+                return found
+            found.update(more)
+
+    def _changed_by(self, place: CallPlace, functions: Mapping[int, str]) -> str | None:
+        label = self._tools.calls.get(id(place.node))
+        if label in self.known.changing:
+            return label
+        return next((functions[id(s)] for s in self.targets(place) if id(s) in functions), None)
+
+    def _changes_one_by_one(self, given: Any, functions: Mapping[int, str]) -> str | None:
+        match given:
+            case ast.GeneratorExp():
+                inner = self.seen.scopes[id(given)]
+                for place in self.seen.calls.values():
+                    if any(scope is inner for scope in around(place.scope)):
+                        label = self._changed_by(place, functions)
+                        if label is not None:
+                            return label
+            case ast.Call(func=ast.Name(id="map"), args=[function, *_]):
+                label = label_of(function)
+                if label in self.known.changing:
+                    return label
+            case _:
+                pass
+        return None
+
+
+def around(scope: Scope) -> Iterator[Scope]:
+    """A scope, and those that it stands in."""
+    current: Scope | None = scope
+    while current is not None:
+        yield current
+        current = current.parent
+
+
+def is_async_node(node: Any) -> bool:
+    """Whether a loop or a context is one of async functions."""
+    return isinstance(node, (ast.AsyncFor, ast.AsyncWith)) or bool(getattr(node, "is_async", 0))
+
+
+def label_of(function: Any) -> str | None:
+    """What a function is called that is handed over, as ``mail.send``."""
+    match function:
+        case ast.Name(id=word):
+            return word
+        case ast.Attribute(value=ast.Name(id=word), attr=method):
+            return f"{word}.{method}"
+        case _:
+            return None
+
+
+def _common(kinds: Iterator[str]) -> str:
+    found = set(kinds)
+    return found.pop() if len(found) == 1 else "unknown"

@@ -1,0 +1,193 @@
+"""Which calls of a script stay something to be awaited, found from where they end up."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+from delf_sandbox.guest.functions import Functions
+from delf_sandbox.guest.names import BUILTINS
+from delf_sandbox.guest.scopes import EACH, CallPlace, Path, Place, Scope
+
+_COLLECTIONS = frozenset({"list", "tuple", "set", "frozenset", "iter", "reversed", "sorted"})
+
+
+class Later:
+    """Follows what is awaited, gathered and the like back to the calls that give it.
+
+    Args:
+        functions: The functions of the script.
+    """
+
+    def __init__(self, functions: Functions) -> None:
+        self._functions = functions
+        self._seen = functions.seen
+        self.handed_over: list[Place] = []
+        """Functions that are handed over for their calls to be awaited later."""
+        self._asked: set[tuple[int, str, Path]] = set()
+        for expression, scope, path in self._seen.awaitables:
+            self._keep(expression, scope, path)
+
+    def _keep(self, node: Any, scope: Scope, path: Path) -> None:
+        """Let what an expression gives, or what a path leads to in it, be awaited later."""
+        match node:
+            case ast.Call():
+                self._keep_call(node, path)
+            case ast.Starred(value=inner) | ast.Subscript(value=inner):
+                self._keep(inner, scope, (EACH, *path))
+            case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
+                self._keep_items(items, scope, path)
+            case ast.Dict(values=items):
+                for item in items:
+                    self._keep(item, scope, path[1:])
+            case ast.ListComp(elt=item) | ast.SetComp(elt=item) | ast.GeneratorExp(elt=item):
+                self._keep(item, self._seen.scopes[id(node)], path[1:])
+            case ast.DictComp(value=item):
+                self._keep(item, self._seen.scopes[id(node)], path[1:])
+            case ast.Name(id=word):
+                self._keep_name(word, scope, path)
+            case ast.Attribute(attr=attribute):
+                self._keep_held(
+                    id(self._seen), attribute, self._seen.stores.get(attribute, ()), path
+                )
+            case ast.IfExp(body=first, orelse=second) | ast.BinOp(left=first, right=second):
+                self._keep(first, scope, path)
+                self._keep(second, scope, path)
+            case ast.BoolOp(values=items):
+                for item in items:
+                    self._keep(item, scope, path)
+            case ast.NamedExpr(target=target, value=inner):
+                self._keep(inner, scope, path)
+                self._keep_name(target.id, scope, path)
+            case ast.Await(value=ast.Call() as inner):
+                self._keep_results(self._seen.calls[id(inner)], path, is_awaited=True)
+            case _:
+                pass
+
+    def _keep_items(self, items: Sequence[Any], scope: Scope, path: Path) -> None:
+        step = path[0] if path else EACH
+        for index, item in enumerate(items):
+            if isinstance(item, ast.Starred):
+                self._keep(item.value, scope, path)
+            elif step in (EACH, index):
+                self._keep(item, scope, path[1:])
+
+    def _keep_call(self, node: ast.Call, path: Path) -> None:
+        place = self._seen.calls[id(node)]
+        scope, given = place.scope, node.args
+        match node.func:
+            case ast.Name(id=word) if word in BUILTINS and scope.find(word) is None:
+                self._keep_builtin(word, place, path)
+                return
+            case ast.Attribute(value=inner, attr="values" | "copy"):
+                self._keep(inner, scope, path)
+            case ast.Attribute(value=inner, attr="items") if path[1:2] == (1,):
+                self._keep(inner, scope, (EACH, *path[2:]))
+            case ast.Attribute(value=inner, attr="get" | "pop" | "popleft"):
+                self._keep(inner, scope, (EACH, *path))
+            case ast.Attribute(attr="chain"):
+                for item in given:
+                    self._keep(item, scope, path)
+            case _:
+                pass
+        if not path:
+            place.later = True
+        self._keep_results(place, path)
+
+    def _keep_builtin(self, word: str, place: CallPlace, path: Path) -> None:
+        given, scope = place.node.args, place.scope
+        if word in _COLLECTIONS and given:
+            self._keep(given[0], scope, path or (EACH,))
+        elif word == "dict":
+            for item in place.node.keywords:
+                self._keep(item.value, scope, path[1:])
+        elif word == "enumerate" and given and path[1:2] == (1,):
+            self._keep(given[0], scope, (EACH, *path[2:]))
+        elif word == "zip" and len(path) > 1 and isinstance(path[1], int) and path[1] < len(given):
+            self._keep(given[path[1]], scope, (EACH, *path[2:]))
+        elif word == "filter" and len(given) > 1:
+            self._keep(given[1], scope, path or (EACH,))
+        elif word == "map" and given:
+            place.later = True
+            self._keep_function(given[0], place, path[1:])
+
+    def _keep_function(self, function: Any, place: CallPlace, path: Path) -> None:
+        """Let what a function gives that is handed over be awaited later."""
+        if isinstance(function, ast.Lambda):
+            self._keep(function.body, self._seen.scopes[id(function)], path)
+            return
+        self.handed_over.append(Place(function, place.scope, place.node.args, 0))
+        if isinstance(function, ast.Name):
+            found = place.scope.find(function.id)
+            for scope in self._functions.by_name.get((id(found), function.id), ()):
+                self._keep_returns(scope, path)
+
+    def _keep_results(self, place: CallPlace, path: Path, *, is_awaited: bool = False) -> None:
+        for scope in self._functions.targets(place):
+            if path or not (is_awaited or self._functions.is_async(scope)):
+                self._keep_returns(scope, path)
+        match place.node.func:
+            case ast.Name(id=word):
+                found = place.scope.find(word)
+                bound = () if found is None else found.binds.get(word, ())
+                for value, _, _ in bound:
+                    if isinstance(value, ast.Lambda):
+                        self._keep_body(value, path)
+            case _:
+                pass
+
+    def _keep_body(self, function: ast.Lambda, path: Path) -> None:
+        scope = self._seen.scopes[id(function)]
+        if (key := (id(scope), "", path)) not in self._asked:
+            self._asked.add(key)
+            self._functions.gives_awaitables.add(id(scope))
+            self._keep(function.body, scope, path)
+
+    def _keep_returns(self, scope: Scope, path: Path) -> None:
+        if (key := (id(scope), "", path)) in self._asked:
+            return
+        self._asked.add(key)
+        self._functions.gives_awaitables.add(id(scope))
+        for value in scope.returns:
+            self._keep(value, scope, path)
+        if scope.is_generator and path:
+            for value in scope.yields:
+                self._keep(value, scope, path[1:])
+
+    def _keep_name(self, word: str, scope: Scope, path: Path) -> None:
+        found = scope.find(word)
+        if found is None:
+            return
+        if "param" in found.names[word] and found.kind == "function":
+            self._keep_given(found, word, path)
+        self._keep_held(id(found), word, found.binds.get(word, ()), path)
+
+    def _keep_held(self, owner: int, word: str, held: Sequence[Any], path: Path) -> None:
+        if (owner, word, path) in self._asked or len(path) > 6:  # it leads round in a circle
+            return
+        self._asked.add((owner, word, path))
+        for value, scope, how in held:
+            out = sum(step == "-" for step in how)  # of what it was put into
+            self._keep(value, scope, (*how[out:], *path[out:]))
+
+    def _keep_given(self, function: Scope, word: str, path: Path) -> None:
+        """Let what a function is given be awaited later."""
+        if (key := (id(function), f"({word})", path)) in self._asked:
+            return
+        self._asked.add(key)
+        node = function.node
+        is_method = function.parent is not None and function.parent.kind == "class"
+        rest = node.args.vararg
+        for place in self._functions.calls_of.get(id(function), ()):
+            given: list[Any] = place.node.args
+            for keyword in place.node.keywords:
+                if keyword.arg == word:
+                    self._keep(keyword.value, place.scope, path)
+            if rest is not None and rest.arg == word:
+                for item in given[len(function.params) - is_method :]:
+                    self._keep(item, place.scope, path[1:])
+            elif word in function.params:
+                index = function.params.index(word) - is_method
+                if 0 <= index < len(given):
+                    self._keep(given[index], place.scope, path)

@@ -1,0 +1,282 @@
+"""The names of tools in a script: spelled, imported, and taken for something else."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from delf_sandbox.guest.nodes import PICK, TOOLS, AmbiguousError, at, attribute, call, name, tool
+from delf_sandbox.guest.scopes import CallPlace, Place, Scope, Seen
+
+BUILTINS = frozenset(dir(builtins))
+
+
+def _nothing(_name: str) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a script finds when it begins.
+
+    Args:
+        tools: The methods of each connection by its name; none for a plain tool.
+        changing: Those calls that change something, as ``mail.send``.
+        can_import: Whether there is a module of a name.
+        is_bound: Whether an earlier script left a name.
+        is_async: Whether that is an async function.
+    """
+
+    tools: Mapping[str, Sequence[str]]
+    changing: Collection[str] = ()
+    can_import: Callable[[str], bool] = _nothing
+    is_bound: Callable[[str], bool] = _nothing
+    is_async: Callable[[str], bool] = _nothing
+
+
+def same_name(name: str) -> str:
+    """What names have in common that differ by their spelling only."""
+    return name.replace("_", "").replace("-", "").lower()
+
+
+class ToolNames:
+    """Finds the calls of tools in a script, and gives tools their names back, in place.
+
+    Args:
+        tree: The script.
+        known: What it finds when it begins.
+    """
+
+    def __init__(self, tree: ast.Module, known: Known) -> None:
+        self.seen = Seen(tree)
+        self.known = known
+        self.calls: dict[int, str] = {}
+        """The calls of tools by what they are called, as ``mail.send``."""
+        self.perhaps: set[int] = set()
+        """Those of them whose name may mean a function of the script by now."""
+        self.taken: dict[str, str] = {}
+        """Names of tools that the script uses for something else: ``data`` or ``function``."""
+        self._spellings = _spellings(known.tools)
+        if self.seen.imports and self._tidy_imports():
+            self.seen = Seen(tree)  # what comes after them has moved
+        self._find_taken()
+        for place, is_called in self.seen.attributes:
+            self._spell_attribute(place, is_called)
+        for place, is_called in self.seen.loads:
+            self._spell_name(place, is_called)
+        for place in self.seen.calls.values():
+            self._find_tool_of(place)
+
+    def is_free(self, word: str, scope: Scope) -> bool:
+        """Whether a name means nothing but what the script finds when it begins."""
+        return scope.find(word) is None
+
+    def _is_unknown(self, word: str, scope: Scope) -> bool:
+        return (
+            self.is_free(word, scope)
+            and word not in self.known.tools
+            and word not in BUILTINS
+            and not word.startswith("__")
+            and not self.known.is_bound(word)
+        )
+
+    def _find_tool_of(self, place: CallPlace) -> None:
+        tools, node = self.known.tools, place.node
+        match node.func:
+            case ast.Name(id=word) if word in tools and not tools[word]:
+                how = self._how_taken(word, place.scope)
+                if how is None:
+                    return
+                if how == "data" and place.scope.find(word) is self.seen.module:
+                    key = ast.Constant(value=word, **at(node))
+                    node.func = call(PICK, name(node.func, word), key)
+                    self.perhaps.add(id(node))
+                elif how:
+                    node.func = tool(node.func, word)
+                self.calls[id(node)] = word
+            case ast.Attribute(value=ast.Name(id=word)) as function if tools.get(word):
+                how = self._how_taken(word, place.scope)
+                self._spell_method(function, tools[word])
+                if function.attr.startswith("_"):
+                    return
+                if how is None or (how and function.attr not in tools[word]):
+                    return
+                if how:
+                    function.value = tool(function, word)
+                self.calls[id(node)] = f"{word}.{function.attr}"
+            case ast.Subscript(value=ast.Name(id=table), slice=ast.Constant(value=str(word))):
+                if table == TOOLS and not tools.get(word):
+                    self.calls[id(node)] = word
+            case (
+                ast.Attribute(
+                    value=ast.Subscript(
+                        value=ast.Name(id=table), slice=ast.Constant(value=str(word))
+                    )
+                ) as function
+            ) if table == TOOLS:
+                self._spell_method(function, tools[word])
+                self.calls[id(node)] = f"{word}.{function.attr}"
+            case _:
+                pass
+
+    @staticmethod
+    def _spell_method(function: ast.Attribute, methods: Sequence[str]) -> None:
+        if function.attr not in methods:
+            like = (m for m in methods if same_name(m) == same_name(function.attr))
+            function.attr = _only(like) or function.attr
+
+    def _how_taken(self, word: str, scope: Scope) -> str | None:
+        """For what else a tool's name is used here: empty for nothing, None for a parameter."""
+        found = scope.find(word)
+        if found is None:
+            return ""
+        return None if "param" in found.names[word] else self.taken.get(word, "data")
+
+    def _find_taken(self) -> None:
+        """Find the names of tools that the script binds; functions of such names are dropped."""
+        tools = self.known.tools
+        for scope in self._all_scopes():
+            for word, how in scope.names.items():
+                if word in tools and "param" not in how and scope.kind != "class":
+                    self.taken.setdefault(word, "data")
+        for place in self.seen.definitions:
+            is_given = isinstance(place.node, ast.Assign)
+            defined: str = place.node.targets[0].id if is_given else place.node.name
+            if defined in tools and place.scope.kind != "class":
+                self._drop_stub(place, defined)
+                self.taken[defined] = "function"
+
+    def _all_scopes(self) -> Iterator[Scope]:
+        yield self.seen.module
+        yield from self.seen.scopes.values()
+
+    def _drop_stub(self, place: Place, defined: str) -> None:
+        """A function or class of a tool's name is a copy of what stands in the prompt."""
+        for inner in ast.walk(place.node):
+            match inner:
+                case ast.Call(func=ast.Name(id=word)) if word in self.known.tools:
+                    pass
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=word))) if self.known.tools.get(
+                    word
+                ):
+                    pass
+                case _:
+                    continue
+            raise AmbiguousError.about(
+                place.node,
+                f"{defined} is a tool's name, and here that of a function which calls tools: "
+                "give it another name",
+            )
+        for load, is_called in self.seen.loads:
+            if load.node.id == defined and load.scope.find(defined) is not None and not is_called:
+                load.put(tool(load.node, defined))
+        place.put(ast.Pass(**at(place.node)))
+
+    def _spell_attribute(self, place: Place, is_called: bool) -> None:
+        """``functions.weather`` and ``tools.shop`` are weather and shop."""
+        node = place.node
+        word = getattr(node.value, "id", "__")  # it may have been given back to a tool
+        if same_name(word) in self._spellings or not self._is_unknown(word, place.scope):
+            return
+        found = self._spellings.get(same_name(node.attr))
+        if found is not None and (is_called or not found[1]):
+            place.put(self._spelled(node, found))
+
+    def _spell_name(self, place: Place, is_called: bool) -> None:
+        """``Shop`` is shop, and ``shop_find_orders()`` is shop.find_orders()."""
+        node = place.node
+        if self._is_unknown(node.id, place.scope):
+            found = self._spellings.get(same_name(node.id))
+            if found is not None and (is_called or not found[1]):
+                place.put(self._spelled(node, found))
+
+    def _spelled(self, node: Any, found: tuple[str, str]) -> ast.expr:
+        word, method = found
+        return attribute(tool(node, word), method) if method else tool(node, word)
+
+    def _tidy_imports(self) -> bool:
+        """Drop imports of tools, and of what is not here and not used either."""
+        edits: list[tuple[list[ast.stmt], int, list[ast.stmt]]] = []
+        for place, is_tried in self.seen.imports:
+            new = self._import(place, is_tried)
+            if new is not None:
+                edits.append((place.box, place.key, new))
+        for box, index, new in reversed(edits):
+            box[index : index + 1] = new or [ast.Pass(**at(box[index]))]
+        return bool(edits)
+
+    def _import(self, place: Place, is_tried: bool) -> list[ast.stmt] | None:
+        """What to put in an import's place; None to leave it."""
+        node = place.node
+        module = getattr(node, "module", None) or ""
+        kept: list[ast.alias] = []
+        new: list[ast.stmt] = []
+        for item in node.names:
+            full = item.name if isinstance(node, ast.Import) else module
+            if getattr(node, "level", 0) == 0 and self.known.can_import(full):
+                kept.append(item)
+                continue
+            tool = self._imported_tool(item.name, module, isinstance(node, ast.Import))
+            bound = item.asname or item.name.partition(".")[0]
+            if tool is not None:
+                if item.asname or (tool[1] or tool[0]) != bound or tool[1]:
+                    target = ast.Name(id=bound, ctx=ast.Store(), **at(node))
+                    value = self._spelled(node, tool)
+                    new.append(ast.Assign(targets=[target], value=value, **at(node)))
+            elif is_tried or (self._misses_names() if item.name == "*" else self._is_read(bound)):
+                kept.append(item)
+        if len(kept) == len(node.names):
+            return None
+        if kept:
+            node.names = kept
+            new.insert(0, node)
+        return new
+
+    def _imported_tool(self, word: str, module: str, is_plain: bool) -> tuple[str, str] | None:
+        last = module.rpartition(".")[2] if module else ""
+        if not is_plain and self.known.tools.get(last) and word in self.known.tools[last]:
+            return last, word
+        found = self._spellings.get(same_name(word))
+        return found if found is not None and not (is_plain and found[1]) else None
+
+    def _misses_names(self) -> bool:
+        """Whether names are read that are nothing, nor those of tools."""
+        return any(
+            self._is_unknown(place.node.id, place.scope)
+            and same_name(place.node.id) not in self._spellings
+            for place, _ in self.seen.loads
+        )
+
+    def _is_read(self, word: str) -> bool:
+        """Whether a name is read other than as what tools hang on, as ``tools.shop``."""
+        ahead = {
+            id(place.node.value)
+            for place, _ in self.seen.attributes
+            if same_name(place.node.attr) in self._spellings
+        }
+        return any(
+            place.node.id == word and id(place.node) not in ahead for place, _ in self.seen.loads
+        )
+
+
+def _only(found: Iterator[str]) -> str | None:
+    listed = list(found)
+    return listed[0] if len(listed) == 1 else None
+
+
+def _spellings(tools: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, str]]:
+    """Each tool by what its name has in common with other spellings; none of two alike."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for word, methods in tools.items():
+        found.setdefault(same_name(word), []).append((word, ""))
+        for method in methods:
+            found.setdefault(same_name(word + method), []).append((word, method))
+    for word, methods in tools.items():
+        for method in methods:
+            own = found.setdefault(same_name(method), [])
+            if all(item[1] for item in own):
+                own.append((word, method))
+    return {key: items[0] for key, items in found.items() if len(items) == 1}

@@ -1,0 +1,81 @@
+"""Values of tools as scripts find them: records by key and by attribute, dates like their text."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import decimal
+import json
+import pathlib
+import uuid
+from typing import Any, NoReturn, cast
+
+from delf import values
+
+
+def _record() -> type[dict[str, Any]]:
+    class Record(dict[str, Any]):
+        """A dict whose items are attributes, too; what every dict has comes first."""
+
+        __slots__ = ()
+
+        def __getattr__(self, name: str) -> Any:
+            try:
+                return self[name]
+            except KeyError:
+                listed = ", ".join(map(str, self))[:200]
+                raise AttributeError(f"there is no {name!r} here, but {listed}") from None
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if hasattr(dict, name):
+                raise AttributeError(f"{name!r} is a method of dict: write ['{name}'] = …")
+            self[name] = value
+
+        def __delattr__(self, name: str) -> None:
+            try:
+                del self[name]
+            except KeyError:
+                raise AttributeError(name) from None
+
+        @property
+        def __dict__(self) -> dict[str, Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
+            return dict(self)
+
+    Record.__name__ = Record.__qualname__ = "dict"  # that is what it is to a script
+    Record.__module__ = "builtins"
+    return Record
+
+
+Record = _record()
+
+
+def jsonable(value: Any) -> Any:
+    """What the json module does not know, as what it writes; dates as in ISO 8601.
+
+    Raises:
+        TypeError: For what has no form in JSON.
+    """
+    if isinstance(value, (dt.datetime, dt.date, dt.time)):
+        return value.isoformat()
+    if isinstance(value, (decimal.Decimal, uuid.UUID, pathlib.PurePath, dt.timedelta)):
+        return str(value)
+    if isinstance(value, (set, frozenset)):
+        return sorted(cast("set[Any]", value), key=repr)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return _not_jsonable(value)
+
+
+def _not_jsonable(value: Any) -> NoReturn:
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+
+
+def _default(_encoder: object, value: Any) -> Any:
+    return jsonable(value)
+
+
+def install() -> None:
+    """Let records cross to the host, and let the json module write what tools give."""
+    values.ENCODERS[Record] = values.encode_mapping
+    encoder: Any = json.JSONEncoder
+    encoder.default = _default

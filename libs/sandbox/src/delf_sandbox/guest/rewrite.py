@@ -1,0 +1,261 @@
+"""Makes ``await`` optional: what a script means by a call is what it does.
+
+A call of a tool is awaited where its result is meant, and stays something to be awaited where it
+goes into ``gather``, ``create_task`` and the like, be it by way of a list. A plain function that
+calls tools becomes async where nothing but calls of it are written. Where Python has no place for
+an ``await``, as in a lambda or a generator, the call waits by itself.
+
+The names of tools stay those of tools, whatever else a script calls by them.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import Any
+
+from delf_sandbox.guest.functions import Functions, around, is_async_node, label_of
+from delf_sandbox.guest.later import Later
+from delf_sandbox.guest.names import Known, ToolNames
+from delf_sandbox.guest.nodes import (
+    ALL,
+    ASYNC_ITER,
+    ASYNC_WITH,
+    ITER,
+    LATER,
+    LATER_OF,
+    MEANT,
+    NOW_OF,
+    ONCE,
+    SETTLE,
+    WAIT,
+    WITH,
+    attribute,
+    awaited,
+    call,
+)
+from delf_sandbox.guest.scopes import CallPlace, Place, Scope
+
+_TAKING_FUNCTIONS = frozenset({"map", "filter", "sorted", "min", "max", "reduce", "groupby"})
+
+
+@dataclass
+class Rewritten:
+    """What the rewriting did.
+
+    Args:
+        taken: Names of tools that the script used for something else.
+        functions: Async functions that it defines for later scripts.
+        changed: Whether there was anything to rewrite.
+    """
+
+    taken: list[str] = field(default_factory=list[str])
+    functions: set[str] = field(default_factory=set[str])
+    changed: bool = False
+
+
+class Rewriting:
+    """The rewriting of one script, in place.
+
+    Args:
+        tree: The script.
+        known: What it finds when it begins.
+
+    Raises:
+        AmbiguousError: Where it says what can be taken in two ways.
+    """
+
+    def __init__(self, tree: ast.Module, known: Known) -> None:
+        self._known = known
+        names = ToolNames(tree, known)
+        self._seen = names.seen
+        self._functions = Functions(names)
+        self._later = Later(self._functions)
+        self._functions.check_any_and_all()
+        self._kinds = {key: self._functions.kind(p) for key, p in self._seen.calls.items()}
+        self.done = Rewritten(taken=sorted(names.taken))
+        self._write()
+        self.done.functions = {
+            scope.node.name
+            for scope in self._seen.functions
+            if scope.parent is self._seen.module and self._functions.is_async(scope)
+        }
+
+    def _write(self) -> None:
+        may_give_coroutines = self._may_give_coroutines()
+        for place in self._seen.loops:
+            self._keep_stream(place)
+        for place in self._seen.awaits:
+            if not isinstance(place.node.value, ast.Call):
+                self._write_await(place, is_sure=False)
+        for place in self._later.handed_over:
+            place.put(call(LATER_OF, place.node))
+        calls_in_awaits = {id(place.node.value): place for place in self._seen.awaits}
+        lazy = self._lazy_calls()
+        for place in self._seen.calls.values():
+            self._write_call(place, calls_in_awaits.get(id(place.node)), may_give_coroutines)
+        for place in lazy:
+            self._write_lazy(place)
+        for place in self._seen.loops:
+            self._write_loop(place)
+        for place in self._seen.contexts:
+            self._write_context(place)
+        for scope in self._seen.functions:
+            if id(scope) in self._functions.made_async:
+                scope.node.__class__ = ast.AsyncFunctionDef
+
+    def _may_give_coroutines(self) -> bool:
+        """Whether a call of which nothing is known can give something to be awaited."""
+        return (
+            bool(self._functions.gives_awaitables)
+            or any(map(self._functions.is_async, self._seen.functions))
+            or any(
+                place.node.id in self._seen.asyncio_names or self._known.is_async(place.node.id)
+                for place, _ in self._seen.loads
+            )
+            or any(
+                place.node.value.id in self._seen.asyncio_names
+                for place, _ in self._seen.attributes
+                if isinstance(place.node.value, ast.Name)
+            )
+        )
+
+    def make_later(self, place: CallPlace) -> None:
+        """Have a tool's call give something to be awaited."""
+        place.node.func = attribute(place.node.func, LATER)
+
+    def waited(self, place: Place, given: Any) -> ast.expr:
+        """What is awaited where it stands, or waits by itself where no ``await`` can stand."""
+        return awaited(given) if self._functions.can_await(place.scope) else call(WAIT, given)
+
+    def _write_call(self, place: CallPlace, outer: Place | None, may_give: bool) -> None:
+        kind, node = self._kinds[id(place.node)], place.node
+        if kind == "tool" and (
+            outer is not None or place.later or self._functions.can_await(place.scope)
+        ):
+            self.make_later(place)
+        if kind in ("unknown", "maybe") and (outer is not None or place.later):
+            node.func = call(LATER_OF, node.func)
+        if outer is not None:
+            self._write_await(outer, is_sure=kind in ("tool", "async"))
+        elif place.later:
+            pass
+        elif kind == "tool":
+            if self._functions.can_await(place.scope):
+                place.put(awaited(node))
+                self.done.changed = True
+        elif kind == "async":
+            self._put(place, self.waited(place, node))
+        elif kind == "maybe" and self._functions.can_await(place.scope):
+            node.func = call(LATER_OF, node.func)
+            self._put(place, awaited(call(SETTLE, node)))
+        elif kind in ("stream", "maybe") or (kind == "unknown" and may_give):
+            self._put(place, call(MEANT, node))
+        elif kind == "plain":
+            self._write_taken_functions(place)
+
+    def _put(self, place: Place, new: Any) -> None:
+        place.put(new)
+        self.done.changed = True
+
+    def _write_await(self, place: Place, *, is_sure: bool) -> None:
+        given = place.node.value
+        if not self._functions.can_await(place.scope):
+            self._put(place, call(WAIT, given))
+        elif not is_sure:
+            place.node.value = call(SETTLE, given)
+
+    def _write_taken_functions(self, place: CallPlace) -> None:
+        """``sorted(names, key=fetch)``: an async function that is called by a plain one."""
+        node = place.node
+        if not isinstance(node.func, ast.Name) or node.func.id not in _TAKING_FUNCTIONS:
+            return
+        for index, item in enumerate(node.args):
+            if self._is_async_name(item, place.scope):
+                node.args[index] = call(NOW_OF, item)
+        for keyword in node.keywords:
+            if self._is_async_name(keyword.value, place.scope):
+                keyword.value = call(NOW_OF, keyword.value)
+
+    def _is_async_name(self, node: Any, scope: Scope) -> bool:
+        return (
+            isinstance(node, ast.Name) and self._functions.kind_of_name(node.id, scope) == "async"
+        )
+
+    def _keep_stream(self, place: Place) -> None:
+        """Leave an asynchronous generator as it is where ``async for`` goes through it."""
+        call_of = self._seen.calls.get(id(place.node.iter))
+        if (
+            call_of is not None
+            and self._streams(place)
+            and self._kinds[id(call_of.node)] == "stream"
+        ):
+            call_of.later = True
+
+    def _streams(self, place: Place) -> bool:
+        """Whether an ``async for`` can stand in its place."""
+        return (
+            is_async_node(place.node)
+            and self._functions.can_await(place.scope)
+            and not any(place.box is lazy.node.generators for lazy in self._seen.generators)
+        )
+
+    def _write_loop(self, place: Place) -> None:
+        """``async for`` over what is no stream, and where none can stand."""
+        node = place.node
+        if self._streams(place):
+            node.iter = call(ASYNC_ITER, node.iter)
+        elif is_async_node(node):
+            node.iter = call(ITER, node.iter)
+            if isinstance(node, ast.comprehension):
+                node.is_async = 0
+            else:
+                node.__class__ = ast.For
+            self.done.changed = True
+
+    def _write_context(self, place: Place) -> None:
+        node: Any = place.node
+        if not is_async_node(node):
+            return
+        word = ASYNC_WITH if self._functions.can_await(place.scope) else WITH
+        for item in node.items:
+            item.context_expr = call(word, item.context_expr)
+        if word == WITH:
+            node.__class__ = ast.With
+            self.done.changed = True
+
+    def _lazy_calls(self) -> list[Place]:
+        """Generators and ``map`` over calls of tools, which make none until something loops."""
+        found = [
+            place
+            for place in self._seen.generators
+            if any(
+                scope is self._seen.scopes[id(place.node)]
+                for inner in self._seen.calls.values()
+                if self._kinds[id(inner.node)] in ("tool", "async") and not inner.later
+                for scope in around(inner.scope)
+            )
+        ]
+        for place in self._seen.calls.values():
+            match place.node:
+                case ast.Call(func=ast.Name(id="map" | "filter"), args=[function, *_]):
+                    if not place.later and self._calls_tools(function):
+                        found.append(place)
+                case _:
+                    pass
+        return [place for place in found if isinstance(place.box, (ast.Expr, ast.Assign))]
+
+    def _calls_tools(self, function: Any) -> bool:
+        if isinstance(function, ast.Lambda):
+            inner = self._seen.scopes[id(function)]
+            return any(
+                place.scope.function is inner and self._kinds[id(place.node)] in ("tool", "async")
+                for place in self._seen.calls.values()
+            )
+        word, _, method = (label_of(function) or "").partition(".")
+        return word in self._known.tools and bool(method) == bool(self._known.tools[word])
+
+    def _write_lazy(self, place: Place) -> None:
+        node = getattr(place.box, "value", place.node)
+        new = call(ALL, node) if isinstance(place.box, ast.Expr) else call(ONCE, node)
+        self._put(place, new)

@@ -1,0 +1,93 @@
+"""What scripts wrote to their scratch folder: output files, too."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from delf.filenames import check_file_name
+
+_Mark = tuple[int, int]
+
+
+class Scratch:
+    """The files of a scratch folder, and which of them are new.
+
+    Args:
+        folder: The folder.
+        shown: How scripts call it; the folder's own path when omitted.
+    """
+
+    def __init__(self, folder: str, shown: str | None = None) -> None:
+        self._folder = os.path.realpath(folder)
+        self._shown = folder if shown is None else shown
+        self._marks: dict[str, _Mark] = {}
+        for name in list(self.new()):  # they were there before
+            self.passed_on(name)
+
+    def new(self) -> Iterator[str]:
+        """The names of files that are new, or were changed since they were last passed on.
+
+        Only of those that can be output files; a name that begins with a dot is that of a cache.
+        """
+        todo = [""] if os.path.isdir(self._folder) else []
+        while todo:
+            folder = todo.pop()
+            with os.scandir(os.path.join(self._folder, folder)) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+            for entry in entries:
+                name = f"{folder}{entry.name}"
+                if not _may_be_output(name):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    todo.append(f"{name}/")
+                elif (mark := _mark(entry.path)) is not None and self._marks.get(name) != mark:
+                    yield name
+
+    def find(self, named: Any) -> str | None:
+        """The name of a file that a script calls by a path; None where there is none."""
+        path = getattr(named, "name", named) if hasattr(named, "read") else named
+        text = os.fspath(path) if isinstance(path, (str, Path)) else ""
+        if not text:
+            return None
+        inside = os.path.relpath(text, self._shown) if os.path.isabs(text) else text
+        found = os.path.realpath(os.path.join(self._folder, inside))
+        if not found.startswith(self._folder + os.sep) or _mark(found) is None:
+            return None
+        return os.path.relpath(found, self._folder).replace(os.sep, "/")
+
+    def read(self, name: str) -> bytes:
+        """A file's content, which is passed on now.
+
+        Args:
+            name: Its name, as :meth:`new` and :meth:`find` give it.
+        """
+        self.passed_on(name)
+        return Path(self._folder, name).read_bytes()
+
+    def passed_on(self, name: str) -> None:
+        """A file, or one of its name, was passed on as it is now."""
+        mark = _mark(os.path.join(self._folder, name))
+        if mark is not None:
+            self._marks[name] = mark
+
+
+def _may_be_output(name: str) -> bool:
+    if name.endswith("__pycache__"):
+        return False
+    try:
+        return check_file_name(name) == name
+    except ValueError:
+        return False
+
+
+def _mark(path: str) -> _Mark | None:
+    """What changes with a file's content; None for what is no file."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_size) if stat.S_ISREG(found.st_mode) else None

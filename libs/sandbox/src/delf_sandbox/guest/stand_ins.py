@@ -1,0 +1,171 @@
+"""Modules that scripts import for little, in place of the real ones.
+
+``os`` and ``sys`` have what is of use here, threads run what they are given at once, and an event
+loop can be entered again without ``nest_asyncio``. What is left out says what to do instead.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future
+from typing import Any, NoReturn
+
+_OS = (
+    *("path", "sep", "linesep", "name", "curdir", "pardir", "extsep", "altsep", "pathsep"),
+    *("getcwd", "listdir", "scandir", "walk", "makedirs", "mkdir", "remove", "unlink", "rename"),
+    *("replace", "rmdir", "stat", "fspath", "PathLike", "urandom", "cpu_count", "strerror"),
+    *("error", "SEEK_SET", "SEEK_CUR", "SEEK_END"),
+)
+_SYS = (
+    *("version", "version_info", "maxsize", "float_info", "int_info", "byteorder", "platform"),
+    *("implementation", "getsizeof", "getrecursionlimit", "exc_info", "intern", "maxunicode"),
+    *("getdefaultencoding", "hash_info", "api_version", "hexversion"),
+)
+_INSTEAD = {
+    "os": "programs, processes and the environment are out of reach; call the tools",
+    "sys": "print for output; let the script reach its end",
+}
+
+
+class _StandIn(types.ModuleType):
+    """A module with a part of what the real one has."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        instead = _INSTEAD.get(self.__name__, "write it another way")
+        raise AttributeError(f"{self.__name__}.{name} is not available in scripts: {instead}")
+
+
+def leave(code: object = None) -> NoReturn:
+    """End the script, as ``sys.exit`` does."""
+    raise SystemExit(code)
+
+
+def make_modules(output: Any, wait: Callable[[Any], Any]) -> dict[str, types.ModuleType]:
+    """The modules by name.
+
+    Args:
+        output: Where the script prints.
+        wait: Waits for what can be awaited.
+    """
+    os_module = _part("os", os, _OS)
+    os_module.environ = {}
+    os_module.getenv = _getenv
+    sys_module = _part("sys", sys, _SYS)
+    sys_module.stdout = sys_module.stderr = output
+    sys_module.argv, sys_module.path, sys_module.modules = ["script.py"], [], {}
+    sys_module.exit = leave
+    sys_module.setrecursionlimit = _nothing
+    nest = types.ModuleType("nest_asyncio")
+    nest.apply = _nothing  # pyright: ignore[reportAttributeAccessIssue]
+    threads = _copy("threading", threading)
+    threads.Thread = _thread_class(wait)
+    futures = _copy("concurrent.futures", concurrent.futures)
+    executor = _executor_class(wait)
+    futures.ThreadPoolExecutor = futures.ProcessPoolExecutor = executor
+    parent = types.ModuleType("concurrent")
+    parent.futures = futures  # pyright: ignore[reportAttributeAccessIssue]
+    return {
+        "os": os_module,
+        "os.path": os.path,
+        "sys": sys_module,
+        "nest_asyncio": nest,
+        "threading": threads,
+        "concurrent": parent,
+        "concurrent.futures": futures,
+    }
+
+
+def _part(name: str, real: Any, names: Iterable[str]) -> Any:
+    module = _StandIn(name)
+    module.__dict__.update({item: getattr(real, item) for item in names if hasattr(real, item)})
+    return module
+
+
+def _copy(name: str, real: Any) -> Any:
+    module = types.ModuleType(name)
+    there = {key: value for key, value in vars(real).items() if not key.startswith("__")}
+    module.__dict__.update(there)  # and not what it would load by then
+    return module
+
+
+def _nothing(*_: object, **__: object) -> None:
+    """There is nothing to do."""
+
+
+def _getenv(_key: str, default: Any = None) -> Any:
+    return default
+
+
+def _thread_class(wait: Callable[[Any], Any]) -> type:
+    class Thread:
+        """Runs its function as soon as it is started: there are no threads here."""
+
+        def __init__(
+            self,
+            group: None = None,
+            target: Callable[..., Any] | None = None,
+            name: str | None = None,
+            args: Iterable[Any] = (),
+            kwargs: dict[str, Any] | None = None,
+            *,
+            daemon: bool | None = None,
+        ) -> None:
+            self._target = target
+            self._args = tuple(args)
+            self._kwargs = kwargs or {}
+            self.name = name or "Thread"
+            self.daemon = bool(daemon)
+
+        def run(self) -> None:
+            if self._target is not None:
+                wait(self._target(*self._args, **self._kwargs))
+
+        def start(self) -> None:
+            self.run()
+
+        def join(self, timeout: float | None = None) -> None:
+            """It is over."""
+
+        def is_alive(self) -> bool:
+            return False
+
+    return Thread
+
+
+def _executor_class(wait: Callable[[Any], Any]) -> type:
+    class ThreadPoolExecutor(Executor):
+        """Calls what it is given at once: there are no threads here."""
+
+        def __init__(self, *_: object, **__: object) -> None:
+            """There is nothing to set up."""
+
+        def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+            future: Future[Any] = Future()
+            future.set_running_or_notify_cancel()
+            try:
+                future.set_result(wait(fn(*args, **kwargs)))
+            except Exception as error:
+                future.set_exception(error)
+            return future
+
+        def map(
+            self,
+            fn: Callable[..., Any],
+            *iterables: Iterable[Any],
+            timeout: float | None = None,
+            chunksize: int = 1,
+        ) -> Iterator[Any]:
+            found = [self.submit(fn, *given) for given in zip(*iterables, strict=False)]
+            return (future.result() for future in found)
+
+        def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+            """There is nothing to end."""
+
+    return ThreadPoolExecutor

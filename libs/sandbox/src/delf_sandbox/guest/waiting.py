@@ -1,0 +1,306 @@
+"""What rewritten scripts call: waits by itself where Python has no place for an ``await``."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import sys
+import types
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator
+from typing import Any, Self
+
+from delf_sandbox.guest import nodes
+from delf_sandbox.guest.calls import ToolCall
+from delf_sandbox.guest.loop import GuestLoop
+
+_type_of: Callable[[Any], Any] = type
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+
+
+class Ready:
+    """A value that may be awaited, and is there."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._value
+        yield
+
+
+def settle(given: Any) -> Awaitable[Any]:
+    """What can be awaited, whatever was: a plain value is its own result."""
+    if inspect.isawaitable(given):
+        return given
+    if isinstance(given, _FUNCTIONS):
+        name = getattr(given, "__name__", "it")
+        raise TypeError(f"{name} is a function: call it, as `await {name}(…)`")
+    return Ready(given)
+
+
+async def settled(given: Any) -> Any:
+    """The same as a coroutine."""
+    return await settle(given)
+
+
+def later_of(function: Any) -> Any:
+    """A function whose calls of a tool give something to be awaited."""
+    if _type_of(function) is functools.partial and hasattr(function.func, nodes.LATER):
+        return functools.partial(later_of(function.func), *function.args, **function.keywords)
+    return getattr(function, nodes.LATER, function)
+
+
+class Waiting:
+    """What rewritten scripts call, by name.
+
+    Args:
+        loop: Where things happen while something is waited for.
+        tools: The tools and connections by name.
+    """
+
+    def __init__(self, loop: GuestLoop, tools: dict[str, Any]) -> None:
+        self._loop = loop
+        self._tools = tools
+        self._once: list[tuple[Generator[Any, Any, Any], int]] = []
+        self.names: dict[str, Any] = {
+            nodes.TOOLS: tools,
+            nodes.WAIT: self.wait,
+            nodes.MEANT: self.meant,
+            nodes.SETTLE: settle,
+            nodes.LATER_OF: later_of,
+            nodes.NOW_OF: self._now_of,
+            nodes.PICK: self._pick,
+            nodes.ONCE: self._looped_over,
+            nodes.ALL: list,
+            nodes.ASYNC_ITER: self._stream,
+            nodes.ITER: self._items,
+            nodes.ASYNC_WITH: _AsyncContext.of,
+            nodes.WITH: self._context,
+        }
+
+    def begin(self) -> None:
+        """A script is about to run."""
+        self._once.clear()
+
+    def never_begun(self) -> list[int]:
+        """The lines of calls that stand in a generator which nothing looped over."""
+        return [line for made, line in self._once if _is_new(made)]
+
+    def wait(self, given: Any) -> Any:
+        """Wait for what can be awaited; other things happen meanwhile."""
+        return self._loop.block(settled(given)) if inspect.isawaitable(given) else given
+
+    def meant(self, given: Any) -> Any:
+        """The result that a call means which gave a coroutine."""
+        kind = _type_of(given)
+        if kind is ToolCall or kind is types.CoroutineType:
+            return self._loop.block(settled(given))
+        return _Stream(given, self.wait) if kind is types.AsyncGeneratorType else given
+
+    def _now_of(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def now(*args: Any, **kwargs: Any) -> Any:
+            return self.meant(function(*args, **kwargs))
+
+        return now
+
+    def _pick(self, value: Any, name: str) -> Any:
+        """The tool of a name, unless the script gave the name to a function of its own."""
+        return value if callable(value) else self._tools[name]
+
+    def _looped_over(self, given: Iterable[Any]) -> Generator[Any, Any, Any]:
+        made = _each(given)
+        self._once.append((made, sys._getframe(1).f_lineno))  # pyright: ignore[reportPrivateUsage]
+        return made
+
+    def _stream(self, given: Any) -> AsyncIterator[Any]:
+        return given if hasattr(_type_of(given), "__aiter__") else _each_later(self.meant(given))
+
+    def _items(self, given: Any) -> Iterable[Any]:
+        given = self.meant(given)
+        if hasattr(_type_of(given), "__iter__") or not hasattr(_type_of(given), "__aiter__"):
+            return given
+        return _Stream(aiter(given), self.wait)
+
+    def _context(self, given: Any) -> Any:
+        return _Context(given, self.wait) if hasattr(_type_of(given), "__aenter__") else given
+
+
+def _is_new(made: Generator[Any, Any, Any]) -> bool:
+    return inspect.getgeneratorstate(made) == inspect.GEN_CREATED
+
+
+def _each(given: Iterable[Any]) -> Generator[Any, Any, Any]:
+    yield from given
+
+
+async def _each_later(given: Iterable[Any]) -> AsyncIterator[Any]:
+    for item in given:
+        yield item
+
+
+class _Stream:
+    """An asynchronous generator that plain loops can go through, too."""
+
+    def __init__(self, stream: Any, wait: Callable[[Any], Any]) -> None:
+        self._stream = stream
+        self._wait = wait
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return self._wait(anext(self._stream))
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self._stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class _Context:
+    """An asynchronous context manager that is entered where no ``await`` can stand."""
+
+    def __init__(self, manager: Any, wait: Callable[[Any], Any]) -> None:
+        self._manager = manager
+        self._wait = wait
+
+    def __enter__(self) -> Any:
+        return self._wait(_type_of(self._manager).__aenter__(self._manager))
+
+    def __exit__(self, *error: object) -> Any:
+        return self._wait(_type_of(self._manager).__aexit__(self._manager, *error))
+
+
+class _AsyncContext:
+    """A plain context manager that is entered with ``async with``."""
+
+    def __init__(self, manager: Any) -> None:
+        self._manager = manager
+
+    @staticmethod
+    def of(manager: Any) -> Any:
+        """A context manager for ``async with``, whatever was given."""
+        kind = _type_of(manager)
+        is_plain = hasattr(kind, "__enter__") and not hasattr(kind, "__aenter__")
+        return _AsyncContext(manager) if is_plain else manager
+
+    async def __aenter__(self) -> Any:
+        return _type_of(self._manager).__enter__(self._manager)
+
+    async def __aexit__(self, *error: object) -> Any:
+        return _type_of(self._manager).__exit__(self._manager, *error)
+
+
+class Tolerant:
+    """Functions of asyncio that take what scripts give them: lists, results, functions.
+
+    Args:
+        loop: The loop that there is.
+    """
+
+    def __init__(self, loop: GuestLoop) -> None:
+        self._loop = loop
+        self.left: list[asyncio.Future[Any]] = []
+        """What the script waited for, and then no longer."""
+
+    def install(self) -> None:
+        """Take the place of the real ones."""
+        module: Any = asyncio
+        self._loop.install(self.coroutine)
+        for name in ("gather", "wait", "wait_for", "shield", "as_completed", "run", "to_thread"):
+            setattr(module, name, getattr(self, name))
+        module.ensure_future = self.future
+        module.Runner = self._runner
+        module.new_event_loop = self._new_loop
+        module.set_event_loop = _nothing
+
+    def _new_loop(self) -> GuestLoop:
+        return self._loop
+
+    def _runner(self, **_options: Any) -> _Runner:
+        return _Runner(self.run, self._loop)
+
+    def coroutine(self, given: Any) -> Any:
+        """A coroutine that gives what was given, or what that gives."""
+        if inspect.iscoroutine(given) or isinstance(given, ToolCall):
+            return given
+        if isinstance(given, _FUNCTIONS) or type(given) is functools.partial:
+            given = later_of(given)()
+        return given if inspect.iscoroutine(given) else settled(given)
+
+    def future(self, given: Any, **_options: Any) -> asyncio.Future[Any]:
+        """A future or task that gives what was given, or what that gives."""
+        if asyncio.isfuture(given):
+            return given
+        return self._loop.create_task(self.coroutine(given))
+
+    def _futures(self, given: tuple[Any, ...]) -> list[asyncio.Future[Any]]:
+        if len(given) == 1 and not inspect.isawaitable(given[0]) and _is_many(given[0]):
+            given = tuple(given[0])
+        made: dict[int, asyncio.Future[Any]] = {}
+        for item in given:
+            if id(item) not in made or not inspect.isawaitable(item):
+                made[id(item)] = self.future(item)
+        return [made[id(item)] for item in given]
+
+    def gather(self, *given: Any, **options: Any) -> Any:
+        return _gather(*self._futures(given), **options)
+
+    async def wait(self, *given: Any, **options: Any) -> Any:
+        options_given = {name: options.pop(name) for name in ("fs", "aws") if name in options}
+        done, pending = await _wait(self._futures((*given, *options_given.values())), **options)
+        self.left += pending
+        return done, pending
+
+    async def wait_for(self, given: Any, timeout: float | None = None) -> Any:
+        return await _wait_for(self.future(given), timeout)
+
+    def shield(self, given: Any) -> Any:
+        return _shield(self.future(given))
+
+    def as_completed(self, *given: Any, timeout: float | None = None) -> Any:
+        return _as_completed(self._futures(given), timeout=timeout)
+
+    def run(self, given: Any, **_options: Any) -> Any:
+        return self._loop.block(self.coroutine(given))
+
+    async def to_thread(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        return await settle(later_of(function)(*args, **kwargs))
+
+
+class _Runner:
+    """As the one of asyncio, on the loop that there is."""
+
+    def __init__(self, run: Callable[..., Any], loop: GuestLoop) -> None:
+        self.run = run
+        self._loop = loop
+
+    def get_loop(self) -> GuestLoop:
+        return self._loop
+
+    def close(self) -> None:
+        """The loop goes on."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """The loop goes on."""
+
+
+def _nothing(_loop: object) -> None:
+    """There is one loop only."""
+
+
+def _is_many(given: Any) -> bool:
+    return isinstance(given, Iterable) and not isinstance(given, (str, bytes, dict))
+
+
+_gather, _wait, _wait_for = asyncio.gather, asyncio.wait, asyncio.wait_for
+_shield, _as_completed = asyncio.shield, asyncio.as_completed
