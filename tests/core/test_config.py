@@ -63,3 +63,7 @@ def test_keys_are_never_shown():
 def test_it_is_frozen():
     with pytest.raises(ValueError, match="frozen"):
         make_config({}).timeout = 3
+
+
+def test_a_journal_in_memory_is_none():
+    assert make_config({"llm": "m", "journal": "memory"}).journal == "none"

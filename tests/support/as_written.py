@@ -68,7 +68,7 @@ def wrong_ones(scripts: list[Written], sandbox: str, folder: Path) -> dict[str, 
     """What did not do what it means, and what it did."""
     host, model = TestHost.discover(), ScriptedModel(default="ok")
     host.provide(model.spec, model.factory)
-    options: dict[str, Any] = {"prefilter_mode": "off", "allow_unpriced": True, "journal": "memory"}
+    options: dict[str, Any] = {"prefilter_mode": "off", "allow_unpriced": True, "journal": "none"}
     with Agent(
         tools=office.tools(),
         llm="scripted",

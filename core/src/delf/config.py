@@ -24,7 +24,7 @@ from delf.errors import (
     did_you_mean,
 )
 from delf.llm import HIDDEN, SETTINGS, LLMConfig, as_llm_config
-from delf.types import ApprovalMode, ConfirmMode, Isolation
+from delf.types import IN_PROCESS, ApprovalMode, ConfirmMode, Isolation
 
 PREFIX: Final = "DELF_"
 """How variables begin that are settings."""
@@ -177,6 +177,11 @@ class AgentConfig(BaseModel):
     @classmethod
     def _one_is_a_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
+
+    @field_validator("journal")
+    @classmethod
+    def _in_memory_is_none(cls, value: str) -> str:
+        return IN_PROCESS if value == "memory" else value
 
     @field_serializer("providers")
     def _without_keys(self, providers: dict[str, str]) -> dict[str, str]:

@@ -34,7 +34,7 @@ _SIGNS: Final = {
     "\u200b": "",
     "\ufeff": "",
 }
-_LONGEST: Final = 200_000
+_LONGEST: Final = 2**17
 """Characters of a script that are looked at one by one."""
 
 
