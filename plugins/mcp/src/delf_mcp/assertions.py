@@ -21,6 +21,7 @@ from mcp.shared.auth import (
 )
 
 from delf.errors import ConnectionConfigurationError, ConnectionUnavailableError
+from delf_mcp.limits import bounded
 from delf_mcp.settings import MCPSettings
 
 _EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
@@ -101,9 +102,11 @@ async def _exchange(settings: MCPSettings, given: dict[str, Any]) -> str:
     secret, client = settings.idp_client_secret, settings.idp_client_id or ""
     login = None if secret is None else httpx2.BasicAuth(client, secret.get_secret_value())
     try:
-        async with httpx2.AsyncClient(timeout=_SECONDS, auth=login) as http:
+        async with httpx2.AsyncClient(
+            timeout=_SECONDS, auth=login, event_hooks={"response": [bounded]}
+        ) as http:
             answer = await http.post(settings.idp or "", data=given)
-    except httpx2.HTTPError as error:
+    except (httpx2.HTTPError, httpx2.StreamError) as error:
         raise ConnectionUnavailableError(
             f"the identity provider {settings.idp} cannot be reached: {error}"
         ) from error

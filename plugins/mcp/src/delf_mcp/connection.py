@@ -29,6 +29,7 @@ from delf.types import Effect
 from delf_mcp.config import server_settings, servers_in
 from delf_mcp.settings import MCPSettings
 from delf_schemas.actions import action_from_schema
+from delf_schemas.names import clean
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -44,6 +45,7 @@ _log = logging.getLogger(__name__)
 _CONTEXT: Final = "delf_call_context"
 _READ: Final[Effect] = "read"
 _MOST_TOLD: Final = 10
+_MOST_INSTRUCTIONS: Final = 1000
 _MORE_TOOLS: Final = "max_tools in the connection's settings allows more"
 
 
@@ -172,7 +174,8 @@ class MCP(Connection):
         """What the server says about its use, for the prompt."""
         async with self._link(self._server(), "instructions") as (client, _):
             said = client.instructions
-        return f"{self.name}: {' '.join(said.split())[:1000]}" if said else None
+        told = clean(said, _MOST_INSTRUCTIONS)
+        return f"{self.name}: {told}" if told else None
 
     async def aclose(self) -> None:
         """End the server, or leave it. The next call begins anew."""
