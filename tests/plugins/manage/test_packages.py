@@ -194,7 +194,9 @@ def test_nobody_who_can_be_asked_is_an_error_that_says_how():
     installer.agree(["installs"], ["pip"], "install?", yes=True)
 
 
-@pytest.mark.parametrize(("answer", "status", "ended"), [("y", 0, "went on"), ("", 1, "nothing was done")])
+@pytest.mark.parametrize(
+    ("answer", "status", "ended"), [("y", 0, "went on"), ("", 1, "nothing was done")]
+)
 def test_on_a_terminal_it_is_asked(answer, status, ended):
     """A line feed alone is a no."""
     code = (

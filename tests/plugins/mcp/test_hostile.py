@@ -122,6 +122,9 @@ BROKEN = [
         "outputSchema": {"type": "object", "$ref": "#/none"},
     },
     {"name": "\u202elive\u202c", "inputSchema": {"type": "text"}},
+    {"name": "fine", "inputSchema": OBJECT, "description": "Another one."},
+    {"name": "wide", "inputSchema": {**OBJECT, "properties": {f"p{n}": {} for n in range(600)}}},
+    {"name": "x" * 10_000, "inputSchema": {**OBJECT, "$ref": "#/none"}},
 ]
 
 
@@ -130,10 +133,12 @@ async def test_a_broken_tool_costs_itself_only(rogue, protocol, caplog) -> None:
     srv = rogue("plain", does={"tools": BROKEN}, protocol=protocol)
     assert [action.name for action in await srv.actions()] == ["fine", "also_fine"]
     told = "\n".join(srv.notices())
-    for name in ("bare", "dangling", "remote", "no_regex", "number 6", "number 7"):
+    names = ("bare", "dangling", "remote", "no_regex", "number 6", "number 7", "fine", "wide")
+    for name in names:
         assert f"rogue: the tool '{name}' is left out: " in told
     assert "inputSchema: Field required" in told
     assert "'#/$defs/no' leads nowhere" in told
+    assert len(told) < 5000
     assert told.isprintable() or "\u202e" not in told
     assert set(srv.notices()) <= {record.getMessage() for record in caplog.records}
     assert list(srv.inspect()["notices"]) == list(srv.notices())

@@ -261,20 +261,25 @@ class MCP(Connection):
         Raises:
             TimeoutError: When there is no time left for the rest.
         """
-        from delf_mcp.listing import LeftOut, digest_of, effect_of, reason
+        from delf_mcp.listing import LeftOut, digest_of, effect_of, reason, shown
 
-        digests = {tool.name: digest_of(tool) for tool in tools}
+        digests = {tool.name: digest_of(tool) for tool in reversed(tools)}  # the first counts
         if self._first is None:
             self._first = digests
         actions: dict[str, Action] = {}
         left_out: list[LeftOut] = []
+        seen: set[str] = set()
         for tool in tools:
             if time.monotonic() > deadline:
                 raise TimeoutError
+            if tool.name in seen:
+                left_out.append(LeftOut("tools", shown(tool.name), "another tool has this name"))
+                continue
+            seen.add(tool.name)
             try:
                 made = self._action(server, tool)
             except ToolDefinitionError as error:
-                left_out.append(LeftOut("tools", tool.name, reason(error)))
+                left_out.append(LeftOut("tools", shown(tool.name), reason(error)))
                 continue
             name, number = made.name, 2
             while name in actions:  # names that differ in what no Python name can hold
@@ -324,7 +329,7 @@ class MCP(Connection):
                 notices.append(f"effects names {word!r}, which is none of its tools{close}")
         if self.settings.effects:
             notices += [
-                f"the tool {name!r} is not as it was at first: effects does not hold for it"
+                f"the tool {clean(name)!r} is not as it was at first: effects does not hold for it"
                 for name in changed
             ]
         more = len(notices) - _MOST_TOLD

@@ -10,8 +10,10 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, cast
 
 import mcp_types as types
+from mcp.shared.inbound import find_invalid_x_mcp_header
 from mcp.shared.message import SessionMessage
 from mcp_types.methods import validate_server_result
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from delf.errors import DelfError
@@ -97,12 +99,13 @@ class Sieve:
         kept: list[Any] = []
         for index, item in enumerate(items):
             why = self._fault(method, {**result, kind: [item]})
+            if why is None and kind == "tools" and self.version in MODERN_PROTOCOL_VERSIONS:
+                why = find_invalid_x_mcp_header(item["inputSchema"])
             if why is None:
                 kept.append(item)
                 continue
             told = cast("dict[str, Any]", item).get("name") if isinstance(item, dict) else None
-            name = clean(told, _NAME) or f"number {index + 1}"
-            self._left_out.append(LeftOut(kind, name, why))
+            self._left_out.append(LeftOut(kind, shown(told) or f"number {index + 1}", why))
         return kept
 
     def _fault(self, method: str, result: Mapping[str, Any]) -> str | None:
@@ -187,6 +190,11 @@ def declared_by(tool: types.Tool) -> Effect:
     if hints is not None and hints.read_only_hint:
         return "read"
     return "write" if hints is not None and hints.destructive_hint is False else "irreversible"
+
+
+def shown(name: object) -> str:
+    """A name of the server's as one that can be shown."""
+    return clean(name, _NAME)
 
 
 def reason(error: DelfError) -> str:
