@@ -98,8 +98,8 @@ class Served:
         asked = (await self.client.get("/approvals")).json()["approvals"]
         return next(item for item in asked if item["task_id"] == task_id)
 
-    async def events(self, task_id: str, after: int = 0, most: int = 10_000) -> list[dict]:
-        """A task's events as they come, to its end."""
+    async def events(self, task_id: str, after: int = 0, until: str = "") -> list[dict]:
+        """A task's events as they come, to its end, or to the first of a type."""
         found: list[dict] = []
         headers = {"last-event-id": str(after)} if after else {}
         async with self.client.stream("GET", f"/tasks/{task_id}/events", headers=headers) as answer:
@@ -107,7 +107,7 @@ class Served:
             async for line in answer.aiter_lines():
                 if line.startswith("data: ") and line != "data: {}":
                     found.append(json.loads(line[6:]))
-                if line == "event: end" or len(found) >= most:
+                if line == "event: end" or (found and found[-1]["type"] == until):
                     return found
         return found
 

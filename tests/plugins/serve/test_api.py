@@ -301,6 +301,22 @@ async def test_a_server_that_stops_leaves_its_tasks_to_the_next(serve, tmp_path)
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
 
 
+async def test_a_call_that_did_happen_is_told_with_its_result(serve, tmp_path):
+    box = Outbox()
+    async with serving(make_agent(str(tmp_path), box), box) as one:
+        task = await one.run("print(await hold())")
+        begun = [event["type"] for event in await one.events(task["task_id"], until="CallStarted")]
+        assert begun[-1] == "CallStarted"
+    two = await serve()
+    asked = await two.question(task["task_id"])
+    assert asked["outcome_unknown"]
+    given = {"decision": "settle", "result": {"held": [1, 2]}, "reason": "Ada saw it"}
+    done = await two.client.post(f"/approvals/{asked['request_id']}", json=given)
+    assert (done.status_code, done.json()["reason"]) == (200, "Ada saw it")
+    view = await two.until(task["task_id"], "done")
+    assert view["result"] == "{'held': [1, 2]}"
+
+
 async def test_a_task_whose_servers_keep_dying_is_left_to_people(serve, tmp_path):
     task_id = ""
     for _ in range(6):

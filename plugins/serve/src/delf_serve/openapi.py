@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import models_json_schema
@@ -86,7 +86,22 @@ def _schemas(operations: Iterable[Operation]) -> dict[str, Any]:
         if operation.answer is not None:
             models[operation.answer, "serialization"] = None
     _, content = models_json_schema(list(models), ref_template=_PLACE)
-    return {**content["$defs"], **_events()}
+    return _simple({**content["$defs"], **_events()})
+
+
+def _simple(node: Any) -> Any:
+    """The same with ``type: [T, "null"]`` for a choice of T and null, which generators read."""
+    if isinstance(node, list):
+        return [_simple(item) for item in cast("list[Any]", node)]
+    if not isinstance(node, dict):
+        return node
+    found = {name: _simple(item) for name, item in cast("dict[str, Any]", node).items()}
+    match found.get("anyOf"):
+        case [{"type": str() as kind, **rest}, {"type": "null"}]:
+            del found["anyOf"]
+            return {"type": [kind, "null"], **rest, **found}
+        case _:
+            return found
 
 
 @cache
