@@ -79,6 +79,14 @@ async def test_the_rest_of_a_refused_request_is_not_waited_for(serve, monkeypatc
     assert got.startswith(b"HTTP/1.1 401")
 
 
+async def test_only_a_few_requests_are_taken_before_their_answers(serve):
+    server = await serve(api_key=KEYS)
+    whole = HEAD + b"\r\n"
+    assert (await raw(server.url, whole * 10)).startswith(b"HTTP/1.1 401")
+    assert await raw(server.url, whole * 1000) == b""
+    assert (await server.client.get("/health")).status_code == 200
+
+
 async def test_connections_without_a_key_take_no_place_from_others(serve):
     server = await serve(key="ada-key", api_key=KEYS, connections=16)
     host, port = server.url.removeprefix("http://").split(":")

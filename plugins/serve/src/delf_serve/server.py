@@ -27,6 +27,10 @@ _CLOSE_SECONDS: Final = 5.0
 _STALL_SECONDS: Final = 60.0
 """How long a client may take nothing of an answer."""
 _HEAD_BYTES: Final = 65_536
+_MOST_QUEUED: Final = 16
+"""Requests that a client may send on a connection before it has the answers."""
+_BUFFER_BYTES: Final = 32_768
+"""What waits to be sent on a connection before more of an answer is made."""
 _OWN_FILES: Final = 256
 """File descriptors that are left for all but connections: sandboxes, journal, files."""
 
@@ -125,6 +129,7 @@ class Protocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for the first head."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=_BUFFER_BYTES)
         self._is_known = False
         self._is_gone = False
         self._in_head = False
@@ -207,6 +212,9 @@ class Protocol(HttpToolsProtocol):
         parser: Any = self.parser
         if parser.should_upgrade() and self._has_body():
             self._refusal = ProblemError(400, "a request with a body cannot upgrade its connection")
+            raise self._refusal
+        if len(self.pipeline) >= _MOST_QUEUED:
+            self._refusal = ProblemError(429, "too many requests were sent at once")
             raise self._refusal
         super().on_headers_complete()
         if parser.should_upgrade():  # to nothing: it is answered, and no more is read
