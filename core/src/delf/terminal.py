@@ -1,16 +1,131 @@
-"""Text for a terminal."""
+"""Text as a person is shown it, on a terminal, a page or in a mail.
+
+What cannot be seen, or turns a line around, is an escape as Python writes it. A host's name with
+letters of several scripts is in the form that machines use, ``xn--…``. The page has the same rules
+in ``visible.js``, and tests hold one table of cases against both.
+"""
 
 from __future__ import annotations
 
+import re
+import unicodedata
+from typing import Final
+
+_HIDDEN: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2000-\u200a\u205f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U0001d159\U000e0100-\U000e01ef]"
+)
+"""Signs that Unicode calls letters, marks or spaces, and that nobody sees as such."""
+_SPACES: Final = "\xa0\u202f\u3000"
+"""Spaces of texts in French or Japanese: they are shown as a space."""
+_JOINERS: Final = "\u200c\u200d"
+_JOINED: Final = re.compile("[\u0600-\u0dff\u1000-\u109f]")
+"""Letters of scripts in which a joiner is a part of the word."""
+_EMOJI_STYLES: Final = "\ufe0e\ufe0f"
+_SKINS: Final = re.compile("[\U0001f3fb-\U0001f3ff]")
+
+_LABEL: Final = (
+    "0-9A-Za-z_\\-\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u1fff\u2100-\u218f\u2460-\u24ff\u2c00-\u2fdf"
+    "\u3040-\ud7ff\uf900-\ufdff\ufe70-\ufefe\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uffdc"
+    "\U00010000-\U0001efff\U00020000-\U0003ffff"
+)
+"""What a label of a host's name can be made of, and what looks like it."""
+_DOTS: Final = ".\u3002\uff0e\uff61"
+_NAME: Final = re.compile(
+    f"(?P<before>(?P<who>[{_LABEL}.+'%]{{0,64}})@|://(?:[^\\s/@]{{0,200}}@)?|domain:|)"
+    f"(?P<host>[{_LABEL}]+(?:[{_DOTS}][{_LABEL}]+)*)"
+)
+_BARE: Final = re.compile(
+    f"(?:^www[{_DOTS}]|[{_DOTS}](?:com|net|org|biz|edu|gov|mil|io|eu)$)", re.IGNORECASE
+)
+"""A name without an address around it is taken for that of a host if it begins or ends so."""
+_PLAIN: Final = re.compile(
+    "[\u00c0-\u0130\u0132-\u0137\u0139-\u0148\u014a-\u017e\u01a0\u01a1\u01af\u01b0\u01cd-\u01dc"
+    "\u0218-\u021b\u0300-\u036f\u1e00-\u1eff\u1100-\u11ff\u3040-\u312f\u3400-\u9fff\uac00-\ud7ff"
+    "\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+"""Latin letters with accents, and those of Chinese, Japanese and Korean: none looks like a plain
+Latin letter, and names mix them with those."""
+_ALIKE: Final = re.compile(
+    "[\u0131\u0138\u0149\u017f-\u019f\u01a2-\u01ae\u01b1-\u01cc\u01dd-\u0217\u021c-\u02ff"
+    "\u0370-\u058f\u10a0-\u10ff\u13a0-\u167f\u1c80-\u1dbf\u1f00-\u1fff\u2100-\u218f\u2460-\u24ff"
+    "\u2c00-\u2dff\ua4d0-\ua4ff\ua640-\ua69f\ua720-\ua7ff\uab30-\uabbf\uff10-\uff5a"
+    "\U00010100-\U000107ff\U0001d400-\U0001d7ff]"
+)
+"""Letters of other scripts of which some look like plain Latin ones."""
+
 
 def visible(text: str) -> str:
-    """A text without characters that steer a terminal; line breaks and tabs stay."""
-    if text.isprintable():
+    """A text without anything that steers a terminal, cannot be seen, or passes for another name.
+
+    Line breaks and tabs stay.
+    """
+    if text.isascii():
+        return text if text.isprintable() else _without_hidden(text)
+    return _NAME.sub(_shown_name, _without_hidden(text))
+
+
+def _without_hidden(text: str) -> str:
+    if text.isprintable() and not _HIDDEN.search(text):
         return text
-    return "".join(c if c.isprintable() or c in "\n\t" else _escape(c) for c in text)
+    text = text.replace("\r\n", "\n")
+    return "".join(_shown(text, at) for at in range(len(text)))
+
+
+def _shown(text: str, at: int) -> str:
+    character = text[at]
+    if character in _SPACES:
+        return " "
+    if character in "\n\t" or (character.isprintable() and not _HIDDEN.match(character)):
+        return character
+    before, after = text[at - 1 : at], text[at + 1 : at + 2]
+    if character in _JOINERS and _joins(before, after):
+        return character
+    if character in _EMOJI_STYLES and before and unicodedata.category(before) == "So":
+        return character
+    return _escape(character)
+
+
+def _joins(before: str, after: str) -> bool:
+    """Whether a joiner between two signs is a part of how they look."""
+    if _JOINED.match(before) and _JOINED.match(after):
+        return True
+    is_emoji = bool(after) and unicodedata.category(after) == "So"
+    joined = before and (unicodedata.category(before) == "So" or before in _EMOJI_STYLES)
+    return is_emoji and bool(joined or _SKINS.match(before))
 
 
 def _escape(character: str) -> str:
-    if character == "\r":
-        return ""
-    return " " if character.isspace() else character.encode("unicode_escape").decode("ascii")
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def _shown_name(found: re.Match[str]) -> str:
+    """An address or a host's name; what looks like another one is told by its code."""
+    before, who, host = found["before"], found["who"], found["host"]
+    if not before and not _BARE.search(host):
+        return found[0]
+    if who and _passes_for_another(f"{who}.{host}"):
+        before = "".join(map(_shown_letter, before))
+    if _passes_for_another(host):
+        labels = re.split(f"([{_DOTS}])", host)
+        host = "".join(label if label.isascii() else _coded(label) for label in labels)
+    return before + host
+
+
+def _shown_letter(letter: str) -> str:
+    return letter if letter.isascii() or _PLAIN.match(letter) else _escape(letter)
+
+
+def _coded(label: str) -> str:
+    return "." if label in _DOTS else f"xn--{label.encode('punycode').decode('ascii')}"
+
+
+def _passes_for_another(name: str) -> bool:
+    """Whether a name mixes plain Latin letters with others that may look like them."""
+    if name.isascii():
+        return False
+    others = _PLAIN.sub("", name)
+    if _ALIKE.search(others) and re.search("[A-Za-z]", name):
+        return True
+    labels = re.split(f"[{_DOTS}]", others)
+    return any(not label.isascii() and re.search("[A-Za-z]", label) for label in labels)

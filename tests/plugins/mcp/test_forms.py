@@ -25,7 +25,7 @@ def test_a_script_is_shown_in_whole(asked):
     code = "# small\u2028assert n < 9\rpay(9)\r\nprint(1)\n"
     assert asked(code=code, actions=("bank.pay",)) == [
         "May this script run? It may call bank.pay:",
-        "    # small assert n < 9",
+        "    # small\\u2028assert n < 9",
         "    pay(9)",
         "    print(1)",
     ]

@@ -57,7 +57,7 @@ def terminal_width() -> int | None:
 
 def one_line(text: str) -> str:
     """A text in one line, without characters that steer a terminal."""
-    return visible(" ".join(text.split()))
+    return " ".join(visible(text).split())
 
 
 def cut(text: str, width: int) -> str:

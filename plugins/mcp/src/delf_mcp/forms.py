@@ -33,6 +33,8 @@ def question_of(request: ApprovalRequest) -> types.ElicitRequestFormParams:
         request: What waits for a decision.
     """
     lines = list(_asked(request))
+    if request.changed:
+        lines.append("It has changed since it was shown; this is what would be done now.")
     if request.preview:
         lines += ["What would happen:", *_inside(request.preview)]
     if request.reason:

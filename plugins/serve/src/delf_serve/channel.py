@@ -20,6 +20,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from delf.protocols.approval import ApprovalRequest, Decision
+from delf.terminal import visible
 from delf_serve.settings import ServeSettings, settings_of
 
 _log = logging.getLogger(__name__)
@@ -126,10 +127,10 @@ def post(settings: ServeSettings, request: ApprovalRequest) -> None:
         "event": "approval_requested",
         "request_id": request.request_id,
         "task_id": request.task_id,
-        "task": request.task[:_LONGEST],
-        "action": request.action,
+        "task": visible(request.task[:_LONGEST]),
+        "action": visible(request.action),
         "effect": request.effect,
-        "message": request.message[:_LONGEST],
+        "message": visible(request.message[:_LONGEST]),
         "url": link(settings, request),
     }
     body = json.dumps(content).encode()
@@ -173,7 +174,7 @@ def mail(settings: ServeSettings, request: ApprovalRequest) -> None:
     message["To"] = ", ".join(settings.mail_to)
     message["Subject"] = f"delf waits for you: {_one_line(request.action)}"
     text = (
-        f"{request.message[:_LONGEST]}\n\nTask: {request.task[:_LONGEST]}\n"
+        f"{visible(request.message[:_LONGEST])}\n\nTask: {visible(request.task[:_LONGEST])}\n"
         f"Effect: {request.effect}\n\n{link(settings, request)}\n"
     )
     message.set_content(text.encode("utf-8", "replace").decode())  # halves of characters
@@ -204,4 +205,4 @@ def _is_loopback(host: str) -> bool:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())[:100]
+    return " ".join(visible(text).split())[:100]

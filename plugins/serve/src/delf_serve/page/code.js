@@ -1,13 +1,15 @@
 // A script line by line, and beneath each line the calls that it made.
 
-import { el, fill, plain, say, setText } from "./dom.js";
-import { EFFECTS, args, count, duration, pretty, short, value } from "./words.js";
+import { el, fill, say, setText } from "./dom.js";
+import { visible } from "./visible.js";
+import { EFFECTS, ago, args, count, duration, exact, pretty, short, shortId, value } from "./words.js";
 
 const SHOWN = 3;
 const MORE = 50;
 const WORDS = /(#.*)|("""[\s\S]*?"""|'''[\s\S]*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|\b(False|None|True|and|as|assert|async|await|break|class|continue|def|del|elif|else|except|finally|for|from|global|if|import|in|is|lambda|not|or|pass|raise|return|try|while|with|yield)\b|\b(\d[\d_.]*)\b/g;
 const KINDS = ["note", "text", "word", "number"];
 const MOST_PAINTED = 50_000;
+const MOST_SHOWN = 200_000;
 
 /** A script with its words marked, line by line, and how many brackets are open after each line. */
 function painted(code) {
@@ -52,6 +54,11 @@ function bodyOf(call) {
     rows.push(el("dt", {}, name), el("dd", {}, long(typeof item === "string" ? item : pretty(item))));
   }
   const parts = [];
+  if (call.passed) {
+    const { by, decided_at: at, from_task: from, from_request: request } = call.passed;
+    parts.push(el("p", { class: "quiet" }, `passed without a question: ${by} approved it `, el("time", { title: exact(at) }, ago(at)), " in ",
+      el("a", { href: `#/${from}/${request}` }, `task ${shortId(from)}`)));
+  }
   if (call.description) parts.push(el("p", { class: "quiet" }, `the script says: ${call.description}`));
   if (rows.length) parts.push(el("dl", { class: "fields" }, rows));
   if (call.error) parts.push(el("p", { class: "bad" }, long(call.error)));
@@ -64,11 +71,14 @@ function bodyOf(call) {
   return parts;
 }
 
-/** A text; one that is very long is cut, and says so. */
-export function long(text, most = 4000) {
+/** A text; one that is very long is cut, and says so. `left` is told how many characters are not shown, now and later. */
+export function long(text, most = 4000, left = () => {}) {
+  left(Math.max(0, text.length - most));
   if (text.length <= most) return [text];
-  const rest = el("button", { type: "button", class: "link", onclick: () => rest.replaceWith(plain(text.slice(most, 200_000))) },
-    `… ${(text.length - most).toLocaleString()} more characters`);
+  const rest = el("button", { type: "button", class: "link", onclick: () => {
+    rest.replaceWith(visible(text.slice(most, MOST_SHOWN)));
+    left(Math.max(0, text.length - MOST_SHOWN));
+  } }, `… ${(text.length - most).toLocaleString()} more characters`);
   return [text.slice(0, most), " ", rest];
 }
 

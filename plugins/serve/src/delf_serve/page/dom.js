@@ -1,14 +1,9 @@
 // Elements are made here and nowhere else: whatever comes from a task is text, and never markup.
 
-const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
-
-/** A text in which what turns lines around, or cannot be seen, is an escape; joined letters and signs stay. */
-export function plain(text) {
-  return text.replace(UNSEEN, (sign) => (sign === "\r" ? "" : `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`));
-}
+import { visible } from "./visible.js";
 
 const shown = (children) => children.flat().filter((child) => child !== null && child !== undefined)
-  .map((child) => (typeof child === "string" ? plain(child) : child));
+  .map((child) => (typeof child === "string" ? visible(child) : child));
 
 /** An element with properties, attributes (data-*, aria-*, role …), listeners (onclick …), children. */
 export function el(tag, given = {}, ...children) {
@@ -31,7 +26,7 @@ export function fill(node, ...children) {
 
 /** Set a text, unless it is there already: nothing is laid out again for nothing. */
 export function setText(node, given) {
-  const text = plain(String(given ?? ""));
+  const text = visible(String(given ?? ""));
   if (node.textContent !== text) node.textContent = text;
 }
 
