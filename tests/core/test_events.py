@@ -36,7 +36,9 @@ SAMPLES = {
     "CallStatus": "ok",
     "ScriptStatus": "done",
     "DecisionKind": "approved",
+    "DecisionSource": "policy",
     "Remember": "task",
+    "Covers": "action",
 }
 
 

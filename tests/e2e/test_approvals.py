@@ -124,6 +124,71 @@ def test_remember_for_the_task(here):
     assert sent(here) == ["ada 2", "ada 2"]
 
 
+def test_what_is_remembered_passes_in_other_processes_until_it_is_revoked(here, journal):
+    with running(here, SEND, env=journal) as run:
+        name = run.request()
+        done = approvals("approve", name, "--remember", "until-revoked", env=journal)
+        assert done.returncode == 0
+        assert run.end()[0] == 0
+    with running(here, f"{SEND}\nprint(await desk.send('eve'))", env=journal) as run:
+        asked = run.request()
+        shown = json.loads(approvals("show", asked, "--json", env=journal).stdout)
+        assert shown["arguments"] == {"to": "eve"}, "another call is asked about"
+        assert approvals("reject", asked, env=journal).returncode == 0
+        assert run.end()[0] == 1
+    (task,) = {e["task_id"] for e in events_of(here, journal, "ApprovalRemembered")}
+    assert task == shown["task_id"]
+    listed = json.loads(approvals("remembered", "--json", env=journal).stdout)
+    assert [item["request_id"] for item in listed] == [name]
+    assert (listed[0]["by"], listed[0]["project"]) == ("cli", str(here.resolve()))
+    assert "desk.send(to='ada', copies=2)" in approvals("remembered", env=journal).stdout
+    assert approvals("remembered", "--revoke", name[4:7], env=journal).returncode == 1
+    revoked = approvals("remembered", "--revoke", name, env=journal)
+    assert revoked.stdout == "revoked: desk.send(to='ada', copies=2)\n"
+    assert approvals("remembered", env=journal).stderr == "No decision is remembered\n"
+    with running(here, SEND, env=journal) as run:
+        assert approvals("reject", run.request(), env=journal).returncode == 0
+        run.end()
+    assert sent(here) == ["ada 2", "ada 2"]
+
+
+def events_of(here, journal, kind):
+    """The events of a kind, of all tasks."""
+    tasks = json.loads(delf("runs", "list", "--json", cwd=here, env=journal).stdout)
+    for task in tasks:
+        told = delf("runs", "events", task["task_id"], "--json", cwd=here, env=journal).stdout
+        yield from (e for e in map(json.loads, told.splitlines()) if e["type"] == kind)
+
+
+def test_what_is_revoked_while_a_task_runs_is_asked_about_at_its_next_call(here):
+    (here / "tools.py").write_text(TOOLS + REST, encoding="utf-8")
+    with running(here, SEND) as run:
+        name = run.request()
+        approvals("approve", name, "--remember", "until-revoked", "--any-arguments")
+        assert run.end()[0] == 0
+    script = "await desk.send('bob')\nawait rest()\nawait desk.send('bob')"
+    with running(here, script) as run:
+        while len(sent(here)) < 2:
+            time.sleep(0.02)
+        assert approvals("remembered", "--revoke", name).returncode == 0
+        (here / "go").touch()
+        assert approvals("reject", run.request()).returncode == 0
+        run.end()
+    assert sent(here) == ["ada 2", "bob 1"]
+
+
+REST = '''
+import time
+from delf import tool
+
+@tool(effect="read")
+def rest() -> None:
+    """Wait until the test says so."""
+    while not os.path.exists("go"):
+        time.sleep(0.02)
+'''
+
+
 def test_an_answer_that_comes_late_is_refused(here):
     with running(here, SEND) as run:
         name = run.request()
@@ -250,7 +315,7 @@ def test_without_a_journal_for_several_processes(here):
     (here / "delf.toml").write_text('[agent]\njournal = "none"\n')
     done = approvals("list")
     assert done.returncode == 2
-    assert "the journal 'memory' is not for several processes" in done.stderr
+    assert "the journal 'none' is not for several processes" in done.stderr
 
 
 # -- on a terminal --------------------------------------------------------------------------

@@ -182,7 +182,8 @@ OF_TASKS = {
     *("delf runs show", "delf runs code", "delf runs export", "delf runs prune"),
 }
 OF_APPROVALS = {
-    f"delf approvals {name}" for name in ("list", "show", "approve", "reject", "edit", "settle")
+    f"delf approvals {name}"
+    for name in ("list", "show", "approve", "reject", "edit", "settle", "remembered")
 }
 OF_THE_REST = {
     *("delf chat", "delf chat list", "delf chat delete", "delf chat prune"),
@@ -280,7 +281,9 @@ def test_json_of_approvals(here):
         close = by_action["{'number': 1}"]
         ada, bob = (name for name in names if name != close)
         decided = {
-            "approve": written(here, "approvals", "approve", close, "--json"),
+            "approve": written(
+                here, "approvals", "approve", close, "--remember", "until-revoked", "--json"
+            ),
             "edit": written(here, "approvals", "edit", ada, "to=eve", "--json"),
             "reject": written(here, "approvals", "reject", bob, "--json"),
         }
@@ -290,6 +293,10 @@ def test_json_of_approvals(here):
     shown = written(here, "approvals", "show", close, "--json")
     check_object(shown, {**TABLES["delf approvals list"], **TABLES["delf approvals show"]})
     assert set(shown["decided"]) == set(TABLES["delf approvals approve"]) - {"request_id"}
+    listed = written(here, "approvals", "remembered", "--json")
+    checked("delf approvals remembered", listed)
+    revoked = written(here, "approvals", "remembered", "--revoke", close, "--json")
+    assert [revoked] == listed
 
 
 def test_json_of_a_settlement(here):

@@ -67,6 +67,10 @@ async def gate_bench(
     timeout: float = 5.0,
     max_result_bytes: int = 100_000,
     shared: Approvals | None = None,
+    journal: Any = None,
+    task_id: str = "task_1",
+    key: str | None = None,
+    project: str = "/home/ada/shop",
     secrets: Sequence[str] = (),
     replay: Replay | None = None,
 ) -> GateBench:
@@ -80,12 +84,17 @@ async def gate_bench(
         timeout: Seconds until a request expires.
         max_result_bytes: The largest result.
         shared: Approvals of an agent with several tasks.
+        journal: That of several tasks.
+        task_id: The task.
+        key: On whose behalf it is done.
+        project: Its folder.
         secrets: What must not get to the journal and to scripts.
         replay: What the journal of a resumed task holds.
     """
     tools = await load_toolset(connections)
     redactor = Redactor(secrets)
-    log = TaskLog("task_1", InProcessJournal(), [], redactor)
+    journal = InProcessJournal() if journal is None else journal
+    log = TaskLog(task_id, journal, [], redactor)
     asked: list[Any] = []
 
     async def noting(request: Any) -> Any:
@@ -95,8 +104,10 @@ async def gate_bench(
 
     if channels is None:
         channels = [NamedChannel("test", CallbackChannel(noting))]
-    approvals = shared or Approvals(mode, channels, timeout, PendingRequests())
-    request = TaskRequest(task="a task", timeout=60)
+    approvals = shared or Approvals(
+        mode, channels, timeout, PendingRequests(), journal=journal, project=project
+    )
+    request = TaskRequest(task="a task", timeout=60, task_id=task_id, key=key)
     slot = Slot(asyncio.Semaphore(10))
     of_task = approvals.for_task(request, log, slot)
     gate = Gate(tools, of_task, log, ToolThreads(4), max_result_bytes, redactor, replay)

@@ -14,7 +14,7 @@ from delf.engine.elsewhere import snapshot_of
 from delf.engine.task import TaskRequest, check_task, new_task_id
 from delf.errors import AgentConfirmationError, AgentStateError, ConfigurationError
 from delf.llm import LLMConfig
-from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected, Remember
+from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected, RememberedDecision
 from delf.protocols.journal import Journal, SharedJournal
 from delf.response import Response, past_response, response_of
 from delf.sync import RuntimeHome
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from delf.engine.journal.log import Listener
     from delf.engine.runtime import Runtime
     from delf.engine.views.snapshot import StreamSnapshot
-    from delf.events import Event
+    from delf.events import Covers, Event, Remember
     from delf.messages import ModelDelta, Usage
     from delf.plugins.host import PluginHost
     from delf.projects import Project
@@ -361,7 +361,10 @@ class Agent:
         listeners: Sequence[Listener] = (),
         **more: Any,
     ) -> str:
-        """The same from asynchronous code; ``more``: conversation_id, task_id, files, setup."""
+        """The same from asynchronous code; ``more``: conversation_id, task_id, files, key, setup.
+
+        ``key`` says on whose behalf it is done, if not for the local user.
+        """
         request = self._request(task, timeout, attended=False, **more)
         request = replace(request, listeners=listeners)
         request = await self._home.call_async(lambda runtime: runtime.enqueue(request))
@@ -399,6 +402,7 @@ class Agent:
         files: Sequence[str] | None = None,
         setup: Mapping[str, Any] | None = None,
         task_id: str | None = None,
+        key: str | None = None,
     ) -> TaskRequest:
         check_task(task)
         if self.chat is None and conversation_id is not None:
@@ -411,6 +415,7 @@ class Agent:
             conversation=conversation,
             attended=attended,
             patient=not attended,
+            key=key,
             files=files,
             setup={**(setup or {}), **({} if files is None else {"input_files": list(files)})},
         )
@@ -478,19 +483,27 @@ class Agent:
         return self._pending.list()
 
     def approve(
-        self, request_id: str, response: str = "Approved", *, remember: Remember = "no"
+        self,
+        request_id: str,
+        response: str = "Approved",
+        *,
+        remember: Remember = "no",
+        covers: Covers = "call",
     ) -> bool:
         """Let a call be made, or a script run.
 
         Args:
             request_id: From :meth:`get_pending_approvals`.
             response: A note for the journal.
-            remember: Let the same call pass without asking, for this ``task`` or ``session``.
+            remember: Let the same call pass without asking, in this ``task`` or, in later ones,
+                too, ``until_revoked``.
+            covers: With ``remember``: the ``call`` with the same arguments, or the ``action``.
 
         Raises:
             UnknownRequestError: When the request does not wait (any more).
         """
-        return self._pending.decide(request_id, Approved(remember=remember, reason=response))
+        decision = Approved(remember=remember, covers=covers, reason=response)
+        return self._pending.decide(request_id, decision)
 
     def reject(self, request_id: str, reason: str = "Rejected") -> bool:
         """Refuse a call; the script, and the model if it goes on, read the reason."""
@@ -509,6 +522,26 @@ class Agent:
         To a request for a new call that is no answer (``DelfError``); it goes on waiting.
         """
         return self._pending.decide(request_id, AlreadyDone(result=result, reason=note))
+
+    def get_remembered_approvals(self) -> list[RememberedDecision]:
+        """The decisions of the journal that let calls pass until they are revoked."""
+        from delf.engine.approvals.remembered import remembering
+
+        return list(self._home.call_anywhere(lambda r: remembering(r.journal).remembered()))
+
+    def revoke(self, request_id: str) -> RememberedDecision:
+        """Make a remembered decision void, for every process that uses the journal.
+
+        Args:
+            request_id: The request that was approved.
+
+        Raises:
+            UnknownRequestError: When no such decision holds.
+        """
+        from delf.engine.approvals.remembered import remembering
+
+        by = self.agent_id
+        return self._home.call_anywhere(lambda r: remembering(r.journal).revoke(request_id, by))
 
     @property
     def journal(self) -> Journal:

@@ -24,11 +24,15 @@ EVENT_VERSION: Final = 1
 
 CallStatus = Literal["ok", "error", "refused", "rejected", "cancelled"]
 ScriptStatus = Literal["done", "failed", "rerun", "limit", "crashed", "cancelled"]
-Remember = Literal["no", "task", "session"]
 NEVER_MADE: Final = "NeverMade"
 """The ``raised`` of a call that was cancelled while its beginning was written down."""
 
+Remember = Literal["no", "task", "until_revoked"]
+Covers = Literal["call", "action"]
 DecisionKind = Literal["approved", "edited", "rejected", "expired", "already_done"]
+DecisionSource = Literal[
+    "person", "policy", "nobody", "timeout", "given_up", "sandbox_died", "changed"
+]
 
 
 class _Weighed:
@@ -325,7 +329,9 @@ class ApprovalRequested(_Event):
     it again. Of a script, ``call_id`` is 0, and ``actions`` are what it names of the actions
     that a person is asked about. ``reason`` and ``preview`` are what its connection says, ``line``
     is that of the script that the call is written on. ``worker`` is who asks, if the task is a
-    child that somebody does by name.
+    child that somebody does by name. ``action_digest`` is of the action, ``shown_digest`` of the
+    preview and of what it was made from: a decision holds for these. ``changed``: it was asked
+    about before, and something else would be done now.
     """
 
     request_id: str
@@ -334,10 +340,13 @@ class ApprovalRequested(_Event):
     arguments: Mapping[str, Any]
     effect: Effect
     digest: str
+    action_digest: str = ""
+    shown_digest: str | None = None
     description: str | None = None
     reason: str | None = None
     preview: str | None = None
     outcome_unknown: bool = False
+    changed: bool = False
     code: str | None = None
     actions: tuple[str, ...] = ()
     line: int | None = None
@@ -348,21 +357,47 @@ class ApprovalRequested(_Event):
 class ApprovalDecided(_Event):
     """A request was decided, by whom, and how.
 
-    ``arguments`` are those of an edited call, ``result`` is that of a settled one, ``note`` is
-    the position of the answer in the journal's inbox, if it came from there. ``remember`` says
-    whether the same call needs no further approval in this task or session, and ``like`` which of
-    its arguments may differ then, by which patterns.
+    ``source`` says what kind of decision it is: of a ``person``, or a program in their place; of
+    the ``policy``, which is the approval mode; for ``nobody`` could be asked; after the
+    ``timeout``; because the call was ``given_up`` by its script, or its ``sandbox_died``; because
+    what would be done has ``changed`` since it was shown.
+
+    ``arguments`` are those of an edited call, ``result`` is that of one that had happened, ``note``
+    is the position of the answer in the journal's inbox, if it came from there. ``remember`` says
+    for how long later calls need no further approval, ``covers`` whether only those with the same
+    arguments. What is remembered ``until_revoked`` holds for later tasks of ``key`` (None: of the
+    local user) in the ``project``, which is a folder.
     """
 
     request_id: str
     decision: DecisionKind
     by: str
+    source: DecisionSource = "person"
     reason: str | None = None
     arguments: Mapping[str, Any] | None = None
     result: Any = None
     note: int | None = None
     remember: Remember = "no"
-    like: Mapping[str, str] | None = None
+    covers: Covers = "call"
+    key: str | None = None
+    project: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRemembered(_Event):
+    """A call, or a whole script, passes without a question: somebody has approved such before.
+
+    ``by`` did, at the Unix time ``decided_at``, when the task ``from_task`` asked with the request
+    ``from_request``.
+    """
+
+    call_id: int
+    action: str
+    digest: str
+    by: str
+    decided_at: float
+    from_task: str
+    from_request: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -482,6 +517,7 @@ Event = (
     | ChildFinished
     | ApprovalRequested
     | ApprovalDecided
+    | ApprovalRemembered
     | Printed
     | ClockRead
     | FileWritten
@@ -499,7 +535,11 @@ _FIELDS: Final = {
     cls: tuple(f.name for f in dataclasses.fields(cls) if f.name not in _HEAD)
     for cls in _TYPES.values()
 }
-_WORDS: Final = {"CallStatus", "ScriptStatus", "DecisionKind", "Remember", "Effect", "Isolation"}
+_WORDS: Final = {"CallStatus", "ScriptStatus", "DecisionKind", "DecisionSource", "Remember"} | {
+    "Covers",
+    "Effect",
+    "Isolation",
+}
 _NUMBERS: Final = {"None", "bool", "int", "float", "tuple[int, ...]", "Usage"}
 _OF_OUR_OWN: Final = _NUMBERS | _WORDS | {"Purpose"}
 """Types of what is made here: numbers, and words of the events' own."""
@@ -507,7 +547,9 @@ _TEXTS: Final = {
     cls: tuple(
         f.name
         for f in dataclasses.fields(cls)
-        if f.name not in (*_HEAD, "digest") and not {*f.type.split(" | ")} <= _OF_OUR_OWN
+        if f.name not in _HEAD
+        and not f.name.endswith("digest")
+        and not {*f.type.split(" | ")} <= _OF_OUR_OWN
     )
     for cls in _TYPES.values()
 }

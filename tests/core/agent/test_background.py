@@ -245,13 +245,13 @@ class TestApprovals:
         with pytest.raises(UnknownRequestError, match="it was expired"):
             agent.approve(request["request_id"])
 
-    def test_remembered_for_the_session(
+    def test_remembered_until_it_is_revoked(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("print(await pay(5))", "print(await pay(5))")
         agent = make_agent()
         first = agent.submit("pay")
-        agent.approve(first_request(agent)["request_id"], remember="session")
+        agent.approve(first_request(agent)["request_id"], remember="until_revoked")
         assert agent.wait(first, 30).text == "paid 5"
         assert agent.wait(agent.submit("again"), 30).text == "paid 5"
 

@@ -107,6 +107,7 @@ class Journal(InProcessJournal):
 
     async def ended_after(self, events: Sequence[ev.Event]) -> None:
         self._tasks.clear()
+        self._remembered.clear()
         for event in events:
             await self.append(event)
 
@@ -714,7 +715,7 @@ print(await look(1))
 """
 
 
-@pytest.mark.parametrize("remember", ["task", "session"])
+@pytest.mark.parametrize("remember", ["task", "until_revoked"])
 async def test_what_was_to_be_remembered_is_not_asked_again(bench: Bench, remember: Any) -> None:
     bench.model.writes(ASKING)
 
@@ -744,7 +745,7 @@ async def test_an_answer_that_counts_once_is_asked_for_again(bench: Bench) -> No
     assert sends_of(bench.asked) == 3
 
 
-@pytest.mark.parametrize("remember", ["task", "session"])
+@pytest.mark.parametrize("remember", ["task", "until_revoked"])
 async def test_a_yes_to_making_a_call_again_is_for_that_call_only(
     bench: Bench, remember: Any
 ) -> None:

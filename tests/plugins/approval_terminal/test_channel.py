@@ -82,16 +82,17 @@ PROMPT = "? help\n> "
         ([(PROMPT, "a\n")], Approved()),
         ([(PROMPT, "Yes\n")], Approved()),
         ([(PROMPT, "t\n")], Approved(remember="task")),
-        ([(PROMPT, "s\n")], Approved(remember="session")),
+        ([(PROMPT, "u\n")], Approved(remember="until_revoked")),
         (
-            [(PROMPT, "A\n"), ("*@a.org: ", "a*\n"), ("copies, ", "3\n"), ("does not cover", ""), ("*@a.org: ", "*\n"), ("to like 'a*', copies like '*'? y/n: ", "y\n")],
-            Approved(remember="task", like={"to": "a*", "copies": "*"}),
+            [(PROMPT, "A\n"), ("mail.send in this task, whatever its arguments? y/n: ", "y\n")],
+            Approved(remember="task", covers="action"),
         ),
         (
-            [(PROMPT, "A\n"), ("*@a.org: ", "\n"), ("copies, ", "\n"), ("to the same, copies the same? y/n: ", "n\n"), (PROMPT, "a\n")],
-            Approved(),
+            [(PROMPT, "U\n"), ("from now on, until it is revoked, whatever its arguments? y/n: ", "y\n")],
+            Approved(remember="until_revoked", covers="action"),
         ),
-        ([(PROMPT, "A\n"), ("*@a.org: ", "\x04"), (PROMPT, "a\n")], Approved()),
+        ([(PROMPT, "A\n"), ("y/n: ", "n\n"), (PROMPT, "a\n")], Approved()),
+        ([(PROMPT, "A\n"), ("y/n: ", "\x04"), (PROMPT, "a\n")], Approved()),
         ([(PROMPT, "r\n"), ("empty): ", "too late\n")], Rejected(reason="too late")),
         ([(PROMPT, "n\n"), ("empty): ", "\n")], Rejected(reason="rejected on the terminal")),
         ([(PROMPT, "\x04")], Rejected(reason="rejected on the terminal")),
@@ -214,12 +215,12 @@ async def test_several_requests_one_after_another(person, request_for):
     shown = await person.sees(PROMPT)
     assert "one.x" in shown
     assert "two.x" not in person.text
-    for number, answer in enumerate(("a\n", "s\n", "t\n")):
+    for number, answer in enumerate(("a\n", "u\n", "t\n")):
         person.types(answer)
         if number < 2:
             await person.sees(PROMPT)
     remembered = [decision.remember for decision in await asyncio.gather(*asked)]
-    assert remembered == ["no", "session", "task"]
+    assert remembered == ["no", "until_revoked", "task"]
     assert "2 more waiting" in person.text or "1 more waiting" in person.text
     assert _TURNS.waiting == 0
 
@@ -306,7 +307,7 @@ async def test_a_script_is_shown_whole(person, request_for, monkeypatch, colours
     assert "\\x1b[2Jdone" in shown, "nothing steers the terminal"
     person.types("e\n")  # a script cannot be edited
     await person.sees("stops the task\n> ")
-    person.types("s\n")  # and is not remembered
+    person.types("u\n")  # and is not remembered
     await person.sees("stops the task\n> ")
     person.types("r\n")
     await person.answers(("empty): ", "close one only\n"))

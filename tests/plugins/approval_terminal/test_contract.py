@@ -26,7 +26,7 @@ KEYS = {
         ("when done: ", "\n"),
         (PROMPT, "a\n"),
     ],
-    "remembers": [(PROMPT, "s\n")],
+    "remembers": [(PROMPT, "u\n")],
     "is silent": [],
 }
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from delf_approval_terminal.edit import parse_arguments, parse_value
-from delf_approval_terminal.render import escape, fold, request_text, value_lines
+from delf_approval_terminal.render import escape, fold, request_text, value_part
+from support.shown import SHOWN
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -31,7 +32,7 @@ def test_a_request(shown):
         "│ the script says: tell Ada",
         "│ to = 'ada@example.org'",
         "│ copies = 2",
-        "└ a approve · r reject · e edit · A approve all like this · v view all · ? help",
+        "└ a approve · r reject · e edit · A every mail.send in this task · v view all · ? help",
     ]
 
 
@@ -121,21 +122,62 @@ def test_lines_of_text_stay_lines(shown):
 def test_what_is_cut_says_so_and_is_there_in_whole(shown):
     text = "\n".join(f"line {n}" for n in range(100))
     lines = shown({"body": text})
-    assert "… 100 lines, 789 characters in all; v shows them" in "\n".join(lines)
+    assert "… 704 more characters; v shows them" in "\n".join(lines)
     assert len(lines) < 20
     whole = "\n".join(shown({"body": text}, whole=True))
     assert "line 99" in whole
-    assert "9,000 more; v shows them" in " ".join(shown({"body": "x" * 10_000}))
+    assert "9,000 more characters; v shows them" in " ".join(shown({"body": "x" * 10_000}))
     assert "more arguments; v shows them" in " ".join(shown({f"a{n}": n for n in range(50)}))
-    assert "cut; v shows" in " ".join(shown({"ids": list(range(500))}))
+    assert "more characters; v" in "".join(shown({"ids": list(range(500))})).replace("│     ", "")
     assert "499" in " ".join(shown({"ids": list(range(500))}, whole=True))
+
+
+TAIL = "x" * 1000 + "; rm -rf /" + "y" * 3190
+
+
+@pytest.mark.parametrize(
+    ("arguments", "more", "unseen"),
+    [
+        ({"body": TAIL}, {}, "3,200 characters unseen"),
+        ({"body": f"one\n{TAIL}"}, {}, "3,204 characters unseen"),
+        ({"raw": TAIL.encode()}, {}, "3,200 characters unseen"),
+        ({"a": TAIL, "b": TAIL}, {}, "6,400 characters unseen"),
+        ({"body": "x" * 1001}, {}, "1 character unseen"),
+        ({"n": 1}, {"preview": f"one\n{TAIL}"}, "3,204 characters unseen"),
+        ({f"a{n:02}": "xx" for n in range(32)}, {}, "14 characters unseen"),
+        ({"ids": ["x" * 300, "end"]}, {}, "characters unseen"),
+        ({"body": TAIL}, {"outcome_unknown": True}, "a make it again, 3,200 characters unseen"),
+        ({"body": "x" * 1000, "n": 5}, {"preview": "one\ntwo"}, ""),
+    ],
+)
+def test_a_yes_to_what_was_not_all_shown_says_so(request_for, arguments, more, unseen):
+    def menu(**options):
+        text = request_text(request_for(arguments, **more), arguments, width=400, **options)
+        return COLOUR.sub("", text).split("└ ")[1]
+
+    assert unseen in menu()
+    assert ("unseen" in menu()) == bool(unseen)
+    assert "unseen" not in menu(whole=True)
+
+
+@pytest.mark.parametrize(("text", "wanted"), SHOWN.items(), ids=map(ascii, SHOWN))
+def test_texts_are_shown_as_everywhere(shown, text, wanted):
+    line = shown({"n": 1}, description=f"<{text}>", width=400)[2]
+    one_line = " ".join(f"<{wanted}>".split())
+    if "\n" not in text and "\t" not in text:
+        assert line == f"│ the script says: {one_line}"
+
+
+def test_what_has_changed_since_it_was_shown_is_told(request_for):
+    text = request_text(request_for({"n": 1}, changed=True), {"n": 1}, width=100)
+    assert "! it has changed since it was shown; this is what would be done now" in text
 
 
 def test_a_huge_value_costs_nothing():
     started = time.process_time()
-    value_lines([{"id": n, "text": "x" * 100} for n in range(200_000)], whole=False)
-    value_lines("x\n" * 5_000_000, whole=False)
-    value_lines(dict.fromkeys(range(1000000), "x"), whole=False)
+    value_part([{"id": n, "text": "x" * 100} for n in range(200_000)], whole=False)
+    value_part("x\n" * 5_000_000, whole=False)
+    value_part(dict.fromkeys(range(1000000), "x"), whole=False)
     assert time.process_time() - started < 5
 
 

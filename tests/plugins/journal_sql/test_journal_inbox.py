@@ -10,10 +10,10 @@ import pytest
 from delf import Agent, tool
 from delf.engine.approvals.inbox import KIND, Inbox, answer_data
 from delf.engine.approvals.pending import PendingRequests
-from delf.errors import JournalUnavailableError
+from delf.errors import JournalUnavailableError, UnknownRequestError
 from delf.events import ApprovalDecided, ApprovalRequested, TaskFinished, TaskStarted
 from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected
-from delf.protocols.journal import SharedJournal
+from delf.protocols.journal import SharedJournal, SupportsRemembered
 from delf.testing import script
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.errors import JournalError
@@ -104,6 +104,52 @@ async def test_an_agent_does_not_start_without_its_journal(tmp_path, delf_host, 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(JournalUnavailableError):
         patch.setenv("DELF_JOURNAL_SQL_URL", url)
         await agent.astart()
+
+
+# -- decisions that are remembered -------------------------------------------------------------
+
+
+def remembering(task_id, seq, name, **more):
+    given = {"decision": "approved", "by": "ann", "project": "/shop", **more}
+    return ApprovalDecided(task_id=task_id, seq=seq, at=float(seq), request_id=name, **given)
+
+
+async def test_what_is_remembered_is_seen_and_revoked_in_every_process(journal_url, open_journal):
+    journal, other = open_journal(journal_url), open_journal(journal_url)
+    assert isinstance(journal, SupportsRemembered)
+    await ask(journal, "a", "req_1", "req_2", "req_3", "req_4", "req_5")
+    lasts = {"remember": "until_revoked"}
+    await journal.append(remembering("a", 7, "req_1", covers="action", key="bob:1", **lasts))
+    await journal.append(remembering("a", 8, "req_2", remember="task"))
+    await journal.append(remembering("a", 9, "req_3", decision="rejected", **lasts))
+    said = {"reason": 'he wrote "until_revoked"', "remember": "no"}
+    await journal.append(remembering("a", 10, "req_4", **said))
+    await journal.append(remembering("a", 11, "req_5", **lasts))
+    await journal.append(
+        TaskFinished(task_id="a", seq=12, at=12.0, status=True, text="", duration_ms=1.0)
+    )
+    first, second = await other.remembered()
+    assert (first.request_id, first.task_id, first.arguments) == ("req_1", "a", None)
+    assert (first.by, first.key, first.project, first.at) == ("ann", "bob:1", "/shop", 7.0)
+    assert (second.request_id, second.arguments, second.key) == ("req_5", {"n": 6}, None)
+    with pytest.raises(UnknownRequestError):
+        await other.revoke("req_2", "cli")
+    assert await other.revoke("req_1", "cli") == first
+    assert [d.request_id for d in await journal.remembered()] == ["req_5"]
+    with pytest.raises(UnknownRequestError):
+        await journal.revoke("req_1", "cli")
+
+
+async def test_of_two_that_revoke_it_one_does(journal_url, open_journal):
+    journals = [open_journal(journal_url) for _ in range(4)]
+    await ask(journals[0], "a", "req_1")
+    await journals[0].append(remembering("a", 3, "req_1", remember="until_revoked"))
+    answers = await asyncio.gather(
+        *(journal.revoke("req_1", "cli") for journal in journals), return_exceptions=True
+    )
+    refused = [answer for answer in answers if isinstance(answer, UnknownRequestError)]
+    assert len(refused) == 3
+    assert await journals[1].remembered() == []
 
 
 # -- answers --------------------------------------------------------------------------------

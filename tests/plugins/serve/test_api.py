@@ -253,6 +253,79 @@ async def test_a_remembered_approval_is_not_asked_again(serve):
     assert server.box.sent == [("bob", 1)] * 2
 
 
+YES = {"decision": "approve", "remember": "until_revoked"}
+
+
+async def test_what_is_remembered_holds_for_the_key_that_said_so_until_it_is_revoked(serve):
+    server = await serve(api_key=KEYS)
+    ada, cy = bearer("ada-key"), bearer("cy-key")
+    client = server.client
+    client.headers.update(ada)
+    accepted = await server.run("print(await send('bob'))")
+    asked = await server.question(accepted["task_id"])
+    done = await client.post(f"/approvals/{asked['request_id']}", json=YES)
+    assert done.json()["remember"] == "until_revoked"
+    await server.until(accepted["task_id"], "done")
+    again = await server.run("print(await send('bob'))")
+    await server.until(again["task_id"], "done")
+    (told,) = [
+        e for e in await server.events(again["task_id"]) if e["type"] == "ApprovalRemembered"
+    ]
+    assert told["data"]["by"] == "ada"
+    assert told["data"]["from_task"] == accepted["task_id"]
+    client.headers.update(cy)
+    others = await server.run("print(await send('bob'))")
+    await server.until(others["task_id"], "waiting")
+    (held,) = (await client.get("/remembered")).json()["remembered"]
+    assert (held["request_id"], held["by"], held["key"]) == (asked["request_id"], "ada", "ada")
+    path = f"/remembered/{held['request_id']}"
+    assert (await client.delete(path)).status_code == 403, "cy decides nothing"
+    client.headers.update(ada)
+    assert (await client.delete(path[:-1])).status_code == 404
+    assert (await client.delete(path)).json() == held
+    assert (await client.get("/remembered")).json() == {"remembered": []}
+    assert (await client.delete(path)).status_code == 404
+    last = await server.run("print(await send('bob'))")
+    await server.until(last["task_id"], "waiting")
+    assert server.box.sent == [("bob", 1)] * 2
+
+
+async def test_one_keys_word_about_anothers_task_holds_for_that_task(serve):
+    server = await serve(api_key=KEYS)
+    client = server.client
+    code = "await send('bob')\nawait send('bob')\nprint('twice')"
+    client.headers.update(bearer("cy-key"))
+    accepted = await server.run(code)
+    asked = await server.question(accepted["task_id"])
+    answer = {**YES, "covers": "action"}
+    path = f"/approvals/{asked['request_id']}"
+    done = await client.post(path, json=answer, headers=bearer("dee-key"))
+    assert done.json()["remember"] == "task"
+    await server.until(accepted["task_id"], "done")
+    for key in ("cy-key", "ada-key"):
+        client.headers.update(bearer(key))
+        other = await server.run(code)
+        await server.until(other["task_id"], "waiting")
+    assert (await client.get("/remembered")).json() == {"remembered": []}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"decision": "approve", "covers": "action"},
+        {"decision": "reject", "remember": "task"},
+        {"decision": "approve", "remember": "session"},
+        {"decision": "approve", "remember": "task", "like": {"to": "*"}},
+    ],
+)
+async def test_what_cannot_be_remembered_is_refused(serve, answer):
+    server = await serve()
+    accepted = await server.run("await send('bob')")
+    name = (await server.question(accepted["task_id"]))["request_id"]
+    assert (await server.client.post(f"/approvals/{name}", json=answer)).status_code == 422
+    assert server.box.sent == []
+
+
 async def test_cancel_stops_what_runs_and_what_waits_for_a_place(serve):
     server = await serve(agent={"max_tasks": 1})
     runs = await server.run("await hold()")

@@ -327,7 +327,7 @@ async def test_what_is_remembered_for_the_parent_does_not_count_for_a_worker(ben
 
     def person(request):
         asked.append(request.worker)
-        return Approved(remember="session")
+        return Approved(remember="until_revoked")
 
     code = f"{write}\n{write}\n" + "await workers.call('writer', 'write it')\n" * 2
     response = await bench.run(code, mine, on_confirm=person)

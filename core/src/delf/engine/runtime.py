@@ -199,6 +199,8 @@ class Runtime:
             wait=config.wait_approvals,
             pre_approved=config.pre_approved,
             must_ask="approval_mode" in config.model_fields_set,
+            journal=self._journal,
+            project=str(parts.folder.resolve()),
         )
         self._open_hooks()
         for name in names_of(parts.host, config.observers):

@@ -91,7 +91,7 @@ class TaskRequest:
             a task in the background do.
         setup: What the caller needs to set up the same agent again; kept in the journal.
         queue: Where it waits for a worker, if it is not worked on here.
-        key: On whose behalf it is done there.
+        key: On whose behalf it is done, if not for the local user.
         priority: Among those that wait; the lowest comes first.
         not_before: The Unix time from which on it may begin.
         retries: How often it is tried again where a service was away.
@@ -120,6 +120,15 @@ class TaskRequest:
     past: Sequence[Event] = ()
     child: ChildOptions | None = None
     files: Sequence[str] | None = None
+
+    @property
+    def on_behalf_of(self) -> str | None:
+        """The key on whose behalf it is done; None for the local user."""
+        from delf.events import TaskQueued
+
+        if self.key is not None:
+            return self.key
+        return next((event.key for event in self.past if isinstance(event, TaskQueued)), None)
 
     @property
     def worker(self) -> str | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import builtins
 import functools
+import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from delf.engine.secrets.known import without_secrets
 from delf.errors import ToolDefinitionError, ToolRefusedError, did_you_mean
 from delf.protocols.connection import (
     ConnectionLike,
@@ -22,6 +24,7 @@ from delf.records import dataclass
 from delf.tools.action import Action
 from delf.tools.permissions import check_permission_names, is_allowed, needs_confirmation
 from delf.tools.tolerance import respelled
+from delf.values import dumps
 
 RESERVED: Final = frozenset(
     {"rerun", "add_to_output_files", "asyncio", "files", "llm", "ToolError", "ToolException"}
@@ -51,6 +54,21 @@ class BoundAction:
     asks: bool
     built_in: bool = False
     check: Callable[[ProposedCall], Verdict | Awaitable[Verdict]] | None = None
+
+    @property
+    def digest(self) -> str:
+        """Of the action and of its connection: what a remembered decision is bound to.
+
+        Where the connection is another one of that name, or is set up otherwise, or the action has
+        other parameters or another effect, it is another one.
+        """
+        function = getattr(self.action.call, "__func__", self.action.call)
+        content = [
+            self.action.digest,
+            [_place_of(type(self.connection)), _place_of(function)],
+            without_secrets(getattr(self.connection, "settings", None)),
+        ]
+        return hashlib.sha256(dumps(content)).hexdigest()
 
     def describe(self) -> ToolDescription:
         """What the model may be told of it."""
@@ -97,6 +115,11 @@ class BoundAction:
                 raise ToolRefusedError(f"{self.name} got {parameter.name!r} twice")
             named[parameter.name] = value
         return named, description
+
+
+def _place_of(item: object) -> str:
+    """Where a class or a function is defined."""
+    return f"{getattr(item, '__module__', '')}.{getattr(item, '__qualname__', '')}"
 
 
 def _any_object() -> dict[str, Any]:

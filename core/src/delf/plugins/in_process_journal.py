@@ -9,8 +9,18 @@ from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from delf.errors import UnknownTaskError
-from delf.events import AT_ONCE_BYTES, Event, TaskFinished, TaskQueued, TaskStarted, size_of
+from delf.errors import UnknownRequestError, UnknownTaskError
+from delf.events import (
+    AT_ONCE_BYTES,
+    ApprovalDecided,
+    ApprovalRequested,
+    Event,
+    TaskFinished,
+    TaskQueued,
+    TaskStarted,
+    size_of,
+)
+from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import TaskRecord
 
 _WEIGHED_AT_ONCE: Final = 100
@@ -40,6 +50,7 @@ class InProcessJournal:
         self._size = 0
         self._tasks: OrderedDict[str, _Entry] = OrderedDict()
         self._claimed: set[str] = set()
+        self._remembered: dict[str, RememberedDecision] = {}
         # A subscription that was never read leaves with its generator.
         self._queues: WeakKeyDictionary[asyncio.Queue[Event], str | None] = WeakKeyDictionary()
 
@@ -49,6 +60,8 @@ class InProcessJournal:
         if entry is None:
             entry = self._tasks[event.task_id] = _Entry()
         entry.events.append(event)
+        if isinstance(event, ApprovalDecided) and event.remember == "until_revoked":
+            self._remember(entry, event)
         if isinstance(event, TaskFinished):
             entry.outcome = event
             self._claimed.discard(event.task_id)
@@ -97,6 +110,24 @@ class InProcessJournal:
                 )
         return records
 
+    def _remember(self, entry: _Entry, decided: ApprovalDecided) -> None:
+        for event in entry.events:
+            if isinstance(event, ApprovalRequested) and event.request_id == decided.request_id:
+                decision = RememberedDecision.of_events(event, decided)
+                if decision is not None:
+                    self._remembered[event.request_id] = decision
+
+    async def remembered(self) -> Sequence[RememberedDecision]:
+        """The decisions that hold until somebody revokes them, the oldest first."""
+        return tuple(self._remembered.values())
+
+    async def revoke(self, request_id: str, by: str) -> RememberedDecision:
+        """Make a decision void; all that use this journal are of one process, and of one user."""
+        decision = self._remembered.pop(request_id, None)
+        if decision is None:
+            raise UnknownRequestError(f"no remembered decision {request_id!r} holds")
+        return decision
+
     async def aclose(self) -> None:
         """Nothing is held outside of memory."""
 
@@ -121,6 +152,9 @@ class InProcessJournal:
             if entry.outcome is not None:
                 self._size -= entry.size
                 del self._tasks[task_id]
+                for name, decision in [*self._remembered.items()]:
+                    if decision.task_id == task_id:
+                        del self._remembered[name]
 
 
 async def _events_of(queue: asyncio.Queue[Event]) -> AsyncIterator[Event]:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from fnmatch import fnmatchcase
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
+from delf.events import ApprovalDecided, ApprovalRequested, Covers, Remember
 from delf.records import dataclass
 from delf.types import Effect
-
-Remember = Literal["no", "task", "session"]
-"""For how long the same call, with or without its defaults spelled out, passes without asking."""
 
 Fit = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -33,10 +30,14 @@ class ApprovalRequest:
         arguments: The real, validated arguments.
         description: The script's own ``desc=``, if any. The script's word, not a fact.
         digest: SHA-256 over action and arguments.
+        action_digest: Of the action itself: a remembered decision is void once it is another.
+        shown_digest: Of the preview and of what it was made from. Before an approved call is made
+            it is checked again, and asked about again where this is another. None without preview.
         reason: Why the connection wants a person to be asked, if it checked the call.
         preview: What would happen, in the connection's words; plain text, also of many lines.
         outcome_unknown: The call was begun before its process died, and nobody recorded how it
             ended: ``Approved`` makes it again, ``AlreadyDone`` says that it did happen.
+        changed: It was asked about before, and something else would be done now.
         code: The script, if a script as a whole is to be approved.
         actions: Its actions that need approval; once approved, these pass while it runs.
         script: The number of the script that asks; 0 where none does.
@@ -58,9 +59,12 @@ class ApprovalRequest:
     arguments: Mapping[str, Any]
     description: str | None
     digest: str
+    action_digest: str = ""
+    shown_digest: str | None = None
     reason: str | None = None
     preview: str | None = None
     outcome_unknown: bool = False
+    changed: bool = False
     code: str | None = None
     actions: tuple[str, ...] = ()
     script: int = 0
@@ -83,18 +87,19 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approved:
-    """Yes; perhaps also for calls like this one that come later.
+    """Yes; perhaps also for calls that come later.
 
     Args:
-        remember: For how long the same call passes without asking.
+        remember: For how long they pass without a question: in this ``task``, or
+            ``until_revoked``.
+        covers: With ``remember``: only a ``call`` with the same arguments, defaults spelled out or
+            not, or the ``action`` with any arguments.
         reason: A note for the journal.
-        like: With ``remember``: arguments that may differ then. Each is a pattern for text, as
-            ``*@example.com``, or ``*`` for anything; arguments that are not named stay the same.
     """
 
     remember: Remember = "no"
+    covers: Covers = "call"
     reason: str | None = None
-    like: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,14 +139,86 @@ class Expired:
 Decision = Approved | Edited | Rejected | AlreadyDone | Expired
 
 
-def fits_pattern(value: Any, pattern: str) -> bool:
-    """Whether an argument fits a pattern of :attr:`Approved.like`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RememberedDecision:
+    """A yes that lets later calls pass without a question, until it is revoked or its task ends.
 
     Args:
-        value: The argument.
-        pattern: ``*`` for anything; else a pattern for text, as ``*@example.com``.
+        request_id: The request that was approved, which names the decision.
+        task_id: Its task.
+        action: What was called.
+        arguments: With what a call passes; None where any arguments do.
+        digest: Of such a call.
+        action_digest: Of the action as it was then.
+        worker: Who asked, if a child task did that somebody does by name.
+        has_reason: Whether the connection itself wanted a person to be asked.
+        by: Who approved it.
+        key: On whose behalf later tasks are that it holds for; None for the local user's.
+        project: The folder of their project; None where it is for its own task only.
+        at: When, as Unix time.
     """
-    return pattern == "*" or (isinstance(value, str) and fnmatchcase(value, pattern))
+
+    request_id: str
+    task_id: str
+    action: str
+    arguments: Mapping[str, Any] | None
+    digest: str
+    action_digest: str
+    worker: str | None
+    has_reason: bool
+    by: str
+    key: str | None
+    project: str | None
+    at: float
+
+    @classmethod
+    def of(
+        cls,
+        asked: ApprovalRequest | ApprovalRequested,
+        approved: Approved,
+        *,
+        by: str,
+        at: float,
+        key: str | None = None,
+        project: str | None = None,
+    ) -> Self:
+        """What a request's approval lets pass."""
+        return cls(
+            request_id=asked.request_id,
+            task_id=asked.task_id,
+            action=asked.action,
+            arguments=None if approved.covers == "action" else asked.arguments,
+            digest=asked.digest,
+            action_digest=asked.action_digest,
+            worker=asked.worker,
+            has_reason=asked.reason is not None,
+            by=by,
+            key=key,
+            project=project,
+            at=at,
+        )
+
+    @classmethod
+    def of_events(cls, asked: ApprovalRequested, decided: ApprovalDecided) -> Self | None:
+        """The same from a journal; None where nothing is to be remembered."""
+        if decided.decision != "approved" or decided.remember == "no" or asked.outcome_unknown:
+            return None
+        approved = Approved(remember=decided.remember, covers=decided.covers)
+        where = {"key": decided.key, "project": decided.project}
+        return cls.of(asked, approved, by=decided.by, at=decided.at, **where)
+
+    def covers(self, request: ApprovalRequest) -> bool:
+        """Whether a call passes; whose task it is in is not looked at.
+
+        A decision for any arguments holds for what the connection itself asks about only if that
+        is what was approved.
+        """
+        same = (self.action, self.action_digest, self.worker)
+        if same != (request.action, request.action_digest, request.worker):
+            return False
+        if self.arguments is not None:
+            return self.digest == request.digest
+        return self.has_reason or request.reason is None
 
 
 @runtime_checkable

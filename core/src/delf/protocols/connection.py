@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from delf.records import dataclass
+from delf.values import dumps
 
 if TYPE_CHECKING:
     from delf.llm import LLMConfig
@@ -106,25 +108,49 @@ class ProposedCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Allowed:
-    """The connection has nothing to add: ``confirm`` decides whether a person is asked."""
+class _Shown:
+    """What a person sees of a call.
+
+    Args:
+        preview: What would happen, as plain text of any number of lines: a diff, a list of
+            recipients. It says the same each time, unless something else would happen.
+        basis: What the preview was made from, such as a file's digest or a document's revision,
+            where that may change without a change of the preview. What would be done to something
+            else, or to something that has changed, has another basis.
+    """
 
     preview: str | None = None
-    """What a person sees if one is asked all the same."""
+    basis: str | None = None
+
+    @property
+    def digest(self) -> str | None:
+        """Of what is shown and what it was made from; None where nothing is."""
+        if self.preview is None and self.basis is None:
+            return None
+        return hashlib.sha256(dumps([self.preview, self.basis])).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NeedsApproval:
+class Allowed(_Shown):
+    """The connection has nothing to add: ``confirm`` decides whether a person is asked.
+
+    Args:
+        preview: What a person sees if one is asked all the same.
+        basis: What the preview was made from.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeedsApproval(_Shown):
     """A person is to be asked, whatever ``confirm`` says.
 
     Args:
         reason: Why, in one line.
-        preview: What would happen, as plain text of any number of lines: a diff, a list of
-            recipients.
+        preview: What would happen.
+        basis: What the preview was made from.
     """
 
     reason: str
-    preview: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +178,9 @@ class SupportsCheck(Protocol):
         A plain method runs in a thread. A failure refuses the call.
 
         Args:
-            call: The call. One that a person edited is checked again.
+            call: The call. It is checked again once a person has approved it; where something
+                else would happen by then, the person is asked again. One that a person edited is
+                checked again, too, and asked about again where its basis is another.
         """
         ...
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from delf.events import ApprovalDecided, ApprovalRequested, Event
+from delf.protocols.approval import RememberedDecision
 from delf.records import dataclass
 
 
@@ -137,6 +138,31 @@ class RequestRecord:
     def waits(self) -> bool:
         """Whether an answer would still count."""
         return self.decided is None and self.task.state == "running"
+
+
+@runtime_checkable
+class SupportsRemembered(Protocol):
+    """A journal in which decisions are found that hold until they are revoked.
+
+    They are those of ``ApprovalDecided`` with ``remember="until_revoked"``, as
+    :meth:`delf.protocols.approval.RememberedDecision.of` reads them.
+    """
+
+    async def remembered(self) -> Sequence[RememberedDecision]:
+        """The decisions that hold, the oldest first; what any process has revoked is left out."""
+        ...
+
+    async def revoke(self, request_id: str, by: str) -> RememberedDecision:
+        """Make a decision void, for every process. Once this returns, no call passes by it.
+
+        Args:
+            request_id: The request that was approved.
+            by: Who revokes it.
+
+        Raises:
+            UnknownRequestError: When no such decision holds.
+        """
+        ...
 
 
 @runtime_checkable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
@@ -18,6 +19,7 @@ from delf.tools.signature import (
     read_signature,
 )
 from delf.types import Effect
+from delf.values import dumps
 
 EFFECTS: Final[tuple[Effect, ...]] = ("read", "write", "irreversible")
 _MARK = "__delf_action__"
@@ -56,6 +58,8 @@ class Action:
         tags: Words that it is sorted under, for searching.
         resumes: All that it does is done by child tasks, so that a call that was interrupted is
             made again without a question.
+        version: What the other side says of itself, where its actions may become others under the
+            same name and description, as a server's.
         is_async: Whether ``call`` is a coroutine function; others run in a thread.
         signature: ``(statement: str, limit: int = 100) -> list[dict]``.
     """
@@ -74,6 +78,7 @@ class Action:
     context: str | None = None
     tags: tuple[str, ...] = ()
     resumes: bool = False
+    version: str | None = None
     is_async: bool = field(init=False)
     signature: str = field(init=False)
 
@@ -81,6 +86,25 @@ class Action:
         object.__setattr__(self, "is_async", inspect.iscoroutinefunction(self.call))
         signature = f"({', '.join(map(str, self.parameters))}) -> {self.returns}"
         object.__setattr__(self, "signature", signature)
+
+    @property
+    def digest(self) -> str:
+        """Of all that a person knows of it: an action with another one is another action.
+
+        It is over name, effect, permission, description, parameters, schema and result, and over
+        ``version``, if the connection gave one.
+        """
+        content: list[Any] = [
+            self.name,
+            self.effect,
+            self.permission,
+            self.summary,
+            [[p.name, p.type_text, p.default_text, p.doc] for p in self.parameters],
+            self.returns,
+            None if self.schema is None else self.schema(),
+            self.version,
+        ]
+        return hashlib.sha256(dumps(content)).hexdigest()
 
     def describe(self, *, verbose: bool = False) -> dict[str, Any]:
         """The action as data for ``inspect``."""

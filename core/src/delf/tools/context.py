@@ -119,6 +119,9 @@ class CallContext:
         strategy: How the task becomes tool calls.
         tools: The task's connections, by name.
         connect: Makes further connections.
+        basis: What the preview was made from that a person has approved, as the connection's
+            ``check`` gave it; None where nobody was shown anything. An action that finds another
+            one does nothing, and says so.
     """
 
     task_id: str
@@ -140,6 +143,7 @@ class CallContext:
     _delegate: Callable[[ChildTask], Awaitable[ChildResult]] = field(repr=False)
     _ask: Callable[..., Awaitable[ModelReply]] = field(repr=False)
     _consent: Callable[..., Awaitable[Mapping[str, Any] | None]] = field(repr=False)
+    basis: str | None = None
 
     @property
     def output_files(self) -> Mapping[str, Path]:

@@ -330,9 +330,17 @@ class ArgumentValidator:
                 ) from None
 
     def json_schema(self) -> dict[str, Any]:
-        """The arguments as a JSON schema; made once, which takes milliseconds."""
+        """The arguments as a JSON schema; made once, which takes milliseconds.
+
+        One of a type that JSON does not know at all, such as a class, says nothing.
+        """
         if self._schema is None:
-            self._schema = self.build().model_json_schema(by_alias=True)
+            from pydantic.errors import PydanticInvalidForJsonSchema
+
+            try:
+                self._schema = self.build().model_json_schema(by_alias=True)
+            except PydanticInvalidForJsonSchema:
+                self._schema = {"type": "object"}
         return copy.deepcopy(self._schema)
 
     def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from delf.engine.approvals.decision import check_fits
 from delf.engine.approvals.inbox import KIND, answer_data
+from delf.engine.approvals.remembered import remembering
 from delf.engine.changes import Situation, situation
 from delf.errors import ApprovalRejectedError, DelfError, UnknownRequestError
 from delf.events import (
     ApprovalDecided,
+    ApprovalRequested,
     CallFinished,
     CallStarted,
     Event,
     TaskFinished,
 )
-from delf.protocols.approval import Decision, Edited
-from delf.protocols.journal import RequestRecord, SharedJournal
+from delf.protocols.approval import Decision, Edited, RememberedDecision
+from delf.protocols.journal import Journal, RequestRecord, SharedJournal
 from delf.values import to_jsonable_or_repr
+from delf_cli.ids import check_names
 
 _SECONDS: Final = 15.0
 """How long the other process has to take an answer; it takes it at once unless it is stopped."""
@@ -51,6 +54,7 @@ def request_data(record: RequestRecord) -> dict[str, Any]:
         "reason": asked.reason,
         "preview": asked.preview,
         "outcome_unknown": asked.outcome_unknown,
+        "changed": asked.changed,
         "code": asked.code,
         "actions": list(asked.actions),
         "digest": asked.digest,
@@ -70,9 +74,59 @@ def _decision(decided: ApprovalDecided) -> dict[str, Any]:
         "decision": decided.decision,
         "by": decided.by,
         "reason": decided.reason,
+        "remember": decided.remember,
+        "covers": decided.covers,
         "arguments": to_jsonable_or_repr(arguments),
         "at": decided.at,
     }
+
+
+def remembered_data(decision: RememberedDecision) -> dict[str, Any]:
+    """A remembered decision as JSON-ready data; ``arguments`` is None where any pass."""
+    arguments = None if decision.arguments is None else dict(decision.arguments)
+    return {
+        "request_id": decision.request_id,
+        "task_id": decision.task_id,
+        "worker": decision.worker,
+        "action": decision.action,
+        "covers": "action" if arguments is None else "call",
+        "arguments": to_jsonable_or_repr(arguments),
+        "by": decision.by,
+        "key": decision.key,
+        "project": decision.project,
+        "at": decision.at,
+    }
+
+
+async def remembered(journal: Journal) -> Sequence[RememberedDecision]:
+    """The decisions that let calls pass until they are revoked.
+
+    Raises:
+        DelfError: When the journal keeps none.
+    """
+    return await remembering(journal).remembered()
+
+
+async def revoke(journal: Journal, text: str, by: str) -> RememberedDecision:
+    """Make a remembered decision void.
+
+    Args:
+        journal: Where it is found.
+        text: The id of its request, or the beginning of it.
+        by: Who revokes it.
+
+    Raises:
+        UnknownRequestError: When no such decision holds, or several begin so.
+    """
+    keeper = remembering(journal)
+    found = [d.request_id for d in await keeper.remembered()]
+    meant = [name for name in found if text and name.startswith((text, f"req_{text}"))]
+    if text in meant or not meant:
+        return await keeper.revoke(text, by)
+    if len(meant) > 1:
+        raise _several(text, meant)
+    check_names(text, meant[0])
+    return await keeper.revoke(meant[0], by)
 
 
 async def find_request(journal: SharedJournal, text: str) -> RequestRecord:
@@ -95,9 +149,12 @@ async def find_request(journal: SharedJournal, text: str) -> RequestRecord:
         raise UnknownRequestError(
             f"no request {text!r} is known", hint="delf approvals list shows what waits"
         )
-    names = [record.requested.request_id for record in found]
+    raise _several(text, [record.requested.request_id for record in found])
+
+
+def _several(text: str, names: Sequence[str]) -> UnknownRequestError:
     shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-    raise UnknownRequestError(
+    return UnknownRequestError(
         f"more than one request begins with {text!r}", hint=f"one of: {shown}"
     )
 
@@ -119,6 +176,7 @@ async def send(
     record: RequestRecord,
     decide: Callable[[Mapping[str, Any]], Decision],
     by: str,
+    key: str | None = None,
 ) -> tuple[RequestRecord, ApprovalDecided]:
     """Answer a request.
 
@@ -127,6 +185,7 @@ async def send(
         record: The request, as it was found.
         decide: Gives the decision, for the arguments as they are journalled.
         by: Who decides.
+        key: By which key of a server; None for the local user.
 
     Returns:
         The request, and the event that says that this answer counted.
@@ -141,7 +200,7 @@ async def send(
     decision = decide(asked.arguments)
     check_fits(asked, decision)
     live = journal.subscribe(asked.task_id)
-    data = answer_data(asked.request_id, asked.digest, decision, by)
+    data = answer_data(asked.request_id, asked.digest, decision, by, key)
     position = await journal.post(asked.task_id, KIND, data)
     decided = await _decided(journal, asked.request_id, live)
     if decided.note != position:
@@ -208,8 +267,8 @@ async def _check_edit(
     later: list[Event] = list(await journal.read(decided.task_id, decided.seq))
     while time.monotonic() < deadline:
         for event in later:
-            if isinstance(event, CallStarted) and event.call_id == call_id:
-                return
+            if isinstance(event, (CallStarted, ApprovalRequested)) and event.call_id == call_id:
+                return  # with the edited arguments something else is asked about
             if isinstance(event, CallFinished) and event.call_id == call_id:
                 raise ApprovalRejectedError(
                     event.error or f"{event.action} was not called",

@@ -71,6 +71,8 @@ def story(event: ev.Event) -> str | None:
             return f"  another pass: {cut(event.remaining, 200)}"
         case ev.ApprovalDecided():
             return f"  {event.decision} by {event.by}"
+        case ev.ApprovalRemembered():
+            return f"  {event.action} passes: {event.by} approved it in {event.from_task}"
         case _:
             return None
 
@@ -82,7 +84,7 @@ def short_name(model: str) -> str:
 
 def cut(text: str, limit: int) -> str:
     """A text in one line of at most so many characters."""
-    line = " ".join(text.split())
+    line = " ".join(visible(text).split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 

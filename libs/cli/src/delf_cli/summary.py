@@ -97,10 +97,16 @@ def approval_rows(approvals: Sequence[ApprovalTrace]) -> list[Row]:
             asked.action,
             asked.decision,
             asked.by,
-            asked.reason or ("" if asked.edited is None else repr(dict(asked.edited))),
+            _note_of(asked),
         )
         for asked in approvals[:MAX_CALLS]
     ]
+
+
+def _note_of(asked: ApprovalTrace) -> str:
+    if asked.from_task is not None:
+        return f"decided in {asked.from_task}"
+    return asked.reason or ("" if asked.edited is None else repr(dict(asked.edited)))
 
 
 def model_rows(uses: Mapping[tuple[str, str], ModelUse], total: ModelUse) -> list[Row]:

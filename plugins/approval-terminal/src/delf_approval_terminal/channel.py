@@ -8,6 +8,7 @@ import os
 import signal
 from typing import Final
 
+from delf.events import Remember
 from delf.protocols.approval import (
     AlreadyDone,
     ApprovalRequest,
@@ -15,7 +16,6 @@ from delf.protocols.approval import (
     Decision,
     Edited,
     Rejected,
-    fits_pattern,
 )
 from delf_approval_terminal.editor import Editor
 from delf_approval_terminal.lines import CtrlCError, Terminal
@@ -89,15 +89,19 @@ class _Question:
     async def _take(self, answer: str, *, ended: bool) -> Decision | None:
         """The decision that an answer means, or None to ask on."""
         edited = self._editor.edited
-        if answer == "A" and self._is_call and not edited:
-            return await self._approve_alike()
+        if self._is_call and not edited:
+            match answer:
+                case "A" | "U":
+                    return await self._approve_action("task" if answer == "A" else "until_revoked")
+                case "t" | "task":
+                    return Approved(remember="task")
+                case "u":
+                    return Approved(remember="until_revoked")
+                case _:
+                    pass
         match answer.lower():
             case "a" | "y" | "yes" | "approve":
                 return Edited(arguments=self._editor.arguments) if edited else Approved()
-            case "t" | "task" if self._is_call and not edited:
-                return Approved(remember="task")
-            case "s" | "session" if self._is_call and not edited:
-                return Approved(remember="session")
             case "r" | "n" | "no" | "reject":
                 reason = None if ended else await self._terminal.ask("reason (may be empty): ")
                 return Rejected(reason=reason or _NO)
@@ -112,28 +116,14 @@ class _Question:
                 self._terminal.write(f"{help_text(self._request)}\n")
         return None
 
-    async def _approve_alike(self) -> Approved | None:
-        """A yes to all calls like this one in the task; None to ask on."""
-        like: dict[str, str] = {}
-        for name, value in self._request.arguments.items():
-            said = f"{escape(name)}, empty for the same, * for anything, or a pattern as *@a.org: "
-            while pattern := await self._terminal.ask(said):
-                if fits_pattern(value, pattern):
-                    like[name] = pattern
-                    break
-                self._terminal.complain("that does not cover this call; patterns are for text")
-            if pattern is None:
-                return self._show()
-        told = ", ".join(
-            f"{escape(name)} like {escape(like[name])!r}"
-            if name in like
-            else f"{escape(name)} the same"
-            for name in self._request.arguments
-        )
-        sure = f"approve every {escape(self._request.action)} in this task with {told}? y/n: "
+    async def _approve_action(self, remember: Remember) -> Approved | None:
+        """A yes to every call of the action; None to ask on."""
+        when = "in this task" if remember == "task" else "from now on, until it is revoked"
+        name = escape(self._request.action)
+        sure = f"approve every {name} {when}, whatever its arguments? y/n: "
         if (await self._terminal.ask(sure) or "").lower() not in ("y", "yes"):
             return self._show()
-        return Approved(remember="task", like=like or None)
+        return Approved(remember=remember, covers="action")
 
     def _show(self, *, whole: bool = False) -> None:
         text = request_text(
@@ -159,12 +149,10 @@ class _Question:
 
 def _outcome(decision: Decision) -> str:
     match decision:
-        case Approved(remember="task", like=like) if like:
-            return style("approved, with all like it in this task", "green")
-        case Approved(remember="task"):
-            return style("approved for this task", "green")
-        case Approved(remember="session"):
-            return style("approved for this session", "green")
+        case Approved(remember="task" | "until_revoked" as remember, covers=covers):
+            what = "every call of this action" if covers == "action" else "the same call"
+            when = "in this task" if remember == "task" else "until it is revoked"
+            return style(f"approved, and {what} {when}", "green")
         case Approved():
             return style("approved", "green")
         case AlreadyDone():

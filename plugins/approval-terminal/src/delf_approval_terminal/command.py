@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 import click
 
+from delf.events import Remember
 from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected
 from delf_approval_terminal import listing
 from delf_cli import answering
@@ -29,6 +30,13 @@ def _request_ids(ctx: click.Context) -> Iterable[str]:
     """The requests that wait."""
     found = ask_journal(ctx, lambda j: j.find_requests(waiting=True, limit=_MOST_OFFERED))
     return [short_id(record.requested.request_id) for record in found]
+
+
+@completes
+def _remembered_ids(ctx: click.Context) -> Iterable[str]:
+    """The decisions that are remembered."""
+    found = ask_journal(ctx, answering.remembered)
+    return [short_id(decision.request_id) for decision in found]
 
 
 request_argument = click.argument("request_id", metavar="ID", shell_complete=_request_ids)
@@ -52,6 +60,7 @@ def approvals() -> None:
     delf approvals reject 3f9a2b1 --reason "wrong customer"
     delf approvals edit 3f9a2b1 amount=20
     delf approvals settle 3f9a2b1 --result '"paid"'
+    delf approvals remembered --revoke 3f9a2b1
     """  # noqa: D301 - click's mark for lines that stay as they are
 
 
@@ -91,18 +100,35 @@ def show(ctx: click.Context, request_id: str, as_json: bool) -> None:
 @request_argument
 @click.option(
     "--remember",
-    type=click.Choice(("task", "session")),
-    help="Let the same call with the same arguments pass again, in this task or as long as its "
-    "agent lives.",
+    type=click.Choice(("task", "until-revoked")),
+    help="Let the same call with the same arguments pass again: in this task, or in later ones, "
+    "too, until it is revoked.",
+)
+@click.option(
+    "--any-arguments",
+    is_flag=True,
+    help="With --remember: let every call of the action pass, whatever its arguments.",
 )
 @click.option("--note", metavar="TEXT", help="A note for the journal.")
 @as_json_option
 @click.pass_context
 def approve(
-    ctx: click.Context, request_id: str, remember: Any, note: str | None, as_json: bool
+    ctx: click.Context,
+    request_id: str,
+    remember: str | None,
+    any_arguments: bool,
+    note: str | None,
+    as_json: bool,
 ) -> None:
     """Let a call be made, or a script run."""
-    decision = Approved(remember=remember or "no", reason=note)
+    if any_arguments and remember is None:
+        raise click.UsageError("--any-arguments goes with --remember", ctx)
+    lasts: Remember = "until_revoked" if remember == "until-revoked" else "task"
+    decision = Approved(
+        remember="no" if remember is None else lasts,
+        covers="action" if any_arguments else "call",
+        reason=note,
+    )
     _answer(ctx, request_id, lambda _: decision, as_json=as_json)
 
 
@@ -172,6 +198,37 @@ def edit(
         return Edited(arguments={**given, **new})
 
     _answer(ctx, request_id, decide, as_json=as_json)
+
+
+@approvals.command("remembered", short_help="List or revoke what passes without a question.")
+@click.option(
+    "--revoke",
+    metavar="ID",
+    shell_complete=_remembered_ids,
+    help="Make a decision void, for every process that uses the journal.",
+)
+@as_json_option
+@click.pass_context
+def remembered(ctx: click.Context, revoke: str | None, as_json: bool) -> None:
+    """List decisions that let calls pass without a question until they are revoked.
+
+    An ID is that of the request that was approved; it may be shortened while it is unique.
+    """
+    if revoke is not None:
+        decision = ask_journal(ctx, lambda journal: answering.revoke(journal, revoke, _BY))
+        if as_json:
+            click.echo(json_text(answering.remembered_data(decision), indent=2))
+        else:
+            click.echo(f"revoked: {listing.remembered_line(decision)}")
+        return
+    found = ask_journal(ctx, answering.remembered)
+    if as_json:
+        click.echo(json_text([answering.remembered_data(each) for each in found], indent=2))
+        return
+    if not found:
+        click.echo("No decision is remembered", err=True)
+    for line in listing.remembered_table(found) if found else ():
+        click.echo(line)
 
 
 # -- what they share --------------------------------------------------------------------------

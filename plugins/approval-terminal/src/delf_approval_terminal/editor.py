@@ -9,7 +9,7 @@ from delf.errors import ToolRefusedError
 from delf.protocols.approval import ApprovalRequest
 from delf_approval_terminal.edit import parse_arguments, parse_value
 from delf_approval_terminal.lines import Terminal
-from delf_approval_terminal.render import escape, fold, value_lines
+from delf_approval_terminal.render import escape, fold, value_part
 
 _CHOOSE: Final = "number or name, * for all at once, empty when done: "
 
@@ -52,7 +52,7 @@ class Editor:
                 await self._change_one(name)
 
     def _list(self, label: str, value: Any) -> None:
-        first = value_lines(value, whole=False)[0]
+        first = value_part(value, whole=False).lines[0]
         line = next(fold(f"{label} = {first}", self._terminal.width - 3))
         self._terminal.write(f"  {line}\n")
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import RequestRecord
 from delf.terminal import visible
-from delf_approval_terminal.render import argument_lines, indented, script_lines
+from delf_approval_terminal.render import argument_part, indented, script_lines
 from delf_cli.answering import state_of_request
 from delf_cli.ids import short_ids
 from delf_cli.tables import cut, one_line
@@ -54,6 +55,32 @@ def table(records: Sequence[RequestRecord]) -> list[str]:
         for name, record in zip(names, records, strict=True)
     ]
     return runs_table(rows, ("id", "waits", "effect", "task", "call"), ("task",))
+
+
+def remembered_line(decision: RememberedDecision) -> str:
+    """What passes, in one line."""
+    who = f"{decision.worker}: " if decision.worker else ""
+    if decision.arguments is None:
+        return one_line(f"{who}{decision.action}, with any arguments")
+    shown = ", ".join(f"{name}={_short(value)}" for name, value in decision.arguments.items())
+    return one_line(f"{who}{decision.action}({shown})")
+
+
+def remembered_table(decisions: Sequence[RememberedDecision]) -> list[str]:
+    """Decisions that are remembered, in aligned columns."""
+    names = short_ids([decision.request_id for decision in decisions])
+    rows = [
+        (
+            name,
+            _age(decision.at),
+            one_line(decision.by),
+            one_line(decision.key or ""),
+            one_line(decision.project or ""),
+            remembered_line(decision),
+        )
+        for name, decision in zip(names, decisions, strict=True)
+    ]
+    return runs_table(rows, ("id", "since", "by", "key", "project", "passes"), ("passes",))
 
 
 def show(record: RequestRecord, stands: Situation) -> None:
@@ -100,7 +127,7 @@ def show(record: RequestRecord, stands: Situation) -> None:
     lines = [
         line
         for name, value in asked.arguments.items()
-        for line in argument_lines(name, value, whole=True, width=width)
+        for line in argument_part(name, value, whole=True, width=width).lines
     ]
     if asked.preview:
         lines.append("what would happen:")

@@ -7,21 +7,22 @@ import os
 import pprint
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from reprlib import Repr
 from typing import Any, Final
 
 from delf.protocols.approval import ApprovalRequest
+from delf.terminal import visible
 
-MENU: Final = "a approve · r reject · e edit · A approve all like this · v view all · ? help"
-EDITED_MENU: Final = "a approve as edited · r reject · e edit · v view all · ? help"
 HELP: Final = """\
 a  make the call with these arguments
 r  refuse it; a reason is passed on to the script and the model
 e  change arguments first, one by one
-A  make it, and all calls like it in this task without asking; you say which arguments may differ
 t  make it, and the same call with the same arguments again in this task without asking
-s  the same for as long as this session lasts
+u  the same in later tasks, too, until it is revoked: delf approvals remembered
+A  make it, and every call of this action in this task without asking, whatever its arguments
+U  the same in later tasks, too, until it is revoked
 v  show every argument in full
 Ctrl-C rejects, too, and once more stops the task"""
 
@@ -31,7 +32,6 @@ a  run the script; calls of the actions named above pass while it runs, all othe
 r  do not run it; a reason is passed on to the model, which writes another
 Ctrl-C rejects, too, and once more stops the task"""
 
-UNKNOWN_MENU: Final = "a make it again · h it did happen · r reject · v view all · ? help"
 UNKNOWN_HELP: Final = """\
 a  make the call again, with these arguments
 h  it did happen: it is not made again, and the script gets the result that you type
@@ -65,13 +65,15 @@ def style(text: str, mark: str) -> str:
 
 
 def escape(text: str) -> str:
-    """A text in one line; what is not printable, or looks like the frame, is an escape."""
+    """A text in one line as it is shown; what looks like the frame is an escape, too."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(c if c.isprintable() and ord(c) not in _FRAME else _escaped(c) for c in text)
+    return "".join(_in_line(c) for c in visible(text))
 
 
-def _escaped(character: str) -> str:
+def _in_line(character: str) -> str:
+    if character not in "\n\t" and ord(character) not in _FRAME:
+        return character
     return character.encode("unicode_escape").decode("ascii")
 
 
@@ -107,8 +109,21 @@ def _cells(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def value_lines(value: Any, *, whole: bool, width: int = 80) -> list[str]:
-    """A value as lines of printable characters.
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a request as lines of printable characters.
+
+    Args:
+        lines: The lines.
+        unseen: How many characters of it are not among them.
+    """
+
+    lines: Sequence[str]
+    unseen: int = 0
+
+
+def value_part(value: Any, *, whole: bool, width: int = 80) -> Part:
+    """A value in lines.
 
     Args:
         value: A validated argument.
@@ -116,37 +131,40 @@ def value_lines(value: Any, *, whole: bool, width: int = 80) -> list[str]:
         width: Where containers are broken into lines.
     """
     if isinstance(value, str) and "\n" in value:
-        text = value if whole else value[: 2 * _MOST_CHARACTERS]
-        lines = [escape(line.replace("\t", "    ")) for line in text.split("\n")]
-        if not whole:
-            lines = _capped(lines, value.count("\n") + 1, len(value))
-        return lines
+        return _text_part(value, whole=whole)
     if isinstance(value, (str, bytes)):
-        if whole:
-            return [escape(repr(value))]
-        text = repr(value[:_MOST_CHARACTERS])
-        left = len(value) - _MOST_CHARACTERS
-        return [escape(text) + (f" … {left:,} more; v shows them" if left > 0 else "")]
+        kept = value if whole else value[:_MOST_CHARACTERS]
+        left = len(value) - len(kept)
+        return Part([escape(repr(kept)) + (f" {_more(left)}" if left else "")], left)
     short = _SHORT.repr(value)
     if whole or "..." not in short:  # small, so that a look at all of it costs nothing
-        text = pprint.pformat(value, width=max(20, width), sort_dicts=False)
-        lines = [escape(line) for line in text.split("\n")]
-        return lines if whole else _capped(lines, len(lines), len(text))
-    text = escape(short)
-    return [f"{text[:_MOST_CHARACTERS]} … cut; v shows all"]
+        return _text_part(
+            pprint.pformat(value, width=max(20, width), sort_dicts=False), whole=whole
+        )
+    kept = short[:_MOST_CHARACTERS]
+    left = max(1, _size(value) - len(kept))
+    return Part([f"{escape(kept)} {_more(left)}"], left)
 
 
-def _capped(lines: list[str], count: int, size: int) -> list[str]:
-    kept: list[str] = []
-    room = _MOST_CHARACTERS
-    for line in lines[:_MOST_LINES]:
-        if room <= 0:
-            break
-        kept.append(line if len(line) <= room else f"{line[:room]} …")
-        room -= len(line)
-    if len(kept) < count or room < 0:
-        kept.append(f"… {count:,} lines, {size:,} characters in all; v shows them")
-    return kept
+def _text_part(text: str, *, whole: bool) -> Part:
+    """A text of several lines, or its beginning."""
+    kept = text if whole else text[:_MOST_CHARACTERS]
+    if not whole and kept.count("\n") >= _MOST_LINES:
+        kept = "\n".join(kept.split("\n", _MOST_LINES)[:_MOST_LINES])
+    lines = [escape(line.replace("\t", "    ")) for line in kept.split("\n")]
+    left = len(text) - len(kept)
+    return Part([*lines, _more(left)] if left else lines, left)
+
+
+def _more(left: int) -> str:
+    return f"… {left:,} more characters; v shows them"
+
+
+def _size(value: Any) -> int:
+    try:
+        return len(repr(value))
+    except Exception:  # an object of the author's own may raise anything
+        return 0
 
 
 def _short() -> Repr:
@@ -190,24 +208,50 @@ def request_text(
         about = (*_about(request, whole=whole), *_script_head(request))
         lines += [f"{bar} {piece}" for line in about for piece in indented(line, room)]
         lines += [f"{bar} {line}" for line in script_lines(request.code, room)]
-        lines += [f"{style('└', mark)} {piece}" for piece in fold(SCRIPT_MENU, room)]
+        lines += [f"{style('└', mark)} {line}" for line in _keys(SCRIPT_MENU, room)]
         return "\n".join(lines) + "\n"
     body = list(_about(request, whole=whole))
     shown = list(arguments.items())
-    for name, value in shown if whole else shown[:_MOST_ARGUMENTS]:
-        body += argument_lines(name, value, whole=whole, width=room)
-    if not whole and len(shown) > _MOST_ARGUMENTS:
-        body.append(f"… {len(shown) - _MOST_ARGUMENTS} more arguments; v shows them")
+    seen = shown if whole else shown[:_MOST_ARGUMENTS]
+    parts = [argument_part(name, value, whole=whole, width=room) for name, value in seen]
+    if len(seen) < len(shown):
+        left = shown[len(seen) :]
+        told = f"… {len(left)} more arguments; v shows them"
+        parts.append(Part([told], sum(len(name) + _size(value) for name, value in left)))
     if not shown:
         body.append("(no arguments)")
     if edited:
-        body.append("(edited by you)")
-    if request.preview and not edited:
-        body += _preview(request.preview, whole=whole)
+        parts.append(Part(["(edited by you)"]))
+    elif request.preview:
+        parts.append(_preview(request.preview, whole=whole))
+    body += [line for part in parts for line in part.lines]
     lines += [f"{bar} {piece}" for line in body for piece in indented(line, room)]
-    menu = UNKNOWN_MENU if request.outcome_unknown else EDITED_MENU if edited else MENU
-    lines += [f"{style('└', mark)} {piece}" for piece in fold(menu, room)]
+    menu = _menu(request, edited=edited, unseen=sum(part.unseen for part in parts))
+    lines += [f"{style('└', mark)} {line}" for line in _keys(menu, room)]
     return "\n".join(lines) + "\n"
+
+
+def _menu(request: ApprovalRequest, *, edited: bool, unseen: int) -> str:
+    """The keys with their words; a yes to what was not all shown says so."""
+    note = f", {unseen:,} character{'s' * (unseen != 1)} unseen" if unseen else ""
+    if request.outcome_unknown:
+        return f"a make it again{note} · h it did happen · r reject · v view all · ? help"
+    if edited:
+        return f"a approve as edited{note} · r reject · e edit · v view all · ? help"
+    alike = f"A every {escape(request.action)} in this task"
+    return f"a approve{note} · r reject · e edit · {alike} · v view all · ? help"
+
+
+def _keys(menu: str, width: int) -> Iterator[str]:
+    """A menu in lines that break between its keys."""
+    line = ""
+    for key in menu.split(" · "):
+        longer = f"{line} · {key}" if line else key
+        if line and _cells(longer) > width:
+            yield from fold(line, width)
+            longer = key
+        line = longer
+    yield from fold(line, width)
 
 
 def help_text(request: ApprovalRequest) -> str:
@@ -267,12 +311,10 @@ def _marked(line: str, width: int) -> Iterator[str]:
         yield from (_GOES_ON + piece for piece in fold(rest, max(1, width - len(_GOES_ON))))
 
 
-def _preview(text: str, *, whole: bool) -> list[str]:
+def _preview(text: str, *, whole: bool) -> Part:
     """What would happen, in the words of the connection."""
-    lines = [escape(line.replace("\t", "    ")) for line in text.rstrip("\n").split("\n")]
-    if not whole:
-        lines = _capped(lines, len(lines), len(text))
-    return ["what would happen:", *(f"    {line}" for line in lines)]
+    part = _text_part(text.rstrip("\n"), whole=whole)
+    return Part(["what would happen:", *(f"    {line}" for line in part.lines)], part.unseen)
 
 
 def _about(request: ApprovalRequest, *, whole: bool) -> Iterator[str]:
@@ -285,6 +327,8 @@ def _about(request: ApprovalRequest, *, whole: bool) -> Iterator[str]:
         yield f"script {request.script}, because {because}"
     if request.reason:
         yield f"why it asks: {_line(request.reason, whole=whole)}"
+    if request.changed:
+        yield "! it has changed since it was shown; this is what would be done now"
     if request.outcome_unknown:
         yield "The call was begun when its process died; whether it happened is not recorded."
     if request.permission not in (request.action, request.action.rpartition(".")[2]):
@@ -303,11 +347,11 @@ def _about(request: ApprovalRequest, *, whole: bool) -> Iterator[str]:
 
 
 def _line(text: str, *, whole: bool) -> str:
-    line = escape(" ".join(text.split()))
+    line = escape(" ".join(visible(text).split()))
     return line if whole or len(line) <= 300 else f"{line[:299]}…"
 
 
-def argument_lines(name: str, value: Any, *, whole: bool, width: int) -> list[str]:
+def argument_part(name: str, value: Any, *, whole: bool, width: int) -> Part:
     """An argument in lines; what does not fit into one says how long it is.
 
     Args:
@@ -316,11 +360,11 @@ def argument_lines(name: str, value: Any, *, whole: bool, width: int) -> list[st
         whole: All of it, or a beginning.
         width: Columns; pieces of longer lines are made by :func:`indented`.
     """
-    lines = value_lines(value, whole=whole, width=width - len(_INDENT))
-    label = escape(name)
-    if len(lines) == 1 and _cells(f"{label} = {lines[0]}") <= width:
-        return [f"{label} = {lines[0]}"]
+    part = value_part(value, whole=whole, width=width - len(_INDENT))
+    label, (first, *more) = escape(name), part.lines
+    if not more and _cells(f"{label} = {first}") <= width:
+        return Part([f"{label} = {first}"], part.unseen)
     size = f" ({len(value):,} characters)" if isinstance(value, str) else ""
-    if len(lines) == 1:
-        return [f"{label}{size} = {lines[0]}"]
-    return [f"{label}{size} =", *(f"{_INDENT}{line}" for line in lines)]
+    if not more:
+        return Part([f"{label}{size} = {first}"], part.unseen)
+    return Part([f"{label}{size} =", *(f"{_INDENT}{line}" for line in part.lines)], part.unseen)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from delf.events import (
     ApprovalDecided,
+    ApprovalRemembered,
     ApprovalRequested,
     CallFinished,
     CallStarted,
@@ -79,6 +80,17 @@ class AuditObserver:
                 return {"what": "question", "request": event.request_id, **_call(event)}
             case ApprovalDecided():
                 return _decision(event)
+            case ApprovalRemembered():
+                return {
+                    "what": "remembered",
+                    "call": event.call_id,
+                    "action": event.action,
+                    "digest": event.digest,
+                    "by": event.by,
+                    "decided_at": _time(event.decided_at),
+                    "from_task": event.from_task,
+                    "request": event.from_request,
+                }
             case CallStarted():
                 if event.effect == "read":
                     self._reads.add((event.task_id, event.call_id))
@@ -136,6 +148,7 @@ def _decision(event: ApprovalDecided) -> dict[str, Any]:
         "by": event.by,
         "reason": event.reason,
         "remember": event.remember,
+        "covers": event.covers,
         **edited,
     }
 

@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
 
+from delf.errors import UnknownRequestError
 from delf.events import ApprovalDecided, ApprovalRequested
+from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import Note, RequestRecord
 from delf.values import from_jsonable
 from delf_journal_sql.codec import unpack
 from delf_journal_sql.database import Connection
 from delf_journal_sql.owners import COLUMNS, looking
+from delf_journal_sql.schema import REMEMBERED
 from delf_journal_sql.store import EVENT, TASK, blob_data, key_of, like_text, stored_task
 
 _AT_ONCE: Final = 500
 """Tasks of one query: databases limit its parameters."""
+
+_REVOKED: Final = "revoked"
+"""The kind of note that makes a remembered decision void."""
 
 # In words that the partial index has, too.
 _KINDS: Final = "e.type IN ('ApprovalRequested', 'ApprovalDecided')"
@@ -120,6 +126,61 @@ def find_requests(
         if name.startswith((start, f"req_{start}")) and (record.waits or not waiting)
     ]
     return chosen[-limit:]
+
+
+def find_remembered(connection: Connection) -> list[RememberedDecision]:
+    """The decisions that hold until they are revoked, and were not, the oldest first."""
+    rows = connection.execute(f"SELECT DISTINCT task FROM delf_events WHERE {REMEMBERED}")  # noqa: S608 - own names
+    found: list[RememberedDecision] = []
+    for (key,) in rows:
+        revoked = _revoked(connection, key)
+        found += [d for d in _remembered_in(connection, key) if d.request_id not in revoked]
+    return sorted(found, key=lambda decision: decision.at)
+
+
+def _remembered_in(connection: Connection, key: int) -> Iterator[RememberedDecision]:
+    """Those of one task."""
+    rows = connection.execute(
+        f"SELECT t.task_id, {EVENT} FROM delf_events AS e JOIN delf_tasks AS t ON t.id = e.task "  # noqa: S608 - own names
+        f"WHERE e.task = :key AND {_KINDS} ORDER BY e.seq",
+        {"key": key},
+    )
+    asked: dict[str, ApprovalRequested] = {}
+    blob = functools.cache(functools.partial(blob_data, connection, key))
+    for task_id, *row in rows:
+        event = unpack(task_id, cast("Any", tuple(row)), blob)
+        if isinstance(event, ApprovalRequested):
+            asked[event.request_id] = event
+        elif isinstance(event, ApprovalDecided) and event.remember == "until_revoked":
+            request = asked.get(event.request_id)
+            decision = request and RememberedDecision.of_events(request, event)
+            if decision is not None:
+                yield decision
+
+
+def _revoked(connection: Connection, key: int) -> set[str]:
+    rows = connection.execute(
+        "SELECT data FROM delf_notes WHERE task = :key AND kind = :kind",
+        {"key": key, "kind": _REVOKED},
+    )
+    return {str(json.loads(data)["request_id"]) for (data,) in rows}
+
+
+def revoke(connection: Connection, now: float, request_id: str, by: str) -> RememberedDecision:
+    """Make a decision void; it is returned as it was.
+
+    Raises:
+        UnknownRequestError: When no such decision holds.
+    """
+    found = [d for d in find_remembered(connection) if d.request_id == request_id]
+    if not found:
+        raise UnknownRequestError(
+            f"no remembered decision {request_id!r} holds",
+            hint="delf approvals remembered lists those that do",
+        )
+    data = {"request_id": request_id, "by": by}
+    add_note(connection, now, found[0].task_id, _REVOKED, data)
+    return found[0]
 
 
 def _begins(start: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 from delf.errors import DelfError
 from delf.events import Event
+from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import Note, Pruned, RequestRecord, TaskRecord
 from delf.protocols.queues import QueueLimits
 from delf.protocols.sessions import SessionRecord
@@ -371,6 +372,18 @@ class SqlJournal:
         """
         wanted = None if digests is None else tuple(digests)
         return await self._read(lambda c: sessions.find(c, time.time(), wanted))
+
+    async def remembered(self) -> Sequence[RememberedDecision]:
+        """The decisions that hold until somebody revokes them, the oldest first."""
+        return await self._read(inbox.find_remembered)
+
+    async def revoke(self, request_id: str, by: str) -> RememberedDecision:
+        """Make a decision void, for every process.
+
+        Raises:
+            UnknownRequestError: When no such decision holds.
+        """
+        return await self._write(lambda c: inbox.revoke(c, self._database.now(c), request_id, by))
 
     async def prune(
         self, older_than: float | None = None, keep: int = 0, *, dry_run: bool = False

@@ -14,6 +14,8 @@ from delf_journal_sql.errors import JournalSetupError
 Execute = Callable[[str], object]
 
 _VERSIONS: Final = "delf_schema_version"
+REMEMBERED: Final = """type = 'ApprovalDecided' AND data LIKE '%"until_revoked"%'"""
+"""The events of decisions that may hold until they are revoked."""
 
 
 def _version_1(execute: Execute) -> None:
@@ -117,6 +119,11 @@ def _version_9(execute: Execute) -> None:
     )
 
 
+def _version_10(execute: Execute) -> None:
+    """Decisions that hold until they are revoked are found without a look at all others."""
+    execute(f"CREATE INDEX delf_events_remembered ON delf_events (task, seq) WHERE {REMEMBERED}")
+
+
 MIGRATIONS: Final[Sequence[Callable[[Execute], None]]] = (
     _version_1,
     _version_2,
@@ -127,6 +134,7 @@ MIGRATIONS: Final[Sequence[Callable[[Execute], None]]] = (
     _version_7,
     _version_8,
     _version_9,
+    _version_10,
 )
 """The step to each version from the one before, from version 1 on."""
 

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 
 from delf.events import (
     ApprovalDecided,
+    ApprovalRemembered,
     ApprovalRequested,
     CallFinished,
     CallStarted,
@@ -320,6 +321,9 @@ def _note(task: _Task, event: Event, *, content: bool) -> None:
             task.note("delf.retry", event.at, attempt=event.attempt)
         case RerunRequested():
             task.note("delf.rerun", event.at, attempt=event.attempt)
+        case ApprovalRemembered():
+            told = {"action": event.action, "by": event.by, "from_task": event.from_task}
+            task.note("delf.approval.remembered", event.at, **told)
         case Warned():
             told = {"message": event.message} if content else {}
             task.note("delf.warning", event.at, **told)

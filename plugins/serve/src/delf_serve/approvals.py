@@ -8,16 +8,32 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delf.engine.changes import situation
 from delf.errors import ToolRefusedError, UnknownRequestError
-from delf.protocols.approval import AlreadyDone, Approved, Decision, Edited, Rejected
+from delf.protocols.approval import (
+    AlreadyDone,
+    Approved,
+    Decision,
+    Edited,
+    Rejected,
+    RememberedDecision,
+)
 from delf.protocols.journal import RequestRecord
 from delf.tools.action import Action
-from delf_cli.answering import decided_data, find_request, request_data, send
+from delf_cli.answering import (
+    decided_data,
+    find_request,
+    remembered,
+    remembered_data,
+    request_data,
+    revoke,
+    send,
+)
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import (
     Checked,
     DecidedView,
     DecisionRequest,
+    Remembered,
     Request,
     RequestDetail,
     RequestList,
@@ -94,8 +110,21 @@ class Approvals:
             if not fits.ok:
                 message = fits.message or "the arguments do not fit"
                 raise ProblemError(422, message, param="arguments")
-        _, decided = await send(self._tasks.journal, record, lambda _: decision, key.name)
+        journal = self._tasks.journal
+        _, decided = await send(journal, record, lambda _: decision, key.name, key.holder)
         return DecidedView(**decided_data(record, decided))
+
+    async def remembered(self) -> list[Remembered]:
+        """The decisions that let calls pass until they are revoked, the oldest first."""
+        found = await remembered(self._tasks.journal)
+        return [_remembered(decision) for decision in found]
+
+    async def revoke(self, request_id: str, key: Key) -> Remembered:
+        """Make a remembered decision void; it is named by its whole id."""
+        journal = self._tasks.journal
+        if request_id not in [d.request_id for d in await remembered(journal)]:
+            raise ProblemError(404, f"no decision {request_id[:60]!r} is remembered")
+        return _remembered(await revoke(journal, request_id, key.name))
 
     async def _find(self, text: str, *, whole: bool = False) -> RequestRecord:
         """A question by its id, or to look at it by the beginning of it."""
@@ -120,6 +149,13 @@ class Approvals:
         return None
 
 
+def _remembered(decision: RememberedDecision) -> Remembered:
+    """A decision as others may see it: of a key its name alone."""
+    data = remembered_data(decision)
+    name = None if decision.key is None else decision.key.partition(":")[0]
+    return Remembered(**{**data, "key": name})
+
+
 def _data(record: RequestRecord) -> dict[str, Any]:
     return {**request_data(record), "call_id": record.requested.call_id}
 
@@ -127,7 +163,7 @@ def _data(record: RequestRecord) -> dict[str, Any]:
 def _decision(given: DecisionRequest) -> Decision:
     match given.decision:
         case "approve":
-            return Approved(remember=given.remember, reason=given.reason, like=given.like)
+            return Approved(remember=given.remember, covers=given.covers, reason=given.reason)
         case "edit":
             return Edited(arguments=given.arguments or {})
         case "settle":

@@ -41,6 +41,14 @@ class Key:
     rights: frozenset[str]
     digest: bytes = field(repr=False)
 
+    @property
+    def holder(self) -> str | None:
+        """Whose tasks its remembered decisions hold for; of another secret it is another one.
+
+        None on a server without keys: the local user's.
+        """
+        return f"{self.name}:{self.digest.hex()[:12]}" if self.digest else None
+
 
 ANYBODY: Final = Key("local", frozenset(RIGHTS), b"")
 """Who asks a server without keys, which listens on loopback alone."""

@@ -434,6 +434,18 @@ async def check(call: Call) -> Response:
     return shown(await call.service.approvals.check(call.part("request_id"), given.arguments))
 
 
+async def list_remembered(call: Call) -> Response:
+    """Decisions that hold."""
+    call.query(s.NoQuery)
+    return shown(s.RememberedList(remembered=await call.service.approvals.remembered()))
+
+
+async def revoke(call: Call) -> Response:
+    """Make a remembered decision void."""
+    call.query(s.NoQuery)
+    return shown(await call.service.approvals.revoke(call.part("request_id"), call.key))
+
+
 # -- conversations ----------------------------------------------------------------------------
 
 
@@ -646,6 +658,12 @@ OPERATIONS: Final = (
     Operation(method="POST", path="/approvals/{request_id}/check", name="check_arguments",
               summary="Check edited arguments as the gate would.", right="read", handler=check,
               body=s.CheckRequest, answer=s.Checked, other=_UNKNOWN),
+    Operation(method="GET", path="/remembered", name="list_remembered",
+              summary="Decisions that let calls pass without a question until they are revoked.",
+              right="read", handler=list_remembered, answer=s.RememberedList),
+    Operation(method="DELETE", path="/remembered/{request_id}", name="revoke",
+              summary="Make a remembered decision void.", right="decide", handler=revoke,
+              answer=s.Remembered, other=_UNKNOWN),
     Operation(method="GET", path="/conversations", name="list_conversations",
               summary="Conversations, the newest first.", right="read",
               handler=list_conversations, query=s.PageQuery, answer=s.ConversationList),

@@ -168,8 +168,35 @@ class DecidedView(Shown):
     decision: str
     by: str
     reason: str | None = None
+    remember: Literal["no", "task", "until_revoked"] = "no"
+    covers: Literal["call", "action"] = "call"
     arguments: dict[str, Any] | None = None
     at: Time
+
+
+class Remembered(Shown):
+    """A decision that lets later calls pass without a question."""
+
+    request_id: str = Field(description="The request that was approved.")
+    task_id: str
+    worker: str | None = None
+    action: str
+    covers: Literal["call", "action"]
+    arguments: dict[str, Any] | None = Field(
+        default=None, description="With what a call passes; null where any arguments do."
+    )
+    by: str
+    key: str | None = Field(
+        default=None, description="Whose tasks it holds for; null for the local user's."
+    )
+    project: str | None = Field(default=None, description="The folder of their project.")
+    at: Time
+
+
+class RememberedList(Shown):
+    """Decisions that hold, the oldest first."""
+
+    remembered: list[Remembered]
 
 
 class Request(Shown):
@@ -186,6 +213,7 @@ class Request(Shown):
     reason: str | None = None
     preview: str | None = None
     outcome_unknown: bool = False
+    changed: bool = Field(default=False, description="It was asked before, and is another now.")
     code: str | None = None
     actions: list[str] = Field(default_factory=list[str])
     digest: str
@@ -217,15 +245,17 @@ _BELONGS: Final[Mapping[str, tuple[str, ...]]] = {
     "reason": ("approve", "reject", "settle"),
     "arguments": ("edit",),
     "remember": ("approve",),
-    "like": ("approve",),
+    "covers": ("approve",),
     "result": ("settle",),
 }
 """Fields of a decision, by the ones to which they belong."""
+_USUAL: Final = {"remember": "no", "covers": "call"}
+"""What a field is that is left out, where that is not null."""
 
 
 def _say_what_belongs(schema: dict[str, Any]) -> None:
     """Put into a schema which fields belong to which decision."""
-    empty = {name: {"const": "no" if name == "remember" else None} for name in _BELONGS}
+    empty = {name: {"const": _USUAL.get(name)} for name in _BELONGS}
     rules: list[dict[str, Any]] = []
     for decision in schema["properties"]["decision"]["enum"]:
         foreign: dict[str, Any] = {
@@ -251,11 +281,14 @@ class DecisionRequest(Given):
     arguments: dict[str, Any] | None = Field(
         default=None, validate_default=True, description="With edit: the arguments that change."
     )
-    remember: Literal["no", "task", "session"] = Field(
-        default="no", description="With approve: let the same call pass without a question."
+    remember: Literal["no", "task", "until_revoked"] = Field(
+        default="no",
+        description="With approve: let later calls pass without a question, in this task or until "
+        "that is revoked.",
     )
-    like: dict[str, str] | None = Field(
-        default=None, description="With remember: arguments that may differ, by patterns."
+    covers: Literal["call", "action"] = Field(
+        default="call",
+        description="With remember: the call with the same arguments, or the action with any.",
     )
     result: Any = Field(default=None, description="With settle: what the call returned.")
 
@@ -265,8 +298,15 @@ class DecisionRequest(Given):
         decision, own = info.data.get("decision"), _BELONGS[info.field_name or ""]
         if decision == "edit" and own == ("edit",) and not value:
             raise ValueError("edit needs the arguments that change")
-        if decision is not None and decision not in own and value not in (None, "no"):
+        if decision is not None and decision not in own and value not in (None, *_USUAL.values()):
             raise ValueError(f"it belongs to {' or '.join(own)}, not to {decision}")
+        return value
+
+    @field_validator("covers")
+    @classmethod
+    def _goes_with_remember(cls, value: str, info: ValidationInfo) -> str:
+        if value == "action" and info.data.get("remember", "no") == "no":
+            raise ValueError("it goes with remember")
         return value
 
 

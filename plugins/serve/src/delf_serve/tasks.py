@@ -216,6 +216,7 @@ class Tasks:
                     task_id=name,
                     conversation_id=conversation,
                     files=paths,
+                    key=key.holder,
                     setup={MARK: {"key": key.name, "order": digest}},
                     listeners=[listen],
                 )

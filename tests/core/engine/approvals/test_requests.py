@@ -16,7 +16,14 @@ from delf.engine.waiting import Slot
 from delf.errors import DelfError, UnknownRequestError
 from delf.events import ApprovalDecided, ApprovalRequested
 from delf.plugins.in_process_journal import InProcessJournal
-from delf.protocols.approval import AlreadyDone, ApprovalRequest, Approved, Edited, Rejected
+from delf.protocols.approval import (
+    AlreadyDone,
+    ApprovalRequest,
+    Approved,
+    Decision,
+    Edited,
+    Rejected,
+)
 from delf.protocols.sandbox import GIVEN_UP
 from delf.tools.function import tool
 
@@ -50,8 +57,10 @@ class Bench:
 
     def decide(self, n: int):
         digest = call_digest("pay", {"n": n})
-        work = self.approvals.decide(self.bound, {"n": n}, digest, 1, None)
-        return asyncio.create_task(work)
+        return asyncio.create_task(self._decision(n, digest))
+
+    async def _decision(self, n: int, digest: str) -> Decision:
+        return (await self.approvals.decide(self.bound, {"n": n}, digest, 1, None)).decision
 
     def events(self, kind):
         return [event for event in self.log.events if isinstance(event, kind)]
@@ -335,15 +344,15 @@ async def test_so_does_what_a_channel_said(tools):
     assert (decided.decision, decided.by, decided.reason) == ("rejected", "quick", "no")
 
 
-@pytest.mark.parametrize(("why", "by"), [((), "SandboxDied"), ((GIVEN_UP,), "script")])
-async def test_where_nobody_answered_that_is_told(tools, why, by):
+@pytest.mark.parametrize(("why", "source"), [((), "sandbox_died"), ((GIVEN_UP,), "given_up")])
+async def test_where_nobody_answered_that_is_told(tools, why, source):
     bench = Bench(tools, wait=True)
     work = bench.decide(1)
     name = await pending_name(bench)
     work.cancel(*why)
     await ended(work)
     (decided,) = bench.events(ApprovalDecided)
-    assert (decided.decision, decided.by) == ("expired", by)
+    assert (decided.decision, decided.source) == ("expired", source)
     assert decided.reason == "the call was given up before anybody answered"
     with pytest.raises(UnknownRequestError, match="it was cancelled"):
         bench.pending.answer(name, Answer(Approved()))

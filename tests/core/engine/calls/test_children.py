@@ -211,7 +211,7 @@ async def test_the_same_people_are_asked(bench):
 
     def person(request):
         asked.append((request.task, request.action))
-        return Approved(remember="session")
+        return Approved(remember="until_revoked")
 
     response = await bench.run(
         "print(await office.hand_over('one'), await pay(1))",

@@ -178,9 +178,13 @@ async def test_an_approved_call_is_made():
         (False, "rejected by on_confirm"),
         (Rejected(reason="too dear"), "shop.close was rejected: too dear"),
         (None, "nobody could be asked"),
-        ("yes", "on_confirm returned str"),
-        (1, "on_confirm returned int"),
-        (Expired(after_seconds=1), "on_confirm returned Expired"),
+        ("yes", "no decision that can be taken: str is no decision"),
+        (1, "no decision that can be taken: int is no decision"),
+        (Expired(after_seconds=1), "nobody answered within 1 s"),
+        (
+            Approved(remember="for ever"),
+            "on_confirm gave no decision that can be taken: the fields",
+        ),
         (Edited(arguments={"number": "x"}), "the edited arguments do not fit"),
     ],
 )
@@ -300,7 +304,7 @@ class Vault(Connection):
     ],
 )
 async def test_what_looks_alike_is_not_the_same_call(name, first, second):
-    bench = await gate_bench(Vault(), decide=lambda request: Approved(remember="session"))
+    bench = await gate_bench(Vault(), decide=lambda request: Approved(remember="until_revoked"))
     for value in (first, second, first, second):
         assert isinstance(await bench.call(name, value), Returned)
     assert len(bench.asked) == 2
@@ -310,7 +314,7 @@ async def test_what_looks_alike_is_not_the_same_call(name, first, second):
 
 async def test_arguments_that_cannot_be_told_apart_are_asked_about_each_time():
     """A script cannot give such an object, but a program can that edits a call."""
-    bench = await gate_bench(Vault(), decide=lambda request: Approved(remember="session"))
+    bench = await gate_bench(Vault(), decide=lambda request: Approved(remember="until_revoked"))
     for value in (SecretStr("first"), SecretStr("first")):
         assert isinstance(await bench.call("vault.hide", value), Returned)
     assert len(bench.asked) == 2

@@ -7,7 +7,7 @@ import pytest
 
 from delf import Agent, Allowed, Approved, Connection, Edited, NeedsApproval, Refused, action
 from delf.errors import ConnectionUnavailableError
-from delf.events import ApprovalDecided, ApprovalRequested, CallFinished, TaskFinished
+from delf.events import ApprovalRequested, CallFinished, TaskFinished
 from delf.plugins.in_process_journal import InProcessJournal
 from delf.protocols.sandbox import Raised, Returned
 from delf.specs import JournalSpec
@@ -224,40 +224,3 @@ async def test_a_default_that_is_spelled_out_is_the_same_call():
     assert len(bench.asked) == 1
     await bench.call("mail.send", "ann@us.example", copies=2)
     assert len(bench.asked) == 2
-
-
-@pytest.mark.parametrize(
-    ("like", "passes", "asks"),
-    [
-        ({"to": "*@us.example"}, [("bob@us.example",)], [("eve@far.example",)]),
-        ({"to": "*@us.example"}, [("bob@us.example", "hello")], [("bob@us.example", "other")]),
-        ({"body": "*"}, [("ann@us.example", "x\ny")], [("bob@us.example", "hello")]),
-        ({"to": "*", "copies": "*"}, [("eve@far.example", "hello", 9)], [("eve", "hi", 9)]),
-    ],
-)
-async def test_what_is_remembered_can_be_a_pattern(like, passes, asks):
-    decision = Approved(remember="task", like=like)
-    bench = await gate_bench(Mail(lambda call: Allowed()), decide=lambda request: decision)
-    await bench.call("mail.send", "ann@us.example", "hello", 1)
-    for arguments in passes:
-        await bench.call("mail.send", *arguments)
-    assert len(bench.asked) == 1
-    for arguments in asks:
-        await bench.call("mail.send", *arguments)
-    assert len(bench.asked) == 2
-    (first, _) = [event for event in bench.events if isinstance(event, ApprovalDecided)]
-    assert first.like == like
-
-
-async def test_a_pattern_never_frees_what_is_refused():
-    def check(call):
-        if call.arguments["to"].startswith("eve"):
-            return Refused(message="no mail to Eve")
-        return NeedsApproval(reason="all")
-
-    mail = Mail(check, confirm=False)
-    decision = Approved(remember="session", like={"to": "*"})
-    bench = await gate_bench(mail, decide=lambda request: decision)
-    await bench.call("mail.send", "ann@us.example")
-    assert (await bench.call("mail.send", "eve@far.example")).kind == "ToolNotAllowed"
-    assert [to for to, *_ in mail.made] == ["ann@us.example"]

@@ -17,7 +17,7 @@ DOES = {
     "approves": True,
     "rejects": "not today",
     "edits": lambda request: Edited(arguments={**request.arguments, "amount": 7}),
-    "remembers": Approved(remember="session"),
+    "remembers": Approved(remember="until_revoked"),
     "is away": None,
     "is silent": never,
 }

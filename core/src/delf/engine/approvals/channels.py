@@ -10,16 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from delf.engine.approvals.decision import Answer
+from delf.engine.approvals.decision import Answer, check_fits, well_formed
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.task import TaskRequest
+from delf.errors import DelfError
 from delf.protocols.approval import (
-    AlreadyDone,
     ApprovalChannel,
     ApprovalRequest,
     Approved,
     Decision,
-    Edited,
     Rejected,
 )
 from delf.records import dataclass
@@ -51,7 +50,8 @@ async def ask_channels(
 ) -> Answer | None:
     """What the first channel says that says anything.
 
-    Each gets a copy of the request, so that none can change the call.
+    Each gets a copy of the request, so that none can change the call. What is no decision is a
+    failure of the channel, and what the request cannot have is a no.
     """
     for named in channels:
         if named.needs_presence and not task.attended:
@@ -68,13 +68,23 @@ async def _ask_channel(
 ) -> Decision | None:
     """A channel's answer; one that fails is passed over, which can only end in a no."""
     try:
-        return await named.channel.decide(request)
+        said = await named.channel.decide(request)
+        return None if said is None else _fitting(request, well_formed(said))
     except (Exception, SystemExit, asyncio.CancelledError) as error:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise  # it does not wait any more; a channel can raise the same by itself
         redactor.log_failure(_log, f"the approval channel {named.name!r} failed", error)
         return None
+
+
+def _fitting(request: ApprovalRequest, decision: Decision) -> Decision:
+    """A decision; one that the request cannot have is a no."""
+    try:
+        check_fits(request, decision)
+    except DelfError as error:
+        return Rejected(reason=f"{error.message}; {error.hint}" if error.hint else error.message)
+    return decision
 
 
 def copy_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,10 +127,13 @@ class CallbackChannel:
                 return Approved()
             case False:
                 return Rejected(reason="rejected by on_confirm")
-            case Approved() | Edited() | Rejected() | AlreadyDone():
-                return answer
             case _:
-                return Rejected(
-                    reason=f"on_confirm returned {type(answer).__name__}; "
-                    "it must return True, False or None"
-                )
+                return _decision_in(answer)
+
+
+def _decision_in(answer: object) -> Decision:
+    try:
+        return well_formed(answer)
+    except DelfError as error:
+        why = f"on_confirm gave no decision that can be taken: {error.message}"
+        return Rejected(reason=f"{why}; it must return True, False or None")

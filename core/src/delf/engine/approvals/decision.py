@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
 
-from delf.engine.approvals.identity import check_patterns
-from delf.engine.journal.recording import CUT_OFF
 from delf.engine.secrets.redaction import put_back
 from delf.errors import DelfError
-from delf.events import ApprovalDecided, ApprovalRequested
+from delf.events import ApprovalDecided, ApprovalRequested, Covers, DecisionSource, Remember
 from delf.protocols.approval import (
     AlreadyDone,
     ApprovalRequest,
@@ -42,11 +40,20 @@ class Answer:
         decision: The decision.
         by: Who, or by what way.
         note: Its position in the journal's inbox, if it came from there.
+        key: The key of a server by which it was given; None for the local user.
+        source: What kind of answer it is.
     """
 
     decision: Decision
     by: str = "agent"
     note: int | None = None
+    key: str | None = None
+    source: DecisionSource = "person"
+
+    @property
+    def was_shown(self) -> bool:
+        """Whether somebody has seen what would be done."""
+        return self.source == "person"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +65,8 @@ class Cancelled(Expired):
 
 def given_up(error: asyncio.CancelledError) -> Answer:
     """What counts as the answer where a script gave a call up, or its sandbox died."""
-    return Answer(Cancelled(), "script" if GIVEN_UP in error.args else CUT_OFF)
+    source: DecisionSource = "given_up" if GIVEN_UP in error.args else "sandbox_died"
+    return Answer(Cancelled(), "script", source=source)
 
 
 def decision_data(decision: Decision) -> dict[str, Any]:
@@ -68,28 +76,58 @@ def decision_data(decision: Decision) -> dict[str, Any]:
         why = "the call was given up before anybody answered" if cancelled else why_not(decision)
         return {"decision": "expired", "reason": why}
     data = {f.name: getattr(decision, f.name) for f in fields(decision)}
-    for name in ("arguments", "like"):
-        if data.get(name) is not None:
-            data[name] = dict(data[name])
+    if data.get("arguments") is not None:
+        data["arguments"] = dict(data["arguments"])
     return {"decision": _NAMES[type(decision)], **data}
 
 
 def decision_of(data: Mapping[str, Any]) -> Decision | None:
     """The decision that data tells of; None where it tells of none that can be taken."""
     reason = data.get("reason")
+    reason = None if reason is None else str(reason)
     match data.get("decision"):
-        case "approved" if data.get("remember") in ("no", "task", "session"):
-            like = data.get("like")
-            like = cast("Mapping[str, str]", like) if isinstance(like, Mapping) else None
-            return Approved(remember=data["remember"], reason=reason, like=like)
+        case "approved":
+            remember, covers = data.get("remember", "no"), data.get("covers", "call")
+            if remember not in get_args(Remember) or covers not in get_args(Covers):
+                return None
+            return Approved(remember=remember, covers=covers, reason=reason)
         case "edited" if isinstance(data.get("arguments"), Mapping):
             return Edited(arguments=cast("Mapping[str, Any]", data["arguments"]))
         case "rejected" | "expired" as kind:
-            return Rejected(reason=str(reason or kind))
+            return Rejected(reason=reason or kind)
         case "already_done":
             return AlreadyDone(result=data.get("result"), reason=reason)
         case _:
             return None
+
+
+def well_formed(said: object) -> Decision:
+    """A decision as a channel or a program gave it.
+
+    Nothing is read into a value that is no decision: neither True nor the text "approved" is a yes.
+
+    Raises:
+        DelfError: When it is none.
+    """
+    if type(said) not in (*_NAMES, Expired):  # what a class of one's own means is not known here
+        raise DelfError(f"{type(said).__name__} is no decision")
+    match said:
+        case Expired() | AlreadyDone():
+            return said
+        case Approved() if decision_of(decision_data(said)) == said:
+            return said
+        case Edited(arguments=arguments) if _are_named(arguments):
+            return said
+        case Rejected(reason=reason):
+            return Rejected(reason=str(reason or "rejected without a reason"))
+        case _:
+            raise DelfError(f"the fields of this {type(said).__name__} are not what they can be")
+
+
+def _are_named(arguments: object) -> bool:
+    if not isinstance(arguments, Mapping):
+        return False
+    return all(isinstance(name, str) for name in cast("Mapping[object, object]", arguments))
 
 
 def recorded(event: ApprovalDecided) -> Decision:
@@ -118,8 +156,8 @@ def check_fits(request: ApprovalRequest | ApprovalRequested, decision: Decision)
     """Refuse an answer of a kind that the request cannot have.
 
     Raises:
-        DelfError: When a script or a call that was begun is edited, a call settled that was not
-            begun, or a pattern given that does not cover the call itself.
+        DelfError: When a script or a call that was begun is edited, a call is said to have happened
+            that was not begun, or a script is to be remembered with any arguments.
     """
     if isinstance(decision, Edited) and request.code is not None:
         raise DelfError("a script cannot be edited", hint=SCRIPT_HINT)
@@ -130,5 +168,5 @@ def check_fits(request: ApprovalRequest | ApprovalRequested, decision: Decision)
         )
     if isinstance(decision, AlreadyDone) and not request.outcome_unknown:
         raise DelfError("only a call that was interrupted can have happened before")
-    if isinstance(decision, Approved) and decision.like:
-        check_patterns(request, decision.like)
+    if isinstance(decision, Approved) and decision.covers == "action" and request.code is not None:
+        raise DelfError("a script has no arguments: what is remembered is this very script")

@@ -64,17 +64,21 @@ async def open_journal(journal: Journal, lease: float | None = None) -> Journal:
     return journal
 
 
-def answer_data(request_id: str, digest: str, decision: Decision, by: str) -> dict[str, Any]:
+def answer_data(
+    request_id: str, digest: str, decision: Decision, by: str, key: str | None = None
+) -> dict[str, Any]:
     """A decision as a note's data.
 
     Args:
         request_id: The request.
         digest: Of the action and arguments that were looked at.
-        decision: Approved, rejected, settled or edited. Edited arguments are those that change: the
-            others stay as the process that waits knows them.
+        decision: Approved, rejected, already done or edited. Edited arguments are those that
+            change: the others stay as the process that waits knows them.
         by: Who decided.
+        key: By which key of a server; None for the local user.
     """
-    return {"request_id": request_id, "digest": digest, "by": by, **decision_data(decision)}
+    head = {"request_id": request_id, "digest": digest, "by": by, "key": key}
+    return {**head, **decision_data(decision)}
 
 
 class Inbox:
@@ -151,7 +155,9 @@ class Inbox:
             decision = Edited(arguments={**known, **decision.arguments})
         by = str(data.get("by") or "inbox")[:100]
         try:
-            answer = Answer(decision, by, note.position)
+            key = data.get("key")
+            key = None if key is None else str(key)
+            answer = Answer(decision, by, note.position, key)
             self._pending.answer(request_id, answer, digest=str(data.get("digest")))
         except UnknownRequestError as error:
             _log.debug("an answer came late: %s", error.message)

@@ -9,7 +9,7 @@ from dataclasses import field, fields
 from typing import Any, Final
 
 from delf.engine.approvals.channels import copy_of
-from delf.engine.approvals.decision import Answer, check_fits
+from delf.engine.approvals.decision import Answer, check_fits, well_formed
 from delf.errors import DelfError, UnknownRequestError
 from delf.protocols.approval import ApprovalRequest, Decision
 from delf.records import dataclass
@@ -119,6 +119,7 @@ class PendingRequests:
 def _check(request: ApprovalRequest, answer: Answer, digest: str | None) -> None:
     if digest is not None and digest != request.digest:
         raise DelfError(f"the answer to {request.request_id!r} is for another call")
+    well_formed(answer.decision)
     check_fits(request, answer.decision)
 
 

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from delf.engine.approvals.channels import NamedChannel, ask_channels, copy_of
 from delf.engine.approvals.decision import (
-    SCRIPT_HINT,
     Answer,
     decision_data,
     given_up,
@@ -21,17 +20,15 @@ from delf.engine.approvals.decision import (
     why_not,
     with_secrets,
 )
-from delf.engine.approvals.identity import (
-    NOBODY_BY,
-    Remembered,
-    call_digest,
-    is_refusal,
-    memory_key,
-    refused_calls,
-    remembered_calls,
-)
+from delf.engine.approvals.identity import call_digest
 from delf.engine.approvals.inbox import Inbox
 from delf.engine.approvals.pending import PendingRequests
+from delf.engine.approvals.remembered import (
+    RememberedDecisions,
+    call_key,
+    is_refusal,
+    refused_calls,
+)
 from delf.engine.changes import situation
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.recording import RecordedCall
@@ -39,18 +36,17 @@ from delf.engine.task import TaskRequest
 from delf.engine.toolset import BoundAction
 from delf.engine.waiting import Slot, TaskClock
 from delf.errors import AgentConfirmationError
-from delf.events import ApprovalDecided, ApprovalRequested
+from delf.events import ApprovalDecided, ApprovalRemembered, ApprovalRequested
 from delf.protocols.approval import (
-    AlreadyDone,
     ApprovalRequest,
     Approved,
     Decision,
-    Edited,
     Expired,
     Rejected,
     SupportsPresence,
 )
 from delf.protocols.connection import Allowed, NeedsApproval
+from delf.protocols.journal import Journal
 from delf.types import ApprovalMode, Effect
 
 _log = logging.getLogger(__name__)
@@ -72,7 +68,7 @@ _EFFECTS: Final[tuple[Effect, ...]] = ("read", "write", "irreversible")
 
 
 class Approvals:
-    """The approvals of one agent; what is remembered for the session lives here.
+    """The approvals of one agent.
 
     Args:
         mode: Ask, approve everything, or deny everything.
@@ -84,6 +80,8 @@ class Approvals:
             instead of taking that for a no.
         pre_approved: Names or patterns of actions that need no approval.
         must_ask: A task that could ask nobody is not begun.
+        journal: Where decisions are that hold until they are revoked.
+        project: The folder of the project whose later tasks they hold for.
     """
 
     def __init__(
@@ -97,21 +95,24 @@ class Approvals:
         wait: bool = False,
         pre_approved: Sequence[str] = (),
         must_ask: bool = False,
+        journal: Journal | None = None,
+        project: str = "",
     ) -> None:
         self.mode: ApprovalMode = mode
         self.channels = tuple(channels)
         self.timeout = timeout
-        self.session = Remembered()
         self.pending = pending
         self.inbox = inbox
         self.wait = wait
         self.pre_approved = tuple(pre_approved)
         self.must_ask = must_ask
+        self.journal = journal
+        self.project = project
 
     def for_task(
         self, task: TaskRequest, log: TaskLog, slot: Slot, clock: TaskClock | None = None
     ) -> TaskApprovals:
-        """The same for one task, with its own memory beside the session's."""
+        """The same for one task."""
         return TaskApprovals(self, task, log, slot, clock or TaskClock(task.timeout))
 
 
@@ -138,12 +139,15 @@ class TaskApprovals:
         self._log = log
         self.slot = slot
         self._clock = clock
-        self._remembered = remembered_calls(task.past)
+        self._remembered = RememberedDecisions(
+            shared.journal, log.task_id, task.on_behalf_of, shared.project, log.redactor, task.past
+        )
         self._refused = refused_calls(task.past)
         self._plans: dict[int, frozenset[str]] = {}
         self._granted: frozenset[str] = frozenset()
         self._came_at = 0.0
         self._in_turn = asyncio.Lock()
+        self._looking = asyncio.Lock()
 
     # -- scripts ------------------------------------------------------------------------
 
@@ -173,16 +177,18 @@ class TaskApprovals:
             effect=_EFFECTS[max(_EFFECTS.index(bound.action.effect) for bound in actions)],
             arguments={},
             digest=call_digest(SCRIPT, {"code": code}),
+            action_digest=call_digest(SCRIPT, {bound.name: bound.digest for bound in actions}),
             code=self._log.redactor.text(code),
             actions=tuple(bound.name for bound in actions),
         )
-        decision = self._known(request, {}, {}) if past[1] is None else None
-        if decision is None:
-            decision = await self._decide(request, 0, _question_about(request, past))
-        if isinstance(decision, Approved):
+        past = _question_about(request, past)
+        answer = await self._known(request, 0) if past[1] is None else None
+        if answer is None:
+            answer = await self._decide(request, 0, past)
+        if isinstance(answer.decision, Approved):
             self._plans[attempt] = frozenset(request.actions)
             return None
-        return why_not(decision)
+        return why_not(answer.decision)
 
     def begin_script(self, attempt: int) -> None:
         """A script is about to run: what was approved with it passes, and nothing else."""
@@ -207,8 +213,9 @@ class TaskApprovals:
         verdict: NeedsApproval | Allowed | None = None,
         alone: bool = False,
         line: int | None = None,
-    ) -> Decision:
-        """The decision about a call.
+        changed: bool = False,
+    ) -> Answer:
+        """The answer about a call.
 
         Args:
             bound: The action.
@@ -217,18 +224,18 @@ class TaskApprovals:
             call_id: The call's number in the task.
             description: The script's ``desc=``.
             past: The call in the journal of a resumed task: a decision there is the decision,
-                and a request there is the request that waits.
+                and a request there is the request that waits, unless something else is shown now.
             outcome_unknown: The question is whether to make a call again that was begun.
             verdict: What its connection says about it.
             alone: Whether the script does nothing else before the call is answered.
             line: The line of the script that the call is written on.
+            changed: Whether it was asked about before, and is another one now.
         """
         if bound.name in self._granted and not outcome_unknown:
-            return Approved(reason="approved with its script")
-        if self._is_pre_approved(bound) and not (
-            outcome_unknown or isinstance(verdict, NeedsApproval)
-        ):
-            return Approved(reason="pre-approved")
+            return Answer(Approved(reason="approved with its script"), source="policy")
+        needs_approval = isinstance(verdict, NeedsApproval)
+        if self._is_pre_approved(bound) and not (outcome_unknown or needs_approval):
+            return Answer(Approved(reason="pre-approved"), source="policy")
         safe = self._log.redactor.text
         request = self._request(
             call_id,
@@ -238,23 +245,45 @@ class TaskApprovals:
             arguments=copy_of(self._log.redactor.value(arguments)),
             description=None if description is None else safe(description),
             digest=digest,
+            action_digest=bound.digest,
+            shown_digest=None if verdict is None else verdict.digest,
             reason=safe(verdict.reason) if isinstance(verdict, NeedsApproval) else None,
             preview=None if verdict is None or verdict.preview is None else safe(verdict.preview),
             outcome_unknown=outcome_unknown,
+            changed=changed,
             fit=bound.action.validate,
             line=line,
         )
-        question = (
-            (None, None) if past is None else past.question_of(outcome_unknown=outcome_unknown)
-        )
+        question = await self._question_of(request, past)
         if question == (None, None):
-            known = self._known(request, arguments, bound.action.defaults)
+            async with self._looking:  # so that those that are asked keep the order of their calls
+                known = await self._known(request, call_id)
             if known is not None:
                 return known
             if not alone and self._said_by_mode(request) is None:
                 await self._script_is_quiet()
         lapsed = past is not None and past.lapsed
         return await self._decide(request, call_id, question, arguments, lapsed=lapsed)
+
+    async def _question_of(self, request: ApprovalRequest, past: RecordedCall | None) -> Question:
+        """The recorded request and decision, unless what they were about is shown otherwise now."""
+        if past is None:
+            return None, None
+        asked, decided = past.question_of(outcome_unknown=request.outcome_unknown)
+        if asked is None or asked.shown_digest == request.shown_digest:
+            return asked, decided
+        if decided is None:
+            reason = "what is to be done has changed since it was shown"
+            await self._log.record(
+                ApprovalDecided,
+                request_id=asked.request_id,
+                by="agent",
+                source="changed",
+                **decision_data(Rejected(reason=reason)),
+            )
+            return None, None
+        is_yes = decided.decision in ("approved", "edited")
+        return (None, None) if is_yes else (asked, decided)
 
     def _is_pre_approved(self, bound: BoundAction) -> bool:
         """Whether the user let it pass; a worker's tool of the same name may be another one."""
@@ -298,19 +327,30 @@ class TaskApprovals:
         }
         return ApprovalRequest(**{**common, **fields})
 
-    def _known(
-        self, request: ApprovalRequest, arguments: Mapping[str, Any], defaults: Mapping[str, Any]
-    ) -> Decision | None:
-        """What was decided before about the same call, or one that it is like."""
+    async def _known(self, request: ApprovalRequest, call_id: int) -> Answer | None:
+        """What was decided before about the same call, or about the action."""
         if request.outcome_unknown:
             return None
-        refused = self._refused.get(memory_key(request))
+        refused = self._refused.get(call_key(request))
         if refused is not None:
-            return Rejected(reason=f"{refused} (refused before in this task, and not asked again)")
-        known = (self._remembered, self._shared.session)
-        if any(calls.covers(request, arguments, defaults) for calls in known):
-            return Approved(reason="remembered")
-        return None
+            why = f"{refused} (refused before in this task, and not asked again)"
+            return Answer(Rejected(reason=why), source="policy")
+        if self._said_by_mode(request) is not None:
+            return None
+        found = await self._remembered.covering(request)
+        if found is None:
+            return None
+        await self._log.record(
+            ApprovalRemembered,
+            call_id=call_id,
+            action=request.action,
+            digest=request.digest,
+            by=found.by,
+            decided_at=found.at,
+            from_task=found.task_id,
+            from_request=found.request_id,
+        )
+        return Answer(Approved(reason="remembered"), found.by, source="policy")
 
     async def _script_is_quiet(self) -> None:
         """Wait until the script makes no further call for a moment.
@@ -337,8 +377,8 @@ class TaskApprovals:
         arguments: Mapping[str, Any] | None = None,
         *,
         lapsed: bool = False,
-    ) -> Decision:
-        """The decision about a request, with all that is recorded of it.
+    ) -> Answer:
+        """The answer to a request, with all that is recorded of it.
 
         Args:
             request: The request, as it may be shown.
@@ -349,7 +389,8 @@ class TaskApprovals:
         """
         asked, decided = past
         if decided is not None:
-            return with_secrets(recorded(decided), request, arguments)
+            decision = with_secrets(recorded(decided), request, arguments)
+            return Answer(decision, decided.by, source=decided.source)
         async with self._watched_inbox(request):
             if asked is not None:
                 request = replace(request, request_id=asked.request_id)
@@ -370,10 +411,10 @@ class TaskApprovals:
         """The answer to a request about which nobody is asked; None where somebody is."""
         mode = self._shared.mode
         if mode == "approve_all" and not request.outcome_unknown:
-            return Answer(Approved(), "mode approve_all")
+            return Answer(Approved(), "mode approve_all", source="policy")
         if mode == "strict":
             reason = "every action that needs approval is denied"
-            return Answer(Rejected(reason=reason), "mode strict")
+            return Answer(Rejected(reason=reason), "mode strict", source="policy")
         return None
 
     @asynccontextmanager
@@ -402,7 +443,7 @@ class TaskApprovals:
         told: Awaitable[None],
         *,
         again: bool,
-    ) -> Decision:
+    ) -> Answer:
         """What is said. Once accepted it counts, also for a call that is cancelled meanwhile.
 
         Args:
@@ -436,10 +477,10 @@ class TaskApprovals:
             if asking is not None:
                 asking.cancel()
             pending.close(request.request_id, how)
-        decision = await self._take(request, said, arguments)
+        answer = await self._take(request, said, arguments)
         if cancelled is not None:
             raise cancelled
-        return decision
+        return answer
 
     async def _first_answer(
         self, asking: asyncio.Task[Answer | None], answer: asyncio.Future[Answer]
@@ -455,10 +496,11 @@ class TaskApprovals:
                 if said is not None:
                     return said
                 if not (self._task.patient or self._shared.wait):
-                    return Answer(Rejected(reason=NOBODY), NOBODY_BY)
+                    return Answer(Rejected(reason=NOBODY), "nobody", source="nobody")
                 return await asyncio.shield(answer)
         except TimeoutError:
-            return Answer(Expired(after_seconds=self._shared.timeout), "clock")
+            expired = Expired(after_seconds=self._shared.timeout)
+            return Answer(expired, "clock", source="timeout")
 
     async def _ask_channels(self, request: ApprovalRequest, *, again: bool) -> Answer | None:
         if again and self._shared.inbox is not None:
@@ -473,26 +515,39 @@ class TaskApprovals:
         request: ApprovalRequest,
         said: Answer,
         arguments: Mapping[str, Any] | None = None,
-    ) -> Decision:
+    ) -> Answer:
         """Journal an answer, remember it if it says so, and give it as it is carried out."""
-        decision = with_secrets(said.decision, request, arguments)
-        if request.code is not None and isinstance(decision, (Edited, AlreadyDone)):
-            decision = Rejected(reason=f"a script cannot be edited; {SCRIPT_HINT}")
-        if request.outcome_unknown and isinstance(decision, Approved):
-            decision = replace(decision, remember="no")  # it is about one call, which may be made
+        decision = with_secrets(self._as_it_counts(request, said), request, arguments)
+        lasts = isinstance(decision, Approved) and decision.remember == "until_revoked"
         await self._log.record(
             ApprovalDecided,
             request_id=request.request_id,
             by=said.by,
+            source=said.source,
             note=said.note,
+            key=self._remembered.key if lasts else None,
+            project=self._remembered.project if lasts else None,
             **decision_data(decision),
         )
-        if isinstance(decision, Approved) and decision.remember != "no":
-            everywhere = decision.remember == "session"
-            (self._shared.session if everywhere else self._remembered).add(request, decision.like)
-        elif isinstance(decision, Rejected) and is_refusal(said.by) and not request.outcome_unknown:
-            self._refused[memory_key(request)] = decision.reason
-        return decision
+        if isinstance(decision, Approved) and decision.remember == "task":
+            self._remembered.add(request, decision, said.by)
+        elif isinstance(decision, Rejected) and is_refusal(said.source, request):
+            self._refused[call_key(request)] = decision.reason
+        return replace(said, decision=decision)
+
+    def _as_it_counts(self, request: ApprovalRequest, said: Answer) -> Decision:
+        """A decision without what its request, or whoever gave it, cannot have."""
+        decision = said.decision
+        if not isinstance(decision, Approved) or decision.remember == "no":
+            return decision
+        if request.outcome_unknown:
+            return replace(decision, remember="no")  # it is about one call, which may be made
+        if decision.remember == "task":
+            return decision
+        # What one key of a server says holds for no other one's later tasks.
+        is_theirs = said.key is None or said.key == self._remembered.key
+        lasts = is_theirs and self._remembered.can_last
+        return decision if lasts else replace(decision, remember="task")
 
 
 def _can_ask(named: NamedChannel) -> bool:
@@ -508,7 +563,7 @@ def _question_about(request: ApprovalRequest, past: Question) -> Question:
         past: The request and the decision that are recorded for the same attempt.
     """
     asked, decided = past
-    if asked is None or memory_key(asked) != memory_key(request):
+    if asked is None or call_key(asked) != call_key(request):
         return None, None
     if decided is not None and decided.request_id != asked.request_id:
         return asked, None

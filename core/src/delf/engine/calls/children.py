@@ -140,6 +140,7 @@ class ChildTasks:
             strategy=self.config.strategy,
             tools={connection.name: connection for connection in self.connections},
             connect=self.connect,
+            basis=call.basis,
             _say=say,
             _keep=keep,
             _loop=asyncio.get_running_loop(),
@@ -180,7 +181,7 @@ class ChildTasks:
             call=fit,
         )
         title = f"{call.bound.connection.name}.{name}"
-        decision = await self.approvals.decide(
+        answer = await self.approvals.decide(
             BoundAction(call.bound.connection, asked, title, asks=True),
             arguments,
             call_digest(title, {"question": question, "arguments": arguments}),
@@ -188,9 +189,9 @@ class ChildTasks:
             None,
             verdict=NeedsApproval(reason=f"{call.bound.name} asks", preview=question),
         )
-        if isinstance(decision, Edited):
-            return fit(decision.arguments)
-        return arguments if isinstance(decision, Approved) else None
+        if isinstance(answer.decision, Edited):
+            return fit(answer.decision.arguments)
+        return arguments if isinstance(answer.decision, Approved) else None
 
     async def _delegate(
         self, call_id: int, child: ChildTask, begun: list[ChildStarted]
@@ -265,6 +266,7 @@ class ChildTasks:
             timeout=self.request.timeout if child.timeout is None else child.timeout,
             attended=self.request.attended,
             patient=self.request.patient,
+            key=self.request.on_behalf_of,
             child=ChildOptions(
                 parent=self.log.task_id,
                 depth=self.depth + 1,

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from delf.chunks import is_large
-from delf.engine.approvals.decision import why_not
+from delf.engine.approvals.decision import Answer, why_not
 from delf.engine.approvals.identity import identity, large_identity
 from delf.engine.approvals.policy import NOBODY, TaskApprovals
 from delf.engine.calls.children import ChildTasks
@@ -41,7 +41,7 @@ from delf.errors import (
     UnrecordedCallError,
 )
 from delf.events import SAFE, CallFinished, Warned
-from delf.protocols.approval import AlreadyDone, Approved, Decision, Edited
+from delf.protocols.approval import AlreadyDone, Approved, Decision, Edited, Rejected
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, Returned, Told
 from delf.tools.tolerance import fitting
@@ -52,6 +52,8 @@ _log = logging.getLogger(__name__)
 _KEPT_FAILURES = 20
 _MAX_MESSAGE = 4000
 _MAX_NAME = 200
+_MOST_QUESTIONS = 20
+"""How often a person is asked about one call that becomes another one meanwhile."""
 _CLEAN = SAFE | {"result"}
 """What needs not be looked at once more in the event of a call whose result was."""
 
@@ -206,21 +208,28 @@ class Gate:
         except asyncio.CancelledError:
             await self._records.never_made(call)
             raise
-        verdict = None if call.bound.check is None else await self._check_call(call)
+        verdict = await self._verdict(call)
         if isinstance(verdict, Refused):
             return await self._turn_down(call, verdict.message)
-        if call.bound.asks or isinstance(verdict, NeedsApproval):
-            approved = await self._approve(call, past, verdict)
-            if not isinstance(approved, Call):
-                return approved
-            call = approved
-        return await self._make(call)
+        if not call.bound.asks and isinstance(verdict, Allowed):
+            return await self._make(call)
+        call, decision = await self._ask(call, past, verdict)
+        match decision:
+            case Approved():
+                return await self._make(call)
+            case Refused(message=message):
+                return await self._turn_down(call, message)
+            case _:
+                reason = why_not(decision)
+        if reason == NOBODY:
+            self.hopeless.append(NOBODY)
+        return await self._reject(call, reason)
 
-    async def _check_call(self, call: Call) -> Verdict | None:
+    async def _verdict(self, call: Call) -> Verdict:
         """What the call's connection says about it; a check that fails refuses the call."""
         check = call.bound.check
         if check is None:
-            return None
+            return Allowed()
         try:
             asked = ProposedCall(
                 action=call.bound.action.name,
@@ -253,18 +262,19 @@ class Gate:
 
     async def _ask_whether_again(self, call: Call, past: RecordedCall) -> CallAnswer:
         """A call was begun, and its end is not recorded: a person says whether to make it again."""
-        unfit = None
-        if past.decision is not None and past.decision.arguments is not None:
-            edited = past.decision.arguments
+        unfit, edited = None, past.edited_arguments
+        if edited is not None:
             try:
-                checked = self._check(call.number, call.bound, edited, call.description)
-                call = replace(checked, begun=True)
+                call = self._edited(call, edited)
             except ToolRefusedError as error:  # it was made with others, or a check has changed
                 unfit = f"its recorded arguments do not fit: {error.message}"
                 call = _as_recorded(call, past, edited)
         if unfit is None and self._goes_on(call):
             return await self._make(call)
-        decision = await self._decide(call, past, outcome_unknown=True)
+        verdict = Allowed() if unfit is not None else await self._verdict(call)
+        if isinstance(verdict, Refused):
+            unfit, verdict = f"it is refused: {verdict.message}", Allowed()
+        call, decision = await self._ask(call, past, verdict, outcome_unknown=True)
         match decision:
             case AlreadyDone(result=result):
                 return await self._take_as_made(call, result)
@@ -274,8 +284,8 @@ class Gate:
                 reason = unfit
             case Approved():
                 return await self._make(call)
-            case Edited():
-                reason = "the arguments of a call that was begun cannot be changed"
+            case Refused(message=reason):
+                pass
             case _:
                 reason = why_not(decision)
         return await self._reject(call, reason)
@@ -328,39 +338,59 @@ class Gate:
         )
         return Raised(kind, message)
 
-    async def _approve(
-        self, call: Call, past: RecordedCall | None, verdict: NeedsApproval | Allowed | None
-    ) -> Call | Raised:
-        """The call as it may be made, or the answer to a script that may not make it."""
-        decision = await self._decide(call, past, verdict=verdict)
-        match decision:
-            case Approved():
-                return call
-            case Edited(arguments=arguments):
+    async def _ask(
+        self,
+        call: Call,
+        past: RecordedCall | None,
+        verdict: Allowed | NeedsApproval,
+        *,
+        outcome_unknown: bool = False,
+    ) -> tuple[Call, Decision | Refused]:
+        """What is decided about a call, and the call as it was seen then.
+
+        What is made is what was shown: an approved call is checked once more, and where something
+        else would happen now, that is asked about. So is an edited call on another basis.
+        """
+        changed = False
+        for _ in range(_MOST_QUESTIONS):
+            answer = await self._decide(
+                call, past, verdict, outcome_unknown=outcome_unknown, changed=changed
+            )
+            decision, is_edited = answer.decision, isinstance(answer.decision, Edited)
+            if isinstance(decision, Edited):
                 try:
-                    edited = self._check(call.number, call.bound, arguments, call.description)
-                    again = await self._check_call(edited)
-                    if isinstance(again, Refused):
-                        return await self._turn_down(call, again.message)
-                    return replace(edited, begun=call.begun)
+                    call = self._edited(call, decision.arguments)
                 except ToolRefusedError as error:
-                    reason = f"the edited arguments do not fit: {error.message}"
-            case AlreadyDone():
-                reason = "it is a new call, which cannot have been made before"
-            case _:
-                reason = why_not(decision)
-                if reason == NOBODY:
-                    self.hopeless.append(NOBODY)
-        return await self._reject(call, reason)
+                    why = f"the edited arguments do not fit: {error.message}"
+                    return call, Rejected(reason=why)
+            elif not isinstance(decision, Approved) or not answer.was_shown or not verdict.digest:
+                return call, decision
+            now = await self._verdict(call)
+            if isinstance(now, Refused):
+                return call, now
+            if now.basis == verdict.basis and (is_edited or now.digest == verdict.digest):
+                return replace(call, basis=now.basis), Approved()
+            verdict, past, changed = now, None, True
+        return call, Rejected(reason="what it would do changes too quickly to be looked at")
+
+    def _edited(self, call: Call, arguments: Mapping[str, Any]) -> Call:
+        """A call with other arguments.
+
+        Raises:
+            ToolRefusedError: When they do not fit.
+        """
+        checked = self._check(call.number, call.bound, arguments, call.description)
+        return replace(checked, alone=call.alone, line=call.line, begun=call.begun)
 
     async def _decide(
         self,
         call: Call,
         past: RecordedCall | None,
+        verdict: Allowed | NeedsApproval,
         *,
-        outcome_unknown: bool = False,
-        verdict: NeedsApproval | Allowed | None = None,
-    ) -> Decision:
+        outcome_unknown: bool,
+        changed: bool,
+    ) -> Answer:
         try:
             return await self._approvals.decide(
                 call.bound,
@@ -373,6 +403,7 @@ class Gate:
                 verdict=verdict,
                 alone=call.alone,
                 line=call.line,
+                changed=changed,
             )
         except asyncio.CancelledError as error:
             await self._records.cancel(call, "cancelled before it was decided", error)

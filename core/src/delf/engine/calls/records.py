@@ -31,6 +31,7 @@ class Call:
         begun: The journal has its beginning, perhaps from an earlier life of the task.
         ended: Its end was recorded, or is being recorded.
         line: The line of the script that it is written on.
+        basis: What the preview was made from that a person has seen and approved.
     """
 
     number: int
@@ -42,6 +43,7 @@ class Call:
     begun: bool = False
     ended: bool = False
     line: int | None = None
+    basis: str | None = None
 
 
 class CallRecords:

@@ -14,7 +14,7 @@ from delf.protocols.sandbox import CallAnswer, Raised, Returned, Told
 from delf.records import dataclass
 
 CUT_OFF: Final = "SandboxDied"
-"""What a call's end and a request's decision say that were none: their sandbox was gone."""
+"""What a call's end says that was none: its sandbox was gone."""
 
 _KEYS: Final[Mapping[type[ev.Event], tuple[str, ...]]] = {
     ev.TaskStarted: (),
@@ -27,6 +27,7 @@ _KEYS: Final[Mapping[type[ev.Event], tuple[str, ...]]] = {
     ev.RerunRequested: ("attempt",),
     ev.RetryScheduled: ("attempt",),
     ev.FileWritten: ("label",),
+    ev.ApprovalRemembered: ("call_id", "digest"),
     ev.Warned: ("message",),
     ev.Noted: ("topic", "text"),
 }
@@ -79,10 +80,16 @@ class RecordedCall:
         return self.finished.status == "cancelled"
 
     @property
+    def edited_arguments(self) -> Mapping[str, Any] | None:
+        """Those with which it was begun, where a person had changed them."""
+        started = self.started
+        return None if started is None or started.digest == self.digest else started.arguments
+
+    @property
     def lost_arguments(self) -> bool:
         """Whether it was edited to arguments with a secret, which the journal does not have."""
-        decision = self.decision
-        return decision is not None and REDACTED in repr(decision.arguments)
+        decided = None if self.decision is None else self.decision.arguments
+        return REDACTED in repr(decided) or REDACTED in repr(self.edited_arguments)
 
     def question_of(
         self, *, outcome_unknown: bool
@@ -238,6 +245,8 @@ class Recording:
                 self._take_request(event, self._call(event, event.digest, script))
             case ev.ApprovalDecided():
                 self._take_decision(event)
+            case ev.ApprovalRemembered() if event.call_id:
+                self._call(event, event.digest, script)
             case ev.CallStarted():
                 self._call(event, event.digest, script).started = event
             case ev.CallFinished():
@@ -258,7 +267,7 @@ class Recording:
 
     def _call(
         self,
-        event: ev.ApprovalRequested | ev.CallStarted | ev.CallFinished,
+        event: ev.ApprovalRequested | ev.ApprovalRemembered | ev.CallStarted | ev.CallFinished,
         digest: str,
         script: RecordedScript,
     ) -> RecordedCall:
@@ -279,23 +288,27 @@ class Recording:
         return past
 
     def _take_request(self, event: ev.ApprovalRequested, past: RecordedCall) -> None:
+        if event.action != past.action:
+            return  # it was asked in the midst of the call
         self._asked[event.request_id] = past
         past.lapsed = False
         if event.outcome_unknown:
             past.question, past.verdict = event, None
         else:
-            past.request = event
+            past.request, past.decision = event, None
 
     def _take_decision(self, event: ev.ApprovalDecided) -> None:
         past = self._asked.get(event.request_id)
-        if event.by == CUT_OFF:
-            if past is not None:
-                past.lapsed = True
+        if past is None:
             return
-        if past is not None and past.question is not None:
+        if event.source == "sandbox_died":
+            past.lapsed = True
+        elif past.question is not None and past.question.request_id == event.request_id:
             past.verdict = event
-        elif past is not None:
+        elif past.request is not None and past.request.request_id == event.request_id:
             past.decision = event
+            if event.source == "changed":  # what is done now has not been asked about
+                past.request = past.decision = None
 
     def _take_given_up(self, event: ev.CallGivenUp) -> None:
         self.last_call = max(self.last_call, event.call_id)

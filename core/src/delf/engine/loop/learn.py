@@ -47,7 +47,8 @@ async def _ask(approvals: TaskApprovals, facts: Sequence[str]) -> list[str]:
     arguments = {"facts": list(facts)}
     digest = call_digest(bound.name, arguments)
     why = "what was learned in this task"
-    match await approvals.decide(bound, arguments, digest, 0, why):
+    answer = await approvals.decide(bound, arguments, digest, 0, why)
+    match answer.decision:
         case Approved():
             return list(facts)
         case Edited(arguments=edited):

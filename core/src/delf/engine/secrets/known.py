@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
+from pathlib import PurePath
 from typing import Any, Final, cast
 from urllib.parse import unquote, unquote_plus, urlsplit
 
@@ -175,6 +176,39 @@ def secrets_of_headers(headers: Mapping[str, str]) -> Iterator[str]:
 def secrets_of_settings(settings: Any) -> Iterator[str]:
     """Every secret field of a connection's settings, and what URLs among the others hold."""
     yield from _within(settings, {}, secrets_in)
+
+
+def without_secrets(settings: Any) -> Any:
+    """A connection's settings as plain data that tells one set-up from another.
+
+    Of a secret nothing is in it, but for the place that an address names: its host and path.
+    """
+    kind = cast("type[Any]", type(settings))
+    if settings is None or isinstance(settings, (str, int, float)):
+        return settings
+    if hasattr(kind, "get_secret_value") and _is_of_pydantic(kind):
+        return _place_in(str(settings.get_secret_value()))
+    if hasattr(kind, "unicode_string") and _is_of_pydantic(kind):
+        return _place_in(str(settings))
+    if isinstance(settings, BaseModel):
+        return {name: without_secrets(value) for name, value in settings}
+    if isinstance(settings, Mapping):
+        items = cast("Mapping[Any, Any]", settings).items()
+        return {str(name): without_secrets(value) for name, value in items}
+    if isinstance(settings, (list, tuple)):
+        return [without_secrets(value) for value in cast("list[Any]", settings)]
+    if isinstance(settings, (set, frozenset)):
+        return sorted(map(repr, cast("Collection[Any]", settings)))
+    return str(settings) if isinstance(settings, PurePath) else kind.__qualname__
+
+
+def _place_in(text: str) -> str:
+    """The host and path of an address; nothing of another text."""
+    try:
+        parts = urlsplit(text)
+        return f"{parts.scheme}://{parts.hostname}:{parts.port}{parts.path}" if parts.netloc else ""
+    except ValueError:
+        return ""
 
 
 def _within(value: Any, seen: dict[int, Any], of_text: _OfText) -> Iterator[str]:

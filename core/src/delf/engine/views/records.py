@@ -55,10 +55,12 @@ class ApprovalTrace:
         call_id: The call that was asked about; 0 for a script as a whole.
         action: What was called.
         decision: ``waiting``, ``approved``, ``edited``, ``rejected``, ``expired`` or
-            ``already_done``.
+            ``already_done``; ``remembered`` where nobody was asked, for somebody had approved such
+            a call before.
         by: Who decided.
         reason: Their note.
         edited: The arguments in place of those that were asked about.
+        from_task: Of one that is remembered: the task in which it was decided.
     """
 
     request_id: str
@@ -68,6 +70,7 @@ class ApprovalTrace:
     by: str = ""
     reason: str | None = None
     edited: Mapping[str, Any] | None = None
+    from_task: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -136,18 +136,8 @@ class Trace:
                 self.retries.append(event.error)
             case ev.Warned():
                 self.warnings.append(event.message)
-            case ev.ApprovalRequested():
-                asked = ApprovalTrace(
-                    request_id=event.request_id,
-                    call_id=event.call_id,
-                    action=event.action,
-                )
-                self._asked[event.request_id] = asked
-                self.approvals.append(asked)
-            case ev.ApprovalDecided() if event.request_id in self._asked:
-                asked = self._asked[event.request_id]
-                asked.decision, asked.by, asked.reason = event.decision, event.by, event.reason
-                asked.edited = event.arguments
+            case ev.ApprovalRequested() | ev.ApprovalDecided() | ev.ApprovalRemembered():
+                self._add_approval(event)
             case ev.ToolsSelected():
                 self.tools_shown, self.tools_chosen_by = list(event.actions), event.by
             case ev.Noted():
@@ -156,6 +146,33 @@ class Trace:
                 self.learned += event.facts
             case _:
                 pass
+
+    def _add_approval(
+        self, event: ev.ApprovalRequested | ev.ApprovalDecided | ev.ApprovalRemembered
+    ) -> None:
+        match event:
+            case ev.ApprovalRequested():
+                asked = ApprovalTrace(
+                    request_id=event.request_id, call_id=event.call_id, action=event.action
+                )
+                self._asked[event.request_id] = asked
+                self.approvals.append(asked)
+            case ev.ApprovalDecided():
+                asked = self._asked.get(event.request_id)
+                if asked is not None:
+                    asked.decision, asked.by, asked.reason = event.decision, event.by, event.reason
+                    asked.edited = event.arguments
+            case ev.ApprovalRemembered():
+                self.approvals.append(
+                    ApprovalTrace(
+                        request_id=event.from_request,
+                        call_id=event.call_id,
+                        action=event.action,
+                        decision="remembered",
+                        by=event.by,
+                        from_task=event.from_task,
+                    )
+                )
 
     def _line(self, kind: str, label: str, at: float, status: str = "running") -> StreamEvent:
         line = StreamEvent(kind=kind, label=label, status=status, started_at=at)

@@ -56,6 +56,7 @@ def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]
         (ev.CallGivenUp, {"call_id": 1, "action": "bank.pay"}),
         (ev.ApprovalRequested, {**_call(), "request_id": "r", "arguments": {}, **_bound()}),
         (ev.ApprovalDecided, {"request_id": "r", "decision": "edited", "by": "ann", **_edit()}),
+        (ev.ApprovalRemembered, {"call_id": 1, "action": "bank.pay", **_remembered()}),
         (ev.Printed, {"text": "é\n\u2028 \x1b[31m"}),
         (ev.ClockRead, {"readings": (1_772_000_000_000_000_000,)}),
         (ev.FileWritten, {"label": "a.csv", "path": "/tmp/a.csv", "size": 7}),  # noqa: S108 - a text
@@ -70,6 +71,11 @@ def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]
         kind(task_id=task_id, seq=seq, at=1_772_000_000.0 + seq, **fields)
         for seq, (kind, fields) in enumerate(known, first)
     )
+
+
+def _remembered() -> dict[str, Any]:
+    decided = {"by": "ann", "decided_at": 1_771_000_000.5}
+    return {**decided, "digest": "ab" * 32, "from_task": "task_0", "from_request": "req_0"}
 
 
 def _model() -> dict[str, Any]:

@@ -54,6 +54,7 @@ async function patiently(send) {
 
 export const get = (path) => ask("GET", path);
 export const post = (path, body = undefined) => ask("POST", path, body);
+export const remove = (path) => ask("DELETE", path);
 export const upload = (file) =>
   ask("POST", `files?name=${encodeURIComponent(file.name)}`, file, "application/octet-stream");
 

@@ -4,6 +4,7 @@ import { Stream, get, login, logout, session } from "./api.js";
 import { Composer } from "./composer.js";
 import { el, fill, setText } from "./dom.js";
 import { List } from "./list.js";
+import { RememberedView } from "./remembered.js";
 import { TaskView, missing } from "./task.js";
 
 const detail = document.getElementById("detail");
@@ -16,7 +17,8 @@ class Page {
     this.composer = new Composer({ started: (taskId) => { location.hash = `#/${taskId}`; } });
     this.list = new List({ composer: may ? this.composer.node : null, failed: (error) => this.broke(error) });
     fill(document.getElementById("list"), this.list.nodes);
-    fill(document.getElementById("who"), who.login ? [who.name, " ", el("button", { type: "button", class: "link", onclick: () => this.leave() }, "log out")] : who.model || "");
+    const asked = el("a", { href: "#/remembered" }, "remembered");
+    fill(document.getElementById("who"), asked, " · ", who.login ? [who.name, " ", el("button", { type: "button", class: "link", onclick: () => this.leave() }, "log out")] : who.model || "");
     this.lost = new Set();
     window.onhashchange = () => this.go();
     document.onvisibilitychange = () => this.heed();
@@ -37,7 +39,7 @@ class Page {
 
   change(task) {
     this.list.change(task);
-    if (task.task_id === this.taskId) this.view?.know(task);
+    if (task.task_id === this.taskId) this.view?.know?.(task);
   }
 
   connected(what, well) {
@@ -62,7 +64,7 @@ class Page {
 
   async go() {
     const [, taskId = "", asked = ""] = decodeURIComponent(location.hash).split("/");
-    if (taskId === this.taskId && this.view) { if (asked) this.view.goToQuestion(asked); return; }
+    if (taskId === this.taskId && this.view) { if (asked) this.view.goToQuestion?.(asked); return; }
     this.view?.drop();
     this.view = null;
     this.lost.delete("task");
@@ -70,6 +72,7 @@ class Page {
     document.body.classList.toggle("one", Boolean(taskId));
     this.list.mark(taskId);
     if (!taskId) { this.welcome(); return; }
+    if (taskId === "remembered") { this.remembered(); return; }
     try {
       const known = await get(`tasks/${encodeURIComponent(taskId)}`);
       if (this.taskId !== taskId) return;
@@ -100,6 +103,13 @@ class Page {
     const steps = ["A model writes a short script for your task.", "The script runs in a sandbox and calls your tools; you see each line and what it did.",
       "Before anything that matters is changed, it asks here."];
     fill(detail, el("article", { class: "task empty" }, el("h1", {}, "Say what to do, in plain words"), el("ol", {}, steps.map((text) => el("li", {}, text)))));
+  }
+
+  remembered() {
+    this.composer.look(null);
+    document.title = "delf: what passes without a question";
+    this.view = new RememberedView(this.who.rights);
+    fill(detail, this.view.node);
   }
 
   /** A page that nobody sees holds no connections for long: browsers have few for a server. */

@@ -7,6 +7,13 @@ import { EFFECTS, ago, exact, pretty, short, value } from "./words.js";
 
 const DONE = { approved: "approved", edited: "edited and approved", rejected: "rejected", expired: "expired", already_done: "it did happen" };
 
+/** What a decision lets pass. */
+function remembered(decided) {
+  if (!decided.remember || decided.remember === "no") return "";
+  const what = decided.covers === "action" ? "every call of it passes" : "the same call passes";
+  return `; ${what} ${decided.remember === "task" ? "in this task" : "until that is revoked"}`;
+}
+
 function sentence(question) {
   if (question.code) return `May this script run? It uses ${question.actions.join(", ")}.`;
   if (question.outcome_unknown) return `${question.action} was begun when its process died. Is it to be made again?`;
@@ -57,6 +64,7 @@ export class Card {
       el("div", { class: "ask-head" }, el("h3", {}, sentence(question)), this.effect),
       question.description ? el("p", { class: "quiet" }, `the script says: ${question.description}`) : null,
       question.reason ? el("p", {}, `Why it asks: ${question.reason}`) : null,
+      question.changed ? el("p", { class: "warn" }, "It has changed since it was shown; this is what would be done now.") : null,
       this.body, this.extra, this.problem, this.buttons, this.outcome);
     this.show();
     this.update();
@@ -67,12 +75,30 @@ export class Card {
   show() {
     const { question } = this;
     const parts = [];
-    if (question.code) parts.push(el("pre", { class: "value", tabindex: "0" }, long(question.code, 8000)));
-    if (question.preview) parts.push(el("p", { class: "quiet" }, "What would happen"), el("pre", { class: "value", tabindex: "0" }, long(question.preview, 8000)));
+    this.unseen = 0;
+    if (question.code) parts.push(el("pre", { class: "value", tabindex: "0" }, this.part(question.code, 8000)));
+    if (question.preview) parts.push(el("p", { class: "quiet" }, "What would happen"), el("pre", { class: "value", tabindex: "0" }, this.part(question.preview, 8000)));
     const rows = Object.entries(question.arguments || {}).flatMap(([name, item]) =>
-      [el("dt", {}, name), el("dd", {}, long(typeof item === "string" ? item : pretty(item)))]);
+      [el("dt", {}, name), el("dd", {}, this.part(typeof item === "string" ? item : pretty(item)))]);
     if (rows.length) parts.push(el("div", { role: "group", "aria-label": "arguments" }, el("dl", { class: "fields" }, rows)));
     fill(this.body, parts);
+  }
+
+  /** A text of the question; what of it is not shown is counted. */
+  part(text, most) {
+    let before = 0;
+    return long(text, most, (left) => {
+      this.unseen += left - before;
+      before = left;
+      this.label();
+    });
+  }
+
+  /** A yes says what of the question was not shown. */
+  label() {
+    if (!this.approve) return;
+    const yes = this.question.outcome_unknown ? "Make it again" : "Approve";
+    setText(this.approve, this.unseen ? `${yes}, ${this.unseen.toLocaleString()} characters unseen` : yes);
   }
 
   /** What the journal knows beside the question itself. */
@@ -105,7 +131,7 @@ export class Card {
     const how = DONE[decided.decision] || decided.decision;
     const by = decided.decision === "expired" ? "" : ` by ${decided.by}`;
     fill(this.outcome, el("strong", {}, `${how}${by}`), " ", el("time", { title: exact(decided.at) }, ago(decided.at)),
-      decided.reason ? `: ${short(decided.reason, 400)}` : "");
+      decided.reason ? `: ${short(decided.reason, 400)}` : "", remembered(decided));
     if (decided.arguments) {
       for (const [name, item] of Object.entries(decided.arguments)) {
         if (value(item) === value(question.arguments[name])) continue;
@@ -118,15 +144,21 @@ export class Card {
     if (!this.may) return;
     const { question } = this;
     const button = (text, kind, act, more = {}) => el("button", { type: "button", class: kind, onclick: act, ...more }, text);
-    const yes = question.outcome_unknown ? "Make it again" : "Approve";
-    this.approve = button(yes, "primary", () => this.send({ decision: "approve", remember: this.remember?.value || "no" }));
+    this.approve = button("", "primary", () => {
+      const [remember, covers] = (this.remember?.value || "no call").split(" ");
+      this.send({ decision: "approve", remember, covers });
+    });
+    this.label();
     const nodes = [this.approve, button("Reject…", "", () => this.askReason())];
     if (!question.code && !question.outcome_unknown) nodes.push(button("Edit…", "", () => this.edit()));
     if (question.outcome_unknown) nodes.push(button("It did happen", "", () => this.send({ decision: "settle" })));
     if (!question.outcome_unknown && !question.code) {
       this.remember = el("select", { "aria-label": "Remember" },
-        el("option", { value: "no" }, "only this once"), el("option", { value: "task" }, "the same again in this task"),
-        el("option", { value: "session" }, "the same again, always"));
+        el("option", { value: "no call" }, "only this once"),
+        el("option", { value: "task call" }, "the same call again in this task"),
+        el("option", { value: "task action" }, `every ${question.action} in this task`),
+        el("option", { value: "until_revoked call" }, "the same call until it is revoked"),
+        el("option", { value: "until_revoked action" }, `every ${question.action} until it is revoked`));
       nodes.push(this.remember);
     }
     fill(this.buttons, nodes);

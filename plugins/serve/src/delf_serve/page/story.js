@@ -198,6 +198,11 @@ export class Story {
     if (!this.waiting.length && this.state === "waiting") this.state = "running";
   }
 
+  onApprovalRemembered(data, at) {
+    if (data.call_id) this.call(data.call_id, data.action).passed = data;
+    else this.steps.push({ name: `${data.action} passes: ${data.by} approved it before`, at, duration: 0, kind: "note" });
+  }
+
   onPrinted(data) {
     this.prints.push(data.text);
     this.printed += data.text.length;

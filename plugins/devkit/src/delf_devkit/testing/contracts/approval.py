@@ -101,7 +101,7 @@ class ApprovalContract(Contract):
     async def test_a_yes_can_last(self, channel_to: Callable[..., Any]) -> None:
         decision = await self.within(channel_to("remembers").decide(request_for()))
         assert isinstance(decision, Approved)
-        assert decision.remember in ("task", "session")
+        assert decision.remember in ("task", "until_revoked")
 
     @needs("people:is away")
     async def test_nobody_there_is_never_a_yes(self, channel_to: Callable[..., Any]) -> None:

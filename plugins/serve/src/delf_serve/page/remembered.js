@@ -1,0 +1,59 @@
+// Decisions that let calls pass without a question: what, by whom, and the way to end it.
+
+import { get, remove } from "./api.js";
+import { long } from "./code.js";
+import { el, fill, say, setText } from "./dom.js";
+import { ago, exact, pretty, shortId } from "./words.js";
+
+function what(one) {
+  if (one.covers === "action") return el("p", { class: "quiet" }, "with any arguments");
+  const rows = Object.entries(one.arguments || {}).flatMap(([name, item]) =>
+    [el("dt", {}, name), el("dd", {}, long(typeof item === "string" ? item : pretty(item)))]);
+  return rows.length ? el("dl", { class: "fields" }, rows) : el("p", { class: "quiet" }, "without arguments");
+}
+
+export class RememberedView {
+  constructor(rights) {
+    this.may = rights.includes("decide");
+    this.problem = el("p", { class: "bad", role: "alert" });
+    this.rows = el("div", { class: "remembered" });
+    this.title = el("h1", { tabindex: "-1" }, "What passes without a question");
+    this.node = el("article", { class: "task" }, this.title, this.problem, this.rows);
+    this.load();
+  }
+
+  async load() {
+    try {
+      const { remembered } = await get("remembered");
+      fill(this.rows, remembered.length ? remembered.map((one) => this.row(one))
+        : el("p", { class: "quiet" }, "No decision is remembered: whatever needs approval is asked about."));
+    } catch (error) { setText(this.problem, error.message); }
+  }
+
+  row(one) {
+    const revoke = el("button", { type: "button", class: "danger", onclick: () => this.revoke(one, revoke) }, "Revoke");
+    const whose = one.key ? `tasks of ${one.key}` : "tasks of the local user";
+    return el("section", { class: "ask decided", "aria-label": one.action },
+      el("h3", {}, one.worker ? `${one.worker}: ${one.action}` : one.action), what(one),
+      el("p", { class: "quiet" }, `approved by ${one.by} `, el("time", { title: exact(one.at) }, ago(one.at)), " in ",
+        el("a", { href: `#/${one.task_id}/${one.request_id}` }, `task ${shortId(one.task_id)}`), `; holds for ${whose} in ${one.project}`),
+      this.may ? el("div", { class: "buttons" }, revoke) : null);
+  }
+
+  async revoke(one, button) {
+    button.disabled = true;
+    setText(this.problem, "");
+    try {
+      await remove(`remembered/${one.request_id}`);
+      say(`${one.action} is asked about again`);
+      await this.load();
+      this.title.focus();
+    } catch (error) {
+      setText(this.problem, error.message);
+      button.disabled = false;
+    }
+  }
+
+  /** Nothing is followed. */
+  drop() {}
+}

@@ -1,0 +1,234 @@
+"""What is done is what was shown: whatever has changed meanwhile is asked about again."""
+
+import pytest
+
+from delf import Agent, Allowed, CallContext, Connection, Edited, NeedsApproval, Refused, action
+from delf.events import ApprovalDecided, ApprovalRequested, CallFinished, CallStarted
+from delf.plugins.in_process_journal import InProcessJournal
+from delf.protocols.approval import AlreadyDone, Approved, Rejected
+from delf.protocols.sandbox import Returned
+from delf.specs import JournalSpec
+from support.gates import gate_bench
+
+
+class Drafts(Connection):
+    """Drafts by number, each with a text; somebody else may write them anew."""
+
+    def __init__(self, texts, tells=str, **options):
+        super().__init__(**options)
+        self.texts = texts
+        self.sent = []
+        self.seen = []
+        self._tells = tells
+
+    async def check(self, call):
+        number = call.arguments["number"]
+        if number not in self.texts:
+            return Refused(message="it is gone")
+        text = self.texts[number]
+        return NeedsApproval(reason="all ask", preview=self._tells(text), basis=text)
+
+    @action(effect="write")
+    async def send(
+        self, number: int, to: str = "ann", *, context: CallContext | None = None
+    ) -> str:
+        """Send a draft."""
+        self.seen.append(context and context.basis)
+        self.sent.append((self.texts[number], to))
+        return "sent"
+
+
+def answers(drafts, *decisions):
+    """Each answer may be a decision, or what happens before the same yes."""
+    left = list(decisions)
+
+    def decide(request):
+        said = left.pop(0)
+        if callable(said):
+            said()
+            return True
+        return said
+
+    return decide
+
+
+async def test_an_approved_call_is_asked_about_again_where_something_else_would_be_done():
+    drafts = Drafts({1: "dear Ann"})
+    change = lambda: drafts.texts.update({1: "dear Eve"})  # noqa: E731 - it happens meanwhile
+    bench = await gate_bench(drafts, decide=answers(drafts, change, True))
+    assert isinstance(await bench.call("drafts.send", 1), Returned)
+    first, second = bench.asked
+    assert (first.preview, second.preview) == ("dear Ann", "dear Eve")
+    assert (first.changed, second.changed) == (False, True)
+    assert first.request_id != second.request_id
+    assert first.digest == second.digest
+    assert first.shown_digest != second.shown_digest
+    assert drafts.sent == [("dear Eve", "ann")]
+    kinds = [type(event) for event in bench.events]
+    asked = [ApprovalRequested, ApprovalDecided]
+    assert kinds == [*asked, *asked, CallStarted, CallFinished]
+
+
+async def test_a_change_that_the_preview_does_not_tell_counts_too():
+    drafts = Drafts({1: "dear Ann"}, tells=lambda text: f"{len(text)} characters")
+    change = lambda: drafts.texts.update({1: "dear Eve"})  # noqa: E731
+    bench = await gate_bench(drafts, decide=answers(drafts, change, Rejected(reason="not to Eve")))
+    assert "not to Eve" in (await bench.call("drafts.send", 1)).message
+    assert [request.preview for request in bench.asked] == ["8 characters"] * 2
+    assert drafts.sent == []
+
+
+async def test_what_is_gone_by_then_is_refused():
+    drafts = Drafts({1: "dear Ann"})
+    bench = await gate_bench(drafts, decide=answers(drafts, drafts.texts.clear))
+    assert "it is gone" in (await bench.call("drafts.send", 1)).message
+    assert drafts.sent == []
+
+
+async def test_what_changes_all_the_time_is_not_done():
+    drafts = Drafts({1: "0"})
+
+    def change(request):
+        drafts.texts[1] = str(int(drafts.texts[1]) + 1)
+        return True
+
+    bench = await gate_bench(drafts, decide=change)
+    assert "changes too quickly" in (await bench.call("drafts.send", 1)).message
+    assert drafts.sent == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"), [({"number": 1, "to": "bob"}, 1), ({"number": 2}, 2)]
+)
+async def test_an_edited_call_is_asked_about_again_where_it_is_about_something_else(
+    arguments, asked
+):
+    drafts = Drafts({1: "dear Ann", 2: "dear Eve"})
+    bench = await gate_bench(drafts, decide=answers(drafts, Edited(arguments=arguments), True))
+    await bench.call("drafts.send", 1)
+    assert len(bench.asked) == asked
+    assert bench.asked[-1].preview == ("dear Ann" if asked == 1 else "dear Eve")
+    assert drafts.sent == [("dear Ann", "bob") if asked == 1 else ("dear Eve", "ann")]
+
+
+async def test_the_action_gets_the_basis_that_was_approved():
+    drafts = Drafts({1: "dear Ann"})
+    bench = await gate_bench(drafts, decide=lambda request: Approved(remember="task"))
+    bench.gate._children = Contexts()
+    await bench.call("drafts.send", 1)
+    drafts.texts[1] = "dear Eve"
+    await bench.call("drafts.send", 1)
+    assert drafts.seen == ["dear Ann", None], "a remembered call shows nobody anything"
+
+
+class Contexts:
+    """In place of a task's children: tells an action of its call."""
+
+    held_back = ()
+
+    class output:
+        under_way = ()
+
+    def context(self, call, again=False):
+        return type("Context", (), {"basis": call.basis})
+
+
+async def test_the_mode_approves_without_a_second_look():
+    drafts = Drafts({1: "dear Ann"})
+    bench = await gate_bench(drafts, mode="approve_all")
+    bench.gate._children = Contexts()
+    assert isinstance(await bench.call("drafts.send", 1), Returned)
+    assert drafts.seen == [None]
+
+
+@pytest.fixture
+def journal(delf_host):
+    journal = InProcessJournal()
+    delf_host.provide(JournalSpec(name="shared", summary="s", factory="d:j"), lambda: journal)
+    return journal
+
+
+@pytest.fixture
+def agent(delf_host, scripted_model, journal):
+    def make(drafts, decide):
+        options = {"llm": "scripted", "host": delf_host, "journal": "shared"}
+        return Agent(tools=[drafts], on_confirm=decide, **options)
+
+    scripted_model.writes("print(await drafts.send(1))")
+    return make
+
+
+async def broken_off(journal, task_id, kind):
+    """Its events up to the last of a kind, as if its process had died then."""
+    entry = journal._tasks[task_id]
+    last = max(n for n, event in enumerate(entry.events) if isinstance(event, kind))
+    del entry.events[last + 1 :]
+    entry.outcome = None
+
+
+@pytest.mark.parametrize("kind", [ApprovalRequested, ApprovalDecided])
+@pytest.mark.parametrize("changed", [True, False])
+async def test_a_resumed_task_asks_again_about_what_has_changed(agent, journal, kind, changed):
+    drafts, asked = Drafts({1: "dear Ann"}), []
+
+    def decide(request):
+        asked.append(request)
+        return True
+
+    async with agent(drafts, decide) as first:
+        done = (await first.arun("x")).raise_for_status()
+    await broken_off(journal, done.trace.task_id, kind)
+    if changed:
+        drafts.texts[1] = "dear Eve"
+    async with agent(drafts, decide) as second:
+        (await second.aresume(done.trace.task_id)).raise_for_status()
+    again = kind is ApprovalRequested or changed
+    assert [r.preview for r in asked[1:]] == [drafts.texts[1]] * again
+    assert drafts.sent[1:] == [(drafts.texts[1], "ann")]
+    events = await journal.read(done.trace.task_id)
+    decided = {e.request_id: e for e in events if isinstance(e, ApprovalDecided)}
+    requests = [e for e in events if isinstance(e, ApprovalRequested)]
+    assert {e.request_id for e in requests} == set(decided), "none is left waiting"
+    if changed and kind is ApprovalRequested:
+        assert decided[requests[0].request_id].source == "changed"
+
+
+async def test_a_call_that_was_begun_with_edited_arguments_is_asked_about_with_these(
+    agent, journal
+):
+    """Though the edit was asked about again, as it was about something else."""
+    drafts = Drafts({1: "dear Ann", 2: "dear Eve"})
+    decisions = [Edited(arguments={"number": 2}), True]
+    async with agent(drafts, lambda _: decisions.pop(0)) as first:
+        done = (await first.arun("x")).raise_for_status()
+    await broken_off(journal, done.trace.task_id, CallStarted)
+    asked = []
+
+    def decide(request):
+        asked.append((request.outcome_unknown, dict(request.arguments), request.preview))
+        return AlreadyDone(result="sent before")
+
+    async with agent(drafts, decide) as second:
+        assert (await second.aresume(done.trace.task_id)).text == "sent before"
+    assert asked == [(True, {"number": 2}, "dear Eve")]
+    assert drafts.sent == [("dear Eve", "ann")]
+
+
+async def test_a_connection_without_a_preview_is_checked_once():
+    class Plain(Connection):
+        """Nothing to show."""
+
+        checked = 0
+
+        def check(self, call):
+            self.checked += 1
+            return Allowed()
+
+        @action(effect="write")
+        async def go(self) -> None:
+            """Go."""
+
+    plain = Plain()
+    bench = await gate_bench(plain, decide=lambda request: True)
+    await bench.call("plain.go")
+    assert plain.checked == 1
