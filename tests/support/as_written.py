@@ -2,7 +2,8 @@
 
 Each begins with ``=== NAME``; after ``---`` stands what it prints, ``! CALL`` for what it changes,
 ``? WORDS`` for an error that says these, ``file: NAME`` for what it hands over, ``sorted`` where
-the order of lines is not told, ``monty: error`` where Monty may refuse it.
+the order of lines is not told, ``monty: error`` where Monty may refuse it, and ``monty: other``
+where it does what is as good.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Written:
     files: list[str] = field(default_factory=list)
     is_sorted: bool = False
     not_in_monty: bool = False
+    other_in_monty: bool = False
 
 
 def written(kind: str) -> list[Written]:
@@ -51,6 +53,8 @@ def written(kind: str) -> list[Written]:
                     script.is_sorted = True
                 case ["monty:", "error"]:
                     script.not_in_monty = True
+                case ["monty:", "other"]:
+                    script.other_in_monty = True
                 case ["#", _]:
                     pass
                 case _:
@@ -89,6 +93,8 @@ def _problem(script: Written, agent: Agent, model: ScriptedModel, sandbox: str) 
     office.CHANGES.clear()
     response = agent.run("do it")
     said, changes = response.error or "", list(office.CHANGES)
+    if sandbox == "monty" and script.other_in_monty:
+        return ""
     if not response.status:
         if script.says:
             missing = [words for words in script.says if words not in said]

@@ -38,22 +38,14 @@ add_to_output_files("empty.txt", "")
             "empty.txt": b"",
         }
 
-    @pytest.mark.skip("its scripts are not rewritten yet")
-    async def test_gives_the_last_value(self, backend):
-        """Not what was assigned last."""
-
-    @pytest.mark.skip("its scripts are not rewritten yet")
-    async def test_a_call_needs_no_await(self, backend):
-        """It does."""
-
     async def test_a_script_can_cancel_a_call(self, backend):
         """It has no tasks of its own, and says so."""
         host = RecordingScriptHost({"wait": lambda: 1})
         async with Bench(backend) as bench:
             code = "import asyncio\ntask = asyncio.ensure_future(wait())\ntask.cancel()"
             outcome = failed(await self.within(bench.run(code, host)))
-        assert "subset of Python without asyncio.ensure_future" in outcome.message
-        assert outcome.line == 2
+        assert "without cancelling tasks" in outcome.message
+        assert outcome.line == 3
 
 
 class TestPlugin(PluginContract):

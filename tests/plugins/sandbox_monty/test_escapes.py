@@ -26,7 +26,7 @@ ATTEMPTS = {
     "a variable of it": "import os\nos.getenv('HOME')",
     "a program": "import subprocess\nsubprocess.run(['id'])",
     "a socket": "import socket\nsocket.socket()",
-    "a library of C": "import ctypes",
+    "a library of C": "import ctypes\nctypes.CDLL(None)",
     "globals of a tool": "shop.find.__globals__",
     "the class of a tool": "type(shop).__mro__",
     "attributes of a tool": "shop.__dict__",

@@ -19,15 +19,34 @@ async def bench():
 LACKS = {
     "yield": ("x = 1\ndef g():\n    yield 1", "build a list and return it", 3),
     "inheritance": ("class A(Exception): pass", "without a base class", 1),
-    "del": ("x = 1\ndel x", "without the item", 2),
+    "del": ("class A:\n    pass\na = A()\na.x = 1\ndel a.x", "without the item", None),
     "property": ("class A:\n    @property\n    def x(self): return 1", "plain method", None),
-    "a module": ("import string", "without 'string'; it has: asyncio, base64", 1),
-    "a refused module": ("import subprocess", "programs cannot be started", 1),
-    "create_task": ("import asyncio\nasyncio.create_task(1)", "use asyncio.gather", 2),
+    "a module": (
+        "import string\nstring.digits",
+        "without 'string'; it has: asyncio, base64",
+        1,
+    ),
+    "a refused module": (
+        "import subprocess\nsubprocess.run('ls')",
+        "programs cannot be started",
+        1,
+    ),
+    "a part of asyncio": (
+        "import asyncio\nx = asyncio.Queue()",
+        "without asyncio.Queue: write it another way",
+        2,
+    ),
+    "cancelling": (
+        "import asyncio\ntask = asyncio.create_task(desk.find())\n\ntask.cancel()",
+        "without cancelling tasks: do not begin",
+        4,
+    ),
     "input": ("input()", "nobody can answer", 1),
-    "exit": ("exit()", "let the script reach its end", 1),
-    "async with": ("async with open('x') as f: pass", "subset of Python without async", 1),
-    "an alias of a method": ("find = desk.find", "call desk.find(…) where it is used", 1),
+    "the line of what was rewritten": (
+        "x = [\n    1,\n]\nfor n in x:\n    y = desk.find() + n\n    y.z\n",
+        "no attribute 'z'",
+        6,
+    ),
 }
 
 

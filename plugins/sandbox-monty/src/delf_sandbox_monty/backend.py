@@ -12,9 +12,8 @@ from delf.protocols.sandbox import Availability, Available, SessionSpec, Unavail
 from delf.types import Isolation
 from delf_sandbox.folders import remove_folder
 from delf_sandbox.inputs import WORKSPACE, InputNames
-from delf_sandbox_monty.session import MontySession
+from delf_sandbox_monty.session import SCRATCH, MontySession
 
-SCRATCH = "/scratch"
 _MANY = 10**9
 _START_SECONDS = 30.0
 

@@ -1,17 +1,20 @@
-"""Looks at a script before Monty runs it: what it forgot, and what Monty would take otherwise."""
+"""Makes of a script what Monty runs: await is optional, and what Monty lacks is put otherwise."""
 
 from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
 
-from delf.protocols.sandbox import Failed
-from delf_sandbox.guest.script import bound_names, forgotten_function
-
-_NO_AWAIT = ("add_to_output_files", "rerun")
-"""Names that scripts may await or not; Monty's are plain functions."""
+from delf.protocols.sandbox import Failed, ToolNames
+from delf_sandbox.guest.names import Known
+from delf_sandbox.guest.nodes import AmbiguousError, at
+from delf_sandbox.guest.script import VALUE, bound_names, call_forgotten, keep_last_value
+from delf_sandbox_monty.aliases import ALIASES
+from delf_sandbox_monty.lowering import LATER, Lowering, MontyRewriting, assigned, mark_called
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,51 +22,67 @@ class Prepared:
     """A script as Monty gets it.
 
     Args:
-        code: Its text; every line is where the model wrote it.
-        source: What the model wrote.
+        code: Its text.
+        lines: The line of the model's text that each of its lines comes from; empty where they
+            are the same.
+        taken: Names of tools that it uses for something else.
+        functions: Async functions that it defines for later scripts.
+        names: All names that it leaves to them.
     """
 
     code: str
-    source: str
+    lines: Sequence[int] = ()
+    taken: Sequence[str] = ()
+    functions: frozenset[str] = frozenset()
+    names: frozenset[str] = field(default_factory=frozenset[str])
+
+    @property
+    def puts_aside(self) -> bool:
+        """Whether it may have made calls that are still to be awaited."""
+        return LATER in self.code or "create_task" in self.code or "ensure_future" in self.code
 
 
-def prepare(source: str, tools: Mapping[str, Sequence[str]]) -> Prepared | Failed:
+def prepare(source: str, known: Known) -> Prepared | Failed:
     """The script for Monty, or why it cannot be run at all.
 
     Args:
         source: What the model wrote.
-        tools: The methods of each connection by its name; none for a plain tool.
+        known: What it finds when it begins.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(source)
+            return _prepared(source, known)
+    except AmbiguousError as error:
+        return _failed("AmbiguousError", error, source)
     except SyntaxError as error:
-        message = f"{error.msg} (line {error.lineno})"
-        kind = type(error).__name__
-        place = line_of(source, error.lineno)
-        return Failed(kind=kind, message=message, line=error.lineno, source=place)
+        return _failed(type(error).__name__, error, source)
     except (ValueError, RecursionError, MemoryError) as error:
         return Failed(kind="SyntaxError", message=f"the script cannot be read: {error}")
-    last = tree.body[-1] if tree.body else None
-    missed = [
-        (label, node.lineno) for label, node in _never_awaited(tree, tools) if node is not last
-    ]
-    if missed:
-        calls = ", ".join(f"{label} on line {line}" for label, line in missed[:5])
-        return Failed(
-            kind="NotAwaitedError",
-            message=f"never awaited, so never made: {calls}; write `await …`",
-            line=missed[0][1],
-            source=line_of(source, missed[0][1]),
-        )
-    awaited = [node for _, node in _never_awaited(tree, tools) if node is last]
-    code = _rewritten(source, tree, awaited)
-    main = forgotten_function(tree)
-    if main is not None:
-        is_async = isinstance(main, ast.AsyncFunctionDef)
-        code += f"\nawait {main.name}()" if is_async else f"\n{main.name}()"
-    return Prepared(code, source)
+
+
+def _failed(kind: str, error: SyntaxError, source: str) -> Failed:
+    message = f"{error.msg} (line {error.lineno})"
+    return Failed(
+        kind=kind, message=message, line=error.lineno, source=line_of(source, error.lineno)
+    )
+
+
+def _prepared(source: str, known: Known) -> Prepared:
+    tree = ast.parse(source)
+    before = ast.dump(tree)
+    call_forgotten(tree)
+    done = MontyRewriting(tree, known).done
+    mark_called(tree)
+    Lowering(set(known.tools).difference(done.taken)).lower(tree)
+    _let_main_outlive(tree)
+    _keep_value(tree)
+    names = frozenset(bound_names(tree))
+    if ast.dump(tree) == before:
+        return Prepared(source, (), done.taken, frozenset(done.functions), names)
+    code = _unparsed(tree)
+    lines = _lines(tree, ast.parse(code))
+    return Prepared(code, lines, done.taken, frozenset(done.functions), names)
 
 
 def line_of(source: str, number: int | None) -> str | None:
@@ -78,63 +97,116 @@ def line_of(source: str, number: int | None) -> str | None:
     return text[:400] or None
 
 
-def _never_awaited(
-    tree: ast.AST, tools: Mapping[str, Sequence[str]]
-) -> Iterator[tuple[str, ast.Expr]]:
-    """Calls of tools that stand alone as a statement, without ``await``."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            match node.value.func:
-                case ast.Name(id=name) if name in tools and not tools[name]:
-                    yield f"{name}(…)", node
-                case ast.Attribute(value=ast.Name(id=name), attr=method) if tools.get(name):
-                    yield f"{name}.{method}(…)", node
-                case ast.Attribute(value=ast.Name(id="asyncio"), attr="gather"):
-                    yield "asyncio.gather(…)", node
-                case _:
-                    pass
+def _keep_value(tree: ast.Module) -> None:
+    """Let the last value be that of the last expression, which Monty gives back."""
+    if not tree.body or isinstance(tree.body[-1], (ast.Expr, ast.Return)):
+        return
+    last = tree.body[-1]
+    keep_last_value(tree.body)
+    if not any(isinstance(n, ast.Name) and n.id == VALUE for n in ast.walk(tree.body[-1])):
+        return
+    tree.body.insert(0, assigned(tree.body[0], VALUE, ast.Constant(value=None, **at(tree.body[0]))))
+    value = ast.Name(id=VALUE, ctx=ast.Load(), **at(last))
+    tree.body.append(ast.Expr(value=value, **at(last)))
 
 
-def _rewritten(source: str, tree: ast.Module, awaited: Sequence[ast.Expr]) -> str:
-    """The text with small changes for what Monty has in another way; lines stay as they are."""
-    # A call as the script's value is awaited, as the other sandboxes do.
-    forgotten = [(node.lineno, node.col_offset, b"", b"await ") for node in awaited]
-    edits = sorted([*_edits(tree), *forgotten], reverse=True)
-    if not edits:
-        return source
-    lines = source.encode().replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-    for line, column, old, new in edits:
-        text = lines[line - 1]
-        if text[column : column + len(old)] == old:
-            lines[line - 1] = text[:column] + new + text[column + len(old) :]
-    return b"\n".join(lines).decode()
-
-
-def _edits(tree: ast.Module) -> Iterator[tuple[int, int, bytes, bytes]]:
-    """Changes as line, column, what stands there and what is to stand there."""
-    yield from _outliving_main(tree)
-    for node in ast.walk(tree):
-        match node:
-            case ast.Await(value=ast.Call(func=ast.Name(id=name))) if name in _NO_AWAIT:
-                yield node.lineno, node.col_offset, b"await ", b""
-            case ast.Call(func=ast.Name(id="next") as func, args=[ast.GeneratorExp() as arg, *_]):
-                # Monty's generator expressions are lists, which next() refuses.
-                alone = (arg.lineno, arg.col_offset) == (func.end_lineno, func.end_col_offset)
-                yield arg.lineno, arg.col_offset, b"", b"(iter" if alone else b"iter("
-                yield arg.end_lineno or arg.lineno, arg.end_col_offset or 0, b"", b")"
-            case _:
-                pass
-
-
-def _outliving_main(tree: ast.Module) -> Iterator[tuple[int, int, bytes, bytes]]:
+def _let_main_outlive(tree: ast.Module) -> None:
     """Have the variables of ``main()`` outlive it: to the model they are the script's."""
     for main in tree.body:
         if not isinstance(main, (ast.FunctionDef, ast.AsyncFunctionDef)) or main.name != "main":
             continue
-        first = main.body[0]
-        is_simple = not hasattr(first, "body") and not isinstance(first, ast.Match)
         is_shared = any(isinstance(node, (ast.Nonlocal, ast.Global)) for node in ast.walk(main))
-        names = sorted(bound_names(main)) if is_simple and not is_shared else []
+        names = [] if is_shared else sorted(bound_names(main))
         if names and not main.args.args and not main.args.kwonlyargs:
-            declared = f"global {', '.join(names)}; "
-            yield first.lineno, first.col_offset, b"", declared.encode()
+            main.body.insert(0, ast.Global(names=names, **at(main.body[0])))
+
+
+def _unparsed(tree: ast.Module) -> str:
+    try:
+        return ast.unparse(tree)
+    except ValueError:  # an f-string that this Python has no quotes for
+        return ast.unparse(_PlainTexts().visit(tree))
+
+
+class _PlainTexts(ast.NodeTransformer):
+    """Writes f-strings as calls of ``format``."""
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        self.generic_visit(node)
+        given: list[ast.expr] = []
+        text = ast.Constant(value=_format_of(node, given), **at(node))
+        function = ast.Attribute(value=text, attr="format", ctx=ast.Load(), **at(node))
+        return ast.Call(func=function, args=given, keywords=[], **at(node))
+
+
+def _format_of(node: ast.JoinedStr, given: list[ast.expr]) -> str:
+    parts: list[str] = []
+    for part in node.values:
+        match part:
+            case ast.Constant(value=str(text)):
+                parts.append(text.replace("{", "{{").replace("}", "}}"))
+            case ast.FormattedValue(value=value, conversion=conversion, format_spec=spec):
+                given.append(value)
+                mark = f"!{chr(conversion)}" if conversion >= 0 else ""
+                how = f":{_format_of(spec, given)}" if isinstance(spec, ast.JoinedStr) else ""
+                parts.append(f"{{{mark}{how}}}")
+            case _:
+                pass
+    return "".join(parts)
+
+
+def _lines(tree: ast.Module, written: ast.Module) -> list[int]:
+    """The model's line for each line of the text that was written from a tree, from 1."""
+    found: dict[int, int] = {}
+
+    def follow(one: ast.AST, other: ast.AST) -> None:
+        pairs = zip(ast.iter_child_nodes(one), ast.iter_child_nodes(other), strict=False)
+        for a, b in pairs:
+            if type(a) is not type(b):
+                continue
+            if isinstance(a, (ast.stmt, ast.ExceptHandler)) and isinstance(
+                b, (ast.stmt, ast.ExceptHandler)
+            ):
+                found[b.lineno] = a.lineno
+            if not isinstance(a, ast.expr):
+                follow(a, b)
+
+    follow(tree, written)
+    lines: list[int] = []
+    last = 1
+    for number in range(1, max(found, default=0) + 1):
+        last = found.get(number, last)
+        lines.append(last)
+    return lines
+
+
+@cache
+def prelude() -> str:
+    """What runs in Monty ahead of every script."""
+    text = resources.files("delf_sandbox_monty").joinpath("prelude.txt").read_text("utf-8")
+    return text.replace("{ALIASES}", repr({alias: name for name, alias in ALIASES.items()}))
+
+
+def known_of(
+    tools: Sequence[ToolNames], modules: frozenset[str]
+) -> tuple[Known, set[str], set[str]]:
+    """What scripts of a session find, with the names and async functions that earlier ones left.
+
+    Args:
+        tools: What they can call.
+        modules: What can be imported.
+    """
+    names: set[str] = set()
+    functions: set[str] = set()
+    known = Known(
+        tools={tool.name: tool.methods for tool in tools},
+        changing={
+            f"{tool.name}.{method}" if method else tool.name
+            for tool in tools
+            for method in tool.changing
+        },
+        can_import=lambda module: module.partition(".")[0] in modules,
+        is_bound=names.__contains__,
+        is_async=functions.__contains__,
+    )
+    return known, names, functions

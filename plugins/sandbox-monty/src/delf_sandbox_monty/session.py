@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import decimal
 import logging
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path, PurePath
 from typing import Any, NoReturn, TypeVar, cast
 
 from delf.chunks import is_large
@@ -29,20 +29,27 @@ from delf.values import TooLargeError, UnsupportedValueError, check_size, dumps,
 from delf_sandbox.budget import Budget
 from delf_sandbox.folders import remove_folder, used_space
 from delf_sandbox.guest.output import FileSender, LimitReachedError
+from delf_sandbox.guest.scratch import Scratch
 from delf_sandbox.modules import modules_of
 from delf_sandbox.wire import size_in_memory
-from delf_sandbox_monty.script import prepare
+from delf_sandbox_monty.aliases import ALIASES, PREAMBLE
+from delf_sandbox_monty.lowering import SHIMS, method_name
+from delf_sandbox_monty.script import Prepared, known_of, prelude, prepare
 from delf_sandbox_monty.values import for_monty, plain, shown
-from delf_sandbox_monty.words import ALIASES, PREAMBLE, describe
+from delf_sandbox_monty.words import MODULES, Source, describe, ended_itself
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
+SCRATCH = "/scratch"
+"""What scripts call their own folder."""
+_MOST_AFTER_END = 500
+"""Calls that tasks may make once their script has come to its end."""
 _LOOK_SECONDS = 0.25
 _VARIABLES = """{n: (type(v).__name__, len(v) if type(v).__name__ in
 ("list", "dict", "str", "tuple", "set", "bytes") else -1)
 for n, v in locals().items() if type(v).__name__ != "module"}"""
-_HIDDEN = frozenset({"_decimal", *ALIASES})
+_HIDDEN = frozenset({"asyncio", "callable", "vars", "exit", "quit", *ALIASES})
 _EXCEPTIONS: Mapping[str, type[Exception]] = {
     name: getattr(decimal, alias) for name, alias in ALIASES.items()
 }
@@ -74,7 +81,10 @@ class MontySession:
         self._folder = folder
         self._forget = forget
         self._tools = {tool.name: tool.methods for tool in spec.tools}
-        self._sources: dict[str, str] = {}
+        self._known, self._left, self._async = known_of(spec.tools, MODULES | SHIMS)
+        self._taken: set[str] = set()
+        self._left_calls: int | None = None
+        self._sources: dict[str, Source] = {}
         self._feeds = 0
         self._calls: set[asyncio.Task[CallAnswer]] = set()
         self._running: asyncio.Task[Any] | None = None
@@ -90,6 +100,7 @@ class MontySession:
         self._files.file_limit = spec.limits.file_bytes
         self._files.total_limit = spec.limits.total_file_bytes
         self._files.row_files = spec.row_files
+        self._files.scratch = Scratch(str(folder / "scratch"), SCRATCH)
         self._lookup = self._names()
         self._closed = False
 
@@ -99,8 +110,9 @@ class MontySession:
         return not self._closed
 
     async def begin(self) -> None:
-        """Give the interpreter the names of delf's exceptions."""
-        await self._feed(PREAMBLE)
+        """Give the interpreter delf's exceptions, and what rewritten scripts call."""
+        tools = ", ".join(f"{name!r}: {name}" for name in self._tools)
+        await self._feed(f"{PREAMBLE}\n{prelude()}\n__delf_tools__ = {{{tools}}}")
 
     async def execute(self, code: str, host: ScriptHost) -> Outcome:
         """Run a whole script; see the protocol."""
@@ -110,15 +122,19 @@ class MontySession:
             return Crashed(message="the sandbox is gone")
         if (too_long := check_script(code)) is not None:
             return too_long
-        prepared = prepare(code, self._tools)
+        prepared = prepare(code, self._known)
         if isinstance(prepared, Failed):
             return prepared
-        self._sources[f"<python-input-{self._feeds}>"] = code
+        await self._give_names_back()
+        self._left |= prepared.names
+        self._async |= prepared.functions
+        self._taken.update(prepared.taken)
+        self._sources[f"<python-input-{self._feeds}>"] = Source(code, prepared.lines)
         self._limit = self._rerun = None
         self._printed = 0
         self._host = host
         try:
-            outcome = await self._run(prepared.code)
+            outcome = await self._run_to_the_end(prepared)
         except asyncio.CancelledError:
             await self.aclose()
             raise
@@ -130,6 +146,40 @@ class MontySession:
         if not isinstance(outcome, LimitReached) or outcome.limit != "memory":
             await self.aclose()
         return outcome
+
+    async def _give_names_back(self) -> None:
+        """Names that earlier scripts used for something else are those of tools again."""
+        if self._taken:
+            await self._feed("\n".join(f"{n} = __delf_tools__[{n!r}]" for n in self._taken))
+            self._taken.clear()
+
+    async def _run_to_the_end(self, prepared: Prepared) -> Outcome:
+        """Run a script, and what it put aside; hand over the files that it wrote."""
+        outcome = await self._run(prepared.code)
+        if isinstance(outcome, Done) and prepared.puts_aside:
+            self._left_calls = _MOST_AFTER_END
+            try:
+                ended = await self._run("await __delf_end__()")
+            finally:
+                self._left_calls = None
+            if not isinstance(ended, Done):
+                return ended
+            if missed := cast("list[str]", ended.value):
+                message = f"never awaited, so never made: {', '.join(missed[:5])}; write `await …`"
+                return Failed(kind="NotAwaitedError", message=message)
+        if isinstance(outcome, Done):
+            return await asyncio.to_thread(self._hand_over_written) or outcome
+        return outcome
+
+    def _hand_over_written(self) -> Outcome | None:
+        """Hand over what the script wrote to its own folder. Runs in a thread."""
+        try:
+            self._files.hand_over_written()
+        except LimitReachedError as error:
+            return LimitReached(limit=error.limit, message=error.message)
+        except (OSError, ValueError) as error:
+            return Failed(kind="OutputFileError", message=str(error))
+        return None
 
     async def _run(self, code: str) -> Outcome:
         from pydantic_monty import MontyCrashedError, MontyError
@@ -157,6 +207,8 @@ class MontySession:
         if isinstance(error, MontyCrashedError):
             return Crashed(message=f"the interpreter is gone: {error}")
         if isinstance(error, MontyError):
+            if ended_itself(error):
+                return Done()
             limits = self._spec.limits
             return describe(error, self._sources, self._tools, modules_of(self._spec), limits)
         return Crashed(message=f"the interpreter is gone: {error}")
@@ -193,7 +245,7 @@ class MontySession:
         except RuntimeError:
             await self.aclose()
             return outcome
-        return replace(outcome, variables=_described(found))
+        return replace(outcome, variables=_described(found, self._tools))
 
     async def aclose(self) -> None:
         """End the worker. Safe to call twice."""
@@ -226,14 +278,18 @@ class MontySession:
             if not methods:
                 names[name] = self._caller(name, "")
                 continue
-            members = {method: _as_method(self._caller(name, method)) for method in methods}
+            callers = {method: self._caller(name, method) for method in methods}
+            names |= {method_name(name, method): call for method, call in callers.items()}
+            members = {method: _as_method(call) for method, call in callers.items()}
             thing = type(name, (), members)()
             names[name] = ClassInstance(thing, allowed_methods=set(methods))
         return names
 
     def _caller(self, connection: str, method: str) -> Callable[..., Any]:
         async def call(*args: Any, **kwargs: Any) -> Any:
-            return await self._call(connection, method, args, kwargs)
+            timeout = kwargs.pop("__delf_timeout__", None)
+            making = self._call(connection, method, args, kwargs)
+            return await (making if timeout is None else asyncio.wait_for(making, timeout))
 
         call.__name__ = method or connection
         return call
@@ -247,6 +303,12 @@ class MontySession:
             raise _EXCEPTIONS["ToolError"]("the script is over; no call can be made any more")
         self._numbers += 1
         number = self._numbers
+        if self._left_calls is not None:
+            self._left_calls -= 1
+            if self._left_calls < 0:
+                raise _EXCEPTIONS["ToolError"](
+                    "a task goes on with calls after the script's end: await it"
+                )
         plain_args, plain_kwargs, size = await _apart(self._checked, args, kwargs)
         over = self._budget.call_began(0, size)
         if over is not None:
@@ -323,10 +385,11 @@ class MontySession:
             clean = text.encode("utf-8", "replace").decode("utf-8")
             self._loop.call_soon_threadsafe(host.printed, clean)
 
-    def _add_file(self, name: str, content: Any) -> None:
+    def _add_file(self, name: Any, *content: Any, **named: Any) -> None:
         """``add_to_output_files``. Called in a thread of the pool."""
+        given = [*content, *named.values()]
         try:
-            self._files(name, plain(content, self._copied_bytes))
+            self._files(_path(name), *(plain(_path(part), self._copied_bytes) for part in given))
         except LimitReachedError as error:
             self._over(error.limit, error.message)
             raise KeyboardInterrupt from None
@@ -355,6 +418,11 @@ class MontySession:
             self._loop.call_soon_threadsafe(running.cancel)
 
 
+def _path(value: Any) -> Any:
+    """A path of Monty as one of Python."""
+    return Path(value) if isinstance(value, PurePath) else value
+
+
 async def _apart(work: Callable[..., T], *values: Any) -> T:
     """Do something with values, in a thread where it would hold the event loop."""
     if is_large(values):
@@ -374,14 +442,19 @@ def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-def _described(found: Any) -> dict[str, str]:
+def _described(found: Any, tools: Collection[str]) -> dict[str, str]:
     """The variables in words. The interpreter's answer is the script's word, to be checked."""
     if not isinstance(found, dict):
         return {}
     names: dict[str, str] = {}
     for name, value in list(cast("dict[Any, Any]", found).items())[-60:]:
         match value:
-            case (str(kind), int(size)) if not str(name).startswith("_") and name not in _HIDDEN:
+            case (str(kind), int(size)) if not (
+                str(name).startswith("_")
+                or name in _HIDDEN
+                or name in tools
+                or kind.startswith("__delf_")
+            ):
                 names[str(name)] = kind + (f" of length {size}" if size >= 0 else "")
             case _:
                 pass

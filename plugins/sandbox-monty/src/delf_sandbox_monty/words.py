@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from delf.protocols.sandbox import MAX_MESSAGE, Failed, LimitReached, Limits
 from delf_sandbox.guest.policy import refusal
+from delf_sandbox_monty.aliases import ALIASES
+from delf_sandbox_monty.lowering import SHIMS
 from delf_sandbox_monty.script import line_of
 
 MODULES: Final = frozenset(
@@ -30,27 +33,15 @@ MODULES: Final = frozenset(
         "pathlib",
         "random",
         "re",
+        "statistics",
         "time",
         "tomllib",
         "typing",
         "unicodedata",
     }
 )
-"""What Monty 1.4 has of Python's library, but for what tells of the machine."""
+"""What there is of Python's library, but for what tells of the machine."""
 
-ALIASES: Final = {
-    "ToolError": "DecimalException",
-    "ToolException": "Clamped",
-    "ToolArgumentError": "Subnormal",
-    "ToolNotAllowed": "Rounded",
-    "ApprovalRejected": "Inexact",
-}
-"""Monty has no exceptions of one's own. These built-in ones are in the same family tree, and no
-script raises or catches them otherwise."""
-
-PREAMBLE: Final = "import decimal as _decimal\n" + "\n".join(
-    f"{name} = _decimal.{alias}" for name, alias in ALIASES.items()
-)
 _REAL_NAMES: Final = {alias: name for name, alias in ALIASES.items()}
 
 _INSTEAD: Final = {
@@ -59,6 +50,9 @@ _INSTEAD: Final = {
     "'del'": "leave the name, or make a new list or dict without the item",
     "decorator": "write a plain method and call it",
     "type alias": "leave the alias out",
+    "cancelling": "do not begin what is not to be done",
+    "wait for a part": "wait for all, with asyncio.gather",
+    "wait_for but": "call the tool in it, or leave it out",
 }
 _MISSING_NAMES: Final = {
     "exit": "let the script reach its end",
@@ -70,15 +64,43 @@ _MISSING_NAMES: Final = {
     "create_task": "use asyncio.gather",
 }
 _SUBSET: Final = "this sandbox runs a subset of Python"
+_PRELUDE: Final = re.compile(r"'__delf_(\w+?)__'")
+_OBJECTS: Final = {"Task": "task", "Later": "call that is not awaited", "Loop": "event loop"} | {
+    word.capitalize(): word for word in ("asyncio", "sys", "json", "statistics")
+}
+"""What objects of the prelude are to a script."""
 _ATTRIBUTE: Final = re.compile(r"'(\w+)' object has no attribute '(\w+)'")
 _MODULE_ATTRIBUTE: Final = re.compile(r"module '(\w+)' has no attribute '(\w+)'")
 _NO_MODULE: Final = re.compile(r"No module named '([\w.]+)'")
 _NO_NAME: Final = re.compile(r"name '(\w+)' is not defined")
 
 
+@dataclass(frozen=True)
+class Source:
+    """A script's text.
+
+    Args:
+        text: As the model wrote it.
+        lines: Its line for each line that Monty ran; empty where they are the same.
+    """
+
+    text: str
+    lines: Sequence[int] = ()
+
+    def line(self, number: int) -> int:
+        """The model's line."""
+        return self.lines[number - 1] if 0 < number <= len(self.lines) else number
+
+
+def ended_itself(error: Any) -> bool:
+    """Whether a script came to its end by ``sys.exit()`` or the like."""
+    inner: BaseException = error.exception()
+    return isinstance(inner, SystemExit) and str(inner) in ("", "0", "None")
+
+
 def describe(
     error: Any,
-    sources: Mapping[str, str],
+    sources: Mapping[str, Source],
     tools: Mapping[str, Sequence[str]],
     modules: Sequence[str],
     limits: Limits,
@@ -105,15 +127,19 @@ def describe(
         message = f"the script filled its scratch space of {limits.scratch_bytes:,} bytes"
         return LimitReached(limit="file", message=message, line=line, source=source)
     kind = _REAL_NAMES.get(type(inner).__name__, type(inner).__name__)
+    if isinstance(inner, SystemExit):
+        text = f"the script ended itself: {text}"
     kind, text = _explain(kind, text, tools, modules)
     return Failed(kind=kind, message=text, line=line, source=source)
 
 
-def _place(error: Any, sources: Mapping[str, str]) -> tuple[int | None, str | None]:
+def _place(error: Any, sources: Mapping[str, Source]) -> tuple[int | None, str | None]:
     """The innermost line of a script."""
     for frame in reversed(error.traceback()):
-        if frame.filename in sources:
-            return frame.line, line_of(sources[frame.filename], frame.line)
+        source = sources.get(frame.filename)
+        if source is not None:
+            line = source.line(frame.line)
+            return line, line_of(source.text, line)
     return None, None
 
 
@@ -131,12 +157,17 @@ def _explain(
         if found[1].partition(".")[0] in modules:
             return "ImportError", f"{_SUBSET} without {found[1]!r}; it has: {', '.join(have)}"
         return "ImportError", refusal(found[1], have)
+    text = _PRELUDE.sub(lambda found: f"'{_OBJECTS.get(found[1], 'function')}'", text)
     if kind == "AttributeError" and (found := _ATTRIBUTE.search(text)) and found[1] in tools:
         name, method = found.groups()
         if method in tools[name]:
             return "AttributeError", f"{_SUBSET}: call {name}.{method}(…) where it is used"
         return "ToolNotAllowed", f"there is no {name}.{method}; it has: {', '.join(tools[name])}"
-    if kind == "AttributeError" and (found := _MODULE_ATTRIBUTE.search(text)):
+    if (
+        kind == "AttributeError"
+        and (found := _MODULE_ATTRIBUTE.search(text) or _ATTRIBUTE.search(text))
+        and (text.startswith("module") or found[1] in SHIMS)
+    ):
         advice = _MISSING_NAMES.get(found[2], "write it another way")
         return kind, f"{_SUBSET} without {found[1]}.{found[2]}: {advice}"
     if kind == "NameError" and (found := _NO_NAME.search(text)) and found[1] in _MISSING_NAMES:

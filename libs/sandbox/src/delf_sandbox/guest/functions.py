@@ -18,9 +18,11 @@ class Functions:
 
     Args:
         names: What of the script are tools.
+        everywhere: Whether an ``await`` can stand anywhere.
     """
 
-    def __init__(self, names: ToolNames) -> None:
+    def __init__(self, names: ToolNames, *, everywhere: bool = False) -> None:
+        self._everywhere = everywhere
         self.seen = names.seen
         self.known = names.known
         self._tools = names
@@ -58,8 +60,10 @@ class Functions:
     def can_await(self, scope: Scope) -> bool:
         """Whether an ``await`` can stand in a scope."""
         function = scope.function
-        return function.kind == "module" or (
-            function.kind == "function" and self.is_async(function)
+        return (
+            self._everywhere
+            or function.kind == "module"
+            or (function.kind == "function" and self.is_async(function))
         )
 
     def targets(self, place: CallPlace) -> Sequence[Scope]:

@@ -46,12 +46,10 @@ class Rewritten:
     Args:
         taken: Names of tools that the script used for something else.
         functions: Async functions that it defines for later scripts.
-        changed: Whether there was anything to rewrite.
     """
 
     taken: list[str] = field(default_factory=list[str])
     functions: set[str] = field(default_factory=set[str])
-    changed: bool = False
 
 
 class Rewriting:
@@ -65,11 +63,14 @@ class Rewriting:
         AmbiguousError: Where it says what can be taken in two ways.
     """
 
+    everywhere = False
+    """Whether an ``await`` can stand anywhere."""
+
     def __init__(self, tree: ast.Module, known: Known) -> None:
         self._known = known
-        names = ToolNames(tree, known)
+        self._names = names = ToolNames(tree, known)
         self._seen = names.seen
-        self._functions = Functions(names)
+        self._functions = Functions(names, everywhere=self.everywhere)
         self._later = Later(self._functions)
         self._functions.check_any_and_all()
         self._kinds = {key: self._functions.kind(p) for key, p in self._seen.calls.items()}
@@ -82,14 +83,14 @@ class Rewriting:
         }
 
     def _write(self) -> None:
-        may_give_coroutines = self._may_give_coroutines()
+        may_give_coroutines = self.may_give_coroutines()
         for place in self._seen.loops:
             self._keep_stream(place)
         for place in self._seen.awaits:
             if not isinstance(place.node.value, ast.Call):
                 self._write_await(place, is_sure=False)
         for place in self._later.handed_over:
-            place.put(call(LATER_OF, place.node))
+            self.hand_over_later(place)
         calls_in_awaits = {id(place.node.value): place for place in self._seen.awaits}
         lazy = self._lazy_calls()
         for place in self._seen.calls.values():
@@ -104,7 +105,7 @@ class Rewriting:
             if id(scope) in self._functions.made_async:
                 scope.node.__class__ = ast.AsyncFunctionDef
 
-    def _may_give_coroutines(self) -> bool:
+    def may_give_coroutines(self) -> bool:
         """Whether a call of which nothing is known can give something to be awaited."""
         return (
             bool(self._functions.gives_awaitables)
@@ -120,9 +121,22 @@ class Rewriting:
             )
         )
 
-    def make_later(self, place: CallPlace) -> None:
-        """Have a tool's call give something to be awaited."""
+    def make_later(self, place: CallPlace, *, is_awaited: bool) -> None:
+        """Have a tool's call give something to be awaited.
+
+        Args:
+            place: The call.
+            is_awaited: Whether that is done where it stands.
+        """
         place.node.func = attribute(place.node.func, LATER)
+
+    def hand_over_later(self, place: Place) -> None:
+        """Have a function that is handed over give something to be awaited."""
+        place.put(self.later_of(place.node))
+
+    def later_of(self, function: Any) -> Any:
+        """A function of which nothing is known, so that its calls give something to be awaited."""
+        return call(LATER_OF, function)
 
     def waited(self, place: Place, given: Any) -> ast.expr:
         """What is awaited where it stands, or waits by itself where no ``await`` can stand."""
@@ -133,9 +147,9 @@ class Rewriting:
         if kind == "tool" and (
             outer is not None or place.later or self._functions.can_await(place.scope)
         ):
-            self.make_later(place)
+            self.make_later(place, is_awaited=not place.later or outer is not None)
         if kind in ("unknown", "maybe") and (outer is not None or place.later):
-            node.func = call(LATER_OF, node.func)
+            node.func = self.later_of(node.func)
         if outer is not None:
             self._write_await(outer, is_sure=kind in ("tool", "async"))
         elif place.later:
@@ -143,29 +157,24 @@ class Rewriting:
         elif kind == "tool":
             if self._functions.can_await(place.scope):
                 place.put(awaited(node))
-                self.done.changed = True
         elif kind == "async":
-            self._put(place, self.waited(place, node))
+            place.put(self.waited(place, node))
         elif kind == "maybe" and self._functions.can_await(place.scope):
-            node.func = call(LATER_OF, node.func)
-            self._put(place, awaited(call(SETTLE, node)))
+            node.func = self.later_of(node.func)
+            place.put(awaited(call(SETTLE, node)))
         elif kind in ("stream", "maybe") or (kind == "unknown" and may_give):
-            self._put(place, call(MEANT, node))
+            place.put(call(MEANT, node))
         elif kind == "plain":
-            self._write_taken_functions(place)
-
-    def _put(self, place: Place, new: Any) -> None:
-        place.put(new)
-        self.done.changed = True
+            self.write_taken_functions(place)
 
     def _write_await(self, place: Place, *, is_sure: bool) -> None:
         given = place.node.value
         if not self._functions.can_await(place.scope):
-            self._put(place, call(WAIT, given))
+            place.put(call(WAIT, given))
         elif not is_sure:
             place.node.value = call(SETTLE, given)
 
-    def _write_taken_functions(self, place: CallPlace) -> None:
+    def write_taken_functions(self, place: CallPlace) -> None:
         """``sorted(names, key=fetch)``: an async function that is called by a plain one."""
         node = place.node
         if not isinstance(node.func, ast.Name) or node.func.id not in _TAKING_FUNCTIONS:
@@ -211,7 +220,6 @@ class Rewriting:
                 node.is_async = 0
             else:
                 node.__class__ = ast.For
-            self.done.changed = True
 
     def _write_context(self, place: Place) -> None:
         node: Any = place.node
@@ -222,7 +230,6 @@ class Rewriting:
             item.context_expr = call(word, item.context_expr)
         if word == WITH:
             node.__class__ = ast.With
-            self.done.changed = True
 
     def _lazy_calls(self) -> list[Place]:
         """Generators and ``map`` over calls of tools, which make none until something loops."""
@@ -258,4 +265,4 @@ class Rewriting:
     def _write_lazy(self, place: Place) -> None:
         node = getattr(place.box, "value", place.node)
         new = call(ALL, node) if isinstance(place.box, ast.Expr) else call(ONCE, node)
-        self._put(place, new)
+        place.put(new)

@@ -125,6 +125,11 @@ class Place:
         self.box = box
         self.key = key
 
+    @property
+    def current(self) -> Any:
+        """What stands there now."""
+        return self.box[self.key] if self._is_listed else getattr(self.box, self.key)
+
     def put(self, new: ast.AST) -> None:
         """Put something else there."""
         if self._is_listed:

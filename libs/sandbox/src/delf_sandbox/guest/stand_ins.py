@@ -13,7 +13,7 @@ import threading
 import types
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 _OS = (
     *("path", "sep", "linesep", "name", "curdir", "pardir", "extsep", "altsep", "pathsep"),
@@ -90,8 +90,11 @@ def _part(name: str, real: Any, names: Iterable[str]) -> Any:
 
 def _copy(name: str, real: Any) -> Any:
     module = types.ModuleType(name)
-    there = {key: value for key, value in vars(real).items() if not key.startswith("__")}
-    module.__dict__.update(there)  # and not what it would load by then
+    for key, value in cast(
+        "dict[str, Any]", real.__dict__
+    ).items():  # and not what it would load by then
+        if not key.startswith("__"):
+            setattr(module, key, value)
     return module
 
 

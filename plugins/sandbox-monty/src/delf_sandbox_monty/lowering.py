@@ -1,0 +1,418 @@
+"""Puts what Monty lacks into what it has."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection
+from typing import Any, Final
+
+from delf_sandbox.guest.functions import label_of
+from delf_sandbox.guest.names import BUILTINS
+from delf_sandbox.guest.nodes import (
+    ASYNC_ITER,
+    ASYNC_WITH,
+    ITER,
+    SETTLE,
+    TOOLS,
+    at,
+    attribute,
+    awaited,
+    call,
+    name,
+)
+from delf_sandbox.guest.rewrite import Rewriting
+from delf_sandbox.guest.scopes import CallPlace, Place
+
+LATER: Final = "__delf_later__"
+_FUNCTIONS: Final = {
+    ("dataclasses", "asdict"): "__delf_asdict__",
+    ("functools", "wraps"): "__delf_wraps__",
+    ("collections", "OrderedDict"): "dict",
+}
+"""Functions in whose place the prelude, or Monty, has another."""
+_TYPES: Final = frozenset(
+    {"Annotated", "Any", "Callable", "ClassVar", "Dict", "Final", "FrozenSet", "Generator"}
+    | {"Generic", "Iterable", "Iterator", "List", "Literal", "Mapping", "Never", "NoReturn"}
+    | {"Optional", "Protocol", "Self", "Sequence", "Set", "TYPE_CHECKING", "Tuple", "Type"}
+    | {"TypeVar", "Union"}
+)
+"""What Monty's ``typing`` has; what else is named in annotations is never looked at."""
+_INSTEAD: Final = {
+    "asyncio": "asyncio",
+    "json": "__delf_json_module__",
+    "sys": "__delf_sys_module__",
+    "statistics": "__delf_statistics_module__",
+}
+"""Modules in whose place the prelude has another object."""
+SHIMS: Final = frozenset(_INSTEAD) | {"nest_asyncio"}
+_RENAMED: Final = {"getattr": "__delf_getattr__", "hasattr": "__delf_hasattr__"}
+_TAKING: Final = frozenset({"map", "filter", "sorted", "min", "max", "reduce"})
+_UNWRAPPED: Final = frozenset({ASYNC_ITER, ITER, ASYNC_WITH})
+_OF_DICTS: Final = frozenset(dir(dict))
+"""What is no item of a record where it is read as an attribute."""
+_STORE: Final = ast.Store()
+
+
+def method_name(connection: str, method: str) -> str:
+    """The name of a method as a function of its own: Monty's cannot be handed over."""
+    return f"__delf_{connection}__{method}"
+
+
+class MontyRewriting(Rewriting):
+    """The rewriting for Monty, where an ``await`` can stand anywhere."""
+
+    everywhere = True
+
+    def _write(self) -> None:
+        super()._write()
+        for place, is_called in self._seen.attributes:
+            self._hand_over_method(place, is_called=is_called)
+        for place in self._seen.calls.values():
+            self._write_connection(place)
+
+    def _hand_over_method(self, place: Any, *, is_called: bool) -> None:
+        node = place.node
+        word = getattr(node.value, "id", "")
+        methods = self._known.tools.get(word, ())
+        is_there = place.current is node
+        if is_there and not is_called and node.attr in methods and not place.scope.find(word):
+            place.put(name(node, method_name(word, node.attr)))
+
+    def _write_connection(self, place: CallPlace) -> None:
+        """``shop()`` is shop."""
+        match place.node.func:
+            case ast.Name(id=word) if self._known.tools.get(word) and not place.scope.find(word):
+                place.put(name(place.node, word))
+            case _:
+                pass
+
+    def make_later(self, place: CallPlace, *, is_awaited: bool) -> None:
+        """Have a tool's call give something to be awaited; what is awaited there does."""
+        if is_awaited:
+            return
+        node = place.node
+        label = self._names.calls[id(node)]
+        connection, _, method = label.partition(".")
+        function: Any = node.func
+        if method:
+            function = name(function, method_name(connection, method))
+        text = ast.Constant(value=f"{label}(…) on line {node.lineno}", **at(node))
+        node.func = ast.Call(
+            func=name(node, LATER), args=[text, function], keywords=[], **at(function)
+        )
+
+    def hand_over_later(self, place: Place) -> None:
+        """Have a tool that is handed over give something to be awaited."""
+        label = label_of(place.node) or ""
+        connection, _, method = label.partition(".")
+        if place.scope.find(connection) is None and connection in self._known.tools:
+            node = place.node
+            function = method_name(connection, method) if method else connection
+            text = ast.Constant(value=f"{label}(…) on line {node.lineno}", **at(node))
+            place.put(call_of(name(node, LATER), [text, name(node, function)]))
+
+    def may_give_coroutines(self) -> bool:
+        """Whether a call of which nothing is known can give something to be awaited."""
+        words = {*self._known.tools, TOOLS}
+        return super().may_give_coroutines() or any(
+            place.node.id in words and not is_called for place, is_called in self._seen.loads
+        )
+
+    def later_of(self, function: Any) -> Any:
+        """A function of which nothing is known; it is called as it is."""
+        return function
+
+    def write_taken_functions(self, place: CallPlace) -> None:
+        """``sorted(names, key=fetch)``, where what is called may have to wait."""
+        node = place.node
+        match node.func:
+            case ast.Name(id=word) if word in _TAKING:
+                given = [item.value for item in node.keywords if item.arg == "key"]
+                if word in ("map", "filter", "reduce"):
+                    given = node.args[:1]
+                if any(self._may_wait(item) for item in given):
+                    node.func = name(node.func, f"__delf_{word}__")
+            case _:
+                pass
+
+    def _may_wait(self, given: Any) -> bool:
+        """Whether a function that is handed over is one that may have to wait."""
+        match given:
+            case ast.Lambda():
+                return any(isinstance(part, (ast.Await, ast.Call)) for part in ast.walk(given.body))
+            case ast.Name(id=word):
+                return word not in BUILTINS
+            case ast.Attribute():
+                return True
+            case _:
+                return False
+
+
+class Lowering(ast.NodeTransformer):
+    """Puts syntax and modules that Monty lacks otherwise, in place.
+
+    Args:
+        tools: The names of tools that mean nothing else.
+    """
+
+    def __init__(self, tools: Collection[str]) -> None:
+        self._tools = tools
+        self._modules: set[str] = set()
+        self._number = 0
+
+    def lower(self, tree: ast.Module) -> None:
+        """Lower a script."""
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                self._modules.update(a.asname or a.name.split(".")[0] for a in node.names)
+            elif isinstance(node, ast.ClassDef):
+                self._modules.add(node.name)
+        self.visit(tree)
+
+    # -- modules ------------------------------------------------------------------------
+
+    def visit_Import(self, node: ast.Import) -> Any:
+        """Give names of modules to what the prelude has in their place."""
+        kept = [item for item in node.names if item.name not in SHIMS]
+        if len(kept) == len(node.names):
+            return node
+        new: list[ast.stmt] = []
+        for item in node.names:
+            if item.name not in SHIMS:
+                continue
+            given = self._module(node, item.name)
+            target = ast.Name(id=item.asname or item.name, ctx=_STORE, **at(node))
+            new.append(ast.Assign(targets=[target], value=given, **at(node)))
+        if kept:
+            node.names = kept
+            new.append(node)
+        return new
+
+    def _module(self, node: Any, word: str) -> ast.expr:
+        if word == "nest_asyncio":
+            return ast.Call(func=name(node, "__delf_Nest__"), args=[], keywords=[], **at(node))
+        return name(node, _INSTEAD[word])
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
+        """Give names out of modules to what the prelude has in their place."""
+        source = node.module or ""
+        new: list[ast.stmt] = []
+        for item in list(node.names):
+            value = self._imported(node, source, item.name)
+            if value is not None:
+                new.append(assigned(node, item.asname or item.name, value))
+                node.names.remove(item)
+        return [node, *new] if node.names else new
+
+    @staticmethod
+    def _imported(node: ast.ImportFrom, source: str, word: str) -> ast.expr | None:
+        """What is imported in place of a name; None for the name itself."""
+        if source in _INSTEAD:
+            return attribute(name(node, _INSTEAD[source]), word)
+        if (source, word) in _FUNCTIONS:
+            return name(node, _FUNCTIONS[source, word])
+        if source in ("typing", "typing_extensions") and word not in _TYPES:
+            return ast.Constant(value=None, **at(node))
+        return None
+
+    # -- loops, contexts and statements -------------------------------------------------
+
+    def visit_AsyncFor(self, node: ast.AsyncFor) -> Any:
+        """Loop without waiting: what is looped over is there."""
+        self.generic_visit(node)
+        plain: Any = node
+        plain.__class__ = ast.For
+        return plain
+
+    def visit_comprehension(self, node: ast.comprehension) -> Any:
+        """Loop without waiting: what is looped over is there."""
+        self.generic_visit(node)
+        if node.is_async:
+            node.is_async = 0
+        return node
+
+    def visit_AsyncWith(self, node: ast.AsyncWith) -> Any:
+        """An ``async with`` as the statements that it stands for."""
+        self.generic_visit(node)
+        body = node.body
+        for item in reversed(node.items):
+            body = self._entered(node, item, body)
+        return body
+
+    def _entered(self, node: Any, item: ast.withitem, body: list[ast.stmt]) -> list[ast.stmt]:
+        self._number += 1
+        manager, fine, error = (
+            f"__delf_{word}_{self._number}__" for word in ("manager", "fine", "error")
+        )
+
+        def exited(*given: Any) -> ast.expr:
+            function = attribute(name(node, manager), "__aexit__")
+            return awaited(call_of(function, list(given)))
+
+        nothing = [ast.Constant(value=None, **at(node)) for _ in range(3)]
+        entered = awaited(call(SETTLE, call_of(attribute(name(node, manager), "__aenter__"), [])))
+        begin: ast.stmt = ast.Expr(value=entered, **at(node))
+        if item.optional_vars is not None:
+            begin = ast.Assign(targets=[item.optional_vars], value=entered, **at(node))
+        failed = name(node, error)
+        caught = ast.ExceptHandler(
+            type=name(node, "BaseException"),
+            name=error,
+            body=[
+                assigned(node, fine, ast.Constant(value=False, **at(node))),
+                ast.If(
+                    test=ast.UnaryOp(
+                        op=ast.Not(),
+                        operand=exited(call_of(name(node, "type"), [failed]), failed, nothing[0]),
+                        **at(node),
+                    ),
+                    body=[ast.Raise(**at(node))],
+                    orelse=[],
+                    **at(node),
+                ),
+            ],
+            **at(node),
+        )
+        inner = ast.Try(body=body, handlers=[caught], orelse=[], finalbody=[], **at(node))
+        last = ast.If(
+            test=name(node, fine),
+            body=[ast.Expr(value=exited(*nothing), **at(node))],
+            orelse=[],
+            **at(node),
+        )
+        whole = ast.Try(body=[inner], handlers=[], orelse=[], finalbody=[last], **at(node))
+        return [
+            assigned(node, manager, item.context_expr),
+            begin,
+            assigned(node, fine, ast.Constant(value=True, **at(node))),
+            whole,
+        ]
+
+    def visit_Delete(self, node: ast.Delete) -> Any:
+        """``del rows[0]`` is ``rows.pop(0)``; a name that is deleted is None."""
+        self.generic_visit(node)
+        new: list[ast.stmt] = []
+        for target in node.targets:
+            match target:
+                case ast.Name(id=word):
+                    new.append(assigned(node, word, ast.Constant(value=None, **at(node))))
+                case ast.Subscript(value=value, slice=key) if not isinstance(key, ast.Slice):
+                    value.ctx = ast.Load()  # pyright: ignore[reportAttributeAccessIssue]
+                    popped = call_of(attribute(value, "pop"), [key])
+                    new.append(ast.Expr(value=popped, **at(node)))
+                case _:
+                    return node
+        return new
+
+    def visit_Raise(self, node: ast.Raise) -> Any:
+        """Leave as ``exit()`` does."""
+        self.generic_visit(node)
+        match node.exc:
+            case ast.Name(id="SystemExit"):
+                given: list[Any] = []
+            case ast.Call(func=ast.Name(id="SystemExit"), args=given):
+                pass
+            case _:
+                return node
+        left = call_of(name(node, "__delf_exit__"), given)
+        return ast.Expr(value=left, **at(node))
+
+    # -- expressions --------------------------------------------------------------------
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        """Call what the prelude has in place of what Monty lacks."""
+        self.generic_visit(node)
+        match node.func:
+            case ast.Name(id=word) if word in _UNWRAPPED:
+                return node.args[0]
+            case ast.Name(id=word) if word in _RENAMED:
+                node.func = name(node.func, _RENAMED[word])
+            case ast.Name(id="print"):
+                kept = [item for item in node.keywords if item.arg not in ("file", "flush")]
+                if len(kept) < len(node.keywords) and self._prints(node):
+                    node.keywords = kept
+            case ast.Name(id="next") if node.args and isinstance(node.args[0], ast.GeneratorExp):
+                # Monty's generator expressions are lists, which next() refuses.
+                node.args[0] = call_of(name(node, "iter"), [node.args[0]])
+            case ast.Attribute(value=inner, attr="sort") if node.keywords:
+                key = next((item.value for item in node.keywords if item.arg == "key"), None)
+                if isinstance(key, (ast.Lambda, ast.Name, ast.Attribute)) and _waits(key):
+                    node.args.insert(0, inner)
+                    node.func = name(node.func, "__delf_sort__")
+            case _:
+                pass
+        return node
+
+    @staticmethod
+    def _prints(node: ast.Call) -> bool:
+        """Whether a print goes where every print goes."""
+        files = [item.value for item in node.keywords if item.arg == "file"]
+        return all(isinstance(file, ast.Attribute) for file in files)
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        """Read items of records as attributes, and methods as functions."""
+        is_called = getattr(node, "is_called", False)
+        self.generic_visit(node)
+        match node.value:
+            case ast.Subscript(value=ast.Name(id=table), slice=ast.Constant(value=str(word))) if (
+                table == TOOLS and not is_called
+            ):
+                return name(node, method_name(word, node.attr))
+            case ast.Name(id=root):
+                pass
+            case _:
+                root = ""
+        match node:  # of an exception of delf's, which has another name there
+            case (
+                ast.Attribute(
+                    attr="__name__", value=ast.Call(func=ast.Name(id="type"), args=[value])
+                )
+                | ast.Attribute(attr="__name__", value=ast.Attribute(attr="__class__", value=value))
+            ):
+                return call_of(name(node, "__delf_kind__"), [value])
+            case _:
+                pass
+        if (root, node.attr) in _FUNCTIONS:
+            return name(node, _FUNCTIONS[root, node.attr])
+        if not isinstance(node.ctx, ast.Load) or is_called or node.attr.startswith("_"):
+            return node
+        if root in self._modules or root in ("self", "cls", "asyncio") or root in self._tools:
+            return node
+        if root in ("str", "int", "float", "list", "dict", "set"):
+            return _unbound(node)
+        if node.attr in _OF_DICTS:
+            return node
+        text = ast.Constant(value=node.attr, **at(node))
+        return call_of(name(node, "__delf_get__"), [node.value, text])
+
+
+def _unbound(node: ast.Attribute) -> ast.expr:
+    """A method of a type, as ``str.lower``, as a function: Monty has them only where called."""
+    given = ast.arg(arg="given", **at(node))
+    takes = ast.arguments(posonlyargs=[], args=[given], kwonlyargs=[], kw_defaults=[], defaults=[])
+    body = call_of(attribute(name(node, "given"), node.attr), [])
+    return ast.Lambda(args=takes, body=body, **at(node))
+
+
+def mark_called(tree: ast.AST) -> None:
+    """Note which attributes are called: those are methods."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            node.func.is_called = True  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _waits(function: Any) -> bool:
+    return not isinstance(function, ast.Lambda) or any(
+        isinstance(part, (ast.Await, ast.Call)) for part in ast.walk(function)
+    )
+
+
+def call_of(function: Any, given: list[Any]) -> ast.Call:
+    """A call of something, where it stands."""
+    return ast.Call(func=function, args=given, keywords=[], **at(function))
+
+
+def assigned(node: Any, word: str, value: Any) -> ast.stmt:
+    """A name that is given a value, where a node stands."""
+    target = ast.Name(id=word, ctx=_STORE, **at(node))
+    return ast.Assign(targets=[target], value=value, **at(node))

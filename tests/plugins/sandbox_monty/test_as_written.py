@@ -1,0 +1,10 @@
+"""Scripts as models write them do what they mean in Monty, or are refused; never something else."""
+
+import pytest
+
+from support.as_written import kinds, written, wrong_ones
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_does_what_it_means(kind, tmp_path):
+    assert wrong_ones(written(kind), "monty", tmp_path) == {}
