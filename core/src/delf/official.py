@@ -6,12 +6,7 @@ install. The first package of a kind is the usual one.
 
 from __future__ import annotations
 
-import fnmatch
-import json
-import shlex
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Final
 
 PLUGIN_PREFIX: Final = "delf-plugin-"
@@ -20,6 +15,9 @@ _MODELS: Final = "models"
 
 @cache
 def _table() -> dict[str, dict[str, str]]:
+    import json
+    from pathlib import Path
+
     return json.loads(Path(__file__).with_name("official.json").read_text(encoding="utf-8"))
 
 
@@ -51,8 +49,10 @@ def usual(kind: str) -> str:
 
 def usual_model(model: str) -> str:
     """The name of the kind of model that most people want for a model."""
+    from fnmatch import fnmatchcase
+
     names = _table()[_MODELS]
-    return next(name for pattern, name in names.items() if fnmatch.fnmatchcase(model, pattern))
+    return next(name for pattern, name in names.items() if fnmatchcase(model, pattern))
 
 
 def all_packages() -> frozenset[str]:
@@ -68,8 +68,11 @@ def module_of(package: str) -> str:
 
 def how_to_install(package: str) -> str:
     """The command that installs a package; where delf has one, it works from a clone, too."""
+    from importlib.util import find_spec
+    from shlex import quote
+
     name = package.removeprefix(PLUGIN_PREFIX)
     installer = packages("command")["plugins install"]
     if name == package or find_spec(module_of(installer)) is None:
-        return f"pip install {shlex.quote(package)}"
-    return f"delf plugins install {shlex.quote(name)}"
+        return f"pip install {quote(package)}"
+    return f"delf plugins install {quote(name)}"
