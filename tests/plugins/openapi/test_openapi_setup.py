@@ -60,7 +60,6 @@ class Journal(InProcessJournal):
         self.events: list[ev.Event] = []
         for event in events:
             asyncio.run(self.append(event))
-            asyncio.run(self.release(event.task_id))
 
     async def append(self, event: ev.Event) -> None:
         self.events.append(event)
