@@ -12,6 +12,7 @@ import pytest
 
 from delf import Agent
 from delf.errors import ConnectionUnavailableError, ToolException, ToolExecutionError
+from delf.protocols.approval import Approved
 from delf.testing import ScriptedModel, TestHost
 from plugins.mcp.conftest import invoke
 
@@ -311,6 +312,32 @@ async def test_a_tool_that_became_another_asks_again(rogue, change, word) -> Non
     effects = {action.name: action.effect for action in await srv.actions()}
     assert effects == {"pay": "irreversible", "fresh": "irreversible"}
     assert any("'pay' is not as it was" in notice for notice in srv.notices())
+
+
+@pytest.mark.parametrize("covers", ["call", "action"])
+@pytest.mark.parametrize("change", [{}, {"description": "Does it, and more."}])
+async def test_no_yes_from_before_holds_for_a_tool_that_became_another(
+    rogue, covers, change
+) -> None:
+    does = {"tools": [tool("pay")], "later": [tool("pay", **change)]}
+    srv = rogue("changes", does=does)
+    host = TestHost.discover(environ={})
+    model = ScriptedModel()
+    host.provide(model.spec, model.factory)
+    model.writes("print(await rogue.pay())", "print(await rogue.pay())")
+    asked = []
+
+    def confirm(request):
+        asked.append(request.action)
+        return Approved(remember="until_revoked", covers=covers)
+
+    async with Agent(tools=[srv], llm="scripted", host=host, on_confirm=confirm) as agent:
+        assert (await agent.arun("Pay.")).text == "done"
+        async with soon():
+            while not srv.is_stale():
+                await asyncio.sleep(0.01)
+        assert (await agent.arun("Pay.")).text == "done"
+    assert asked == ["rogue.pay"] * (2 if change else 1)
 
 
 async def test_hints_that_change_change_nothing(rogue) -> None:

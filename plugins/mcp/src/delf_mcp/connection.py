@@ -287,7 +287,10 @@ class MCP(Connection):
             same = self._first.get(tool.name) == digests[tool.name]
             # What the user says holds for the tool that they knew.
             effect = effect_of((tool.name, name), self.settings.effects if same else {})
-            actions[name] = replace(made, name=name, permission=name, effect=effect)
+            version = digests[tool.name]  # another one is another tool, which nobody has approved
+            actions[name] = replace(
+                made, name=name, permission=name, effect=effect, version=version
+            )
         changed = [name for name, digest in digests.items() if self._first.get(name) != digest]
         return actions, left_out, changed
 

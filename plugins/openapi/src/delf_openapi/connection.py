@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -173,7 +174,10 @@ class APITool(Connection):
         hidden = self._hidden(api)
         guides = self._guides(api) if len(api.entries) > _GUIDED_FROM else ()
         shown: dict[Argument, Parameter] = {}
-        made = [self._action(api, entry, hidden, shown) for entry in api.entries.values()]
+        # Where its calls go is not seen in an action, and makes it another one.
+        servers = json.dumps(api.document.at("#").get("servers"), default=str)
+        entries = api.entries.values()
+        made = [self._action(api, entry, hidden, shown, servers) for entry in entries]
         return (*guides, *made)
 
     # -- set-up -------------------------------------------------------------------------
@@ -252,6 +256,7 @@ class APITool(Connection):
         entry: Entry,
         hidden: set[tuple[str, str]],
         known: dict[Argument, Parameter],
+        servers: str,
     ) -> Action:
         shown: Sequence[Argument] = entry.arguments
         covered: frozenset[str] = frozenset()
@@ -278,6 +283,7 @@ class APITool(Connection):
             call=call.call,
             schema=call.schema,
             tags=entry.spot.tags,
+            version=f"{entry.spot.method} {entry.spot.path} {servers}",
         )
 
     # -- finding one's way --------------------------------------------------------------

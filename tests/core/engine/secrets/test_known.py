@@ -27,6 +27,7 @@ from delf.engine.secrets.known import (
     secrets_of_model,
     secrets_of_options,
     secrets_of_settings,
+    without_secrets,
     worth_hiding,
 )
 from delf.engine.secrets.redaction import REDACTED, Redactor
@@ -142,6 +143,10 @@ def test_values_by_name_are_secrets_by_their_names() -> None:
     shown = repr(settings)
     assert not any(str(value) in shown for value in (*env.values(), *headers.values()))
     assert revealed(settings.env)["PLACE"] == "an attic"
+    apart = json.dumps(without_secrets(settings))
+    assert not any(text in apart for text in found)
+    assert "lamp-room-42" in apart
+    assert without_secrets(_Served(env={})) != without_secrets(_Served(env={"ROOM": "1"}))
 
 
 def test_settings_of_every_type() -> None:

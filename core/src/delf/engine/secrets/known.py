@@ -192,6 +192,12 @@ def without_secrets(settings: Any) -> Any:
         return _place_in(str(settings))
     if isinstance(settings, BaseModel):
         return {name: without_secrets(value) for name, value in settings}
+    if isinstance(settings, Named):
+        secret = {text for text in _of_named_values(settings) if text}
+        return {
+            name: _place_in(text) if any(each in text for each in secret) else text
+            for name, text in revealed(settings).items()
+        }
     if isinstance(settings, Mapping):
         items = cast("Mapping[Any, Any]", settings).items()
         return {str(name): without_secrets(value) for name, value in items}
@@ -239,11 +245,12 @@ def _within(value: Any, seen: dict[int, Any], of_text: _OfText) -> Iterator[str]
 
 
 def _of_named_values(values: Named) -> Iterator[str]:
-    if isinstance(values, SentAlong):
-        yield from secrets_of_headers(revealed(values))
-        return
     for name, value in values.items():
-        if isinstance(value, str):
+        if not isinstance(value, str):
+            yield value.get_secret_value()
+        elif isinstance(values, SentAlong):
+            yield from secrets_of_headers({name: value})
+        else:
             yield from _of_named(name, value, sure=True)
 
 
