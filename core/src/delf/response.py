@@ -94,6 +94,13 @@ class Response:
         return f"before it {'' if self.state == 'failed' else 'was '}{self.state}"
 
     @property
+    def used_tools(self) -> bool:
+        """Whether any tool was called; an answer without is what the model says by itself."""
+        from delf.engine.changes import used_tools
+
+        return used_tools(self.events)
+
+    @property
     def changes(self) -> list[str]:
         """The calls that changed something, or may have, a line each."""
         from delf.engine.changes import changes_of
@@ -110,6 +117,7 @@ class Response:
             "cost_usd": self.cost_usd,
             "duration_ms": self.duration_ms,
             "files": self.files,
+            "used_tools": self.used_tools,
             "changes": self.changes,
             "trace": self.trace.to_dict(),
         }

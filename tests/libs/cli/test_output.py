@@ -68,6 +68,7 @@ FIELDS = [
     "cost_usd",
     "duration_ms",
     "files",
+    "used_tools",
     "changes",
     "trace",
 ]

@@ -26,6 +26,11 @@ async def hold() -> str:
 hold_began = asyncio.Event()
 
 
+@tool(confirm=False, effect="write")
+def keep() -> None:
+    """Keep something."""
+
+
 @pytest.fixture
 def make_agent(delf_host):
     made = []
@@ -208,8 +213,8 @@ class TestTurns:
 
     def test_an_empty_answer_is_told_as_such(self, make_agent, scripted_model):
         chat = Chat()
-        scripted_model.writes("x = 1", "print(1)")
-        agent = make_agent(chat)
+        scripted_model.writes("await keep()", "print(1)")
+        agent = make_agent(chat, keep)
         agent.run("be quiet")
         agent.run("go on")
         assert conversation_of(scripted_model.requests[1]) == ["be quiet", "(nothing)"]

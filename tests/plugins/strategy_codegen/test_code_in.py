@@ -77,7 +77,7 @@ def test_what_it_was_offered_once_it_keeps(make_agent, scripted_model):
 
 def test_a_model_that_takes_no_tools_is_offered_none(make_agent, scripted_model):
     scripted_model.takes_tools = False
-    scripted_model.says("no", "no")
+    scripted_model.says("", "")
     response = make_agent().run("what is it?")
     assert "answered without a script 2 times" in response.error
     assert asked(scripted_model) == [[], []]

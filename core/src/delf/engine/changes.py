@@ -38,6 +38,11 @@ class Change:
         return told if self.certain else f"{told} (begun; may be done or not)"
 
 
+def used_tools(events: Iterable[ev.Event]) -> bool:
+    """Whether a tool was called, and got past the gate."""
+    return any(isinstance(event, ev.CallStarted) for event in events)
+
+
 def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Change]:
     """The calls of a task that changed something, or may have, in the order of their begin.
 

@@ -6,11 +6,12 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Any
 
 from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.gate import Gate
-from delf.engine.changes import changes_of
+from delf.engine.changes import changes_of, used_tools
 from delf.engine.models.client import Draft
 from delf.engine.scripts import ScriptRunner, named_actions
 from delf.engine.task import TaskState
@@ -83,6 +84,16 @@ class TaskHost:
     def libraries(self) -> Sequence[str]:
         """The packages that scripts may import beside harmless standard modules."""
         return self.scripts.libraries
+
+    @property
+    def is_conversation(self) -> bool:
+        """Whether the task is a turn of a conversation."""
+        return self._task.request.conversation is not None
+
+    @property
+    def used_tools(self) -> bool:
+        """Whether the task has called a tool so far."""
+        return used_tools(self._task.log.events)
 
     @property
     def retry_count(self) -> int:
@@ -211,14 +222,21 @@ class TaskHost:
         finally:
             self._running = False
             self.approvals.script_ended()
+        if isinstance(outcome, Done) and outcome.value == repr(...):  # a script that is none yet
+            outcome = replace(outcome, value=None)
         self._last_counts = isinstance(outcome, (Done, Rerun))
         if isinstance(outcome, Rerun):
             await self._record_rerun(outcome, attempt)
+        changes = [*map(str, changes_of(log.events, attempt))]
+        printed = self._printed()
         return ScriptResult(
             outcome=outcome,
-            printed=self._printed(),
+            printed=printed,
             variables_alive=self.scripts.alive,
-            changes=() if self._last_counts else [*map(str, changes_of(log.events, attempt))],
+            changes=changes,
+            is_silent=isinstance(outcome, Done)
+            and (outcome.value is None or outcome.value == "")
+            and not (printed.strip() or changes or self.scripts.output.files),
             refused=self._refusal_behind(outcome),
             can_retry=not self._is_hopeless(outcome)
             and (self._last_counts or self.scripts.may_go_on),

@@ -97,6 +97,8 @@ class ScriptResult:
         refused: Why the task cannot go on, when the script failed because the budget was used up.
         can_retry: Whether another script could do better. It could not where a call failed for a
             reason that stays, as a service that does not answer or a right that is missing.
+        is_silent: Whether it came to its end with nothing to show for: it printed nothing, left no
+            value, handed no file over and changed nothing.
     """
 
     outcome: Outcome
@@ -105,6 +107,7 @@ class ScriptResult:
     changes: Sequence[str] = ()
     refused: DelfError | None = None
     can_retry: bool = True
+    is_silent: bool = False
 
 
 class StrategyHost(Protocol):
@@ -128,6 +131,16 @@ class StrategyHost(Protocol):
     @property
     def libraries(self) -> Sequence[str]:
         """The packages that scripts may import beside harmless standard modules."""
+        ...
+
+    @property
+    def is_conversation(self) -> bool:
+        """Whether the task is a turn of a conversation, in which much needs no tool."""
+        ...
+
+    @property
+    def used_tools(self) -> bool:
+        """Whether the task has called a tool so far."""
         ...
 
     @property

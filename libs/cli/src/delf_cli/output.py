@@ -124,6 +124,8 @@ def show_end(response: Response, screen: Screen) -> None:
         counted(len(trace.model_calls), "model call"),
         counted(len(trace.tool_calls), "tool call"),
     ]
+    if response.status and not (response.used_tools or trace.scripts):
+        parts[-1] = "answered without tools"
     screen.line(f"{response.state} · {' · '.join(parts)}", "dim")
 
 

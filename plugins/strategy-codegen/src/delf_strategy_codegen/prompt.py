@@ -30,6 +30,11 @@ _IN_FENCE = "Answer with the script alone, in one ```python block."
 _BEGINNING = 1000
 _IN_TOOL = "Answer with one call of run, whose code is the script, and nothing else."
 _PYTHON = "3.11+"
+_NO_SCRIPT = (
+    "There was no Python script in that answer. Where no tool is needed, or something essential is "
+    "missing, the script prints just that."
+)
+SILENT = "the script printed nothing, left no value and changed nothing"
 _MAX_PRINTED = 2000
 _MAX_DONE = 20
 
@@ -58,7 +63,7 @@ def no_code_messages(reply: str, why: str = "", *, in_tool: bool = False) -> tup
         in_tool: Whether the next one can be a call of ``run``.
     """
     how = _IN_TOOL if in_tool else "Answer with one ```python block."
-    told = why or "There was no Python script in that answer."
+    told = why or _NO_SCRIPT
     return assistant(_short(reply) or "(nothing)"), user(f"{told} {how}")
 
 
@@ -108,9 +113,9 @@ def unfit_messages(code: str, text: str, problem: str) -> tuple[Message, Message
         text: What it printed, which the user will not see.
         problem: What is wrong with that.
     """
+    printed = f"It had printed (the user will not see this):\n{_cap(text)}\n" if text else ""
     said = (
-        f"The script ran, and its answer is refused: {problem}\n"
-        f"It had printed (the user will not see this):\n{_cap(text)}\n"
+        f"The script ran, and its answer is refused: {problem}\n{printed}"
         "Its variables are still there, and what it did is done. Write a script that prints the "
         "whole answer as it is to be, and nothing else."
     )

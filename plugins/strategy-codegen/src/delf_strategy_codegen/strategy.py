@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Sequence
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 
+from delf.answers import quoted
 from delf.errors import (
     ApprovalRejectedError,
     CodeGenerationError,
@@ -30,6 +31,7 @@ from delf.tools.find_tools import own_tools
 from delf.tools.stubs import stubs_of
 from delf_strategy_codegen.extract import calls_with_script, read_reply
 from delf_strategy_codegen.prompt import (
+    SILENT,
     crash_messages,
     no_code_messages,
     rerun_messages,
@@ -91,13 +93,21 @@ class CodegenStrategy:
         messages = host.begin(script_rules(stubs, host.libraries, in_tool=in_tool))
         retries = reruns = 0
         while True:
-            code, calls = await _write(host, messages, self._code_in)
+            written = await _write(host, messages, self._code_in)
+            if written.code is None:
+                return written.said
+            code, calls = written.code, written.calls
             result = await host.execute(code)
             match result.outcome:
                 case Done(value=value):
                     text = compose(host.said, value)
-                    problem = host.refuse(text)
-                    if problem is None or retries >= host.retry_count:
+                    is_silent = result.is_silent and not text.strip()
+                    problem = SILENT if is_silent else host.refuse(text)
+                    if problem is None:
+                        return text
+                    if retries >= host.retry_count:
+                        if is_silent:
+                            raise SandboxExecutionError(f"there is no answer: {SILENT}", hint=_HINT)
                         return text
                     retries += 1
                     await host.retrying(problem)
@@ -117,16 +127,26 @@ class CodegenStrategy:
                     messages += _as_written(calls, _what_went_wrong(code, outcome, result))
 
 
-async def _write(
-    host: StrategyHost, messages: tuple[Message, ...], code_in: CodeIn
-) -> tuple[str, tuple[ToolCall, ...]]:
+class _Written(NamedTuple):
+    """What the model wrote.
+
+    Args:
+        code: A script; None where the answer is prose.
+        said: The answer's text.
+        calls: Those that the script came in, where a tool was offered.
+    """
+
+    code: str | None
+    said: str
+    calls: tuple[ToolCall, ...] = ()
+
+
+async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: CodeIn) -> _Written:
     """Ask the main model until there is a script, as often as retries are allowed.
 
     A model that takes tools is given one for its script where that is wanted, and by itself after
-    an answer without one.
-
-    Returns:
-        The script, and the calls that it came in where a tool was offered.
+    an answer without one. Prose is the task's answer where no tool was used: at once in a
+    conversation, else the second time.
 
     Raises:
         CodeGenerationError: When no answer held a script.
@@ -146,10 +166,17 @@ async def _write(
             reply = await host.ask(messages, tools=tools)
             reading = read_reply(reply)
             if reading.code is not None:
-                return reading.code, calls_with_script(reply) if tools else ()
+                calls = calls_with_script(reply) if tools else ()
+                return _Written(reading.code, reply.text, calls)
+            said = reply.text.strip()
+            is_prose = bool(said) and not (reading.why or reply.calls)
+            is_time = tries > 1 or host.is_conversation
+            if is_prose and is_time and not host.used_tools and host.refuse(said) is None:
+                return _Written(None, said)
             if tries > host.retry_count:
                 raise CodeGenerationError(
-                    f"the model {reply.model!r} answered without a script {tries} times"
+                    f"the model {reply.model!r} answered without a script {tries} times; "
+                    f"{quoted(reply.text)}"
                 )
             tries += 1
             await host.retrying(reading.why or "the answer held no script")

@@ -219,6 +219,7 @@ export class Story {
     this.state = data.status ? "done" : stopped ? "stopped" : "failed";
     this.finishedAt = at;
     this.answer = data.status ? data.text : null;
+    this.isProse = !this.chapters.length && !this.calls.size;
     this.error = data.error;
     this.errorCode = data.code;
     this.cost = data.cost_usd;

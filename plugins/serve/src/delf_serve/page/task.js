@@ -217,7 +217,7 @@ export class TaskView {
     this.shownReady = ready;
     this.answer.hidden = !told.printed && !ready;
     if (ready) {
-      fill(this.answer, el("h2", {}, "Answer"), answer(told.answer), told.answer.length > 20_000 ? this.takeButton(told.answer, "answer.txt") : null);
+      fill(this.answer, el("h2", {}, "Answer"), told.isProse ? el("p", { class: "quiet" }, "answered without tools") : null, answer(told.answer), told.answer.length > 20_000 ? this.takeButton(told.answer, "answer.txt") : null);
     } else {
       this.livePrints ??= el("span", {});
       this.live ??= el("pre", { class: "prints live", tabindex: "0", role: "region", "aria-label": "Prints" }, this.livePrints);

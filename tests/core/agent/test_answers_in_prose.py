@@ -1,0 +1,119 @@
+"""Answers without a script, and scripts without an answer."""
+
+import pytest
+
+from delf import Chat, tool
+from delf.events import ScriptGenerated
+from delf.testing import script
+
+PROSE = "You are welcome! I can look up orders and refund them."
+
+
+@pytest.fixture
+def look():
+    made = []
+
+    @tool(effect="read", confirm=False)
+    async def look(name: str) -> int:
+        """Look something up."""
+        made.append(name)
+        return 42
+
+    look.made = made
+    return look
+
+
+def test_a_second_answer_in_prose_is_the_answer(make_agent, scripted_model, look):
+    scripted_model.says("I think so.", PROSE)
+    response = make_agent(look).run("thanks")
+    assert (response.text, response.status, response.used_tools) == (PROSE, True, False)
+    assert response.to_dict()["used_tools"] is False
+    assert not [event for event in response.events if isinstance(event, ScriptGenerated)]
+    assert "prints just that" in scripted_model.prompts[1]
+
+
+def test_one_try_for_a_script_may_bring_one(make_agent, scripted_model, look):
+    scripted_model.says("I would look.", script("print(await look('x'))"))
+    response = make_agent(look).run("look")
+    assert (response.text, response.used_tools) == ("42", True)
+
+
+def test_in_a_conversation_prose_costs_one_call(make_agent, scripted_model, look):
+    scripted_model.says(PROSE)
+    response = make_agent(look, chat=Chat()).run("what can you do?")
+    assert (response.text, len(scripted_model.requests)) == (PROSE, 1)
+
+
+def test_prose_is_no_answer_once_a_tool_was_used(make_agent, scripted_model, look):
+    scripted_model.says(script("await look('x')\n1 / 0"), "It is 42.", "It is 42, surely.")
+    response = make_agent(look).run("look")
+    assert not response.status
+    assert "It is 42, surely." in response.error
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("", "it said nothing"),
+        ('{"code": "f(1)", "code": "f(2)"}', '"code" stands in it twice'),
+    ],
+)
+def test_what_is_no_prose_fails_with_what_was_said(make_agent, scripted_model, said, why):
+    scripted_model.says(said, said)
+    response = make_agent().run("x")
+    assert not response.status
+    assert "without a script 2 times" in response.error
+    assert why in response.error or why in scripted_model.prompts[1]
+    assert said in response.error
+
+
+def test_without_retries_prose_is_no_answer_and_is_not_lost(make_agent, scripted_model):
+    scripted_model.says(PROSE)
+    response = make_agent(retry_count=0).run("x")
+    assert not response.status
+    assert PROSE in response.error
+
+
+@pytest.mark.parametrize(
+    "silent",
+    ["...", "pass", "x = await look('a')\nx = None", "def helper(a):\n    return a", "'' "],
+)
+def test_a_script_without_an_answer_is_asked_again(make_agent, scripted_model, look, silent):
+    scripted_model.writes(silent, "print('done')")
+    response = make_agent(look).run("x")
+    assert response.text == "done"
+    assert "printed nothing" in scripted_model.prompts[1]
+
+
+def test_a_script_that_stays_without_an_answer_is_no_success(make_agent, scripted_model):
+    scripted_model.writes("pass", "pass")
+    response = make_agent().run("x")
+    assert not response.status
+    assert "there is no answer" in response.error
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "await keep(1)",
+        "add_to_output_files('a.txt', 'a')",
+        "print('x')",
+        "'x'",
+        "0",
+        "False",
+        "[]",
+    ],
+)
+def test_what_changed_something_or_has_a_value_is_no_silence(make_agent, scripted_model, code):
+    @tool(effect="write", confirm=False)
+    def keep(x: int) -> None:
+        """Keep it."""
+
+    scripted_model.writes(code)
+    assert make_agent(keep).run("x").status
+    assert len(scripted_model.requests) == 1
+
+
+def test_what_an_earlier_script_printed_is_an_answer(make_agent, scripted_model):
+    scripted_model.writes("print('one')\nrerun('a', 'b')", "pass")
+    assert make_agent().run("x").text == "one"
