@@ -28,12 +28,14 @@ def send(to: str) -> str:
 EVENT_FIELDS = {"type", "v", "task_id", "seq", "at", "data"}
 RESPONSE_FIELDS = {
     "text",
+    "value",
     "status",
     "state",
     "error",
     "cost_usd",
     "duration_ms",
     "files",
+    "used_tools",
     "changes",
     "trace",
 }
@@ -95,6 +97,24 @@ def test_the_task_can_come_from_stdin(here):
     assert json.loads(result.stdout)["trace"]["task"] == "Sag «hallo»"
     assert delf("run", "-", "--llm", llm, cwd=here, stdin=b"\xff\xfe").returncode == 2
     assert delf("run", "-", "--llm", llm, cwd=here).returncode == 2
+
+
+def test_an_answer_is_data_of_a_schema(here):
+    schema = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
+    (here / "sum.json").write_text(json.dumps(schema))
+    llm = model(here, *["print('so')\nawait answer({'sum': await add(2, 3)})"] * 2)
+    given = ("run", "add", "--tools", "tools.py", "--llm", llm, "--output", "sum.json")
+    result = delf(*given, cwd=here)
+    assert (result.returncode, json.loads(result.stdout)) == (0, {"sum": 5})
+    data = json.loads(delf(*given, "--json", cwd=here).stdout)
+    assert (data["value"], data["text"]) == ({"sum": 5}, "so")
+    for text in ("[]", "{", '{"type": "nonsense"}'):
+        (here / "sum.json").write_text(text)
+        result = delf(*given, cwd=here)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert "output" in result.stderr
+    (here / "sum.json").unlink()
+    assert "--output sum.json: No such file" in delf(*given, cwd=here).stderr
 
 
 def test_json_is_one_object(here):

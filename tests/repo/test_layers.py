@@ -24,6 +24,7 @@ CONTRACTS = frozenset(
         "delf.libraries",
         "delf.llm",
         "delf.messages",
+        "delf.outputs",
         "delf.namesake",
         "delf.official",
         "delf.protocols",

@@ -7,7 +7,19 @@ import secrets
 import sys
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Never, Self, Unpack, cast
+from pathlib import Path
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    Never,
+    Self,
+    TypedDict,
+    Unpack,
+    cast,
+    overload,
+)
 
 from delf.background import BackgroundTasks, Granularity, HandingIn, handed_in, past_end, stream_of
 from delf.engine.elsewhere import snapshot_of
@@ -23,19 +35,55 @@ from delf.tools.function import as_connection
 from delf.types import ApprovalMode, ConfirmMode, Isolation
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from delf.engine.journal.log import Listener
     from delf.engine.runtime import Runtime
     from delf.engine.views.snapshot import StreamSnapshot
     from delf.events import Covers, Event, Remember
     from delf.messages import ModelDelta, Usage
+    from delf.outputs import Output
     from delf.plugins.host import PluginHost
     from delf.projects import Project
     from delf.protocols.memory import MemoryStore, SupportsStore
     from delf.protocols.strategy import Strategy
     from delf.surroundings import AgentChat
 
+    T = TypeVar("T", default=Any)
+    Out = TypeVar("Out")
+else:  # what the default is good for, only type checkers know
+    from typing import TypeVar
 
-class Agent:
+    T = TypeVar("T")
+
+
+class Watching(TypedDict, total=False):
+    """Who looks at a task, and what belongs to it.
+
+    Args:
+        listeners: Called with each event after it was journalled.
+        on_delta: Called with pieces of the model's answers, with ``stream=True``.
+        files: The task's input files, where the agent's do not hold.
+        setup: Kept in the journal for whoever resumes the task; plain data, no secrets.
+        conversation_id: Of the agent's chat; its present conversation when omitted.
+    """
+
+    listeners: Sequence[Listener]
+    on_delta: Callable[[str], None] | None
+    files: Sequence[str | os.PathLike[str]] | None
+    setup: Mapping[str, Any] | None
+    conversation_id: str | None
+
+
+def _output_of(kind: type[Any] | Mapping[str, Any] | None) -> Output[Any] | None:
+    if kind is None:
+        return None
+    from delf.outputs import Output
+
+    return Output(kind)
+
+
+class Agent(Generic[T]):
     """Does tasks by letting a model write scripts that call tools.
 
     It starts when it is first used and works on one event loop: that of the first
@@ -52,6 +100,8 @@ class Agent:
         strategy: How a task becomes tool calls: a name, or what a plugin's class makes.
         on_confirm: Asked about calls that need approval; returns True, False, or None to
             leave it to the next channel. Plain or async.
+        output: What each answer has to be, if it is no text: a pydantic model, a dataclass, a
+            TypedDict, or a JSON Schema. ``response.value`` is the object.
         host: Plugins; those installed when omitted.
         project: Where options that are not given come from, those of plugins and the
             environment; :meth:`from_project` finds one.
@@ -109,6 +159,7 @@ class Agent:
         journal: str | None = None,
         lease: float | None = None,
         output_dir: str | None = None,
+        output: type[T] | Mapping[str, Any] | None = None,
         host: PluginHost | None = None,
         project: Project | None = None,
         **unknown: Never,
@@ -120,6 +171,7 @@ class Agent:
         store = None if isinstance(memory, str) else memory
         memory = memory if isinstance(memory, str) else None
         self._strategy = None if isinstance(strategy, str) else strategy
+        self._output = _output_of(output)
         fields = AgentConfig.model_fields.keys() - {"chat"}
         own = (None, self._strategy)
         given: dict[str, Any] = {n: v for n, v in locals().items() if n in fields and v not in own}
@@ -229,25 +281,76 @@ class Agent:
 
     # -- tasks --------------------------------------------------------------------------
 
+    @overload
     def run(
-        self, task: str, timeout: float | None = None, *, conversation_id: str | None = None
-    ) -> Response:
+        self,
+        task: str,
+        timeout: float | None = None,
+        *,
+        output: type[Out],
+        files: Sequence[str | os.PathLike[str]] | None = None,
+        conversation_id: str | None = None,
+    ) -> Response[Out]: ...
+    @overload
+    def run(
+        self,
+        task: str,
+        timeout: float | None = None,
+        *,
+        output: Mapping[str, Any],
+        files: Sequence[str | os.PathLike[str]] | None = None,
+        conversation_id: str | None = None,
+    ) -> Response[Any]: ...
+    @overload
+    def run(
+        self,
+        task: str,
+        timeout: float | None = None,
+        *,
+        files: Sequence[str | os.PathLike[str]] | None = None,
+        conversation_id: str | None = None,
+    ) -> Response[T]: ...
+    def run(self, task: str, timeout: float | None = None, **given: Any) -> Response[Any]:
         """Do a task and wait for it.
 
         Args:
             task: What to do, in plain words.
             timeout: Seconds; the configuration's (60) when omitted. Past it the task is stopped,
                 and the response says Timeout.
-            conversation_id: Of the agent's chat; its present conversation when omitted.
+            given: ``output``, what the answer has to be (``response.value``), and ``files``, the
+                task's input files, where the agent's do not hold; ``conversation_id`` of the
+                agent's chat, its present one when omitted.
 
         Raises:
-            ConfigurationError: When the agent cannot start, its model cannot be asked, or its
-                conversation cannot be opened.
+            ConfigurationError: When the agent cannot start, its model cannot be asked, its
+                conversation cannot be opened, or a file cannot be read.
             AgentStateError: When called from the event loop that the agent works on.
         """
-        request = self._request(task, timeout, conversation_id)
+        request = self._request(task, timeout, **given)
         return self._home.call(lambda runtime: self._run(runtime, request))
 
+    @overload
+    async def arun(
+        self,
+        task: str,
+        timeout: float | None = None,
+        *,
+        output: type[Out],
+        **more: Unpack[Watching],
+    ) -> Response[Out]: ...
+    @overload
+    async def arun(
+        self,
+        task: str,
+        timeout: float | None = None,
+        *,
+        output: Mapping[str, Any],
+        **more: Unpack[Watching],
+    ) -> Response[Any]: ...
+    @overload
+    async def arun(
+        self, task: str, timeout: float | None = None, **more: Unpack[Watching]
+    ) -> Response[T]: ...
     async def arun(
         self,
         task: str,
@@ -255,9 +358,8 @@ class Agent:
         *,
         listeners: Sequence[Listener] = (),
         on_delta: Callable[[str], None] | None = None,
-        setup: Mapping[str, Any] | None = None,
-        conversation_id: str | None = None,
-    ) -> Response:
+        **given: Any,
+    ) -> Response[Any]:
         """Do a task; the same from asynchronous code. Cancelling it stops the task.
 
         Args:
@@ -265,10 +367,10 @@ class Agent:
             timeout: Seconds; the configuration's when omitted.
             listeners: Called with each event after it was journalled.
             on_delta: Called with pieces of the model's answers, with ``stream=True``.
-            setup: Kept in the journal for whoever resumes the task; plain data, no secrets.
-            conversation_id: As for :meth:`run`.
+            given: As for :meth:`run`; and ``setup``, which is kept in the journal for whoever
+                resumes the task: plain data, no secrets.
         """
-        request = self._request(task, timeout, conversation_id, setup=setup)
+        request = self._request(task, timeout, **given)
         seen = replace(request, listeners=listeners, on_delta=on_delta)
         return await self._home.call_async(lambda r: self._run(r, seen))
 
@@ -321,7 +423,9 @@ class Agent:
         )
         if begun is not None:
             patient, setup, files = not begun.attended, begun.setup, begun.setup.get("input_files")
-            request = replace(request, task=begun.task, patient=patient, files=files, setup=setup)
+            output = self._output_with(setup.get("output"))
+            request = replace(request, task=begun.task, patient=patient, files=files)
+            request = replace(request, setup=setup, output=output)
         return await self._run(runtime, request)
 
     def submit(
@@ -330,6 +434,8 @@ class Agent:
         timeout: float | None = None,
         *,
         conversation_id: str | None = None,
+        output: type[Any] | Mapping[str, Any] | None = None,
+        files: Sequence[str | os.PathLike[str]] | None = None,
         **handing: Unpack[HandingIn],
     ) -> str:
         """Let a task be done in the background; a kill does not lose it once this returns.
@@ -341,11 +447,15 @@ class Agent:
             task: What to do, in plain words.
             timeout: Seconds from when it begins to run; the configuration's when omitted.
             conversation_id: As for :meth:`run`.
+            output: The same.
+            files: The same.
 
         Returns:
             The task's id, for :meth:`poll`, :meth:`wait` and :meth:`cancel`.
         """
-        request = self._request(task, timeout, conversation_id, attended=False)
+        request = self._request(
+            task, timeout, conversation_id, attended=False, output=output, files=files
+        )
         if handing:
             request = handed_in(request, handing)
             return self._home.call_anywhere(lambda r: r.enqueue(request)).task_id
@@ -361,7 +471,7 @@ class Agent:
         listeners: Sequence[Listener] = (),
         **more: Any,
     ) -> str:
-        """The same from asynchronous code; ``more``: conversation_id, task_id, files, key, setup.
+        """The same from asynchronous code; ``more`` as for :meth:`arun`, and task_id, key.
 
         ``key`` says on whose behalf it is done, if not for the local user.
         """
@@ -377,6 +487,8 @@ class Agent:
         timeout: float | None = None,
         *,
         conversation_id: str | None = None,
+        output: type[Any] | Mapping[str, Any] | None = None,
+        files: Sequence[str | os.PathLike[str]] | None = None,
     ) -> AsyncGenerator[Event | ModelDelta]:
         """Do a task and see its events as they happen; leaving the loop cancels it.
 
@@ -385,9 +497,11 @@ class Agent:
             granularity: ``token`` adds the pieces of the model's answers.
             timeout: Seconds; the configuration's when omitted.
             conversation_id: As for :meth:`run`.
+            output: The same.
+            files: The same.
         """
         return stream_of(
-            self._request(task, timeout, conversation_id),
+            self._request(task, timeout, conversation_id, output=output, files=files),
             lambda request: self._home.call_async(lambda runtime: self._run(runtime, request)),
             granularity,
         )
@@ -399,7 +513,8 @@ class Agent:
         conversation_id: str | None = None,
         *,
         attended: bool = True,
-        files: Sequence[str] | None = None,
+        files: Sequence[str | os.PathLike[str]] | None = None,
+        output: type[Any] | Mapping[str, Any] | None = None,
         setup: Mapping[str, Any] | None = None,
         task_id: str | None = None,
         key: str | None = None,
@@ -408,6 +523,11 @@ class Agent:
         if self.chat is None and conversation_id is not None:
             raise ConfigurationError("the agent has no chat", hint="Agent(chat=Chat(…))")
         conversation = None if self.chat is None else self.chat.here(conversation_id)
+        wanted = self._output if output is None else _output_of(output)
+        paths = None if files is None else [os.fspath(path) for path in files]
+        kept: dict[str, Any] = {} if wanted is None else {"output": wanted.schema}
+        if paths is not None:  # for whoever resumes it, from wherever
+            kept["input_files"] = [str(Path(p).expanduser().absolute()) for p in paths]
         return TaskRequest(
             task=task,
             task_id=task_id or new_task_id(),
@@ -416,15 +536,22 @@ class Agent:
             attended=attended,
             patient=not attended,
             key=key,
-            files=files,
-            setup={**(setup or {}), **({} if files is None else {"input_files": list(files)})},
+            files=paths,
+            output=wanted,
+            setup={**(setup or {}), **kept},
         )
+
+    def _output_with(self, schema: Mapping[str, Any] | None) -> Output[Any] | None:
+        """What a task's answer has to be, from what its journal says of it."""
+        if schema is None or (self._output is not None and self._output.schema == schema):
+            return None if schema is None else self._output
+        return _output_of(schema)
 
     async def _run(self, runtime: Runtime, request: TaskRequest) -> Response:
         if self.config.verbose:
             tell = self._of_plugin("tell_of_event")
             request = replace(request, listeners=(tell, *request.listeners))
-        response = response_of(await runtime.run(request))
+        response = response_of(await runtime.run(request), request.output)
         response.raise_if_never_begun()
         if self.config.verbose:
             summary: str = self._of_plugin("summary_of")(response.trace)

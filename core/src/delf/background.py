@@ -63,7 +63,7 @@ def handed_in(request: TaskRequest, how: HandingIn) -> TaskRequest:
         not_before=time.time() + delay if delay > 0 else None,
         retries=how.get("retries"),
         retry_after=how.get("retry_after"),
-        setup=how.get("setup", {}),
+        setup={**request.setup, **how.get("setup", {})},
     )
 
 

@@ -24,6 +24,8 @@ EVENT_VERSION: Final = 1
 
 CallStatus = Literal["ok", "error", "refused", "rejected", "cancelled"]
 ScriptStatus = Literal["done", "failed", "rerun", "limit", "crashed", "cancelled"]
+ANSWER: Final = "answer"
+"""The call with which a script gives the answer of a task that wants data."""
 NEVER_MADE: Final = "NeverMade"
 """The ``raised`` of a call that was cancelled while its beginning was written down."""
 
@@ -475,7 +477,7 @@ class FactsLearned(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFinished(_Event):
-    """The task is over."""
+    """The task is over; ``value`` is its answer as plain data, where it wanted data."""
 
     status: bool
     text: str
@@ -484,6 +486,7 @@ class TaskFinished(_Event):
     code: str | None = None
     cost_usd: float | None = None
     files: Mapping[str, str] = field(default_factory=dict[str, str])
+    value: Any = None
 
     @property
     def state(self) -> str:

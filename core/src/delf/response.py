@@ -5,19 +5,28 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 from delf.errors import BudgetExceededError, ConfigurationError, DelfError, TaskStoppedError
 from delf.events import Event, ModelReplied, TaskFinished, TaskQueued, TaskStarted, cost_of
 from delf.records import dataclass
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from delf.engine.task import TaskOutcome
     from delf.engine.views.trace import Trace
+    from delf.outputs import Output
+
+    T = TypeVar("T", default=Any)
+else:  # what the default is good for, only type checkers know
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 
 @dataclass(kw_only=True)
-class Response:
+class Response(Generic[T]):
     """The outcome of a task.
 
     Args:
@@ -29,6 +38,8 @@ class Response:
         events: Everything that happened.
         files: Output files: label to absolute path.
         exception: The error as an exception; :meth:`raise_for_status` raises it.
+        value: The answer as an object, where the task was given an ``output``; None else, and
+            where the task failed.
     """
 
     text: str
@@ -39,6 +50,7 @@ class Response:
     events: Sequence[Event] = field(default=(), repr=False)
     files: dict[str, str] = field(default_factory=dict[str, str])
     exception: DelfError | None = field(default=None, repr=False)
+    value: T = cast("Any", None)
 
     @functools.cached_property
     def trace(self) -> Trace:
@@ -47,7 +59,7 @@ class Response:
 
         return Trace(self.events)
 
-    def raise_for_status(self) -> Response:
+    def raise_for_status(self) -> Response[T]:
         """The response itself, or its error raised.
 
         Raises:
@@ -111,6 +123,7 @@ class Response:
         """The response as JSON-ready data."""
         return {
             "text": self.text,
+            "value": self._plain_value(),
             "status": self.status,
             "state": self.state,
             "error": self.error,
@@ -121,6 +134,11 @@ class Response:
             "changes": self.changes,
             "trace": self.trace.to_dict(),
         }
+
+    def _plain_value(self) -> Any:
+        ends = (event for event in reversed(self.events) if isinstance(event, TaskFinished))
+        end = next(ends, None)
+        return None if end is None else end.value
 
     def __bool__(self) -> bool:
         return self.status
@@ -136,8 +154,13 @@ class Response:
         return f"{self.state}: {failure}{printed}{changed}"
 
 
-def response_of(outcome: TaskOutcome) -> Response:
-    """The response of a task that this process has worked."""
+def response_of(outcome: TaskOutcome, output: Output[Any] | None = None) -> Response[Any]:
+    """The response of a task that this process has worked.
+
+    Args:
+        outcome: How it ended.
+        output: What its answer is.
+    """
     return Response(
         text=outcome.text,
         status=outcome.error is None,
@@ -147,15 +170,23 @@ def response_of(outcome: TaskOutcome) -> Response:
         events=outcome.events,
         files=dict(outcome.files),
         exception=outcome.error,
+        value=_object(outcome.value, output),
     )
 
 
-def past_response(events: Sequence[Event], end: TaskFinished) -> Response:
+def _object(plain: Any, output: Output[Any] | None) -> Any:
+    return plain if output is None or plain is None else output.value(plain)
+
+
+def past_response(
+    events: Sequence[Event], end: TaskFinished, output: Output[Any] | None = None
+) -> Response[Any]:
     """The response of a task that is over, from its events.
 
     Args:
         events: All of them.
         end: The last one.
+        output: What its answer is; plain data when omitted.
     """
     error: DelfError | None = None
     if not end.status:
@@ -170,4 +201,5 @@ def past_response(events: Sequence[Event], end: TaskFinished) -> Response:
         events=events,
         files=dict(end.files),
         exception=error,
+        value=_object(end.value, output),
     )

@@ -62,6 +62,7 @@ def test_an_event_is_one_valid_line(result):
 
 FIELDS = [
     "text",
+    "value",
     "status",
     "state",
     "error",

@@ -36,6 +36,20 @@ async def test_run_waits_if_it_is_asked_to(serve):
     assert (late.status_code, late.json()["state"] in ("queued", "running")) == (202, True)
 
 
+async def test_an_answer_is_data_of_a_schema_where_one_is_given(serve):
+    server = await serve()
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    order = {"task": doing("await answer({'n': 7})"), "output": schema, "wait": 20}
+    answer = await server.client.post("/run", json=order)
+    assert (answer.status_code, answer.json()["value"]) == (200, {"n": 7})
+    order = {"task": doing("await answer({'n': 'x'})"), "output": schema, "wait": 20}
+    failed = (await server.client.post("/run", json=order)).json()
+    assert (failed["state"], failed["value"]) == ("failed", None)
+    wrong = await server.client.post("/run", json={"task": "x", "output": {"type": "nonsense"}})
+    assert wrong.status_code == 422
+    assert "output" in wrong.text
+
+
 async def test_wait_ends_when_a_person_is_asked_and_can_go_on_after_it(serve):
     server = await serve()
     order = {"task": doing("print(await send('bob'))"), "wait": 60}

@@ -53,7 +53,7 @@ def test_a_whole_file(tmp_path):
     assert found.kind_of("mycompany.tools.Database") == "mycompany.tools.Database"
     assert found.attachments.suffixes == (".md",)
     assert found.instructions == "Write about {{ topic }}."
-    assert found.told({}).startswith("Write about tea.\n\nThe answer is one JSON value")
+    assert found.told({}) == "Write about tea."
     assert found.limits.timeout == 30
 
 

@@ -40,7 +40,8 @@ class Change:
 
 def used_tools(events: Iterable[ev.Event]) -> bool:
     """Whether a tool was called, and got past the gate."""
-    return any(isinstance(event, ev.CallStarted) for event in events)
+    made = (event for event in events if isinstance(event, ev.CallStarted))
+    return any(event.action != ev.ANSWER for event in made)
 
 
 def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Change]:

@@ -20,6 +20,7 @@ from delf.errors import (
     CodeGenerationError,
     DelfError,
     ReplayMismatch,
+    ToolRefusedError,
     UnrecordedCallError,
 )
 from delf.events import Noted, RerunRequested, RetryScheduled, ScriptGenerated, Warned
@@ -57,6 +58,8 @@ class TaskHost:
         self.scripts = scripts
         self.stopped: DelfError | None = None
         """Set once the task must stop without an end, whatever its strategy makes of that."""
+        self._output = task.request.output
+        self._printed_value: Any = None
         self._attempt = 1
         self._is_run = False
         self._reruns = 0
@@ -108,7 +111,7 @@ class TaskHost:
     def begin(self, rules: str) -> tuple[Message, ...]:
         """The conversation's start: rules, what was said before, context and task."""
         context = self._task.context
-        return (system(rules), *context.history, context.message(self.task))
+        return (system(rules), *context.history, context.message(self.task, self._output))
 
     # -- the model ----------------------------------------------------------------------
 
@@ -322,8 +325,27 @@ class TaskHost:
     def unfit(self, text: str) -> DelfError | None:
         """The error of a task with an answer that does not fit."""
         child = self._task.request.child
-        problem = None if child is None or child.check is None else child.check(text)
-        return None if problem is None else CodeGenerationError(problem)
+        if child is not None and child.check is not None:
+            problem = child.check(text)
+            if problem is not None:
+                return CodeGenerationError(problem)
+        if self._output is None or self.has_answered:
+            return None
+        try:
+            self._printed_value = self._output.of_text(text)
+        except ToolRefusedError as error:
+            return CodeGenerationError(error.message)
+        return None
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether the answer of a task that wants data was given."""
+        return self._gate.answer is not None
+
+    @property
+    def value(self) -> Any:
+        """That answer, as plain data."""
+        return self._printed_value if self._gate.answer is None else self._gate.answer.value
 
     def step(self, name: str) -> AbstractAsyncContextManager[None]:
         """Let people see what goes on, and how long it takes."""

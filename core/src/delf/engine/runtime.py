@@ -417,6 +417,7 @@ class Runtime:
             error=end.error,
             cost_usd=end.cost_usd,
             files=dict(end.files),
+            value=end.value,
         )
 
     async def take_up(self, task_id: str) -> Sequence[Event]:

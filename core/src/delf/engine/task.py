@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # an agent is made without what tasks need
     from delf.events import Event
     from delf.llm import LLMConfig
     from delf.messages import Message, Purpose
+    from delf.outputs import Output
     from delf.protocols.connection import ConnectionLike
     from delf.protocols.conversation import Conversation
 
@@ -99,6 +100,7 @@ class TaskRequest:
         past: The journal of the task, when it is resumed.
         child: What it has of its own, if it is the child of another task.
         files: Its input files; the agent's when None.
+        output: What its answer has to be, if it is no text.
     """
 
     task: str
@@ -120,6 +122,7 @@ class TaskRequest:
     past: Sequence[Event] = ()
     child: ChildOptions | None = None
     files: Sequence[str] | None = None
+    output: Output[Any] | None = None
 
     @property
     def on_behalf_of(self) -> str | None:
@@ -154,11 +157,12 @@ class TaskContext:
     live: Mapping[str, str] = field(default_factory=dict[str, str])
     files: Sequence[str] = ()
 
-    def message(self, task: str) -> Message:
+    def message(self, task: str, output: Output[Any] | None = None) -> Message:
         """The task with all that belongs to it, but for the history.
 
         Args:
             task: The task in words.
+            output: What its answer has to be.
         """
         from delf.messages import user
 
@@ -171,6 +175,8 @@ class TaskContext:
         if self.files:
             parts.append("Input files:\n" + "\n".join(f"- {name}" for name in self.files))
         parts.append(f"Task:\n{task}")
+        if output is not None:
+            parts.append(output.told())
         return user("\n\n".join(parts))
 
 
@@ -246,6 +252,7 @@ class TaskOutcome:
         events: All that happened, in order.
         files: The output files: absolute paths by name.
         postponed: It is tried again later.
+        value: The answer as plain data, where the task wanted data.
     """
 
     text: str
@@ -254,6 +261,7 @@ class TaskOutcome:
     events: Sequence[Event] = ()
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     postponed: bool = False
+    value: Any = None
 
     @property
     def is_over(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from delf.engine.secrets.known import without_secrets
 from delf.errors import ToolDefinitionError, ToolRefusedError, did_you_mean
+from delf.events import ANSWER
 from delf.protocols.connection import (
     ConnectionLike,
     ProposedCall,
@@ -28,7 +29,7 @@ from delf.values import dumps
 
 RESERVED: Final = frozenset(
     {"rerun", "add_to_output_files", "asyncio", "files", "llm", "ToolError", "ToolException"}
-    | {"ToolArgumentError", "ToolNotAllowed", "ApprovalRejected", "main", "find_tools"}
+    | {"ToolArgumentError", "ToolNotAllowed", "ApprovalRejected", "main", "find_tools", ANSWER}
 )
 
 

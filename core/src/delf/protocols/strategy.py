@@ -273,6 +273,14 @@ class StrategyHost(Protocol):
         """Tell people of something that they should look at, though the task goes on."""
         ...
 
+    @property
+    def has_answered(self) -> bool:
+        """Whether a task that wants data has been given them, by a call of ``answer``.
+
+        A strategy that has nothing else to say can end then.
+        """
+        ...
+
     def refuse(self, text: str) -> str | None:
         """What is wrong with an answer, where the task wants one of a declared shape.
 

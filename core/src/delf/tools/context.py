@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from delf.llm import LLMConfig
     from delf.messages import Message, ModelReply
 
-
 Check = Callable[[str], "str | None"]
 
 
@@ -63,6 +62,7 @@ class ChildTask:
         strategy: How it becomes tool calls.
         check: Says what is wrong with an answer, which then goes back to the model; None if
             nothing is. It is given the answer's text, and must be quick.
+        output: What its answer has to be, if it is no text: a type, or a JSON Schema.
     """
 
     task: str
@@ -77,6 +77,7 @@ class ChildTask:
     rerun_count: int | None = None
     strategy: str | None = None
     check: Check | None = None
+    output: type[Any] | Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +91,7 @@ class ChildResult:
         error: Why it did not.
         cost_usd: What it cost; None where a price is not known. The parent's cost includes it.
         files: Its output files: paths by name.
+        value: The answer as plain data, where ``output`` wanted data.
     """
 
     task_id: str
@@ -98,6 +100,7 @@ class ChildResult:
     error: str | None = None
     cost_usd: float | None = 0.0
     files: Mapping[str, str] = field(default_factory=dict[str, str])
+    value: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -219,7 +219,7 @@ def response_json(response: Response, **more: Any) -> str:
 
 def failure_json(error: str, **more: Any) -> str:
     """A task that could not be started, with the fields of a response after some others."""
-    fields: dict[str, Any] = {"text": "", "status": False, "state": "failed", "error": error}
-    fields |= {"cost_usd": None}
-    fields |= {"duration_ms": 0, "files": {}, "changes": [], "trace": None}
+    fields: dict[str, Any] = {"text": "", "value": None, "status": False, "state": "failed"}
+    fields |= {"error": error, "cost_usd": None, "duration_ms": 0, "files": {}}
+    fields |= {"used_tools": False, "changes": [], "trace": None}
     return json_text({**more, **fields})

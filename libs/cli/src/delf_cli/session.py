@@ -57,6 +57,7 @@ class Options:
         events: Write events as JSON lines.
         conversation: The kept conversation that the task continues.
         resumes: What was done is replayed first.
+        schema: A JSON Schema that the answer has to fit, if it is data.
     """
 
     flags: Mapping[str, Any]
@@ -69,6 +70,7 @@ class Options:
     events: bool = False
     conversation: str | None = None
     resumes: bool = False
+    schema: Mapping[str, Any] | None = None
 
     def to_record(self, state: State) -> dict[str, Any]:
         """What ``delf resume`` needs to set up the same agent again."""
@@ -104,7 +106,10 @@ def run_session(state: State, task: str, options: Options) -> int:
     """
 
     def do(agent: Agent, seen: Mapping[str, Any]) -> Coroutine[Any, Any, Response]:
-        return agent.arun(task, setup=options.to_record(state), **seen)
+        setup = options.to_record(state)
+        if options.schema is None:
+            return agent.arun(task, setup=setup, **seen)
+        return agent.arun(task, output=options.schema, setup=setup, **seen)
 
     return work_session(state, do, options)
 
@@ -161,7 +166,7 @@ def detach(state: State, task: str, options: Options, handing: HandingIn) -> int
     async def submit() -> str:
         async with Setup.of(state, options).agent() as agent:
             how: HandingIn = {**handing, "setup": options.to_record(state)}
-            return agent.submit(task, **how)
+            return agent.submit(task, output=options.schema, **how)
 
     try:
         task_id = asyncio.run(submit())
@@ -177,7 +182,8 @@ def _write(response: Response, options: Options, screen: output.Screen, state: S
     if options.as_json:
         click.echo(output.response_json(response))
     elif response.status and not options.events:
-        output.show_answer(response.text)
+        is_data = options.schema is not None
+        output.show_answer(output.json_text(response.value, indent=2) if is_data else response.text)
         sys.stdout.flush()
     failed = not response.status
     if failed and not options.as_json and not options.events:

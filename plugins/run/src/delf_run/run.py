@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from pathlib import Path
 from typing import Any, cast
 
 import click
@@ -39,6 +41,13 @@ class _RunCommand(click.Command):
     epilog="Exit status: 0 done, 1 the task failed, 2 usage or configuration, 130 interrupted.",
 )
 @click.argument("task")
+@click.option(
+    "--output",
+    "schema",
+    metavar="SCHEMA.json",
+    type=click.Path(),
+    help="A JSON Schema in a file: the answer is data that fit it, written as JSON.",
+)
 @click.pass_context
 def run(ctx: click.Context, task: str, **given: Any) -> None:
     """Do TASK, which is said in plain words; "-" reads it from the standard input.
@@ -60,18 +69,30 @@ def run(ctx: click.Context, task: str, **given: Any) -> None:
         raise click.UsageError(f"--{option} goes with --detach", ctx)
     state = state_of(ctx)
     text = _task_text(ctx, task)
+    schema = None if given["schema"] is None else _schema_in(ctx, Path(given["schema"]))
+    from delf_cli.session import Options, detach, run_session
+
+    options = Options(flags=flags_of(given), schema=schema, **rest_of(given))
     if given["detach"]:
-        from delf_cli.session import Options, detach
-
         handing.setdefault("queue", "default")
-        options = Options(flags=flags_of(given), **rest_of(given))
         ctx.exit(detach(state, text, options, cast("Any", handing)))
-    from delf_cli.session import Options, run_session
-
-    ctx.exit(run_session(state, text, Options(flags=flags_of(given), **rest_of(given))))
+    ctx.exit(run_session(state, text, options))
 
 
 run.params += run_options(handing=True)
+
+
+def _schema_in(ctx: click.Context, path: Path) -> dict[str, Any]:
+    """The JSON Schema in a file."""
+    try:
+        schema: Any = json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise click.UsageError(f"--output {path}: {error.strerror}", ctx) from None
+    except ValueError as error:
+        raise click.UsageError(f"--output {path} is no JSON: {error}", ctx) from None
+    if not isinstance(schema, dict):
+        raise click.UsageError(f"--output {path} is no JSON Schema: it is no object", ctx)
+    return cast("dict[str, Any]", schema)
 
 
 def _task_text(ctx: click.Context, task: str) -> str:

@@ -90,6 +90,10 @@ class RunRequest(Given):
     files: list[InlineFile | FileReference] = Field(
         default_factory=list[InlineFile | FileReference], max_length=100
     )
+    output: dict[str, Any] | None = Field(
+        default=None,
+        description="A JSON Schema: the answer is data that fit it, in `value`.",
+    )
     wait: Wait = Field(
         default=0,
         description="Seconds to wait until it is over or asks a person; 0 answers at once.",
@@ -134,6 +138,7 @@ class TaskDetail(Task):
     """A task with what came of it."""
 
     result: str | None = Field(default=None, description="The answer, once it is there.")
+    value: Any = Field(default=None, description="The answer as data, where `output` was given.")
     output_so_far: str = Field(default="", description="What its scripts printed.")
     files: list[OutputFile] = Field(default_factory=list[OutputFile])
     conversation_id: str | None = None

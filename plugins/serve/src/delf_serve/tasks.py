@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 from delf.engine.views.snapshot import snapshot
 from delf.errors import ConfigurationError, DelfError, UnknownTaskError
 from delf.events import ApprovalRequested, Event, TaskFinished, TaskQueued, TaskResumed, TaskStarted
+from delf.outputs import Output
 from delf.protocols.journal import SharedJournal, TaskRecord
 from delf.protocols.sessions import SupportsLogins
 from delf_serve.keys import Key
@@ -187,6 +188,8 @@ class Tasks:
             files: Gives the paths of its input files, if the task is new; the agent's own
                 when it gives None.
         """
+        if order.output is not None:
+            _check_output(order.output)
         name, digest = f"task_{secrets.token_hex(8)}", _digest(order)
         if order.idempotency_key is not None:
             secret = f"{key.name}\n{order.idempotency_key}".encode("utf-8", "replace")
@@ -217,6 +220,7 @@ class Tasks:
                     conversation_id=conversation,
                     files=paths,
                     key=key.holder,
+                    output=order.output,
                     setup={MARK: {"key": key.name, "order": digest}},
                     listeners=[listen],
                 )
@@ -525,6 +529,13 @@ def shared(agent: Agent) -> ServedJournal:
     )
 
 
+def _check_output(schema: Mapping[str, Any]) -> None:
+    try:
+        Output(schema)
+    except ConfigurationError as error:
+        raise ProblemError(422, error.message, param="output") from None
+
+
 def _digest(order: RunRequest) -> str:
     asked = order.model_dump_json(exclude={"wait", "idempotency_key"})
     return hashlib.sha256(asked.encode("utf-8", "replace")).hexdigest()[:32]
@@ -551,6 +562,7 @@ def _detail(view: Task, events: Sequence[Event], asked: Sequence[str]) -> TaskDe
     return TaskDetail(
         **view.model_dump(),
         result=seen.result,
+        value=seen.value,
         output_so_far=seen.output_so_far,
         files=files,
         conversation_id=None if begun is None else begun.conversation,

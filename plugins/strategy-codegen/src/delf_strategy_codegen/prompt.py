@@ -116,7 +116,7 @@ def unfit_messages(code: str, text: str, problem: str) -> tuple[Message, Message
     printed = f"It had printed (the user will not see this):\n{_cap(text)}\n" if text else ""
     said = (
         f"The script ran, and its answer is refused: {problem}\n{printed}"
-        "Its variables are still there, and what it did is done. Write a script that prints the "
+        "Its variables are still there, and what it did is done. Write a script that gives the "
         "whole answer as it is to be, and nothing else."
     )
     return assistant(_fenced(code)), user(said)

@@ -101,12 +101,13 @@ class CodegenStrategy:
             match result.outcome:
                 case Done(value=value):
                     text = compose(host.said, value)
-                    is_silent = result.is_silent and not text.strip()
-                    problem = SILENT if is_silent else host.refuse(text)
+                    problem = host.refuse(text)
+                    is_silent = result.is_silent and not (text.strip() or host.has_answered)
+                    problem = SILENT if is_silent and problem is None else problem
                     if problem is None:
                         return text
                     if retries >= host.retry_count:
-                        if is_silent:
+                        if problem == SILENT:
                             raise SandboxExecutionError(f"there is no answer: {SILENT}", hint=_HINT)
                         return text
                     retries += 1

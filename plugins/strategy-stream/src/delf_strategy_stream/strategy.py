@@ -118,6 +118,8 @@ class _Task:
         for _ in range(settings.max_turns):
             async with host.step("turn"):
                 turn = await self._turn(beginning, fresh)
+            if host.has_answered:
+                return turn.said.strip()
             is_answer = not (turn.calls or turn.problems) and bool(turn.said.strip())
             if is_answer and turn.is_cut:
                 self._begun = joined(self._begun, turn.said) or turn.said

@@ -8,7 +8,6 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypedDict
 
@@ -18,7 +17,6 @@ from delf.llm import LLMConfig
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.types import Permission
 from delf_workers import attachments as files_of
-from delf_workers import shape
 from delf_workers.definition import WorkerDefinition, check_name
 from delf_workers.registry import FOLDER, Registry, project_folder
 from delf_workers.rights import Workshop, lineage
@@ -208,13 +206,13 @@ class Workers(Connection):
                 budget_usd=min(budgets, default=None),
                 retry_count=found.limits.retries,
                 rerun_count=found.limits.reruns,
-                check=None if found.result is None else partial(shape.answer_problem, found.result),
+                output=found.result,
             )
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         if not result.status:
             raise ToolExecutionError(f"worker {found.name!r} failed: {result.error}")
-        return result.text if found.result is None else json.loads(result.text)
+        return result.text if found.result is None else result.value
 
     @action(effect="write")
     async def create(self, spec: WorkerSpec, *, context: CallContext) -> str:

@@ -138,8 +138,7 @@ class WorkerDefinition(_Part):
                     f"Its inputs: {', '.join(self.inputs) or 'none'}"
                 )
         values = {name: self._input(name, inputs) for name in self.inputs}
-        text = _SLOT.sub(lambda slot: str(values[slot[1]]), self.instructions)
-        return text if self.result is None else f"{text}\n\n{shape.instructions(self.result)}"
+        return _SLOT.sub(lambda slot: str(values[slot[1]]), self.instructions)
 
     def _input(self, name: str, inputs: Mapping[str, Any]) -> Any:
         wanted = self.inputs[name]

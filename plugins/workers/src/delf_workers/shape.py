@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -10,14 +9,6 @@ from delf.errors import ToolDefinitionError
 from delf_schemas.checking import Checker
 
 _MOST_TOLD: Final = 5
-
-
-def instructions(schema: Mapping[str, Any]) -> str:
-    """What a model is told about its answer."""
-    return (
-        "The answer is one JSON value, printed by the script with print(json.dumps(value)) and "
-        f"nothing else. It fits this JSON Schema:\n{json.dumps(schema, ensure_ascii=False)}"
-    )
 
 
 def schema_problem(schema: Mapping[str, Any]) -> str | None:
@@ -36,13 +27,3 @@ def problem(schema: Mapping[str, Any], value: Any) -> str | None:
         return None
     more = "; and more" if len(faults) > _MOST_TOLD else ""
     return "; ".join(map(str, faults[:_MOST_TOLD])) + more
-
-
-def answer_problem(schema: Mapping[str, Any], text: str) -> str | None:
-    """What is wrong with an answer's text, where it is to be JSON of a shape."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        return f"it is not one JSON value: {error}"
-    wrong = problem(schema, value)
-    return None if wrong is None else f"it does not fit the schema: {wrong}"

@@ -25,6 +25,7 @@ from delf.errors import ToolExecutionError, UnknownTaskError
 from delf.events import CallPrinted, ChangeKept, ChildFinished, ChildStarted, Event
 from delf.llm import LLMConfig, as_llm_config
 from delf.messages import Message, ModelReply, ModelRequest
+from delf.outputs import Output
 from delf.protocols.approval import Approved, Edited
 from delf.protocols.connection import ConnectionLike, NeedsApproval
 from delf.records import dataclass
@@ -278,6 +279,7 @@ class ChildTasks:
                 tools=None if child.tools is None else [as_connection(t) for t in child.tools],
             ),
             files=self.request.files if child.files is None else [str(p) for p in child.files],
+            output=None if child.output is None else Output(child.output),
         )
 
     async def _resumed(self, request: TaskRequest, child_id: str) -> TaskRequest:

@@ -40,7 +40,7 @@ from delf.errors import (
     ToolRefusedError,
     UnrecordedCallError,
 )
-from delf.events import SAFE, CallFinished, Warned
+from delf.events import ANSWER, SAFE, CallFinished, Warned
 from delf.protocols.approval import AlreadyDone, Approved, Decision, Edited, Rejected
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, Returned, Told
@@ -96,6 +96,8 @@ class Gate:
         self._numbers = itertools.count(self._replay.last_call + 1)
         self.hopeless: list[str] = []
         """What scripts were told of failures about which no other script can do anything."""
+        self.answer: Returned | None = None
+        """The answer that was given last, of a task that wants data."""
         self._closed = False
         self._at_work: set[asyncio.Task[Any]] = set()
         self._records = CallRecords(log)
@@ -153,12 +155,15 @@ class Gate:
             raise RuntimeError("a call is made by a task")
         self._at_work.add(task)
         try:
-            return await self._take(request)
+            given = await self._take(request)
         except (UnrecordedCallError, ReplayMismatch):
             self._closed = True
             raise
         finally:
             self._at_work.discard(task)
+        if isinstance(given, Returned) and request.connection == ANSWER and not request.method:
+            self.answer = given
+        return given
 
     async def _take(self, request: CallRequest) -> CallAnswer:
         number = next(self._numbers)

@@ -8,6 +8,7 @@ step 2.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from dataclasses import replace
@@ -39,6 +40,7 @@ from delf.events import (
     Warned,
     cost_of,
 )
+from delf.outputs import AnswerTool
 from delf.protocols.strategy import Strategy, SupportsOwnTools
 
 _log = logging.getLogger(__name__)
@@ -127,6 +129,9 @@ class TaskPipeline:
 
     async def _work(self) -> str:
         task, tools = self._task, self._task.tools
+        if task.request.output is not None:
+            answer = AnswerTool(task.request.output)
+            task.tools = await task.tools.with_builtins([answer])
         if not task.replay.resumed:
             task.models.ledger.check()
             if self._host.approvals.must_ask:
@@ -163,8 +168,11 @@ class TaskPipeline:
         host.scripts.retire()
         error = host.stopped or work.exception()
         if error is None:
-            unfit = host.unfit(work.result())
-            return (work.result(), None) if unfit is None else (host.said, unfit)
+            text = work.result()
+            unfit = host.unfit(text)
+            if unfit is not None:
+                return host.said, unfit
+            return text if text or host.value is None else _as_text(host.value), None
         if not isinstance(error, DelfError):
             message = f"task {self._log.task_id} failed inside delf"
             self._log.redactor.log_failure(_log, message, error)
@@ -219,6 +227,7 @@ class TaskPipeline:
             duration_ms=(time.perf_counter() - self._started) * 1000,
             events=log.events,
             files=self._host.scripts.output.files,
+            value=None if error is not None else log.redactor.value(self._host.value),
         )
         if error is not None and not outcome.is_over:
             await self._leave(outcome)
@@ -236,6 +245,7 @@ class TaskPipeline:
             code=None if error is None else error.code,
             cost_usd=cost_of(log.events),
             files=dict(outcome.files),
+            value=outcome.value,
         )
         return outcome
 
@@ -271,6 +281,10 @@ class TaskPipeline:
     def _lost_end(self, error: BaseException) -> None:
         message = f"task {self._log.task_id} was cancelled, and its end could not be recorded"
         self._log.redactor.log_failure(_log, message, error)
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def handed_in(request: TaskRequest, agent_id: str, redactor: Redactor) -> TaskQueued:

@@ -27,6 +27,7 @@ class StreamSnapshot:
         events: The timeline so far.
         output_so_far: What scripts have printed.
         result: The answer, once done.
+        value: The same as plain data, where the task wanted data.
         error: What went wrong, once failed.
         cost_usd: What it cost, once over.
         tokens_used: All tokens, once over.
@@ -45,6 +46,7 @@ class StreamSnapshot:
     cost_usd: float | None = None
     tokens_used: int | None = None
     files: dict[str, str] = field(default_factory=dict[str, str])
+    value: Any = None
     trace: Trace | None = None
 
     @property
@@ -87,6 +89,7 @@ def snapshot(events: Sequence[ev.Event], *, interrupted: bool = False) -> Stream
         state="error" if last.state == "failed" else last.state,
         elapsed_ms=int(last.duration_ms),
         result=last.text if last.status else None,
+        value=last.value,
         error=last.error,
         cost_usd=last.cost_usd,
         tokens_used=trace.usage.total_tokens,

@@ -1,0 +1,205 @@
+"""Typed answers: what a task's answer has to be, and how a value becomes one."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Generic, cast
+
+from delf.errors import ConfigurationError, ToolDefinitionError, ToolRefusedError
+from delf.events import ANSWER
+from delf.optional import optional
+from delf.tools.action import Action
+from delf.tools.signature import Parameter
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=Any)
+else:  # what that is good for, only type checkers know
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+_FENCE: Final = re.compile(r"\s*```(?:json)?[ \t]*\n(.*?)\n?```\s*", re.DOTALL)
+_MOST_TOLD: Final = 5
+_LONGEST: Final = 300
+
+
+class Output(Generic[T]):
+    """The type of an answer.
+
+    Args:
+        kind: A pydantic model, a dataclass, a TypedDict or another type that pydantic knows; or a
+            JSON Schema.
+
+    Raises:
+        ConfigurationError: When it is none of these.
+    """
+
+    def __init__(self, kind: type[T] | Mapping[str, Any]) -> None:
+        self.schema: dict[str, Any]
+        self._adapter: Any = None
+        self._checker: Any = None
+        if isinstance(kind, Mapping):
+            self._checker = _checker(kind)
+            self.schema = dict(kind)
+            return
+        from pydantic import TypeAdapter
+        from pydantic.errors import PydanticUserError
+        from pydantic_core import SchemaError
+
+        from delf.tools.typeddicts import validatable
+
+        try:
+            self._adapter = TypeAdapter(validatable(kind))
+            self.schema = self._adapter.json_schema()
+        except (PydanticUserError, SchemaError, NameError, TypeError) as error:
+            raise ConfigurationError(
+                f"output: {kind!r} is no type of an answer: {_line(error)}",
+                hint="give a pydantic model, a dataclass, a TypedDict or a JSON Schema",
+            ) from None
+
+    def value(self, plain: Any) -> T:
+        """The object of an answer that fits.
+
+        Args:
+            plain: As :meth:`plain` gives it.
+        """
+        made: T = plain if self._adapter is None else self._adapter.validate_python(plain)
+        return made
+
+    def plain(self, given: Any) -> Any:
+        """What a script gave, as JSON has it.
+
+        Raises:
+            ToolRefusedError: When it does not fit, saying where and why.
+        """
+        if self._adapter is None:
+            from pydantic_core import to_jsonable_python
+
+            plain = to_jsonable_python(given)
+            faults = self._checker.faults(plain, _MOST_TOLD)
+            if faults:
+                raise ToolRefusedError(f"the answer does not fit: {'; '.join(map(str, faults))}")
+            return plain
+        from pydantic import ValidationError
+
+        try:
+            return self._adapter.dump_python(self._adapter.validate_python(given), mode="json")
+        except ValidationError as error:
+            raise ToolRefusedError(f"the answer does not fit: {_told(error)}") from None
+
+    def of_text(self, text: str) -> Any:
+        """The same from an answer that was printed.
+
+        Raises:
+            ToolRefusedError: When it is no JSON, or does not fit.
+        """
+        fenced = _FENCE.fullmatch(text)
+        try:
+            given = json.loads(text if fenced is None else fenced[1])
+        except (ValueError, RecursionError):
+            raise ToolRefusedError(
+                f"it is not one JSON value; call {ANSWER}(value), or print nothing else"
+            ) from None
+        return self.plain(given)
+
+    def told(self) -> str:
+        """What a model is told of it, with the task."""
+        schema = json.dumps(_shorter(self.schema), ensure_ascii=False, separators=(",", ":"))
+        return (
+            f"The answer is data: end with {ANSWER}(value), whose value is plain data of this JSON "
+            f"Schema:\n{schema}"
+        )
+
+    def action(self) -> Action:
+        """What a script calls with it."""
+        return Action(
+            name=ANSWER,
+            permission=ANSWER,
+            effect="read",
+            summary="The task's answer, all of it, at the end.",
+            parameters=(Parameter(name="value"),),
+            returns="None",
+            validate=self._validated,
+            call=_given,
+            schema=lambda: {
+                "type": "object",
+                "properties": {"value": self.schema},
+                "required": ["value"],
+            },
+        )
+
+    def _validated(self, named: Mapping[str, Any]) -> dict[str, Any]:
+        """The value, which may have been given as it is or by the names of its fields."""
+        if list(named) != ["value"]:
+            return {"value": self.plain(dict(named))}
+        try:
+            return {"value": self.plain(named["value"])}
+        except ToolRefusedError:
+            if "value" not in self.schema.get("properties", ()):
+                raise
+            return {"value": self.plain(dict(named))}
+
+
+class AnswerTool:
+    """The connection that an answer is given to; a function with one action.
+
+    Args:
+        output: What the answer is.
+    """
+
+    is_function = True
+    name = ANSWER
+    summary = "The task's answer."
+    allow = None
+    confirm = False
+
+    def __init__(self, output: Output[Any]) -> None:
+        self._action = output.action()
+
+    async def actions(self) -> tuple[Action, ...]:
+        """The one action."""
+        return (self._action,)
+
+
+async def _given(value: Any) -> Any:
+    return value
+
+
+def _checker(schema: Mapping[str, Any]) -> Any:
+    optional("delf_schemas", "what checks answers against a JSON Schema")
+    checking: Any = importlib.import_module("delf_schemas.checking")
+    try:
+        return checking.Checker(schema, "output")
+    except ToolDefinitionError as error:
+        raise ConfigurationError(error.message) from None
+
+
+def _shorter(schema: Any) -> Any:
+    """A schema without the titles that only repeat names."""
+    if isinstance(schema, list):
+        return [_shorter(item) for item in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    fields = cast("dict[str, Any]", schema)
+    titles = [name for name in ("title", "$schema") if isinstance(fields.get(name), str)]
+    return {name: _shorter(value) for name, value in fields.items() if name not in titles}
+
+
+def _told(error: Any) -> str:
+    """What pydantic found, in words for whoever wrote the value."""
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    lines = [
+        f"{'.'.join(map(str, item['loc']))}: {item['msg']}" if item["loc"] else str(item["msg"])
+        for item in found[:_MOST_TOLD]
+    ]
+    more = f"; and {len(found) - _MOST_TOLD} more" if len(found) > _MOST_TOLD else ""
+    return "; ".join(line[:_LONGEST] for line in lines) + more
+
+
+def _line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,200 @@
+"""Typed answers: a script calls ``answer(…)``, and the response has the object."""
+
+import dataclasses
+import datetime as dt
+from typing import NotRequired, TypedDict
+
+import pytest
+from pydantic import BaseModel, Field
+
+from delf import Chat, tool
+from delf.errors import ConfigurationError, ToolDefinitionError
+from delf.events import TaskFinished, TaskStarted
+from delf.messages import ModelReply, ToolCall
+from delf.testing import script
+
+
+class Line(BaseModel):
+    product: str
+    pieces: int = Field(ge=1)
+
+
+class Invoice(BaseModel):
+    number: str
+    total: float
+    due: dt.date
+    lines: list[Line] = []
+
+
+@dataclasses.dataclass
+class City:
+    name: str
+    people: int = 0
+
+
+class Row(TypedDict):
+    id: int
+    note: NotRequired[str]
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"id": {"type": "integer"}, "due": {"type": "string"}},
+    "required": ["id"],
+    "additionalProperties": False,
+}
+DATED = {"id": 3, "due": "2026-01-02"}
+INVOICE = {"number": "A-1", "total": 20, "due": "2026-12-24"}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        f"answer({INVOICE!r})",
+        f"await answer({INVOICE!r})",
+        f"await answer(value={INVOICE!r})",
+        f"await answer(**{INVOICE!r})",
+        "import datetime\nawait answer(number='A-1', total=20, due=datetime.date(2026, 12, 24))",
+        f"import json\nprint(json.dumps({INVOICE!r}))",
+    ],
+)
+def test_a_model_of_pydantic(make_agent, scripted_model, call):
+    if "await" not in call and "print" not in call:
+        call = f"await {call}"
+    scripted_model.writes(call)
+    response = make_agent().run("Which invoice?", output=Invoice)
+    assert response.value == Invoice(number="A-1", total=20.0, due=dt.date(2026, 12, 24))
+    assert response.used_tools is False
+    told = scripted_model.prompts[0]
+    assert "answer(value)" in told
+    assert '"minimum":1' in told
+
+
+@pytest.mark.parametrize(
+    ("output", "given", "value"),
+    [
+        (City, "{'name': 'Rome'}", City("Rome")),
+        (Row, "{'id': 3}", {"id": 3}),
+        (list[Line], "[{'product': 'lamp', 'pieces': 2}]", [Line(product="lamp", pieces=2)]),
+        (int, "42", 42),
+        (SCHEMA, "{'id': 3}", {"id": 3}),
+        (SCHEMA, "{'id': 3, 'due': __import__('datetime').date(2026, 1, 2)}", DATED),
+    ],
+    ids=["dataclass", "TypedDict", "list", "int", "schema", "a date for a schema"],
+)
+def test_every_kind_of_type(make_agent, scripted_model, output, given, value):
+    scripted_model.writes(f"await answer({given})", "await answer({'id': 0})")
+    response = make_agent(retry_count=0).run("x", output=output)
+    assert response.value == value
+
+
+def test_misfits_go_back_with_the_reason(make_agent, scripted_model):
+    wrong = {**INVOICE, "lines": [{"product": "lamp", "pieces": 0}]}
+    scripted_model.writes(f"await answer({wrong!r})", f"await answer({INVOICE!r})")
+    response = make_agent().run("x", output=Invoice)
+    assert response.value.number == "A-1"
+    assert "lines.0.pieces: Input should be greater than or equal to 1" in scripted_model.prompts[1]
+
+
+def test_a_schema_says_where_an_answer_does_not_fit(make_agent, scripted_model):
+    scripted_model.writes("await answer({'id': 'three'})", "await answer({'id': 3})")
+    assert make_agent().run("x", output=SCHEMA).value == {"id": 3}
+    assert "id: " in scripted_model.prompts[1]
+
+
+def test_a_script_that_gives_no_answer_is_asked_for_one(make_agent, scripted_model):
+    scripted_model.writes("print('20 euros')", f"await answer({INVOICE!r})")
+    assert make_agent().run("x", output=Invoice).value.total == 20
+    assert "call answer(value)" in scripted_model.prompts[1]
+
+
+def test_a_task_without_its_answer_fails(make_agent, scripted_model):
+    scripted_model.writes("print('20 euros')", "print('twenty')")
+    response = make_agent().run("x", output=Invoice)
+    assert (response.status, response.value) == (False, None)
+    assert "call answer(value)" in response.error
+
+
+def test_prose_is_no_data(make_agent, scripted_model):
+    scripted_model.says("It is A-1.", "It is A-1.")
+    response = make_agent(chat=Chat()).run("x", output=Invoice)
+    assert not response.status
+    assert "It is A-1." in response.error
+
+
+def test_the_last_answer_counts_and_what_is_printed_is_the_text(make_agent, scripted_model):
+    scripted_model.writes("await answer(1)\nawait answer(2)\nprint('It is two.')")
+    response = make_agent().run("x", output=int)
+    assert (response.value, response.text) == (2, "It is two.")
+
+
+def test_without_a_word_the_text_is_the_data(make_agent, scripted_model):
+    scripted_model.writes("await answer({'id': 3})\nx = None")
+    response = make_agent().run("x", output=Row)
+    assert response.text == '{\n  "id": 3\n}'
+    assert response.to_dict()["value"] == {"id": 3}
+    assert response.events[-1].value == {"id": 3}
+    assert isinstance(response.events[-1], TaskFinished)
+
+
+def test_an_agent_whose_answers_are_all_of_one_type(make_agent, scripted_model):
+    scripted_model.writes(f"await answer({INVOICE!r})", "await answer(4)")
+    agent = make_agent(output=Invoice)
+    assert agent.run("x").value.number == "A-1"
+    assert agent.run("x", output=int).value == 4
+
+
+def test_in_the_background_and_streamed(make_agent, scripted_model):
+    scripted_model.writes("await answer(1)", "await answer(2)")
+    agent = make_agent()
+    assert agent.wait(agent.submit("x", output=int), 20).value == 1
+
+    async def streamed():
+        return [event async for event in agent.stream("x", output=int)]
+
+    agent.stop()
+    import asyncio
+
+    agent = make_agent()
+    events = asyncio.run(streamed())
+    assert events[-1].value == 2
+
+
+def test_the_journal_says_what_the_answer_is_to_be(make_agent, scripted_model):
+    scripted_model.writes("await answer(1)")
+    events = make_agent().run("x", output=int).events
+    (started,) = [event for event in events if isinstance(event, TaskStarted)]
+    assert started.setup["output"] == {"type": "integer"}
+
+
+def test_by_turns_the_answer_is_a_call(make_agent, scripted_model):
+    call = ToolCall(id="1", name="answer", arguments='{"value": {"id": 3}}')
+    scripted_model.says(ModelReply(text="", model="scripted", calls=(call,), cost_usd=0.0))
+    from delf_strategy_stream.strategy import StreamStrategy
+
+    agent = make_agent(strategy=StreamStrategy(notation="tools"))
+    assert agent.run("x", output=Row).value == {"id": 3}
+    assert len(scripted_model.requests) == 1
+
+
+def test_what_is_no_type_of_an_answer(make_agent):
+    with pytest.raises(ConfigurationError, match="output"):
+        make_agent().run("x", output={"type": "nonsense"})
+    with pytest.raises(ConfigurationError, match="is no type of an answer"):
+        make_agent().run("x", output=type("Odd", (), {}))
+
+
+def test_the_name_is_not_for_tools(make_agent, scripted_model):
+    @tool
+    def answer() -> None:
+        """Answer."""
+
+    with pytest.raises(ToolDefinitionError, match="'answer'"):
+        make_agent(answer).start()
+
+
+def test_a_task_without_an_output_has_no_answer_to_call(make_agent, scripted_model):
+    scripted_model.says(script("await answer(1)"), script("print('ok')"))
+    response = make_agent().run("x")
+    assert (response.text, response.value) == ("ok", None)
+    assert "NameError" in scripted_model.prompts[1]

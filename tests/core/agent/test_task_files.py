@@ -1,0 +1,56 @@
+"""Input files of one task: ``agent.run(…, files=[…])``."""
+
+import asyncio
+
+import pytest
+
+from delf.errors import ConfigurationError
+from delf.events import TaskStarted
+
+READ = "print(await files.read('a.csv'), open('a.csv').read())"
+
+
+@pytest.fixture
+def paper(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x\n1\n")
+    return path
+
+
+@pytest.mark.parametrize("kind", [str, lambda path: path])
+def test_a_task_has_files_of_its_own(make_agent, scripted_model, paper, kind):
+    scripted_model.writes(READ, "print([name for name in ('files',) if name in globals()])")
+    agent = make_agent()
+    response = agent.run("read it", files=[kind(paper)])
+    assert response.text == "[{'x': '1'}] x\n1"
+    assert "a.csv" in scripted_model.prompts[0]
+    assert agent.run("and now?").text == "[]"
+    assert "a.csv" not in scripted_model.prompts[1]
+
+
+def test_they_stand_in_for_those_of_the_agent(make_agent, scripted_model, paper, tmp_path):
+    other = tmp_path / "b.txt"
+    other.write_text("b")
+    scripted_model.writes("print([f['name'] for f in await files.list()])", READ)
+    agent = make_agent(files=[str(other)])
+    assert agent.run("x", files=[paper]).text == "['a.csv']"
+    assert not agent.run("x").status
+
+
+async def test_in_every_way_to_do_a_task(make_agent, scripted_model, paper):
+    scripted_model.default = scripted_model.writes(READ).replies[0]
+    agent = make_agent()
+    assert (await agent.arun("x", files=[paper])).text.startswith("[{'x'")
+    task_id = await agent.asubmit("x", files=[str(paper)])
+    assert (await asyncio.to_thread(agent.wait, task_id, 20)).status
+    events = [event async for event in agent.stream("x", files=[paper])]
+    assert events[-1].status
+    (started,) = [event for event in events if isinstance(event, TaskStarted)]
+    assert started.setup["input_files"] == [str(paper)]
+    await agent.astop()
+
+
+def test_a_file_that_is_missing_is_said_before_a_model_is_asked(make_agent, scripted_model):
+    with pytest.raises(ConfigurationError, match="does not exist"):
+        make_agent().run("x", files=["nowhere.csv"])
+    assert scripted_model.requests == []

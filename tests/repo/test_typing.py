@@ -1,0 +1,16 @@
+"""What users' type checkers make of delf."""
+
+import subprocess
+import sys
+
+import pytest
+
+from support.workspace import ROOT
+
+
+@pytest.mark.timeout(180)
+def test_an_answers_type_is_inferred():
+    file = ROOT / "tests" / "support" / "typed_answers.py"
+    command = [sys.executable, "-m", "pyright", str(file)]
+    told = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert told.returncode == 0, told.stdout
