@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from delf import Agent, CallContext, tool
 from delf.engine.journal.log import TaskLog
 from delf.engine.output import OutputFiles, OutputFolder, check_output_folder
 from delf.errors import ConfigurationError, ToolExecutionError
@@ -17,6 +18,7 @@ from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import FormatSpec
 from delf.values import dumps
 from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
 
 
 def test_a_file_from_before_is_never_touched(tmp_path):
@@ -221,3 +223,36 @@ async def test_what_cannot_be_made_is_told_once(taking, tmp_path, name, data, pr
     assert told.startswith(problem)
     assert await files.all_written() == []
     assert (log.events, files.files, os.listdir(tmp_path)) == ([], {}, [])
+
+
+async def test_files_of_calls_have_a_limit_together(
+    delf_host: TestHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("delf.engine.output._MOST_OF_CALLS", 10)
+    log = TaskLog("task_1", InProcessJournal(), ())
+    files = OutputFiles(OutputFolder(str(tmp_path)), Formats(delf_host), log)
+    for name in ("a.txt", "b.txt", "c.txt"):
+        files.take_from_call(name, b"sixteen"[:4])
+    (problem,) = await files.all_written()
+    assert "'c.txt' is not kept" in problem
+    assert sorted(os.listdir(tmp_path)) == ["a.txt", "b.txt"]
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_an_action_adds_files_to_its_task(plain: bool, delf_host: TestHost) -> None:
+    def paint(context: CallContext) -> str:
+        context.add_output_file("lamp.png", b"\x89PNG")
+        return "painted"
+
+    async def paint_soon(context: CallContext) -> str:
+        return paint(context)
+
+    model = ScriptedModel()
+    delf_host.provide(model.spec, model.factory)
+    call = "paint()" if plain else "await paint_soon()"
+    model.writes(f"print({call})")
+    made = tool(paint if plain else paint_soon, confirm=False)
+    with Agent(tools=[made], llm="scripted", host=delf_host) as agent:
+        response = agent.run("Paint.")
+    assert response.text == "painted"
+    assert Path(response.files["lamp.png"]).read_bytes() == b"\x89PNG"

@@ -367,6 +367,7 @@ async def test_an_action_is_given_its_task() -> None:
     task = ScriptedTask(answer="four", agrees={"amount": 5})
     context = task.context("desk", task="Count the desks.")
     context.say("counting")
+    context.add_output_file("desks.txt", b"three")
     child = await context.delegate("count", system_prompt="You count.")
     reply = await context.ask(ASK.messages)
     assert (context.connection, context.task) == ("desk", "Count the desks.")
@@ -376,6 +377,7 @@ async def test_an_action_is_given_its_task() -> None:
     assert [item.system_prompt for item in task.children] == ["You count."]
     assert (task.said, task.questions) == (["counting"], ["Pay?"])
     assert task.kept == [("desk", {"before": 3})]
+    assert task.files == {"desks.txt": b"three"}
 
 
 async def test_a_child_may_fail_and_a_person_refuse() -> None:

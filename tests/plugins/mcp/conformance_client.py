@@ -111,6 +111,7 @@ async def main(url: str, folder: str) -> None:
         _keep=nobody,
         _loop=asyncio.get_running_loop(),
         _output_files=dict,
+        _add_file=lambda *_: None,
         _delegate=nobody,
         _ask=nobody,
         _consent=agreed,

@@ -1,4 +1,5 @@
 import asyncio.unix_events
+import json
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from support import program
 from support.server import free_port
 
 SERVER = str(Path(__file__).with_name("server.py"))
+ROGUE = str(Path(__file__).with_name("rogue.py"))
 PROGRAM: dict[str, Any] = {"command": sys.executable, "args": [SERVER], "protocol": "legacy"}
 
 Open = Callable[..., MCP]
@@ -72,6 +74,19 @@ async def open_mcp() -> AsyncIterator[Open]:
     yield make
     for connection in made:
         await connection.aclose()
+
+
+@pytest.fixture
+def rogue(open_mcp: "Open", tmp_path: Path) -> Open:
+    """Opens a connection to a server that misbehaves in a way."""
+
+    def open_rogue(mode: str, *, does: Any = None, **settings: Any) -> MCP:
+        path = tmp_path / "does.json"
+        path.write_text(json.dumps(does or {}))
+        program = {"name": "rogue", "command": sys.executable, "args": [ROGUE, mode, str(path)]}
+        return open_mcp(**program, **settings)
+
+    return open_rogue
 
 
 async def invoke(connection: MCP, action: str, /, **arguments: Any) -> Any:

@@ -6,7 +6,6 @@ import logging
 import sys
 import time
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
@@ -14,22 +13,7 @@ from delf import Agent
 from delf.errors import ConnectionUnavailableError, ToolException, ToolExecutionError
 from delf.protocols.approval import Approved
 from delf.testing import ScriptedModel, TestHost
-from plugins.mcp.conftest import invoke
-
-ROGUE = str(Path(__file__).with_name("rogue.py"))
-
-
-@pytest.fixture
-def rogue(open_mcp, tmp_path):
-    """Opens a connection to a server that misbehaves in a way."""
-
-    def open_rogue(mode, *, does=None, **settings):
-        path = tmp_path / "does.json"
-        path.write_text(json.dumps(does or {}))
-        program = {"name": "rogue", "command": sys.executable, "args": [ROGUE, mode, str(path)]}
-        return open_mcp(**program, **settings)
-
-    return open_rogue
+from plugins.mcp.conftest import ROGUE, invoke
 
 
 @asynccontextmanager

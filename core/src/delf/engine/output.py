@@ -23,6 +23,7 @@ from delf.plugins.formats import Formats
 from delf.values import MAX_VALUES, loads
 
 _log = logging.getLogger(__name__)
+_MOST_OF_CALLS: Final = 200 * 1024 * 1024
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 
 
@@ -159,6 +160,7 @@ class OutputFiles:
         self._order = asyncio.Lock()
         self._writing: set[asyncio.Task[None]] = set()
         self._problems: list[str] = []
+        self._of_calls = 0
 
     @property
     def files(self) -> dict[str, str]:
@@ -176,6 +178,21 @@ class OutputFiles:
         task = asyncio.ensure_future(self._write(name, data, is_rows))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
+
+    def take_from_call(self, name: str, data: bytes) -> None:
+        """The same for a file of a call; those of all calls together have a limit.
+
+        Args:
+            name: A relative name.
+            data: Its content.
+        """
+        self._of_calls += len(data)
+        if self._of_calls > _MOST_OF_CALLS:
+            self._problems.append(
+                f"{name!r} is not kept: the files of calls have more than {_MOST_OF_CALLS:,} bytes"
+            )
+            return
+        self.take(name, data)
 
     @property
     def under_way(self) -> bool:

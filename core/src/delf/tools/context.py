@@ -143,6 +143,7 @@ class CallContext:
     _keep: Callable[[str, Mapping[str, Any]], Awaitable[None]] = field(repr=False)
     _loop: AbstractEventLoop = field(repr=False)
     _output_files: Callable[[], Mapping[str, Path]] = field(repr=False)
+    _add_file: Callable[[str, bytes], None] = field(repr=False)
     _delegate: Callable[[ChildTask], Awaitable[ChildResult]] = field(repr=False)
     _ask: Callable[..., Awaitable[ModelReply]] = field(repr=False)
     _consent: Callable[..., Awaitable[Mapping[str, Any] | None]] = field(repr=False)
@@ -166,6 +167,21 @@ class CallContext:
             self._say(text)
         else:
             self._loop.call_soon_threadsafe(self._say, text)
+
+    def add_output_file(self, name: str, data: bytes) -> None:
+        """Hand a file to the task's output, as a script does with ``add_to_output_files``.
+
+        It is written in the background, and there before the next call is made. May be called in
+        any thread.
+
+        Args:
+            name: A relative name; a file of the task with that name is replaced.
+            data: Its content.
+        """
+        if _running_loop() is self._loop:
+            self._add_file(name, data)
+        else:
+            self._loop.call_soon_threadsafe(self._add_file, name, data)
 
     def keep_change(self, what: str, data: Mapping[str, Any]) -> None:
         """Write into the journal what is about to be changed, so that it can be undone.

@@ -116,6 +116,12 @@ class Asking:
             _caller.reset(token)
             self._calls.remove(caller)
 
+    @property
+    def context(self) -> CallContext | None:
+        """The call under way here; None where nobody told of one."""
+        caller = _caller.get()
+        return None if caller is None else caller.context
+
     def waiting(self, patience: Patience) -> None:
         """The call under way waits for the server so long."""
         caller = _caller.get()

@@ -350,12 +350,17 @@ class MCP(Connection):
             )
 
     async def _call(self, server: _Server, tool: types.Tool, arguments: dict[str, Any]) -> Any:
-        from delf_mcp.results import result_of
+        from delf_mcp.results import files_of, result_of
 
         async with self._link(server, tool.name) as (client, patience):
             server.asking.waiting(patience)
             result = await client.call_tool(tool.name, arguments, progress_callback=patience.alive)
-        return result_of(tool.name, result)
+        value = result_of(tool.name, result)
+        context = server.asking.context
+        if context is not None:
+            for name, data in files_of(result.content):
+                context.add_output_file(f"{self.name}-{context.call_id}-{name}", data)
+        return value
 
     # -- the server ---------------------------------------------------------------------
 

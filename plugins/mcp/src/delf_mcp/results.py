@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Sequence
-from typing import Any, cast
+import mimetypes
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, cast
+from urllib.parse import unquote, urlsplit
 
 import mcp_types as types
 
@@ -15,9 +18,14 @@ from delf.messages import ImagePart, Message, Part, TextPart
 from delf.terminal import visible
 from delf_mcp.limits import MAX_TEXT
 
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_ENDINGS: Final = {"audio/wav": ".wav", "image/webp": ".webp"}  # which Python does not know
+_LONGEST_NAME: Final = 60
+_LONGEST_ENDING: Final = 10
+
 
 def result_of(tool: str, result: types.CallToolResult) -> Any:
-    """A tool's result: what it declared; else its text, or a list of its pieces.
+    """A tool's result: what it declared, if it gives that; else its text, or a list of its pieces.
 
     Args:
         tool: The tool.
@@ -32,6 +40,34 @@ def result_of(tool: str, result: types.CallToolResult) -> Any:
     if result.structured_content is not None:
         return result.structured_content
     return content_of(result.content)
+
+
+def files_of(blocks: Sequence[Any]) -> Iterator[tuple[str, bytes]]:
+    """Pictures, sounds and resources among pieces of content, as files.
+
+    Args:
+        blocks: The pieces.
+    """
+    for number, block in enumerate(blocks, 1):
+        if isinstance(block, (types.ImageContent, types.AudioContent)):
+            yield f"{number}{_ending(block.mime_type)}", _bytes(block.data)
+        elif isinstance(block, types.EmbeddedResource):
+            held = _contents(block.resource)
+            data = held.encode("utf-8", "replace") if isinstance(held, str) else held
+            yield f"{number}-{_file_name(block.resource)}", data
+
+
+def _file_name(resource: Any) -> str:
+    """The last part of a resource's address as a file's name."""
+    stem, dot, ending = unquote(urlsplit(str(resource.uri)).path).rpartition("/")[2].rpartition(".")
+    name = _UNFIT.sub("-", stem if dot else ending).strip("-")[:_LONGEST_NAME] or "resource"
+    kept = _UNFIT.sub("", ending)[:_LONGEST_ENDING] if dot else ""
+    return f"{name}.{kept}" if kept else f"{name}{_ending(resource.mime_type)}"
+
+
+def _ending(media_type: str | None) -> str:
+    kind = (media_type or "").partition(";")[0].strip().lower()
+    return _ENDINGS.get(kind) or mimetypes.guess_extension(kind) or ".bin"
 
 
 def content_of(blocks: Sequence[Any]) -> Any:

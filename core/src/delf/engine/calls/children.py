@@ -146,6 +146,7 @@ class ChildTasks:
             _keep=keep,
             _loop=asyncio.get_running_loop(),
             _output_files=self._output_files,
+            _add_file=self.output.take_from_call,
             _delegate=delegate,
             _ask=self._ask,
             _consent=functools.partial(self._consent, call),

@@ -30,6 +30,7 @@ class ScriptedTask:
         asked: The conversations with models.
         questions: What a person was asked.
         said: What people were told.
+        files: The output files that it added, by name.
         kept: The changes that were kept, each with its data.
     """
 
@@ -39,6 +40,7 @@ class ScriptedTask:
     asked: list[tuple[Message, ...]] = field(default_factory=list[tuple[Message, ...]])
     questions: list[str] = field(default_factory=list[str])
     said: list[str] = field(default_factory=list[str])
+    files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     kept: list[tuple[str, dict[str, Any]]] = field(default_factory=list[tuple[str, dict[str, Any]]])
 
     def context(
@@ -78,6 +80,7 @@ class ScriptedTask:
             _keep=self._keep,
             _loop=asyncio.get_running_loop(),
             _output_files=lambda: dict(output_files or {}),
+            _add_file=self.files.__setitem__,
             _delegate=self._delegate,
             _ask=self._ask,
             _consent=self._consent,
