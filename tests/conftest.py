@@ -78,6 +78,8 @@ def clean_environment(
     for name in tuple(os.environ):
         if name.startswith("DELF_") or name.endswith("_API_KEY"):
             monkeypatch.delenv(name)
+    # What tests write into their folders is their own; tests of trust take this away.
+    monkeypatch.setenv("DELF_TRUST", str(tmp_path_factory.getbasetemp().parent))
     # `auto` would choose a container where an engine runs; tests of it name theirs.
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
 

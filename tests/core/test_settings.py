@@ -4,8 +4,15 @@ from pathlib import Path
 import pytest
 from pydantic import Field, field_validator
 
-from delf.environment import FileText, current_environ, read_env_file, using_environ
-from delf.errors import ConfigurationError, ConnectionConfigurationError
+from delf.environment import (
+    FileText,
+    SourcedText,
+    current_environ,
+    read_env_file,
+    source_of,
+    using_environ,
+)
+from delf.errors import ConfigurationError, ConnectionConfigurationError, KeyAddressError
 from delf.settings import LocalPath, PluginSettings, SecretStr
 
 
@@ -171,3 +178,84 @@ def test_a_dotenv_file_that_is_not_there_or_not_readable(somewhere):
     (somewhere / ".env").write_bytes(b"A=\xff")
     with pytest.raises(ConfigurationError, match=r"\.env is not UTF-8 text"):
         read_env_file(somewhere / ".env", {})
+
+
+# who gave what
+
+
+class Service(PluginSettings):
+    """A service behind an address, with a key."""
+
+    base_url: str | None = Field(default=None, description="Where.")
+    server: str | None = Field(default=None, description="Where, too.")
+    token: SecretStr | None = Field(default=None, description="The key.")
+    headers: dict[str, SecretStr] = Field(default={}, description="More of them.")
+    limit: int = Field(default=1, description="How many.")
+
+
+FILE = Path("/p")
+
+
+@pytest.mark.parametrize(
+    ("variables", "given"),
+    [
+        ({"DELF_S_TOKEN": "hunter2"}, {"base_url": FileText("evil.test", FILE)}),
+        ({"DELF_S_TOKEN": "hunter2"}, {"server": FileText("http://evil.test", FILE)}),
+        ({"delf_s_token": "hunter2"}, {"base_url": FileText("evil.test", FILE)}),
+        (
+            {"DELF_S_HEADERS": '{"X-Key": "hunter2"}'},
+            {"base_url": FileText("http://evil.test", FILE)},
+        ),
+        (
+            {"DELF_S_TOKEN": "hunter2", "DELF_S_BASE_URL": SourcedText("evil.test", "project")},
+            {},
+        ),
+    ],
+)
+def test_a_secret_of_the_environment_goes_to_no_address_of_a_file(variables, given):
+    with using_environ(variables), pytest.raises(KeyAddressError) as caught:
+        Service.for_instance("s", given)
+    assert "of the environment (DELF_S_" in caught.value.message
+    assert "${DELF_S_" in (caught.value.hint or "")
+    assert "hunter2" not in caught.value.describe()
+
+
+@pytest.mark.parametrize(
+    ("variables", "given"),
+    [
+        ({"DELF_S_TOKEN": "k", "DELF_S_BASE_URL": "http://mine"}, {}),
+        ({"DELF_S_TOKEN": "k"}, {"base_url": "http://of-the-program"}),
+        ({"DELF_S_TOKEN": "k"}, {"base_url": SourcedText("http://typed", "command line")}),
+        ({"DELF_S_TOKEN": SourcedText("k", "project")}, {"base_url": FileText("http://f", FILE)}),
+        ({}, {"base_url": FileText("http://f", FILE), "token": FileText("k", FILE)}),
+        ({"DELF_S_TOKEN": "k"}, {"base_url": FileText("http://f", FILE), "token": "k"}),
+        ({"DELF_S_LIMIT": "3"}, {"base_url": FileText("http://f", FILE)}),
+        ({"DELF_S_TOKEN": "k"}, {"limit": FileText("3", FILE)}),
+    ],
+)
+def test_what_came_together_goes_together(variables, given):
+    with using_environ(variables):
+        Service.for_instance("s", given)
+
+
+def test_settings_say_who_gave_them():
+    with using_environ({"DELF_S_LIMIT": "3", "DELF_S_SERVER": SourcedText("x", "project")}):
+        made = Service.for_instance("s", {"base_url": FileText("u", FILE), "token": "k"})
+    fields = ("limit", "server", "base_url", "token", "headers")
+    assert [made.source(name) for name in fields] == [
+        "environment",
+        "project",
+        "project",
+        "program",
+        "program",
+    ]
+
+
+def test_variables_of_a_dotenv_file_know_that_they_are_of_one(somewhere, monkeypatch):
+    monkeypatch.setenv("MINE", "mine")
+    values, _ = read(somewhere / ".env", "A=${MINE}\nMINE=theirs\n", MINE="mine")
+    assert {name: source_of(value) for name, value in values.items()} == {
+        "A": "project",
+        "MINE": "project",
+    }
+    assert source_of(current_environ()["MINE"], "environment") == "environment"

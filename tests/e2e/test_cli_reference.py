@@ -189,7 +189,7 @@ OF_THE_REST = {
     *("delf chat", "delf chat list", "delf chat delete", "delf chat prune"),
     *("delf demo", "delf doctor", "finding", "delf inspect", "method", "setting"),
     *("delf plugins", "delf plugins list", "delf plugins available", "delf plugins new"),
-    *("delf config show", "delf config check"),
+    *("delf config show", "delf config check", "delf trust", "delf trust --list"),
 }
 
 
@@ -327,6 +327,18 @@ def test_json_of_what_is_there(here):
         checked(f"delf {command}", written(here, *command.split(), "--json"))
     checked("delf plugins new", [written(here, "plugins", "new", "tickets", "--json")])
     assert (here / "delf-plugin-tickets" / "pyproject.toml").is_file()
+
+
+def test_json_of_trust(here):
+    (here / "delf.toml").write_text("[agent]\ntimeout = 5\n")
+    told = written(here, "trust", "--json")
+    assert not told["trusted"]
+    assert delf("trust", "--yes", cwd=here).returncode == 0
+    (here / "delf.toml").write_text("[agent]\ntimeout = 6\n")
+    changed = written(here, "trust", "--json")
+    assert changed["changes"] == [{"file": "delf.toml", "key": "agent.timeout", "kind": "changed"}]
+    checked("delf trust", [told, changed])
+    checked("delf trust --list", written(here, "trust", "--list", "--json"))
 
 
 def _config(here: Path, llm: str) -> Path:

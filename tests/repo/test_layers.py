@@ -17,6 +17,7 @@ CONTRACTS = frozenset(
         "delf.answers",
         "delf.bodies",
         "delf.chunks",
+        "delf.environment",
         "delf.errors",
         "delf.events",
         "delf.filenames",
@@ -43,7 +44,7 @@ CHANGES = "delf.engine.changes"
 VIEWS = "delf.engine.views"
 # What commands share: tasks are run, looked at and decided about, in whatever process.
 SHARED = PROGRAM | {
-    "delf.agent", "delf.background", "delf.config", "delf.environment", "delf.engine.approvals", "delf.engine.secrets", "delf.engine.views", CHANGES,
+    "delf.agent", "delf.background", "delf.config", "delf.folders", "delf.trust", "delf.engine.approvals", "delf.engine.secrets", "delf.engine.views", CHANGES,
     "delf.plugins", "delf.projects", "delf.records", "delf.response", "delf.surroundings",
 }  # fmt: skip
 RUN_TASKS = PROGRAM | {"delf.plugins", "delf.surroundings", "delf.sync", CHANGES, VIEWS}
@@ -52,17 +53,25 @@ MORE: dict[str, frozenset[str]] = {
     "approval-terminal": PROGRAM | {CHANGES},
     "chat": RUN_TASKS,
     "cli": SHARED,
+    "demo": frozenset({"delf.trust"}),
     "devkit": frozenset({"delf.engine.secrets", "delf.plugins", "delf.response"}),
     "filesystem": PROGRAM,
-    "manage": PROGRAM | {"delf.config", "delf.plugins", "delf.projects"},
+    "manage": PROGRAM | {"delf.config", "delf.folders", "delf.plugins", "delf.projects"},
     "mcp": frozenset({"delf.terminal"}),
     "project": frozenset(
-        {"delf.config", "delf.engine.secrets", "delf.environment", "delf.plugins", "delf.records"}
+        {
+            "delf.config",
+            "delf.engine.secrets",
+            "delf.folders",
+            "delf.plugins",
+            "delf.records",
+            "delf.trust",
+        }
     ),
     "run": PROGRAM | {VIEWS},
     "runner-dbos": PROGRAM | {"delf.plugins", "delf.projects", "delf.surroundings", "delf.sync"},
     "serve": RUN_TASKS,
-    "workers": PROGRAM,
+    "workers": PROGRAM | {"delf.trust"},
 }
 
 

@@ -18,7 +18,7 @@ from support.workspace import ROOT
 PAGE: Final = ROOT / "docs/cli.md"
 _HELP: Final = re.compile(r"(<!-- help: ([^\n]*?) -->\n).*?(<!-- end of help -->)", re.DOTALL)
 _JSON: Final = re.compile(r"<!-- json: ([^\n]+?) -->\n((?:\|[^\n]*\n)+)")
-_EVERYWHERE: Final = ("--debug", "--no-plugins", "--config", "--help")
+_EVERYWHERE: Final = ("--debug", "--no-plugins", "--config", "--trust", "--help")
 _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
     "text": (str,),
     "number": (int, float),

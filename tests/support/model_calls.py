@@ -115,17 +115,17 @@ class ModelCalls:
 
     async def test_the_key_reaches_each_provider_and_no_other(self, openai_server, make_model):
         server = openai_server(lambda _: "ok")
-        environ = {
-            "OPENAI_API_KEY": "key-openai",
-            "ANTHROPIC_API_KEY": "key-anthropic",
-            "GOOGLE_API_KEY": "key-google",
-        }
+        keys = {provider: f"key-{provider}" for provider in PROVIDERS}
+        variables = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY")
+        environ = dict.fromkeys(variables, "key-of-the-environment")
         for provider in PROVIDERS:
-            model = make_model(**at(server, provider, api_key=None), environ=environ)
+            options = at(server, provider, api_key=None)
+            model = make_model(**options, providers=keys, environ=environ)
             await model.complete(ask())
             request = server.requests[-1]
             sent = f"{request.path} {dict(request.headers)} {request.body}"
-            assert {key for key in environ.values() if key in sent} == {f"key-{provider}"}
+            held = [*keys.values(), "key-of-the-environment"]
+            assert [key for key in held if key in sent] == [f"key-{provider}"]
 
     @pytest.mark.parametrize("stream", [False, True])
     async def test_an_unknown_model_has_no_price(self, stream, openai_server, make_model):

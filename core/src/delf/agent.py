@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from delf.protocols.memory import MemoryStore, SupportsStore
     from delf.protocols.strategy import Strategy
     from delf.surroundings import AgentChat
+    from delf.trust import Trust
 
     T = TypeVar("T", default=Any)
     Out = TypeVar("Out")
@@ -125,6 +126,7 @@ class Agent(Generic[T]):
         system_prompt: str | None = None,
         on_confirm: Callable[[Any], Any] | None = None,
         providers: Mapping[str, str] | None = None,
+        api_key_for: Mapping[str, str] | None = None,
         verbose: bool | None = None,
         prefilter_mode: str | None = None,
         embedder: str | None = None,
@@ -207,6 +209,7 @@ class Agent(Generic[T]):
         cls,
         path: str | os.PathLike[str] | Project = ".",
         *,
+        trust: bool | Trust = False,
         connections: Collection[str] | None = None,
         tools: Sequence[Any] = (),
         host: PluginHost | None = None,
@@ -218,19 +221,22 @@ class Agent(Generic[T]):
 
         Args:
             path: A directory, whose ``delf.toml`` is looked for upwards; the file; a project.
+            trust: Vouch for its folder, as a program does for its own. Else what its files say has
+                no effect before the person trusted them: `delf trust`, or ``DELF_TRUST``.
             connections: The names of those to use; all of the file when omitted.
             tools: Further tools.
             host: Plugins.
             overrides: Any other parameter of :class:`Agent`; it wins over the project.
 
         Raises:
+            FolderNotTrustedError: When nobody trusted what the folder's files say.
             ConfigurationError: Naming file or variable, key and what is allowed.
             OptionalDependencyError: When the package is not installed that reads ``delf.toml``.
         """
         from delf.plugins.host import PluginHost
         from delf.projects import journal_name, project_at
 
-        project = project_at(path)
+        project = project_at(path, trust)
         host = host or PluginHost.discover(environ=project.environ)
         connect = project.connector(host)
         names = dict.fromkeys(project.connections if connections is None else connections)

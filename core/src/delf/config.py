@@ -11,6 +11,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainValidator,
     ValidationError,
     field_serializer,
     field_validator,
@@ -57,13 +58,24 @@ def llm_config(value: Any) -> Any:
         expected = Mapping if key in ("headers", "settings") else str
         if item is not None and not isinstance(item, expected):
             word = "a table" if expected is Mapping else "text"
-            raise ModelConfigurationError(f"{key} must be {word}, got {type(item).__name__}")
+            got = "str" if isinstance(item, str) else type(item).__name__
+            raise ModelConfigurationError(f"{key} must be {word}, got {got}")
     if "model" not in table:
         raise ModelConfigurationError("model is missing")
     return LLMConfig(**table)
 
 
 LLM = Annotated[LLMConfig | None, BeforeValidator(llm_config)]
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("must be text")  # noqa: TRY004 - pydantic explains ValueErrors only
+    return value
+
+
+Text = Annotated[str, PlainValidator(_text)]
+"""A text that stays the object that it is: a :class:`delf.environment.SourcedText`."""
 
 
 class AgentConfig(BaseModel):
@@ -84,7 +96,12 @@ class AgentConfig(BaseModel):
         default=None, description="The model for images and files; else heavy_llm."
     )
     system_prompt: str | None = Field(default=None, description="Added to every model call.")
-    providers: dict[str, str] = Field({}, description="API keys by provider.", repr=False)
+    providers: dict[str, Text] = Field({}, description="API keys by provider.", repr=False)
+    api_key_for: dict[str, Text] = Field(
+        {},
+        description="API keys by the address that they are for, as gateway.example.",
+        repr=False,
+    )
     verbose: bool = Field(default=False, description="Tell on stderr what happens, and sum it up.")
     prefilter_mode: str = Field(
         default="auto",
@@ -183,7 +200,7 @@ class AgentConfig(BaseModel):
     def _in_memory_is_none(cls, value: str) -> str:
         return IN_PROCESS if value == "memory" else value
 
-    @field_serializer("providers")
+    @field_serializer("providers", "api_key_for")
     def _without_keys(self, providers: dict[str, str]) -> dict[str, str]:
         return dict.fromkeys(providers, HIDDEN)
 

@@ -1,23 +1,56 @@
 """The environment that settings are read from: the process's own over a ``.env`` file.
 
-Nothing here writes to ``os.environ``: two projects in one process keep their own variables.
+Nothing here writes to ``os.environ``: two projects in one process keep their own variables. A
+``.env`` file counts once its folder is trusted, see :mod:`delf.trust`.
 """
 
 from __future__ import annotations
 
+import io
+import logging
 import os
+import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Literal, Self, TypeAlias
 
 from delf.errors import ConfigurationError
+from delf.folders import ENV_FILE, project_folder, read_file
+from delf.records import dataclass
+from delf.trust import Trust
 
-ENV_FILE: Final = ".env"
+_log = logging.getLogger(__name__)
+
+Source: TypeAlias = Literal["command line", "environment", "program", "project"]
+"""Who gave a value: who typed it, the process's environment, code, or a file of the project."""
+
+_MOST_BYTES: Final = 64 * 1024
+# What the parser takes a time for that grows with the square.
+_ENDLESS: Final = re.compile(r"[^\S\r\n]{256}")
 
 
-class FileText(str):
+class SourcedText(str):
+    """A text that knows who gave it.
+
+    Args:
+        text: The text.
+        source: Who gave it.
+    """
+
+    __slots__ = ("source",)
+    source: Source
+
+    def __new__(cls, text: str, source: Source = "project") -> Self:
+        """A text like any other, with one attribute more."""
+        made = super().__new__(cls, text)
+        made.source = source
+        return made
+
+
+class FileText(SourcedText):
     """A text of ``delf.toml`` that knows where its file is, for paths that are relative to it.
 
     Args:
@@ -29,13 +62,32 @@ class FileText(str):
     folder: Path
 
     def __new__(cls, text: str, folder: Path = Path()) -> Self:
-        """A text like any other, with one attribute more."""
+        """A text like any other, with two attributes more."""
         made = super().__new__(cls, text)
         made.folder = folder
         return made
 
 
-_current: ContextVar[Mapping[str, str] | None] = ContextVar("delf_environ", default=None)
+def source_of(value: object, otherwise: Source = "program") -> Source:
+    """Who gave a value.
+
+    Args:
+        value: The value.
+        otherwise: Of a text that does not say it: code, or for variables the environment.
+    """
+    return value.source if isinstance(value, SourcedText) else otherwise
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where settings are made: the variables, the project's folder, and who trusts it."""
+
+    environ: Mapping[str, str]
+    folder: Path | None
+    trust: Trust | None
+
+
+_current: ContextVar[_Place | None] = ContextVar("delf_environ", default=None)
 
 
 def beside(folder: Path, path: str) -> str:
@@ -47,6 +99,77 @@ def beside(folder: Path, path: str) -> str:
     """
     # pathlib's own raises for the home of a user that does not exist
     return str(folder / os.path.expanduser(path))  # noqa: PTH111
+
+
+@dataclass(frozen=True)
+class EnvFile:
+    """A ``.env`` file, as it was read once.
+
+    Args:
+        path: The file.
+        written: Its assignments in their order, nothing looked up.
+        warnings: One for each line that is no assignment.
+    """
+
+    path: Path
+    written: tuple[tuple[str, str], ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, path: Path, within: Path | None = None) -> Self:
+        """A file; one that does not exist is empty.
+
+        Args:
+            path: The file.
+            within: The folder that no link may lead out of; its own when omitted.
+
+        Raises:
+            ConfigurationError: When it cannot be read.
+        """
+        content = read_file(path, within or path.parent, _MOST_BYTES)
+        try:
+            text = (content or b"").decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise ConfigurationError(f"{path} is not UTF-8 text") from error
+        if not text.strip():
+            return cls(path)
+        if _ENDLESS.search(text):
+            raise ConfigurationError(f"{path} has more than 255 spaces in a row")
+        from dotenv.parser import parse_stream
+
+        written: list[tuple[str, str]] = []
+        warnings: list[str] = []
+        for binding in parse_stream(io.StringIO(text)):
+            if binding.error:
+                warnings.append(f"{path}:{binding.original.line}: this line is not NAME=VALUE")
+            elif binding.key is not None and binding.value is not None:
+                written.append((binding.key, binding.value))
+        return cls(path, tuple(written), tuple(warnings))
+
+    @property
+    def says(self) -> dict[str, str]:
+        """What it says by variable, for whoever trusts it."""
+        found: dict[str, str] = {}
+        for name, value in self.written:
+            found[name] = f"{found[name]}\0{value}" if name in found else value
+        return found
+
+    def variables(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Its variables.
+
+        Args:
+            environ: What ``${NAME}`` in a value may refer to, besides lines above it.
+        """
+        if not self.written:
+            return {}
+        from dotenv.variables import parse_variables
+
+        values: dict[str, str] = {}
+        for name, value in self.written:
+            known: dict[str, str | None] = {**values, **environ}
+            parts = (atom.resolve(known) for atom in parse_variables(value))
+            values[name] = SourcedText("".join(parts), "project")
+        return values
 
 
 def read_env_file(path: Path, environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
@@ -62,53 +185,71 @@ def read_env_file(path: Path, environ: Mapping[str, str]) -> tuple[dict[str, str
     Raises:
         ConfigurationError: When the file cannot be read.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{path} is not UTF-8 text") from error
-    if not text.strip():
-        return {}, []
-    import io
-
-    from dotenv.parser import parse_stream
-    from dotenv.variables import parse_variables
-
-    values: dict[str, str] = {}
-    warnings: list[str] = []
-    for binding in parse_stream(io.StringIO(text)):
-        if binding.error:
-            warnings.append(f"{path}:{binding.original.line}: this line is not NAME=VALUE")
-        elif binding.key is not None and binding.value is not None:
-            known: dict[str, str | None] = {**values, **environ}
-            values[binding.key] = "".join(
-                atom.resolve(known) for atom in parse_variables(binding.value)
-            )
-    return values, warnings
+    file = EnvFile.read(path)
+    return file.variables(environ), list(file.warnings)
 
 
 def current_environ() -> Mapping[str, str]:
     """The environment that settings are read from.
 
     Inside :func:`using_environ` the one given there, else the process's own over the
-    ``.env`` of the working directory.
+    ``.env`` of the working directory, where that is trusted.
     """
-    given = _current.get()
-    if given is not None:
-        return given
-    values, _ = read_env_file(Path(ENV_FILE), os.environ)
-    return {**values, **os.environ}
+    place = _current.get()
+    if place is not None:
+        return place.environ
+    return {**_own_variables(), **os.environ}
+
+
+def current_folder() -> Path:
+    """The folder of the project that settings are made for, or of the working directory."""
+    place = _current.get()
+    if place is not None and place.folder is not None:
+        return place.folder
+    return project_folder(Path.cwd())
+
+
+def current_trust() -> Trust:
+    """Whose word counts that the folder of the project is trusted."""
+    place = _current.get()
+    if place is not None and place.trust is not None:
+        return place.trust
+    return Trust.here()
+
+
+def _own_variables() -> dict[str, str]:
+    path = Path(ENV_FILE)
+    if not path.exists():
+        return {}
+    path, root = path.absolute(), project_folder(Path.cwd())
+    try:
+        file = EnvFile.read(path, root)
+        items = {path.relative_to(root).as_posix(): file.says} if file.written else {}
+        Trust.here().check(root, items)
+    except ConfigurationError as error:  # a stranger's file has no effect, not even this one
+        _warn(f"{path} is not read: {error.describe()}")
+        return {}
+    return file.variables(os.environ)
+
+
+@cache
+def _warn(text: str) -> None:
+    """Say it once in a process."""
+    _log.warning("%s", text)
 
 
 @contextmanager
-def using_environ(environ: Mapping[str, str]) -> Generator[None]:
+def using_environ(
+    environ: Mapping[str, str], folder: Path | None = None, trust: Trust | None = None
+) -> Generator[None]:
     """Settings that are made inside are read from this environment.
 
     Args:
         environ: All variables; neither the process's own nor ``.env`` are looked at.
+        folder: The project's folder; that of the working directory when omitted.
+        trust: Whose word counts that it is trusted; as remembered when omitted.
     """
-    token = _current.set(environ)
+    token = _current.set(_Place(environ, folder, trust))
     try:
         yield
     finally:

@@ -12,6 +12,8 @@
     │   ├── ToolDefinitionError            ERR-TOOL-002
     │   ├── OptionalDependencyError        ERR-REQ-001
     │   ├── JournalUnavailableError        ERR-JOURNAL-004
+    │   ├── FolderNotTrustedError          ERR-TRUST-001    its files have no effect yet
+    │   ├── KeyAddressError                ERR-TRUST-002    a key does not go to this address
     │   └── PluginError                    ERR-PLUGIN-001
     ├── ConnectionUnavailableError         ERR-CONN-003     the service does not answer
     ├── ToolExecutionError                 ERR-TOOL-001
@@ -44,11 +46,16 @@ next, ``for_model()`` is the text that a model may read. No message holds a secr
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterable
 from itertools import islice
+from pathlib import Path
 from typing import ClassVar, Final
 
 from delf.official import how_to_install
+
+_MOST_FILES: Final = 5
+"""Names of files in one message."""
 
 
 class DelfError(Exception):
@@ -148,6 +155,37 @@ class JournalUnavailableError(ConfigurationError):
 
     code = "ERR-JOURNAL-004"
     default_hint = 'journal = "none" (delf run --no-journal) keeps nothing'
+
+
+class FolderNotTrustedError(ConfigurationError):
+    """A folder has files that decide what delf does, and the person has not trusted them.
+
+    Args:
+        folder: The folder's real path.
+        files: The files, or those that changed since the folder was trusted.
+        changed: Whether the folder was trusted before.
+    """
+
+    code = "ERR-TRUST-001"
+
+    def __init__(self, folder: Path, files: tuple[str, ...], *, changed: bool) -> None:
+        shown = ", ".join(files[:_MOST_FILES])
+        more = f" and {len(files) - _MOST_FILES} more" if len(files) > _MOST_FILES else ""
+        why = "is not as it was when you trusted it" if changed else "is not trusted yet"
+        super().__init__(
+            f"{folder} {why}, and what its files say has no effect: {shown}{more}",
+            hint=f"look at it with: delf trust {shlex.quote(str(folder))}; for one process "
+            f"DELF_TRUST={shlex.quote(str(folder))}",
+        )
+        self.folder = folder
+        self.files = files
+        self.changed = changed
+
+
+class KeyAddressError(ConfigurationError):
+    """A key would go to an address that somebody else gave."""
+
+    code = "ERR-TRUST-002"
 
 
 class PluginError(ConfigurationError):

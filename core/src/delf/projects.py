@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from delf.config import AgentConfig
     from delf.plugins.host import PluginHost
     from delf.tools.context import Connect
+    from delf.trust import Trust
 
 
 class Project(Protocol):
@@ -82,14 +83,35 @@ def library() -> Any:
     return optional("delf_project", "what reads delf.toml")
 
 
-def project_at(path: str | os.PathLike[str] | Project) -> Project:
+def project_at(path: str | os.PathLike[str] | Project, trust: bool | Trust = False) -> Project:
     """The project of a directory or of a ``delf.toml``; one that was read already stays as it is.
 
+    Args:
+        path: Either, or the project.
+        trust: Vouch for its folder, whose files else have no effect before the person trusted them.
+
     Raises:
+        FolderNotTrustedError: When nobody trusts its files.
         ConfigurationError: When it is neither, or the file is wrong.
         OptionalDependencyError: When the package is not installed that reads it.
     """
-    return library().project_at(path) if isinstance(path, (str, os.PathLike)) else path
+    return library().project_at(path, trust) if isinstance(path, (str, os.PathLike)) else path
+
+
+def trust_of(project: Project | None) -> Trust:
+    """Whose word counts that a project's folder is trusted.
+
+    Of a project that a program keeps elsewhere, the program's.
+
+    Args:
+        project: The project.
+    """
+    from delf.trust import Trust
+
+    if project is None:
+        return Trust.here()
+    known = getattr(project, "trust", None)
+    return known if isinstance(known, Trust) else Trust.here(project.root)
 
 
 def connector_of(
@@ -107,7 +129,9 @@ def connector_of(
         return project.connector(host)
 
     def connect(name: str, **more: Any) -> Any:
-        make = library().Connector(host=host, entries={}, environ=environ, folder=folder)
+        make = library().Connector(
+            host=host, entries={}, environ=environ, folder=folder, trust=trust_of(None)
+        )
         return make(name, **more)
 
     return connect

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeAlias, cast
+from typing import Annotated, Any, Final, Self, TypeAlias, cast, get_args
 
 from pydantic import (
     AfterValidator,
@@ -12,12 +13,22 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PrivateAttr,
     SecretStr,
     ValidationError,
 )
 
-from delf.environment import FileText, beside, current_environ
-from delf.errors import ConnectionConfigurationError, did_you_mean
+from delf.environment import (
+    FileText,
+    Source,
+    SourcedText,
+    beside,
+    current_environ,
+    current_folder,
+    current_trust,
+    source_of,
+)
+from delf.errors import ConnectionConfigurationError, KeyAddressError, did_you_mean
 
 __all__ = [
     "LocalPath",
@@ -27,11 +38,19 @@ __all__ = [
     "SecretStr",
     "SentAlong",
     "SentValues",
+    "Source",
+    "SourcedText",
     "beside",
     "current_environ",
+    "current_folder",
+    "current_trust",
     "folder_of",
     "revealed",
+    "source_of",
 ]
+
+_ADDRESS: Final = re.compile(r"(^|_)(url|uri|host|hostname|endpoint|address|spec|config)$")
+"""Names of settings that say where something goes, or name the file that does."""
 
 
 def folder_of(value: object) -> Path | None:
@@ -92,6 +111,9 @@ class PluginSettings(BaseModel):
     Give every field a description; make passwords, tokens and URLs with credentials
     ``SecretStr``. A field that is not given in code is read from ``DELF_<INSTANCE>_<FIELD>``
     in the environment, then in ``.env``; ``delf.toml`` comes last.
+
+    A secret of the environment goes to no address that a file of the project gives: fields that
+    hold one have a name like ``base_url``, ``host`` or ``spec``, or a value with ``://``.
     """
 
     model_config = ConfigDict(
@@ -100,6 +122,15 @@ class PluginSettings(BaseModel):
         frozen=True,
         validate_default=True,
     )
+    _sources: dict[str, Source] = PrivateAttr(default_factory=dict)
+
+    def source(self, field: str) -> Source:
+        """Who gave a field: code, the environment, or a file of the project.
+
+        Args:
+            field: Its name.
+        """
+        return self._sources.get(field, "program")
 
     @classmethod
     def for_instance(cls, name: str, values: Mapping[str, Any]) -> Self:
@@ -111,13 +142,84 @@ class PluginSettings(BaseModel):
 
         Raises:
             ConnectionConfigurationError: Naming the field, never its value.
+            KeyAddressError: When a secret would go to an address that somebody else gave.
         """
         given = {key: value for key, value in values.items() if value is not None}
         prefix = f"DELF_{name.upper()}_"
+        found = _from_environ(cls, name, prefix)
+        sources: dict[str, Source] = {key: _source_of_any(value) for key, value in given.items()}
+        sources |= {key: _of_variable(f"{prefix}{key}") for key in found.keys() - given.keys()}
+        _check_addresses(cls, name, prefix, {**found, **given}, sources)
         try:
-            return cls(**_from_environ(cls, name, prefix) | given)
+            made = cls(**found | given)
         except ValidationError as error:
             raise _explain(cls, name, prefix, given, error) from None
+        made._sources.update(sources)
+        return made
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in cast("Mapping[Any, Any]", value).values():
+            yield from _texts(item)
+    elif isinstance(value, (list, tuple)):
+        for item in cast("list[Any]", value):
+            yield from _texts(item)
+
+
+def _source_of_any(value: Any) -> Source:
+    """Who gave a value; a file of the project, where that gave a part of it."""
+    sources: list[Source] = [source_of(text) for text in _texts(value)]
+    if "project" in sources:
+        return "project"
+    return sources[0] if sources else "program"
+
+
+def _of_variable(name: str) -> Source:
+    known = {variable.upper(): value for variable, value in current_environ().items()}
+    return source_of(known.get(name.upper()), "environment")
+
+
+def _check_addresses(
+    cls: type[PluginSettings],
+    name: str,
+    prefix: str,
+    values: Mapping[str, Any],
+    sources: Mapping[str, Source],
+) -> None:
+    """Refuse to send a secret of the environment to an address of a project's file."""
+    held = [
+        key
+        for key, source in sources.items()
+        if source == "environment" and key in cls.model_fields and _is_secret(cls, key)
+    ]
+    if not held:
+        return
+    for key, source in sources.items():
+        if source == "project" and key not in held and _is_address(key, values[key]):
+            variable = f"{prefix}{held[0].upper()}"
+            raise KeyAddressError(
+                f"{name}: {held[0]} is of the environment ({variable}), and {key} of a file of "
+                "the project: a secret goes to an address that came with it",
+                hint=f'say it in the file, {held[0]} = "${{{variable}}}", or give the address by '
+                f"{prefix}{key.upper()}",
+            )
+
+
+def _is_secret(cls: type[PluginSettings], field: str) -> bool:
+    left: list[Any] = [cls.model_fields[field].annotation]
+    while left:
+        kind = left.pop()
+        if kind is SecretStr:
+            return True
+        left += get_args(kind)
+    return False
+
+
+def _is_address(field: str, value: Any) -> bool:
+    return bool(_ADDRESS.search(field)) or any("://" in text for text in _texts(value))
 
 
 def _from_environ(cls: type[PluginSettings], name: str, prefix: str) -> dict[str, Any]:

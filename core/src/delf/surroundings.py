@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 from delf.environment import current_environ
-from delf.errors import ModelConfigurationError, PluginError
+from delf.errors import ConfigurationError, ModelConfigurationError, PluginError
+from delf.folders import PRICES_FILE, read_file
 from delf.official import usual
 from delf.plugins.embedders import Embedders
 from delf.plugins.host import PluginHost
 from delf.plugins.journals import durable_journal, make_journal
-from delf.projects import connector_of
+from delf.projects import connector_of, trust_of
 from delf.protocols.context import PluginContext
 from delf.protocols.conversation import Conversation, SupportsConversations
 from delf.records import dataclass
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from delf.llm import LLMConfig
     from delf.projects import Project
     from delf.tools.context import Connect
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +97,7 @@ class Surroundings:
             environ=environ,
             config=config,
             ledger=ledger,
-            pricing_files=(root / "pricing.json", user_config_path("delf") / "pricing.json"),
+            pricing_files=(*_prices_of(root, project), user_config_path("delf") / PRICES_FILE),
             folder=root,
             connect=connector_of(project, host, environ, root),
             secrets=() if project is None else tuple(project.secrets()),
@@ -147,8 +151,11 @@ class Surroundings:
         agents = secrets_of_agent(config, (), self.environ)
         known = [*secrets_of_model(model), *agents, *self.secrets]
         redactor = Redactor(known)
-        keys = config.providers if config is not None else {}
-        pool = ModelPool(self.host, ModelContext(environ=self.environ, providers=keys))
+        context = ModelContext(environ=self.environ)
+        if config is not None:
+            keys = {"providers": config.providers, "api_key_for": config.api_key_for}
+            context = replace(context, **keys)
+        pool = ModelPool(self.host, context)
         asker = ModelClient(
             pool=pool,
             ledger=self.ledger or Ledger(),
@@ -161,6 +168,21 @@ class Surroundings:
             return (await asker.ask_whole(model, request)).text
         finally:
             await pool.aclose()
+
+
+def _prices_of(root: Path, project: Project | None) -> tuple[Path, ...]:
+    """The file of a folder's own prices, where it is there and the folder is trusted."""
+    from delf.trust import whole
+
+    try:
+        content = read_file(root / PRICES_FILE, root)
+        if content is None:
+            return ()
+        trust_of(project).check(root, {PRICES_FILE: whole(content)})
+    except ConfigurationError as error:
+        _log.warning("%s is not read: %s", root / PRICES_FILE, error.describe())
+        return ()
+    return (root / PRICES_FILE,)
 
 
 @runtime_checkable

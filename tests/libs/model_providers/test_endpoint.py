@@ -2,7 +2,8 @@
 
 import pytest
 
-from delf.errors import EnvironmentKeyError, ModelConfigurationError
+from delf.environment import SourcedText
+from delf.errors import EnvironmentKeyError, KeyAddressError, ModelConfigurationError
 from delf.llm import LLMConfig
 from delf.protocols.model import ModelContext
 from delf_model_providers.endpoint import NO_KEY, resolve
@@ -16,8 +17,12 @@ KEYS = {
 }
 
 
-def endpoint(model, environ=None, providers=None, **config):
-    context = ModelContext(environ=KEYS if environ is None else environ, providers=providers or {})
+def endpoint(model, environ=None, providers=None, api_key_for=None, **config):
+    context = ModelContext(
+        environ=KEYS if environ is None else environ,
+        providers=providers or {},
+        api_key_for=api_key_for or {},
+    )
     return resolve(LLMConfig(model, **config), context)
 
 
@@ -81,7 +86,7 @@ def test_where_keys_come_from():
     assert endpoint("gpt-5.5", providers={"openai": "p"}).api_key == "p"
     assert endpoint("gemini-x", providers={"gemini": "p"}).api_key == "p"
     assert endpoint("gemini-x", {"GEMINI_API_KEY": "second"}).api_key == "second"
-    assert endpoint("m", base_url="http://h/v1").api_key == "openai-key"
+    assert endpoint("m", base_url="http://h/v1", providers={"openai": "p"}).api_key == "p"
     assert endpoint("m", {}, base_url="http://h/v1").api_key == NO_KEY
 
 
@@ -130,3 +135,133 @@ def test_credentials_in_a_base_url_become_a_header():
     assert found.headers == {"Authorization": "Basic bWU6cEBzcw=="}
     kept = {"authorization": "Bearer x"}
     assert endpoint("m", base_url="http://me:p@h/v1", headers=kept).headers == kept
+
+
+# -- where keys go --------------------------------------------------------------------------------
+
+HOST = "http://gateway.test:8080/v1"
+GIVERS = ("command line", "environment", "program", "project")
+GOES = {
+    "command line": GIVERS,
+    "environment": GIVERS,
+    "program": ("program",),
+    "project": ("project",),
+}
+"""For whoever gave an address: whose keys go there."""
+
+
+def text(value: str, source: str) -> str:
+    """A text as its giver gives it: what says nothing is of a program."""
+    return value if source == "program" else SourcedText(value, source)
+
+
+@pytest.mark.parametrize("key", GIVERS)
+@pytest.mark.parametrize("address", GIVERS)
+@pytest.mark.parametrize("place", ["api_key", "providers", "variable", "header"])
+def test_a_key_goes_to_an_address_by_who_gave_both(place, address, key):
+    url, secret = text(HOST, address), text("s3cret", key)
+    environ, more = {}, {}
+    if place == "api_key":
+        more = {"api_key": secret}
+    elif place == "providers":
+        more = {"providers": {"openai": secret}}
+    elif place == "variable":
+        environ = {"OPENAI_API_KEY": SourcedText("s3cret", key)}
+    else:
+        more = {"headers": {"Authorization": secret}}
+
+    def sent() -> str:
+        found = endpoint("m", environ, base_url=url, **more)
+        return f"{found.api_key} {dict(found.headers)}"
+
+    if key in GOES[address] or (place == "header" and address != "project"):
+        assert "s3cret" in sent()
+    elif address == "project":
+        with pytest.raises(KeyAddressError, match="a file of the project gives the address") as e:
+            sent()
+        assert "api_key_for" in (e.value.hint or "")
+        assert "s3cret" not in e.value.describe()
+    else:
+        assert sent() == f"{NO_KEY} {{}}"
+
+
+@pytest.mark.parametrize("key", GIVERS)
+def test_every_key_goes_to_its_providers_own_host(key):
+    for model, variable in (("gpt-5.5", "OPENAI_API_KEY"), ("groq/x", "GROQ_API_KEY")):
+        assert endpoint(model, {variable: SourcedText("s3cret", key)}).api_key == "s3cret"
+        assert endpoint(model, {}, api_key=text("s3cret", key)).api_key == "s3cret"
+
+
+@pytest.mark.parametrize(
+    "named", ["gateway.test:8080", "GATEWAY.test:8080", "http://gateway.test:8080", HOST]
+)
+@pytest.mark.parametrize("address", GIVERS)
+def test_a_key_that_names_the_address_goes_there(named, address):
+    environ = {"OPENAI_API_KEY": "other"}
+    found = endpoint("m", environ, base_url=text(HOST, address), api_key_for={named: "s3cret"})
+    assert found.api_key == "s3cret"
+    assert found.key_source == "api_key_for"
+
+
+@pytest.mark.parametrize(
+    "named", ["gateway.test", "test:8080", "https://gateway.test:8080", "evil.test", "", "http://"]
+)
+def test_a_key_for_another_address_does_not(named):
+    with pytest.raises(KeyAddressError):
+        endpoint(
+            "m",
+            {"OPENAI_API_KEY": "other"},
+            base_url=SourcedText(HOST, "project"),
+            api_key_for={named: "s3cret"},
+        )
+
+
+def test_a_login_before_a_host_is_none_of_its_name():
+    url = SourcedText("http://gateway.test:8080@evil.test/v1", "project")
+    with pytest.raises(KeyAddressError):
+        endpoint("m", {"OPENAI_API_KEY": "k"}, base_url=url, api_key_for={"gateway.test:8080": "s"})
+
+
+def test_an_address_of_a_projects_variable_is_the_projects():
+    address = SourcedText(HOST, "project")
+    for model, base, key in (
+        ("gpt-5.5", "OPENAI_BASE_URL", "OPENAI_API_KEY"),
+        ("unheard-of", "OPENAI_BASE_URL", "OPENAI_API_KEY"),
+        ("groq/x", "GROQ_API_BASE", "GROQ_API_KEY"),
+        ("azure/x", "AZURE_API_BASE", "AZURE_API_KEY"),
+    ):
+        with pytest.raises(KeyAddressError):
+            endpoint(model, {base: address, key: "s3cret"})
+        own = {base: address, key: SourcedText("s3cret", "project")}
+        assert endpoint(model, own).api_key == "s3cret"
+
+
+def test_what_another_library_finds_in_the_environment_goes_to_no_address_of_a_file():
+    """litellm signs with AWS's and Google's logins, whatever the address, where it is given no key."""
+    address = SourcedText(HOST, "project")
+    for model in ("bedrock/x", "vertex_ai/x", "groq/x"):
+        stem = model.partition("/")[0].upper()
+        with pytest.raises(KeyAddressError):
+            endpoint(model, {f"{stem}_API_BASE": address})
+        assert endpoint(model, {f"{stem}_API_BASE": HOST}).base_url == HOST
+    assert endpoint("ollama/x", {}, base_url=address).api_key == NO_KEY
+    assert endpoint("azure/x", {"AZURE_API_KEY": "k"}, base_url=HOST).api_key == NO_KEY
+
+
+def test_an_address_in_the_name_of_a_model_is_of_whoever_named_it():
+    name = "huggingface/https://evil.test/x"
+    environ = {"HUGGINGFACE_API_KEY": "s3cret"}
+    with pytest.raises(KeyAddressError):
+        endpoint(SourcedText(name, "project"), environ)
+    assert endpoint(SourcedText(name, "command line"), environ).api_key == "s3cret"
+
+
+@pytest.mark.parametrize("address", GIVERS)
+@pytest.mark.parametrize("key", GIVERS)
+def test_another_address_is_looked_at_in_the_same_way(address, key):
+    found = endpoint("gpt-5.5", {"OPENAI_API_KEY": SourcedText("s3cret", key)})
+    if key in GOES[address]:
+        found.check_address(text("wss://evil.test/x", address))
+    else:
+        with pytest.raises(KeyAddressError):
+            found.check_address(text("wss://evil.test/x", address))

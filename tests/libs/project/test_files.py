@@ -114,14 +114,15 @@ def test_a_byte_order_mark_is_no_error(tmp_path):
 
 @pytest.mark.skipif(os.name == "nt", reason="needs permissions")
 def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
-    from pathlib import Path
-
     (tmp_path / "delf.toml").write_text("")
+    opens = os.open
 
-    def refuse(self, *args, **kwargs):
-        raise PermissionError(13, "Permission denied")
+    def refuse(path, *args, **kwargs):
+        if os.fspath(path).endswith("delf.toml"):
+            raise PermissionError(13, "Permission denied")
+        return opens(path, *args, **kwargs)
 
-    monkeypatch.setattr(Path, "read_text", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(ConfigurationError, match=r"delf\.toml cannot be read: Permission denied"):
         load_project(tmp_path, environ={})
 

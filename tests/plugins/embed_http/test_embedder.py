@@ -120,7 +120,7 @@ async def test_the_vendors_client_reads_the_same(server: Server, context: Plugin
 
 
 async def test_what_is_sent(server: Server, context: PluginContext) -> None:
-    one = HttpEmbedder(context, base_url=f"{server.url}/v1", dimensions=8)
+    one = HttpEmbedder(context, base_url=f"{server.url}/v1", api_key=KEY, dimensions=8)
     await one.embed(["tea", ""], "query")
     await one.aclose()
     path, headers, body = server.requests[-1]
@@ -133,7 +133,9 @@ async def test_what_is_sent(server: Server, context: PluginContext) -> None:
         "dimensions": 8,
     }
     assert one.model == "text-embedding-3-small:8"
-    other = HttpEmbedder(context, "google/gemini-embedding-001", base_url=f"{server.url}/v1beta")
+    other = HttpEmbedder(
+        context, "google/gemini-embedding-001", base_url=f"{server.url}/v1beta", api_key=KEY
+    )
     await other.embed(["tea"], "query")
     await other.aclose()
     path, headers, body = server.requests[-1]
@@ -168,7 +170,7 @@ async def test_errors_are_clear_and_hold_no_key(
     answer: tuple[int, dict[str, str], bytes], told: str, server: Server, context: PluginContext
 ) -> None:
     server.fail = lambda number: answer
-    embedder = HttpEmbedder(context, base_url=f"{server.url}/v1", retry=QUICK)
+    embedder = HttpEmbedder(context, base_url=f"{server.url}/v1", api_key=KEY, retry=QUICK)
     with pytest.raises(LLMExecutionError, match=told) as error:
         await embedder.embed(["tea"])
     assert KEY not in str(error.value)

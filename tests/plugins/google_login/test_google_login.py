@@ -44,17 +44,17 @@ def project(
         "OAUTHLIB_INSECURE_TRANSPORT": "1",  # the test's server has no certificate
     }.items():
         monkeypatch.setenv(name, value)
-    delf_project.config(f"""
+    # What the person logged in with goes to no address of a file.
+    delf_project.environ |= {f"DELF_{name}_BASE_URL": google.url for name in ("MAIL", "FILES")}
+    delf_project.config("""
         [connections.mail]
         type = "gmail"
         oauth_credentials = "client_secrets.json"
-        base_url = "{google.url}"
         allow = ["read"]
 
         [connections.files]
         type = "drive"
         oauth_credentials = "client_secrets.json"
-        base_url = "{google.url}"
         allow = ["search", "create"]
     """)
     return delf_project

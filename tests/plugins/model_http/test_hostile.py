@@ -360,7 +360,8 @@ def test_a_key_that_cannot_be_sent_is_told_and_not_shown(key, http_model):
 
 async def test_a_key_with_a_newline_at_its_end(openai_server, http_model):
     server = openai_server(["ok"], api_key="sk-1")
-    model = http_model(base_url=server.base_url, environ={"OPENAI_API_KEY": "sk-1\n"})
+    environ = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "sk-1\n"}
+    model = http_model(environ=environ)
     assert (await model.complete(ask())).text == "ok"
 
 

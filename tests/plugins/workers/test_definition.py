@@ -5,8 +5,12 @@ import textwrap
 import pytest
 
 from delf.errors import ConfigurationError
-from delf_workers.definition import read_worker
 from delf_workers.registry import Registry
+
+
+def read_worker(path, name):
+    """The worker of a file in a folder of a program's own."""
+    return Registry([path.parent]).find(name)
 
 
 def write(folder, name, text):

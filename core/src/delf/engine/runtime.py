@@ -132,7 +132,11 @@ class Runtime:
                 connection.tell_secrets(self._redactor)
         self._models = ModelPool(
             parts.host,
-            ModelContext(environ=parts.environ, providers=parts.config.providers),
+            ModelContext(
+                environ=parts.environ,
+                providers=parts.config.providers,
+                api_key_for=parts.config.api_key_for,
+            ),
             parts.config.record,
             self._redactor,
         )
@@ -223,7 +227,10 @@ class Runtime:
         check_made("strategy", parts.strategy, "strategy")
         check_made("memory", parts.memory, "memory")
         context = PluginContext(
-            namespace=config.memory_namespace, environ=parts.environ, providers=config.providers
+            namespace=config.memory_namespace,
+            environ=parts.environ,
+            providers=config.providers,
+            api_key_for=config.api_key_for,
         )
         options = parts.plugin_options
         self._embedders = Embedders(parts.host, options, context, config.embedder)

@@ -46,6 +46,7 @@ class PluginContext:
         namespace: Which of the user's memories is meant.
         environ: Where keys are looked up: the process's environment over ``.env``.
         providers: Keys given in code, by provider.
+        api_key_for: Keys by the address that they are for.
         embedder: Gives the embedder of a name, the agent's own for None; everybody who asks
             for one name gets the same object. Raises ``PluginError`` when there is none.
         conversations: Opens the journal that keeps conversations, the agent's own for None, or
@@ -57,5 +58,6 @@ class PluginContext:
     namespace: str = "default"
     environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     providers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    api_key_for: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     embedder: Callable[[str | None], Embedder] = _no_embedder
     conversations: Callable[[str | None], SupportsConversations] = _no_conversations

@@ -17,10 +17,12 @@ class ModelContext:
     Args:
         environ: Where keys are looked up: the process environment over ``.env``.
         providers: Keys given in code, by provider (``openai``, ``google``, ``anthropic``).
+        api_key_for: Keys by the address that they are for, as ``gateway.example:8080``.
     """
 
     environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     providers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    api_key_for: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
 
 class Model(Protocol):

@@ -72,16 +72,17 @@ def task_ids(ctx: click.Context) -> Iterable[str]:
 
 
 def document(ctx: click.Context) -> dict[str, Any]:
-    """What stands in the ``delf.toml`` that applies here."""
-    import tomllib
+    """What stands in the ``delf.toml`` that applies here, where its folder is trusted."""
+    from delf.folders import CONFIG_FILE, parse_toml, project_folder, read_file, said
+    from delf.trust import Trust
 
-    given = state_of(ctx).config
-    here = Path.cwd()
-    files = [Path(given)] if given else [folder / "delf.toml" for folder in (here, *here.parents)]
-    for file in files:
-        if file.is_file():
-            return tomllib.loads(file.read_text(encoding="utf-8-sig"))
-    return {}
+    state = state_of(ctx)
+    file = project_folder(Path.cwd()) / CONFIG_FILE
+    if state.config is not None:
+        file = Path(state.config).expanduser().absolute()
+    found = parse_toml((read_file(file, file.parent) or b"").decode("utf-8-sig"))
+    Trust.here(*state.trust).check(file.parent, {file.name: said(found)})
+    return found
 
 
 def _model(item: Any) -> str | None:

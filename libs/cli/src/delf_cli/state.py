@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from delf.errors import FolderNotTrustedError
+
 if TYPE_CHECKING:
     from delf.engine.secrets.redaction import Redactor
     from delf.plugins.host import PluginHost
@@ -22,30 +24,48 @@ class State:
         debug: Show tracebacks.
         no_plugins: Use no installed plugin.
         config: The file to use in place of the nearest ``delf.toml``.
+        trust: Folders whose files are trusted for this command alone.
     """
 
     debug: bool = False
     no_plugins: bool = False
     config: str | None = None
+    trust: tuple[str, ...] = ()
     redactor: Redactor | None = field(default=None, repr=False)
     found: tuple[object, PluginHost] | None = field(default=None, repr=False)
 
     def load_project(
-        self, overrides: Sequence[str] = (), flags: Mapping[str, Any] | None = None
+        self,
+        overrides: Sequence[str] = (),
+        flags: Mapping[str, Any] | None = None,
+        *,
+        ask: bool = True,
     ) -> Any:
         """The configuration that applies here, a :class:`delf_project.Project`.
 
         Args:
             overrides: ``KEY=VALUE`` texts of ``--set``.
             flags: Fields of the agent's configuration; None means not given.
+            ask: Ask the person at the terminal about a folder that is not trusted.
 
         Raises:
+            FolderNotTrustedError: When nobody trusts what its files say.
             ConfigurationError: Naming the file, the key and what is allowed.
             OptionalDependencyError: When the package is not installed that reads ``delf.toml``.
         """
         from delf.projects import library
+        from delf.trust import Trust
 
-        return library().load_project(overrides=overrides, flags=flags, file=self.config)
+        known = {"overrides": overrides, "flags": flags, "file": self.config}
+        trust = Trust.here(*self.trust)
+        while True:
+            try:
+                return library().load_project(**known, trust=trust)
+            except FolderNotTrustedError:
+                from delf_cli import trusting
+
+                if not ask or not trusting.can_ask() or not trusting.ask(self):
+                    raise
 
     def clean(self, text: str) -> str:
         """A text without the secrets of the environment and of the configuration."""
@@ -72,7 +92,7 @@ class State:
 
             self.redactor = Redactor(secrets_of_environ(os.environ))
             try:
-                found = tuple(self.load_project().secrets())
+                found = tuple(self.load_project(ask=False).secrets())
             except Exception:  # whatever it is, it is told already: this serves to tell of failures
                 return self.redactor
             self.redactor.learn("project", found)
@@ -104,14 +124,16 @@ def state_of(ctx: click.Context) -> State:
 def _remember(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
     """Flags may stand before the command or after it."""
     if value:
-        setattr(ctx.find_root().ensure_object(State), str(parameter.name), value)
+        state = ctx.find_root().ensure_object(State)
+        name = str(parameter.name)
+        setattr(state, name, (*state.trust, *value) if name == "trust" else value)
 
 
 def take_everywhere(command: click.Command) -> click.Command:
     """Give a command, and all that it has under it, the program's flags.
 
-    They are ``--debug``, ``--no-plugins`` and ``--config``. One that a command has for itself
-    stays its own.
+    They are ``--debug``, ``--no-plugins``, ``--config`` and ``--trust``. One that a command has for
+    itself stays its own.
 
     Args:
         command: Of the core or of a plugin.
@@ -138,6 +160,14 @@ def _flags() -> list[click.Option]:
             metavar="FILE",
             type=click.Path(),
             help="Use this file in place of the nearest delf.toml.",
+            **common,
+        ),
+        click.Option(
+            ["--trust"],
+            metavar="FOLDER",
+            multiple=True,
+            type=click.Path(exists=True, file_okay=False),
+            help="Trust the files of this folder, for this command alone.",
             **common,
         ),
     ]

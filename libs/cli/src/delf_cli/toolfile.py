@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -18,7 +18,9 @@ from delf.tools.function import Tool
 ToolLike = Tool[Any, Any] | Connection
 
 
-def load_tools(path: Path, environ: Any) -> list[ToolLike]:
+def load_tools(
+    path: Path, environ: Any, read: Callable[[Path], bytes] = Path.read_bytes
+) -> list[ToolLike]:
     """The tools and connections at the top level of a file.
 
     What the file imports from elsewhere counts only if it is a connection, or is named in the
@@ -27,6 +29,7 @@ def load_tools(path: Path, environ: Any) -> list[ToolLike]:
     Args:
         path: The file. Its folder is put on ``sys.path``, so that it can import its neighbours.
         environ: Where its connections look up their settings.
+        read: Gives its content, which is what runs: no compiled copy beside it does.
 
     Raises:
         ConfigurationError: When it cannot be read or run, naming the line.
@@ -36,7 +39,7 @@ def load_tools(path: Path, environ: Any) -> list[ToolLike]:
         what = "is no file" if path.exists() else "does not exist"
         raise ConfigurationError(f"--tools {path}: it {what}")
     with using_environ(environ):
-        module = _import(path.resolve(), path)
+        module = _import(path.resolve(), path, read)
     tools = list(_tools_of(module))
     if not tools:
         raise ToolDefinitionError(
@@ -46,19 +49,20 @@ def load_tools(path: Path, environ: Any) -> list[ToolLike]:
     return tools
 
 
-def _import(path: Path, shown: Path) -> ModuleType:
+def _import(path: Path, shown: Path, read: Callable[[Path], bytes]) -> ModuleType:
     folder = str(path.parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
     name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else ""
     name = name or f"delf_tools_{len(sys.modules)}"
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+    if spec is None:
         raise ConfigurationError(f"--tools {shown}: it is no Python file", hint="name it NAME.py")
+    source = _source(read, shown)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # annotations are looked up there
     try:
-        spec.loader.exec_module(module)
+        exec(compile(source, path, "exec"), vars(module))  # noqa: S102 - what the user trusts
     except KeyboardInterrupt:
         raise
     except SyntaxError as error:
@@ -72,6 +76,13 @@ def _import(path: Path, shown: Path) -> ModuleType:
             f"{_place(error, path, shown)}: {type(error).__name__}: {error}".rstrip(": ")
         ) from error
     return module
+
+
+def _source(read: Callable[[Path], bytes], path: Path) -> bytes:
+    try:
+        return read(path)
+    except OSError as error:
+        raise ConfigurationError(f"--tools {path}: it cannot be read: {error.strerror}") from error
 
 
 def _place(error: BaseException, path: Path, shown: Path) -> str:

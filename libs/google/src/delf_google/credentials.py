@@ -14,6 +14,7 @@ from delf.errors import (
     ConnectionConfigurationError,
     ConnectionFileNotFoundError,
     ConnectionUnavailableError,
+    KeyAddressError,
 )
 from delf_google.errors import LOGIN, LoginError
 from delf_google.settings import GoogleSettings
@@ -145,6 +146,7 @@ class Tokens:
         if info.get("type") == "authorized_user":
             return self._authorised(info)
         client = client_of(info, path, self._name)
+        self._check_address("the login of `delf google login`")
         login = self._store.read(self._settings.account, client["client_id"])
         if login is None or not login.get("refresh_token"):
             raise LoginError(
@@ -170,7 +172,17 @@ class Tokens:
             expiry=_expiry(info.get("expiry")),
         )
 
+    def _check_address(self, whose: str) -> None:
+        """Refuse to send what the person has here to an address of a project's file."""
+        if self._settings.source("base_url") == "project":
+            raise KeyAddressError(
+                f"{self._name}: a file of the project gives base_url, and {whose} is the person's",
+                hint=f"give the address by DELF_{self._name.upper()}_BASE_URL, or name the "
+                "credentials for it in the file: service_account, token",
+            )
+
     def _of_environment(self) -> Any:
+        self._check_address("what the environment holds")
         import google.auth
         from google.auth.exceptions import DefaultCredentialsError
 

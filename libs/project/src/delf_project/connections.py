@@ -23,6 +23,7 @@ from delf.plugins.loader import explain
 from delf.records import dataclass
 from delf.specs import ConnectionSpec
 from delf.tools.connection import Connection
+from delf.trust import Trust
 from delf_project.entries import ConnectionEntry
 from delf_project.values import Values
 
@@ -38,12 +39,14 @@ class Connector:
         entries: The named instances.
         environ: Where settings and references are looked up.
         folder: From where relative paths count.
+        trust: Whose word counts that the folder is trusted.
     """
 
     host: PluginHost
     entries: Mapping[str, ConnectionEntry]
     environ: Mapping[str, str] = field(repr=False)
     folder: Path
+    trust: Trust | None = None
 
     def __call__(
         self,
@@ -54,10 +57,16 @@ class Connector:
         where: str | None = None,
     ) -> Connection:
         """The connection; see the protocol."""
-        if kind is None and settings is None:
-            return _named(self.host, self.entries, self.environ, name)
-        kind, where = kind or name, where or f"connection {name!r}"
-        values, own = Values(), dict(settings or {})
+        with using_environ(self.environ, self.folder, self.trust):
+            if kind is None and settings is None:
+                return _named(self.host, self.entries, self.environ, name)
+            where = where or f"connection {name!r}"
+            return self._of_settings(name, kind or name, settings or {}, where)
+
+    def _of_settings(
+        self, name: str, kind: str, settings: Mapping[str, Any], where: str
+    ) -> Connection:
+        values, own = Values(), dict(settings)
         permissions = {key: own.pop(key, None) for key in ("allow", "confirm")}
         for key, value in own.items():
             values.put((key,), value, lambda at: f"{where} {'.'.join(at)}", self.folder)
@@ -144,8 +153,7 @@ def _make(factory: Any, entry: ConnectionEntry, owner: str) -> Connection:
     }
     _check_arguments(factory, entry, arguments)
     try:
-        with using_environ(entry.environ):
-            made = factory(**arguments)
+        made = factory(**arguments)
     except (ConnectionConfigurationError, AgentConfirmationError) as error:
         message = error.message.removeprefix(f"{entry.name}: ")
         raise type(error)(f"{entry.where}: {message}", hint=error.hint) from None

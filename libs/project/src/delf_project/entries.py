@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from delf.config import PREFIX
+from delf.environment import SourcedText, source_of
 from delf.errors import ConfigurationError, did_you_mean
 from delf.records import dataclass
 from delf.types import Permission
@@ -90,7 +91,9 @@ class PluginOptions(Mapping[str, Mapping[str, Any]]):
         for path, given in self.sections[name].leaves():
             text = self._environ.get(f"{prefix}{path[0].upper()}")
             if text and given.from_file and len(path) == 1:
-                found[path[0]] = text if isinstance(given.value, str) else scalar(text)
+                source = source_of(text, "environment")
+                whole = isinstance(given.value, str)
+                found[path[0]] = SourcedText(text, source) if whole else scalar(text)
         return found
 
     def __iter__(self) -> Iterator[str]:

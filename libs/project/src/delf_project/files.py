@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,9 +10,9 @@ from typing import Any, Final, cast
 
 from delf.config import LLM_KEYS, AgentConfig
 from delf.errors import ConfigurationError, ToolDefinitionError, did_you_mean
+from delf.folders import CONFIG_FILE, is_file, parse_toml, project_folder, read_file
 from delf.tools.signature import check_name
 
-CONFIG_FILE: Final = "delf.toml"
 SECTIONS: Final = ("agent", "connections", "plugins")
 PREFER: Final = "prefer"
 """The key of ``[plugins]`` that is no plugin: who wins where several give one name."""
@@ -21,19 +22,13 @@ _RESERVED: Final = ("name", "metadata")
 
 
 def find_config(start: Path) -> Path | None:
-    """The nearest ``delf.toml`` in a directory or those above it.
+    """The nearest ``delf.toml`` in a directory or those above it, as far as is looked.
 
     Args:
-        start: An absolute path.
+        start: Where the search begins.
     """
-    for directory in (start, *start.parents):
-        path = directory / CONFIG_FILE
-        try:
-            if path.is_file():
-                return path
-        except OSError:  # a directory above that may not be entered
-            continue
-    return None
+    path = project_folder(start) / CONFIG_FILE
+    return path if is_file(path) else None
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -45,17 +40,15 @@ def read_config(path: Path) -> dict[str, Any]:
     Raises:
         ConfigurationError: Naming the file and the line or key.
     """
-    import tomllib
-
+    content = read_file(path, path.parent)
+    if content is None:
+        what = "is no file" if os.path.lexists(path) else "does not exist"
+        raise ConfigurationError(f"{path} {what}")
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError as error:
-        raise ConfigurationError(f"{path} does not exist") from error
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+        document = parse_toml(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path} is not UTF-8 text") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # of TOML, or a number that Python does not take
         raise ConfigurationError(
             f"{path}{_position(str(error))}: {_PLACE.sub('', str(error))}",
             hint="the file is TOML: https://toml.io",

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delf.config import LLM_FIELDS, AgentConfig, make_config
 from delf.engine.secrets.known import Guess, secrets_of_headers, secrets_of_options
-from delf.environment import ENV_FILE, FileText, beside, read_env_file
+from delf.environment import Source, beside, source_of
 from delf.errors import ConfigurationError
 from delf.records import dataclass
+from delf.trust import Trust
 from delf_project import texts
 from delf_project.connections import Connector
 from delf_project.entries import ConnectionEntry, PluginOptions, entries_of
-from delf_project.files import PREFER, find_config, read_config
+from delf_project.files import PREFER
+from delf_project.folder import read_folder
 from delf_project.values import Values, substitute
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 _SENT_ALONG: Final = frozenset({"params", "path_params", "credentials", "env", "cookies"})
 """Tables of connections whose values may be keys, whatever their names: the types declare which
 are, and are not loaded for connections that nobody selected."""
+_KEYS: Final = frozenset({"providers", "api_key_for"})
+_KNOWN_BY: Final = frozenset({*LLM_FIELDS, *_KEYS})
+"""Settings whose texts say who gave them: keys go where that fits, paths count from a file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +47,7 @@ class Project:
         environ: All variables, the process's over those of ``.env``.
         warnings: What the user should know, though nothing is wrong for sure.
         agent_values: The agent's settings with their origins.
+        trust: Whose word counts that its folder is trusted.
     """
 
     root: Path
@@ -51,6 +57,7 @@ class Project:
     environ: Mapping[str, str] = field(repr=False)
     warnings: tuple[str, ...] = ()
     agent_values: Values = field(repr=False)
+    trust: Trust = field(default_factory=Trust.here)
 
     @property
     def agent(self) -> AgentConfig:
@@ -66,8 +73,7 @@ class Project:
 
     @cached_property
     def _agent(self) -> AgentConfig:
-        values = self.agent_values.resolve(self.environ, placed=False)
-        self._place_models(values)
+        values = self.agent_values.resolve(self.environ, placed=_KNOWN_BY)
         where = f"{self.file} [agent]" if self.file else "configuration"
         config = make_config(values, where=where, origin=self.agent_values.origin)
         return self._with_paths(config)
@@ -90,7 +96,11 @@ class Project:
             host: Knows the types.
         """
         return Connector(
-            host=host, entries=self.connections, environ=self.environ, folder=self.root
+            host=host,
+            entries=self.connections,
+            environ=self.environ,
+            folder=self.root,
+            trust=self.trust,
         )
 
     def secrets(self) -> Iterator[str]:
@@ -104,21 +114,12 @@ class Project:
                 value = given.value  # a variable is missing, and the rest is still a secret
             if "headers" in path[:-1] and isinstance(value, str):
                 yield from secrets_of_headers({path[-1]: value})
-            elif "providers" in path[:-1] and isinstance(value, str):
+            elif not _KEYS.isdisjoint(path[:-1]) and isinstance(value, str):
                 yield value
             elif not _SENT_ALONG.isdisjoint(path[:-1]) and isinstance(value, str):
                 yield Guess(value)
             else:
                 yield from secrets_of_options({path[-1]: value}, sure=True)
-
-    def _place_models(self, values: Mapping[str, Any]) -> None:
-        """Let names of models know the folder of their file: some plugins' are paths."""
-        for path, given in self.agent_values.leaves():
-            if given.folder is None or path[0] not in LLM_FIELDS or path[1:] != ("model",):
-                continue
-            table = values[path[0]]
-            if isinstance(table["model"], str):
-                table["model"] = FileText(table["model"], given.folder)
 
     def _with_paths(self, config: AgentConfig) -> AgentConfig:
         """Paths in ``delf.toml`` are relative to it, wherever the command runs."""
@@ -139,6 +140,7 @@ def load_project(
     flags: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
     file: str | os.PathLike[str] | None = None,
+    trust: bool | Trust = False,
 ) -> Project:
     """Read the configuration that applies in a directory.
 
@@ -146,70 +148,73 @@ def load_project(
     when they are used.
 
     Args:
-        start: Where the search for ``delf.toml`` begins, upwards; the working directory when
-            omitted.
+        start: Where the search for ``delf.toml`` begins, upwards to the root of the repository;
+            the working directory when omitted.
         overrides: ``KEY=VALUE`` texts, as from ``--set``.
         flags: Fields of ``AgentConfig``, as from the command line; None means not given.
         environ: The process's environment; ``os.environ`` when omitted.
         file: The file to use instead of searching.
+        trust: Vouch for the folder: it is the program's own. Else the person has trusted it, by
+            `delf trust` or ``DELF_TRUST``.
 
     Raises:
+        FolderNotTrustedError: When nobody trusted what the folder's files say.
         ConfigurationError: Naming file or variable, key and what is allowed.
     """
     begin = _directory(start)
-    path = Path(file).expanduser().absolute() if file is not None else find_config(begin)
-    document = read_config(path) if path is not None else {}
-    root = path.parent if path is not None else begin
     process = dict(os.environ if environ is None else environ)
-    env_file = next((p for p in (root / ENV_FILE, begin / ENV_FILE) if p.is_file()), None)
-    dotenv, warnings = read_env_file(env_file, process) if env_file is not None else ({}, [])
-    merged = {**dotenv, **process}
+    given = Path(file).expanduser().absolute() if file is not None else None
+    folder = read_folder(begin, given, process)
+    if not isinstance(trust, Trust):
+        trust = Trust.here(*([folder.root] if trust else []))
+    trust.check(folder.root, folder.items)
+    merged = {**folder.env.variables(process), **process}
+    document = {name: dict(section) for name, section in folder.document.items()}
     if prefer := document.get("plugins", {}).pop(PREFER, None):
         merged.setdefault("DELF_PREFER_PLUGINS", ",".join(prefer))
 
-    agent, connections, plugins = _from_file(path, document)
-    variables = texts.from_environ(merged)
-    _put_layer(
-        agent,
-        [
-            (key, value, name if name in process else f"{env_file}: {name}")
-            for name, key, value in variables
-        ],
-    )
+    agent, connections, plugins = _from_file(folder.file, document)
+    _put_layer(agent, list(_of_variables(merged, folder.env.path)))
     _put_layer(agent, _put_overrides(overrides, connections, plugins))
     named = [(key, value) for key, value in (flags or {}).items() if value is not None]
-    _put_layer(agent, [((key,), value, f"{key} on the command line") for key, value in named])
-    entries = entries_of(path, document, connections, merged)
+    _put_layer(
+        agent,
+        [((key,), value, f"{key} on the command line", _TYPED) for key, value in named],
+    )
+    entries = entries_of(folder.file, document, connections, merged)
     return Project(
-        root=root,
-        file=path,
+        root=folder.root,
+        file=folder.file,
         connections=entries,
         plugin_options=PluginOptions(plugins, merged),
         environ=merged,
-        warnings=(*warnings, *texts.stray(merged, entries)),
+        warnings=(*folder.env.warnings, *texts.stray(merged, entries)),
         agent_values=agent,
+        trust=trust,
     )
 
 
-def project_at(path: str | os.PathLike[str]) -> Project:
+def project_at(path: str | os.PathLike[str], trust: bool | Trust = False) -> Project:
     """The project of a directory or of a ``delf.toml``.
 
     Args:
         path: Either.
+        trust: Vouch for its folder, as for :func:`load_project`.
 
     Raises:
         ConfigurationError: When it is neither, or the file is wrong.
     """
     given = Path(path).expanduser()
     if given.is_file():
-        return load_project(given.absolute().parent, file=given)
+        return load_project(given.absolute().parent, file=given, trust=trust)
     if not given.is_dir():
         raise ConfigurationError(f"{given} does not exist", hint="name a folder or a delf.toml")
-    return load_project(given)
+    return load_project(given, trust=trust)
 
 
-_Setting = tuple[tuple[str, ...], Any, str]
-"""Path, value and origin."""
+_TYPED: Final[Source] = "command line"
+_Setting = tuple[tuple[str, ...], Any, str, Source]
+"""Path, value, origin, and who gave it."""
 
 
 def _directory(start: str | os.PathLike[str] | None) -> Path:
@@ -237,6 +242,13 @@ def _from_file(
     return agent, groups[0], groups[1]
 
 
+def _of_variables(environ: Mapping[str, str], env_file: Path) -> Iterator[_Setting]:
+    """The settings among the variables."""
+    for name, key, value in texts.from_environ(environ):
+        source = source_of(environ[name], "environment")
+        yield key, value, name if source == "environment" else f"{env_file}: {name}", source
+
+
 def _put_from_file(values: Values, path: Path | None, section: str, key: str, value: Any) -> None:
     if _is_model((key,), value):
         value = {"model": value}
@@ -252,10 +264,11 @@ def _put_overrides(
     for section, key, value in map(texts.from_override, overrides):
         label = f"--set {section}.{'.'.join(key)}"
         if section == "agent":
-            rest.append((key, value, label))
+            rest.append((key, value, label, _TYPED))
         else:
             group = connections if section == "connections" else plugins
-            group.setdefault(key[0], Values()).put(key[1:], value, lambda _, at=label: at)
+            values = group.setdefault(key[0], Values())
+            values.put(key[1:], value, lambda _, at=label: at, source=_TYPED)
     return rest
 
 
@@ -266,15 +279,15 @@ def _put_layer(agent: Values, settings: Sequence[_Setting]) -> None:
     that another ``--llm`` does not send a task to another place. A new ``llm`` is for
     everything and replaces a weaker source's ``light_llm`` and ``heavy_llm``.
     """
-    prepared = [
-        (path, {"model": value} if _is_model(path, value) else value, origin)
-        for path, value, origin in settings
+    prepared: list[_Setting] = [
+        (path, {"model": value} if _is_model(path, value) else value, origin, source)
+        for path, value, origin, source in settings
     ]
-    if any(_names_llm(path, value) for path, value, _ in prepared):
+    if any(_names_llm(path, value) for path, value, *_ in prepared):
         agent.drop(("light_llm",))
         agent.drop(("heavy_llm",))
-    for path, value, origin in prepared:
-        agent.put(path, value, lambda _, at=origin: at)
+    for path, value, origin, source in prepared:
+        agent.put(path, value, lambda _, at=origin: at, source=source)
 
 
 def _is_model(path: tuple[str, ...], value: object) -> bool:

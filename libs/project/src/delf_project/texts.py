@@ -12,7 +12,12 @@ from delf.errors import ConfigurationError, did_you_mean
 from delf_project.files import check_agent_key, check_connection_key, check_instance_name
 
 NESTED: Final = "__"
-OTHER_VARIABLES: Final = ("DELF_API_KEY", "DELF_DISABLE_PLUGINS", "DELF_PREFER_PLUGINS")
+OTHER_VARIABLES: Final = (
+    "DELF_API_KEY",
+    "DELF_DISABLE_PLUGINS",
+    "DELF_PREFER_PLUGINS",
+    "DELF_TRUST",
+)
 """Variables that are read elsewhere."""
 
 _LISTS: Final = frozenset(

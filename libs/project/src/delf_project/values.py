@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, cast
 
-from delf.environment import FileText
+from delf.environment import FileText, Source, SourcedText, source_of
 from delf.errors import ConfigurationError, EnvironmentKeyError
 
 Path = tuple[str, ...]
@@ -30,11 +30,13 @@ class Given:
         value: As it was written; no mapping, unless an empty one.
         origin: In words, with the key: ``DELF_TIMEOUT``, ``/p/delf.toml [agent] timeout``.
         folder: Of the ``delf.toml`` that it stands in; ``${…}`` in it is a reference then.
+        source: Who gave it.
     """
 
     value: Any
     origin: str
     folder: FilePath | None = None
+    source: Source = "program"
 
     @property
     def from_file(self) -> bool:
@@ -54,6 +56,7 @@ class Values:
         value: object,
         origin: Callable[[Path], str],
         folder: FilePath | None = None,
+        source: Source = "program",
     ) -> None:
         """Set a value; a mapping is merged key by key, anything else replaces what was there.
 
@@ -62,15 +65,17 @@ class Values:
             value: The value.
             origin: Says in words where the value at a path was given.
             folder: Of the ``delf.toml`` that it stands in, if it does.
+            source: Who gave it, where that is no such file and the value does not say it.
         """
         if isinstance(value, Mapping) and value:
             for key, item in cast("Mapping[object, object]", value).items():
-                self.put((*path, str(key)), item, origin, folder)
+                self.put((*path, str(key)), item, origin, folder, source)
             return
         for other in list(self._leaves):
             if _overlaps(path, other):
                 del self._leaves[other]
-        self._leaves[path] = Given(value, origin(path), folder)
+        source = "project" if folder is not None else source_of(cast("object", value), source)
+        self._leaves[path] = Given(value, origin(path), folder, source)
 
     def drop(self, path: Path) -> None:
         """Forget a value and everything below it."""
@@ -94,14 +99,19 @@ class Values:
         return next((g.origin for p, g in self._leaves.items() if p[: len(path)] == path), None)
 
     def resolve(
-        self, environ: Mapping[str, str], *, without: Collection[str] = (), placed: bool = True
+        self,
+        environ: Mapping[str, str],
+        *,
+        without: Collection[str] = (),
+        placed: Collection[str] | None = None,
     ) -> dict[str, Any]:
         """The tree, with references looked up.
 
         Args:
             environ: Where they are looked up.
             without: Top keys that are left out.
-            placed: Let the texts of a file know its folder, see :class:`FileText`.
+            placed: Top keys whose texts know who gave them, and those of a file its folder, see
+                :class:`FileText`; all when omitted.
 
         Raises:
             EnvironmentKeyError: Naming the variable, the file and the key.
@@ -117,7 +127,8 @@ class Values:
             value = given.value
             if given.folder is not None:
                 value = substitute(value, environ, given.origin)
-                value = _placed(value, given.folder) if placed else value
+            if placed is None or path[0] in placed:
+                value = _placed(value, given)
             node[path[-1]] = value
         return tree
 
@@ -144,15 +155,17 @@ def substitute(value: Any, environ: Mapping[str, str], origin: str) -> Any:
     return value
 
 
-def _placed(value: Any, folder: FilePath) -> Any:
-    """A value whose texts know the folder of their file."""
+def _placed(value: Any, given: Given) -> Any:
+    """A value whose texts know who gave them."""
     if isinstance(value, str):
-        return FileText(value, folder)
+        if given.folder is not None:
+            return FileText(value, given.folder)
+        return SourcedText(value, given.source)
     if isinstance(value, list):
-        return [_placed(item, folder) for item in cast("list[Any]", value)]
+        return [_placed(item, given) for item in cast("list[Any]", value)]
     if isinstance(value, Mapping):
         items = cast("Mapping[str, Any]", value).items()
-        return {key: _placed(item, folder) for key, item in items}
+        return {key: _placed(item, given) for key, item in items}
     return value
 
 

@@ -15,8 +15,10 @@ from typing import Final
 import click
 
 from delf import ConfigurationError
+from delf.trust import Trust, items_of
 from delf_demo.shop import make_shop
 
+_CONFIG: Final = "delf.toml"
 RECORDING: Final = Path(__file__).with_name("recording.jsonl")
 QUESTION: Final = (
     "Which five products brought in the most money this quarter, how does that compare with the "
@@ -78,19 +80,24 @@ def demo(
     model, why = _choose_model(llm, recorded=recorded)
     with _folder(keep) as folder:
         tables, rows = make_shop(folder / "shop.db")
-        config = folder / "delf.toml"
-        config.write_text(_config(model, folder / "shop.db"), encoding="utf-8")
+        config = folder / _CONFIG
+        text = _config(model, folder / "shop.db") + (_journal(folder) if web else "")
+        config.write_text(text, encoding="utf-8")
+        if keep is not None:  # a folder that is gone later is trusted for each command instead
+            Trust.here().keep(folder, {_CONFIG: items_of(_CONFIG, text)})
+        own = ["--config", str(config), *(["--trust", str(folder)] if keep is None else [])]
         tell = _nothing if as_json else _tell
         tell(f"A small tea shop: {tables} tables, {rows:,} rows of SQLite in {folder}")
         tell(f"Scripts are written by {why}, and run in a process of their own.")
         if web:
-            ctx.exit(_serve(ctx, folder, config, port))
+            tasks = [part for task in (QUESTION, CHANGE) for part in ("--task", task)]
+            ctx.exit(_delf(ctx, ["serve", *own, "--port", str(port), *tasks]))
         status = 0
         for number, (title, task) in enumerate(
             (("A question", QUESTION), ("A change that needs your approval", CHANGE)), 1
         ):
             tell(f"\n{number}. {title}", bold=True)
-            arguments = ["run", task, "--config", str(config)]
+            arguments = ["run", task, *own]
             if os.environ.get("DELF_LLM"):  # wins over the shop's delf.toml, and is not meant here
                 arguments += ["--llm", model]
             arguments += ["--approve", approve] if approve != "ask" else []
@@ -104,13 +111,9 @@ def demo(
     ctx.exit(status)
 
 
-def _serve(ctx: click.Context, folder: Path, config: Path, port: int) -> int:
-    """Serve the page of the shop, with both tasks handed in, until it is told to end."""
-    journal = _quoted(str(folder / "journal.db"))
-    with config.open("a", encoding="utf-8") as file:
-        file.write(f"\n[plugins.journal-sql]\nurl = {journal}\n")
-    tasks = [part for task in (QUESTION, CHANGE) for part in ("--task", task)]
-    return _delf(ctx, ["serve", "--config", str(config), "--port", str(port), *tasks])
+def _journal(folder: Path) -> str:
+    """What lets the page have a journal of its own."""
+    return f"\n[plugins.journal-sql]\nurl = {_quoted(str(folder / 'journal.db'))}\n"
 
 
 def _delf(ctx: click.Context, arguments: list[str]) -> int:
@@ -165,7 +168,7 @@ def _folder(keep: Path | None) -> Generator[Path]:
         keep.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigurationError(f"--keep {keep}: {error.strerror}") from error
-    for name in ("shop.db", "delf.toml"):
+    for name in ("shop.db", _CONFIG):
         if (keep / name).exists():
             raise ConfigurationError(
                 f"--keep {keep}: it holds a {name} already", hint="name an empty folder"

@@ -56,7 +56,11 @@ class HttpEmbedder:
             api_key=api_key,
             provider="google" if google else "openai",
         )
-        keys = ModelContext(environ=context.environ, providers=context.providers)
+        keys = ModelContext(
+            environ=context.environ,
+            providers=context.providers,
+            api_key_for=context.api_key_for,
+        )
         self._endpoint: Endpoint = resolve(config, keys)
         self._google = google
         self._dimensions = dimensions

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
@@ -17,6 +18,7 @@ from delf_cli.state import state_of
 if TYPE_CHECKING:
     from delf_project import Project
 
+_NEW_FILE: Final = 0o644
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 
 
@@ -94,10 +96,10 @@ def get(ctx: click.Context, key: str) -> None:
 def set_command(ctx: click.Context, key: str, value: str) -> None:
     """Write KEY = VALUE into the nearest delf.toml, or into a new one here.
 
-    What is there stays as it is, with its comments. A value that does not fit is refused. A secret
-    belongs into .env: write '${NAME}' in its place.
+    What is there stays as it is, with its comments, and stays trusted. A value that does not fit is
+    refused. A secret belongs into .env: write '${NAME}' in its place.
     """
-    from delf_project.files import CONFIG_FILE
+    from delf.folders import CONFIG_FILE, parse_toml, read_file, said
     from delf_project.texts import from_override, scalar
 
     state = state_of(ctx)
@@ -111,7 +113,12 @@ def set_command(ctx: click.Context, key: str, value: str) -> None:
     else:
         _ = project.agent  # a value that does not fit is told by it
     file = project.file or Path.cwd() / CONFIG_FILE
-    _write(file, (section, *path), parsed)
+    before = (read_file(file, file.parent) or b"").decode("utf-8-sig")
+    if before:  # what is kept trusted is what was
+        project.trust.check(file.parent, {file.name: said(parse_toml(before))})
+    after = _changed(before, (section, *path), parsed)
+    _write(file, after)
+    project.trust.keep(file.parent, {file.name: said(parse_toml(after))})
     click.echo(f"{file}: {'.'.join((section, *path))} is set", err=True)
     origin = state.load_project().agent_values.origin(path) if section == "agent" else None
     if origin is not None and not origin.startswith(str(file)):
@@ -122,7 +129,10 @@ def set_command(ctx: click.Context, key: str, value: str) -> None:
 @click.pass_context
 def path_command(ctx: click.Context) -> None:
     """Write the path of the delf.toml that applies here; status 1 where there is none."""
-    file = state_of(ctx).load_project().file
+    from delf_project.files import find_config
+
+    given = state_of(ctx).config
+    file = find_config(Path.cwd()) if given is None else Path(given).absolute()
     if file is None:
         click.echo("no delf.toml from here upwards", err=True)
         ctx.exit(1)
@@ -202,15 +212,10 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json_text(value)
 
 
-def _write(file: Path, path: Sequence[str], value: Any) -> None:
-    """Set one value in a file and leave the rest of it as it is.
-
-    Raises:
-        ConfigurationError: When the file cannot be written.
-    """
+def _changed(text: str, path: Sequence[str], value: Any) -> str:
+    """A file's text with one value set, and the rest as it is."""
     import tomlkit
 
-    text = file.read_text(encoding="utf-8") if file.exists() else ""
     document = tomlkit.parse(text)
     table: Any = document
     new_table = False
@@ -228,11 +233,28 @@ def _write(file: Path, path: Sequence[str], value: Any) -> None:
     table[last] = value
     if new_table:
         table.add(tomlkit.nl())  # before the section that follows
-    new = file.with_name(f"{file.name}.new")
+    return tomlkit.dumps(document).rstrip() + "\n"
+
+
+def _write(file: Path, text: str) -> None:
+    """Put a file in the place of the old one; a link that waits for it is not followed.
+
+    Raises:
+        ConfigurationError: When the file cannot be written.
+    """
+    new: Path | None = None
     try:
-        new.write_text(tomlkit.dumps(document).rstrip() + "\n", encoding="utf-8")
-        if text:
+        handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+        new = Path(name)
+        with os.fdopen(handle, "w", encoding="utf-8") as made:
+            made.write(text)
+        if file.exists():
             shutil.copymode(file, new)
+        else:
+            new.chmod(_NEW_FILE)
         new.replace(file)
     except OSError as error:
         raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from error
+    finally:
+        if new is not None:
+            new.unlink(missing_ok=True)

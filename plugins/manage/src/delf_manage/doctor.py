@@ -142,7 +142,7 @@ def _examine(state: State) -> Iterator[Finding]:
     project: Project | None = None
     config: AgentConfig | None = None
     try:
-        read: Project = state.load_project()
+        read: Project = state.load_project(ask=False)
         project = read
         yield from _config_file(read)
         config = read.agent
@@ -287,7 +287,9 @@ async def _make_model(host: PluginHost, config: AgentConfig, environ: Mapping[st
     """
     from delf.protocols.model import ModelContext
 
-    context = ModelContext(environ=environ, providers=config.providers)
+    context = ModelContext(
+        environ=environ, providers=config.providers, api_key_for=config.api_key_for
+    )
     chosen = config.main_llm
     model = host.resolve(host.model_spec(chosen))(chosen, context)
     await model.aclose()

@@ -14,6 +14,7 @@ from delf.errors import (
     EnvironmentKeyError,
     did_you_mean,
 )
+from delf.settings import Source, SourcedText
 
 _TABLES: Final = ("mcpServers", "servers")
 _KNOWN: Final = frozenset({"command", "args", "env", "cwd", "url", "headers"})
@@ -47,13 +48,16 @@ def servers_in(path: Path) -> dict[str, dict[str, Any]]:
     return cast("dict[str, dict[str, Any]]", table)
 
 
-def server_settings(path: Path, name: str, environ: Mapping[str, str]) -> dict[str, Any]:
+def server_settings(
+    path: Path, name: str, environ: Mapping[str, str], source: Source = "program"
+) -> dict[str, Any]:
     """What a file says about a server, as settings.
 
     Args:
         path: The file.
         name: The server.
         environ: What ``${NAME}`` in the file stands for.
+        source: Who named the file: what stands in it is theirs, too.
 
     Raises:
         ConnectionConfigurationError: When the file does not name it, or not rightly.
@@ -76,15 +80,15 @@ def server_settings(path: Path, name: str, environ: Mapping[str, str]) -> dict[s
             hint="the server's address for streamable HTTP, often /mcp",
         )
     known = {key: value for key, value in entry.items() if key in _KNOWN}
-    return cast("dict[str, Any]", _expanded(known, environ, f"{path}: {name}"))
+    return cast("dict[str, Any]", _expanded(known, environ, f"{path}: {name}", source))
 
 
-def _expanded(value: Any, environ: Mapping[str, str], where: str) -> Any:
+def _expanded(value: Any, environ: Mapping[str, str], where: str, source: Source) -> Any:
     if isinstance(value, dict):
         table = cast("dict[str, Any]", value)
-        return {key: _expanded(item, environ, where) for key, item in table.items()}
+        return {key: _expanded(item, environ, where, source) for key, item in table.items()}
     if isinstance(value, list):
-        return [_expanded(item, environ, where) for item in cast("list[Any]", value)]
+        return [_expanded(item, environ, where, source) for item in cast("list[Any]", value)]
     if not isinstance(value, str):
         return value
 
@@ -94,4 +98,4 @@ def _expanded(value: Any, environ: Mapping[str, str], where: str) -> Any:
             raise EnvironmentKeyError(f"{where}: {variable} is not set", variable=variable)
         return environ.get(variable, default or "")
 
-    return _VARIABLE.sub(put, value)
+    return SourcedText(_VARIABLE.sub(put, value), source)

@@ -436,10 +436,14 @@ class MCP(Connection):
         settings = self.settings
         if settings.config is not None:
             server = settings.server or self.name
-            found = server_settings(Path(settings.config), server, current_environ())
-            settings = MCPSettings.for_instance(
-                self.name, {**settings.model_dump(exclude_unset=True), **found, "config": None}
-            )
+            source = settings.source("config")
+            found = server_settings(Path(settings.config), server, current_environ(), source)
+            given = {
+                key: value
+                for key, value in settings.model_dump(exclude_unset=True).items()
+                if settings.source(key) != "environment"  # read there once more
+            }
+            settings = MCPSettings.for_instance(self.name, {**given, **found, "config": None})
         if (settings.command is None) == (settings.url is None):
             raise ConnectionConfigurationError(
                 f"connection {self.name!r} needs either command or url",

@@ -7,10 +7,11 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qs, urlsplit
 
 from delf.bodies import BodyError, pieces
+from delf.environment import SourcedText, source_of
 from delf.errors import ModelConfigurationError
 from delf.llm import LLMConfig
 from delf.messages import ModelDelta, ModelReply, ModelRequest, Price
@@ -107,9 +108,9 @@ class HttpModel(EndpointModel):
         if self._endpoint.dialect not in _LIVE:
             return None
         if _LIVE_NAME.search(self._endpoint.name):
-            return self._endpoint.name
+            return SourcedText(self._endpoint.name, source_of(self._endpoint.model))
         given = self._settings.get("live_model")
-        return None if given is None else str(given)
+        return None if given is None else cast("str", given)
 
     async def connect(self) -> LiveSession | None:
         """A conversation that stays open, where the model has those.
@@ -124,6 +125,7 @@ class HttpModel(EndpointModel):
         timeout = self._timeout()
         address = None
         if name.startswith(("ws://", "wss://")):
+            self._endpoint.check_address(name)
             address, name = name, parse_qs(urlsplit(name).query).get("model", [""])[0]
         dialect = _LIVE[self._endpoint.dialect or ""](name)
         settings = {n: v for n, v in self._settings.items() if v is not None and n not in _OWN}

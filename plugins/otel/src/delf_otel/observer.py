@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Final
 
+from delf.errors import KeyAddressError
 from delf.events import Event
+from delf.settings import source_of
 from delf_otel.spans import Spans
 
 if TYPE_CHECKING:
     from delf_otel.export import Export
 
+_HEADERS: Final = (
+    "OTEL_EXPORTER_OTLP_HEADERS",
+    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+    "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
+)
 _BATCH_CLOSE_SECONDS: Final = 4.0
 
 
@@ -24,11 +32,21 @@ class OtelObserver:
         content: Send what was said, too: tasks, answers, arguments, results, errors.
         service_name: ``service.name`` of what is sent; ``OTEL_SERVICE_NAME`` wins.
         endpoint: Where the collector is, instead of what the environment says.
+
+    Raises:
+        KeyAddressError: When a file of the project gives the endpoint, and the environment has
+            headers, which may hold a key.
     """
 
     def __init__(
         self, *, content: bool = False, service_name: str = "delf", endpoint: str | None = None
     ) -> None:
+        held = next((name for name in _HEADERS if os.environ.get(name)), None)
+        if held is not None and source_of(endpoint) == "project":
+            raise KeyAddressError(
+                f"otel: a file of the project gives the endpoint, and {held} is of the environment",
+                hint="give the endpoint by OTEL_EXPORTER_OTLP_ENDPOINT, too",
+            )
         self._spans = Spans(content=content)
         self._service_name = service_name
         self._endpoint = endpoint

@@ -16,7 +16,7 @@ from delf.errors import (
 )
 from delf.llm import LLMConfig
 from delf.protocols.model import ModelContext
-from delf.settings import current_environ
+from delf.settings import SourcedText, current_environ
 from delf.tls import trusted
 from delf_model_providers.endpoint import Endpoint, resolve
 from delf_model_providers.failures import (
@@ -116,7 +116,11 @@ class WebSearch(Connection):
     def _resolved(self, model: str) -> Endpoint:
         settings = self.settings
         context = ModelContext(environ=current_environ())
-        key = settings.api_key.get_secret_value() if settings.api_key else None
+        key, base_url = settings.api_key, settings.base_url
+        if key is not None:
+            key = SourcedText(key.get_secret_value(), settings.source("api_key"))
+        if base_url is not None:
+            base_url = SourcedText(base_url, settings.source("base_url"))
         provider = settings.provider
         if provider == "auto":
             found = resolve(LLMConfig(model=model, api_key=key), context)
@@ -126,7 +130,7 @@ class WebSearch(Connection):
                     hint="a model of Gemini, OpenAI or Anthropic; or searxng",
                 )
             provider = found.dialect
-        config = LLMConfig(model=model, api_key=key, base_url=settings.base_url, provider=provider)
+        config = LLMConfig(model=model, api_key=key, base_url=base_url, provider=provider)
         return resolve(config, context)
 
     async def _ask_model(self, endpoint: Endpoint, query: Query, findings: Findings) -> float:

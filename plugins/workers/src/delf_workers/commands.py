@@ -113,6 +113,7 @@ class _Checking:
         project = state.load_project()
         self._registry = registry
         self._own = Workers(folders=[str(folder) for folder in registry.folders])
+        self._own.registry = registry
         connect = project.connector(state.discover(project.environ))
         held = {made.name: made for made in map(connect, project.connections)}
         tools = {self._own.name: self._own, **held}

@@ -9,18 +9,22 @@ import shutil
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from delf import Agent, CallContext, Connection, action
 from delf.errors import ConfigurationError, ToolExecutionError, ToolRefusedError
 from delf.llm import LLMConfig
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
+from delf.settings import current_folder, current_trust
 from delf.types import Permission
 from delf_workers import attachments as files_of
 from delf_workers.definition import WorkerDefinition, check_name
-from delf_workers.registry import FOLDER, Registry, project_folder
+from delf_workers.registry import FOLDER, Registry
 from delf_workers.rights import Workshop, lineage
 from delf_workers.settings import WorkersSettings
+
+if TYPE_CHECKING:
+    from delf.trust import Trust
 
 STRATEGY: Final = "worker"
 """The strategy that gives a whole task to a worker."""
@@ -61,7 +65,10 @@ class Workers(Connection):
         # A worker's own calls ask where they must; `create` asks always.
         super().__init__(confirm=False if confirm is None else confirm, **options)
         folders = [Path(folder) for folder in self.settings.folders]
-        self.registry = Registry(folders or [project_folder() / FOLDER])
+        # Folders that a program names are its own; others are the project's, as it was trusted.
+        own = bool(folders) and self.settings.source("folders") == "program"
+        root = current_folder()
+        self.registry = Registry(folders or [root / FOLDER], None if own else root, current_trust())
         self.patterns: tuple[tuple[str, ...], ...] = (self.settings.allow_workers,)
         """It may call the workers that fit one pattern of each."""
         self.caller: WorkerDefinition | None = None
@@ -79,6 +86,7 @@ class Workers(Connection):
             patterns: Which workers it may call: those that fit one of each.
         """
         made = Workers(name="workers", folders=[str(f) for f in self.registry.folders])
+        made.registry = self.registry
         made.patterns, made.caller, made.agent = patterns, worker, self.agent
         return made
 
@@ -202,7 +210,7 @@ class Workers(Connection):
                 else [],
                 timeout=found.limits.timeout,
                 worker=found.name,
-                strategy=await asyncio.to_thread(_strategy, context),
+                strategy=await asyncio.to_thread(_strategy, context, self.agent.registry.trust),
                 budget_usd=min(budgets, default=None),
                 retry_count=found.limits.retries,
                 rerun_count=found.limits.reruns,
@@ -262,11 +270,11 @@ class Workers(Connection):
             await shop.aclose()
 
 
-def _strategy(context: CallContext) -> str | None:
+def _strategy(context: CallContext, trust: Trust) -> str | None:
     """What a worker uses that is its whole task: what the project has chosen."""
     if context.strategy != STRATEGY:
         return None
-    project = Agent.from_project(context.folder, connections=(), llm=context.llm)
+    project = Agent.from_project(context.folder, connections=(), llm=context.llm, trust=trust)
     chosen = project.config.strategy
     return "codegen" if chosen == STRATEGY else chosen
 

@@ -151,20 +151,6 @@ class WorkerDefinition(_Part):
         return value
 
 
-def read_worker(path: Path, name: str, *, generated: bool = False) -> WorkerDefinition:
-    """Read a worker's file.
-
-    Args:
-        path: The file.
-        name: What its place says that it is called.
-        generated: Whether it lies where workers are kept that models made.
-
-    Raises:
-        ConfigurationError: Naming file, line and key.
-    """
-    return from_front_matter(frontmatter.read(path), name, generated=generated)
-
-
 def from_front_matter(
     front: frontmatter.FrontMatter, name: str, *, generated: bool = False
 ) -> WorkerDefinition:

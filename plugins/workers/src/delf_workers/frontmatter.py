@@ -53,19 +53,28 @@ class FrontMatter:
         return ConfigurationError(f"{self.place(keys)}: {problem}", hint=hint or None)
 
 
-def read(path: Path) -> FrontMatter:
-    """Read a file.
+def content(path: Path) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        ConfigurationError: When it cannot be read, or is too large.
+    """
+    try:
+        with path.open("rb") as file:
+            found = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    if len(found) > _MOST_BYTES:
+        raise ConfigurationError(f"{path} has over {_MOST_BYTES // 1024} KiB")
+    return found
+
+
+def of_bytes(path: Path, content: bytes) -> FrontMatter:
+    """Take the bytes of a file apart.
 
     Raises:
         ConfigurationError: Naming file, line and key.
     """
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    if len(content) > _MOST_BYTES:
-        raise ConfigurationError(f"{path} has over {_MOST_BYTES // 1024} KiB")
     try:
         return parse(path, content.decode("utf-8-sig"))
     except UnicodeDecodeError:

@@ -20,13 +20,15 @@ _FILES: Final = ("delf.toml", "tools.py", "workers/summarise.worker", "workers/t
 def init(ctx: click.Context, folder: str, llm: str) -> None:
     """Start a small project in FOLDER: delf.toml, a worker, and a file with tools.
 
-    Files that are there already are left as they are.
+    Files that are there already are left as they are; those that are made are trusted.
 
     \b
     delf init papers
     cd papers
     delf workers run summarise --attach notes.md
     """  # noqa: D301 - click's mark for lines that stay as they are
+    from delf.trust import Trust, items_of
+
     root = Path(folder)
     templates = files("delf_workers").joinpath("project")
     try:
@@ -36,9 +38,11 @@ def init(ctx: click.Context, folder: str, llm: str) -> None:
             if path.exists():
                 click.echo(f"{path}: left as it is")
                 continue
-            text = templates.joinpath(f"{name}.txt")
-            path.write_text(text.read_text(encoding="utf-8").replace("{llm}", llm), "utf-8")
+            template = templates.joinpath(f"{name}.txt")
+            text = template.read_text(encoding="utf-8").replace("{llm}", llm)
+            path.write_text(text, "utf-8")
             click.echo(str(path))
+            Trust.here().keep(root, {name: items_of(name, text)})
     except OSError as error:
         errors.say("error", f"{error.filename}: {error.strerror}")
         ctx.exit(errors.USAGE)

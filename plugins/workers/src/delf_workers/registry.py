@@ -11,19 +11,13 @@ from typing import Any, Final
 import yaml
 
 from delf.errors import ConfigurationError, did_you_mean
+from delf.trust import Trust, part_of
 from delf_workers import frontmatter
-from delf_workers.definition import SUFFIX, WorkerDefinition, from_front_matter, read_worker
+from delf_workers.definition import SUFFIX, WorkerDefinition, from_front_matter
 
 FOLDER: Final = "workers"
 GENERATED: Final = "generated"
-_PROJECT: Final = "delf.toml"
 _INSIDE: Final = f"worker{SUFFIX}"
-
-
-def project_folder() -> Path:
-    """The nearest folder upwards that has a ``delf.toml``, or the working folder."""
-    here = Path.cwd()
-    return next((f for f in (here, *here.parents) if (f / _PROJECT).is_file()), here)
 
 
 class Registry:
@@ -32,10 +26,29 @@ class Registry:
     Args:
         folders: Looked through in order; the first worker of a name counts. In each the folder
             ``generated`` comes after all of them.
+        root: The project's folder, whose files count as they were when it was trusted; None
+            where a program names folders of its own.
+        trust: Whose word counts that it is trusted.
     """
 
-    def __init__(self, folders: Sequence[Path]) -> None:
+    def __init__(
+        self, folders: Sequence[Path], root: Path | None = None, trust: Trust | None = None
+    ) -> None:
         self.folders = tuple(folders)
+        self._root = root
+        self.trust = trust or Trust.here()
+
+    def read(self, path: Path) -> bytes:
+        """A file of a worker's, a worker or its tools.
+
+        Raises:
+            FolderNotTrustedError: When it is another one than the person trusted.
+            ConfigurationError: When it cannot be read.
+        """
+        content = frontmatter.content(path)
+        if self._root is not None:
+            self.trust.check(self._root, part_of(path, content, self._root))
+        return content
 
     @property
     def generated(self) -> Path:
@@ -64,7 +77,8 @@ class Registry:
                 hint=f"workers: {', '.join(files) or 'none'}; looked in "
                 f"{', '.join(map(str, self.folders))}",
             )
-        return read_worker(path, name, generated=self.is_generated(path))
+        front = frontmatter.of_bytes(path, self.read(path))
+        return from_front_matter(front, name, generated=self.is_generated(path))
 
     def is_generated(self, path: Path) -> bool:
         """Whether a worker's file lies where workers are kept that models made."""
@@ -109,6 +123,8 @@ class Registry:
             raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
         finally:
             temporary.unlink(missing_ok=True)
+        if self._root is not None:
+            self.trust.keep(self._root, part_of(path, text.encode(), self._root))
         return path
 
 

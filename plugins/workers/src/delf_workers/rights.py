@@ -108,7 +108,8 @@ class Workshop:
         self, worker: WorkerDefinition, settings: Mapping[str, Any], where: str
     ) -> Iterator[ConnectionLike]:
         """The functions of ``tools.py`` that a worker names."""
-        found = {t.name: t for t in load_tools(worker.file.parent / "tools.py", self.environ)}
+        path = worker.file.parent / "tools.py"
+        found = {t.name: t for t in load_tools(path, self.environ, self.registry.read)}
         for name, options in settings.items():
             if name not in found:
                 known = ", ".join(found)

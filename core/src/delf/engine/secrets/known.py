@@ -145,6 +145,7 @@ def secrets_of_agent(
             if model is not None:
                 yield from secrets_of_model(model)
         yield from config.providers.values()
+        yield from config.api_key_for.values()
     for connection in connections:
         yield from secrets_of_settings(getattr(connection, "settings", None))
     yield from secrets_of_environ(environ)

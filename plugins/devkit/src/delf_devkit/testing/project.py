@@ -52,7 +52,8 @@ class DelfProject:
     """A project folder: files, plugins and a model of one's own, and ``delf`` run in it.
 
     Neither the user's own configuration nor keys reach it: ``DELF_*`` and ``*_API_KEY`` are
-    taken out of the environment. The user's data folder is one in the project.
+    taken out of the environment. The user's data folder is one in the project, and the project is
+    trusted.
 
     Args:
         root: The folder; made here.
@@ -185,7 +186,7 @@ class DelfProject:
         }
         path = os.pathsep.join(filter(None, (str(self.site), kept.get("PYTHONPATH"))))
         utf8 = {"PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"}
-        data = {"XDG_DATA_HOME": str(self.root / ".data")}
+        data = {"XDG_DATA_HOME": str(self.root / ".data"), "DELF_TRUST": str(self.root.resolve())}
         return {**kept, **utf8, **data, **self.environ, **extra}
 
 

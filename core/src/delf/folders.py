@@ -1,0 +1,166 @@
+"""The files of a project's folder: where they are, and how they are read while nobody trusts them.
+
+A folder may be a stranger's: a file in it can be a pipe that never ends, a link to a secret
+elsewhere, or a gigabyte.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+from delf.errors import ConfigurationError
+
+CONFIG_FILE: Final = "delf.toml"
+ENV_FILE: Final = ".env"
+PRICES_FILE: Final = "pricing.json"
+
+MOST_BYTES: Final = 256 * 1024
+"""The most that a file of settings may hold."""
+
+_REPOSITORIES: Final = (".git", ".hg", ".jj", ".svn")
+_QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'')
+_MOST_DOTS: Final = 100
+_FLAGS: Final = (
+    os.O_RDONLY
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+
+
+def project_folder(start: Path) -> Path:
+    """The nearest folder with a ``delf.toml``, from a folder upwards; else that folder itself.
+
+    Nothing above the root of the repository is looked at. Outside of a repository the search
+    ends where folders belong to somebody else. It never reaches the home folder, or what is
+    above it: a ``delf.toml`` there counts only for who works there.
+
+    Args:
+        start: Where the search begins.
+    """
+    start = start.resolve()
+    return next((folder for folder in _upwards(start) if is_file(folder / CONFIG_FILE)), start)
+
+
+def _upwards(start: Path) -> Iterator[Path]:
+    folders = (start, *start.parents)
+    top = next((number for number, folder in enumerate(folders) if _is_repository(folder)), None)
+    home = _home()
+    for number, folder in enumerate(folders if top is None else folders[: top + 1]):
+        if number and home is not None and home.is_relative_to(folder):
+            return
+        if number and top is None and not _is_own(folder):
+            return
+        yield folder
+
+
+def _is_repository(folder: Path) -> bool:
+    return any(os.path.lexists(folder / name) for name in _REPOSITORIES)
+
+
+def _is_own(folder: Path) -> bool:
+    if not hasattr(os, "geteuid"):
+        return True
+    try:
+        return folder.stat().st_uid == os.geteuid()
+    except OSError:
+        return False
+
+
+def _home() -> Path | None:
+    # pathlib's own raises where there is none
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111
+    return home.resolve() if home.is_absolute() else None
+
+
+def is_file(path: Path) -> bool:
+    """Whether a path is a regular file, or a link to one; also where it may not be looked at."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def read_file(path: Path, within: Path, most: int = MOST_BYTES) -> bytes | None:
+    """The content of a file of a folder; None where there is no such regular file.
+
+    Args:
+        path: The file.
+        within: The folder, which no link may lead out of.
+        most: The most bytes that it may have.
+
+    Raises:
+        ConfigurationError: When it is too large, leads out of the folder, or cannot be read.
+    """
+    if not is_file(path):
+        return None
+    real = path.resolve()
+    if not real.is_relative_to(within.resolve()):
+        raise ConfigurationError(
+            f"{path} is a link out of its folder",
+            hint="put the file itself there; a file elsewhere is named with --config",
+        )
+    try:
+        with os.fdopen(os.open(real, _FLAGS), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None
+            content = file.read(most + 1)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    if len(content) > most:
+        raise ConfigurationError(f"{path} has more than {most // 1024:,} KiB")
+    return content
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """A TOML document.
+
+    Raises:
+        ValueError: When it is none, or nested as no person writes it.
+    """
+    import tomllib
+
+    # What the parser takes for a key grows with the square of its parts, in time and memory.
+    spanning = '"""' in text or "'''" in text  # then a quote may belong to a line above
+    for number, line in enumerate(text.split("\n"), 1):
+        bare = line if spanning or line.count(".") <= _MOST_DOTS else _QUOTED.sub("", line)
+        if bare.count(".") > _MOST_DOTS:
+            raise ValueError(f"there are too many dots (at line {number}, column 1)")
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply (at end of document)") from None
+
+
+def said(document: Mapping[str, Any]) -> dict[str, str]:
+    """What a TOML document says: its values by their keys, however they are laid out."""
+    return {
+        path_text(path): json.dumps(value, sort_keys=True, default=repr, ensure_ascii=False)
+        for path, value in leaves(document)
+    }
+
+
+def leaves(document: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every value of a document with its keys; a list is one value, and so is an empty table."""
+    left: list[tuple[tuple[str, ...], Any]] = [((), document)]
+    while left:
+        path, value = left.pop()
+        if isinstance(value, Mapping) and (value or not path):
+            table = cast("Mapping[str, Any]", value)
+            left += [((*path, key), item) for key, item in list(table.items())[::-1]]
+        else:
+            yield path, value
+
+
+def path_text(path: tuple[str, ...]) -> str:
+    """Keys as TOML writes them: no two paths have one text."""
+    bare = (key.replace("_", "a").replace("-", "a") for key in path)
+    fits = [text.isascii() and text.isalnum() for text in bare]
+    return ".".join(key if fit else json.dumps(key) for key, fit in zip(path, fits, strict=True))

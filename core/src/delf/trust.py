@@ -1,0 +1,325 @@
+"""Trust of a folder: what its files say has no effect before the person trusted them once.
+
+What was trusted is remembered outside of the folder, as digests, in the user's state folder. It is
+bound to the folder's real path, and holds for what the files said then: a change is asked about.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Final, Self
+
+from delf.errors import ConfigurationError, FolderNotTrustedError
+from delf.folders import CONFIG_FILE, parse_toml, said
+from delf.records import dataclass
+
+VARIABLE: Final = "DELF_TRUST"
+"""The variable of the process that names folders to be trusted as they are."""
+
+Items = Mapping[str, Mapping[str, str]]
+"""What the files of a folder say: by file, then by key. A file that is taken as a whole has one
+key, the empty one, with its digest."""
+
+_FORMAT: Final = 1
+_MOST_BYTES: Final = 16_000_000
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+_READ: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """Something that a folder says, and did not say when it was trusted.
+
+    Args:
+        file: The file's path in the folder.
+        key: What in it; empty for the file as a whole.
+        kind: ``new``, ``changed`` or ``gone``.
+    """
+
+    file: str
+    key: str
+    kind: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trusted:
+    """What is remembered of a folder.
+
+    Args:
+        root: The folder's real path.
+        at: When it was trusted last, in seconds since 1970.
+        salt: What digests of this folder begin with.
+        digests: By file and key.
+    """
+
+    root: Path
+    at: float
+    salt: str = field(repr=False)
+    digests: Mapping[str, Mapping[str, str]] = field(repr=False)
+
+    def changes(self, items: Items) -> Iterator[Change]:
+        """What is not as it was. A file that is gone is no change: it has no effect."""
+        for file, parts in items.items():
+            known = self.digests.get(file)
+            if known is None:
+                yield Change(file=file, key="", kind="new")
+                continue
+            for key, value in parts.items():
+                if key not in known:
+                    yield Change(file=file, key=key, kind="new")
+                elif known[key] != _digest(self.salt, file, key, value):
+                    yield Change(file=file, key=key, kind="changed")
+            for key in known.keys() - parts.keys():
+                yield Change(file=file, key=key, kind="gone")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trust:
+    """Whose word counts that a folder is trusted: the person's, as remembered, and a vouching.
+
+    Args:
+        vouched: Real paths of folders that are trusted as they are, with all that is in them: by
+            the program, on the command line, or by ``DELF_TRUST``.
+    """
+
+    vouched: tuple[Path, ...] = ()
+
+    @classmethod
+    def here(cls, *folders: str | os.PathLike[str]) -> Self:
+        """What the process's environment says, and who runs it.
+
+        Args:
+            folders: Further ones to vouch for.
+
+        Raises:
+            ConfigurationError: When ``DELF_TRUST`` has a path that is not absolute.
+        """
+        named = [Path(name) for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name]
+        for folder in named:
+            if not folder.is_absolute():
+                raise ConfigurationError(
+                    f"{VARIABLE} names {str(folder)!r}, which is another folder everywhere",
+                    hint=f"an absolute path, as {VARIABLE}=/srv/project",
+                )
+        return cls(vouched=tuple(path.resolve() for path in (*named, *map(Path, folders))))
+
+    def check(self, root: Path, items: Items) -> None:
+        """Refuse what a folder says unless it is trusted.
+
+        Args:
+            root: The folder.
+            items: What it says, or a part of that.
+
+        Raises:
+            FolderNotTrustedError: Saying what is new.
+        """
+        real = root.resolve()
+        if not items or any(real.is_relative_to(folder) for folder in self.vouched):
+            return
+        known = trusted(real)
+        changed = [] if known is None else list(known.changes(items))
+        if known is not None and not changed:
+            return
+        files = dict.fromkeys(change.file for change in changed) if known else items
+        raise FolderNotTrustedError(real, tuple(files), changed=known is not None)
+
+    def allows(self, root: Path, items: Items) -> bool:
+        """Whether it is trusted."""
+        try:
+            self.check(root, items)
+        except FolderNotTrustedError:
+            return False
+        return True
+
+    def keep(self, root: Path, items: Items) -> None:
+        """Let a folder stay trusted after delf itself changed it, for the person.
+
+        Args:
+            root: The folder.
+            items: What was changed.
+
+        Raises:
+            ConfigurationError: When it cannot be kept.
+        """
+        real = root.resolve()
+        if items and not any(real.is_relative_to(folder) for folder in self.vouched):
+            remember(real, items)
+
+
+def part_of(path: Path, content: bytes, root: Path) -> Items:
+    """A file as what its folder says; nothing of one that lies elsewhere.
+
+    Args:
+        path: The file.
+        content: What it holds.
+        root: The folder.
+
+    Raises:
+        ConfigurationError: When it is a link out of the folder.
+    """
+    root, real = root.resolve(), path.resolve()
+    path = path.absolute() if path.absolute().is_relative_to(root) else real
+    if not path.is_relative_to(root):
+        return {}
+    if not real.is_relative_to(root):
+        raise ConfigurationError(f"{path} is a link out of {root}")
+    return {path.relative_to(root).as_posix(): whole(content)}
+
+
+def whole(content: bytes) -> Mapping[str, str]:
+    """What a file says that is taken as a whole."""
+    return {"": hashlib.sha256(content).hexdigest()}
+
+
+def items_of(name: str, text: str) -> Mapping[str, str]:
+    """What a file says that delf wrote itself, as it is read later.
+
+    Args:
+        name: Its path in the folder.
+        text: What it holds.
+    """
+    return said(parse_toml(text)) if name == CONFIG_FILE else whole(text.encode())
+
+
+def store() -> Path:
+    """The folder of what is remembered."""
+    from platformdirs import user_state_path
+
+    return user_state_path("delf", appauthor=False) / "trust"
+
+
+def trusted(root: Path) -> Trusted | None:
+    """What is remembered of a folder, None where that is nothing.
+
+    Args:
+        root: Its real path.
+    """
+    folder = store()
+    return _read(_file(folder, root)) if _may_hold(folder, root) else None
+
+
+def all_trusted() -> list[Trusted]:
+    """What is remembered of all folders, by path."""
+    folder = store()
+    if not _is_own_folder(folder):
+        return []
+    found = [record for path in folder.glob("*.json") if (record := _read(path)) is not None]
+    return sorted(found, key=lambda record: record.root)
+
+
+def remember(root: Path, items: Items) -> None:
+    """Trust what a folder says; what else is remembered of it stays.
+
+    Args:
+        root: The folder.
+        items: What it says, or a part of that.
+
+    Raises:
+        ConfigurationError: When it cannot be kept.
+    """
+    root, folder = root.resolve(), store()
+    if not folder.is_absolute() or folder.resolve().is_relative_to(root):
+        raise ConfigurationError(
+            f"trust in {root} cannot be kept, as {folder} lies in it",
+            hint=f"{VARIABLE}={root} trusts it for a process; XDG_STATE_HOME names another place",
+        )
+    before = trusted(root)
+    salt = secrets.token_hex(16) if before is None else before.salt
+    digests = {} if before is None else dict(before.digests)
+    for file, parts in items.items():
+        digests[file] = {key: _digest(salt, file, key, value) for key, value in parts.items()}
+    text = json.dumps(
+        {
+            "format": _FORMAT,
+            "root": str(root),
+            "at": time.time(),
+            "salt": salt,
+            "digests": digests,
+        }
+    )
+    path = _file(folder, root)
+    new = path.with_suffix(f".{secrets.token_hex(8)}")
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not _is_own_folder(folder):
+            raise ConfigurationError(
+                f"trust cannot be kept: others can write to {folder}",
+                hint=f"make it yours alone: chmod 700 {folder}",
+            )
+        with os.fdopen(os.open(new, _NEW, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+        new.replace(path)
+    except OSError as error:
+        raise ConfigurationError(
+            f"trust cannot be kept in {folder}: {error.strerror}",
+            hint=f"{VARIABLE}={root} trusts the folder for a process",
+        ) from error
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def revoke(root: Path) -> bool:
+    """Forget that a folder was trusted.
+
+    Returns:
+        Whether it was.
+    """
+    folder, real = store(), root.resolve()
+    was = trusted(real) is not None
+    if was:
+        _file(folder, real).unlink(missing_ok=True)
+    return was
+
+
+def _file(folder: Path, root: Path) -> Path:
+    return folder / f"{hashlib.sha256(os.fsencode(root)).hexdigest()[:32]}.json"
+
+
+def _digest(salt: str, file: str, key: str, value: str) -> str:
+    text = json.dumps([salt, file, key, value])
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _may_hold(folder: Path, root: Path) -> bool:
+    """Whether a record there can be the person's: not one that the folder brought along."""
+    inside = not folder.is_absolute() or folder.resolve().is_relative_to(root)
+    return not inside and _is_own_folder(folder)
+
+
+def _is_own_folder(folder: Path) -> bool:
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and _is_ours_alone(found)
+
+
+def _is_ours_alone(found: os.stat_result) -> bool:
+    if not hasattr(os, "geteuid"):  # Windows: the user's profile is the user's alone
+        return True
+    return found.st_uid == os.geteuid() and not found.st_mode & 0o077
+
+
+def _read(path: Path) -> Trusted | None:
+    """A record; None for what is none, or is not the person's alone."""
+    try:
+        with os.fdopen(os.open(path, _READ), "rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode) or not _is_ours_alone(found):
+                return None
+            told: Any = json.loads(file.read(_MOST_BYTES))
+        if told["format"] != _FORMAT:
+            return None
+        root, digests = Path(told["root"]), {k: dict(v) for k, v in told["digests"].items()}
+        record = Trusted(root=root, at=float(told["at"]), salt=told["salt"], digests=digests)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+    return record if _file(path.parent, root) == path else None

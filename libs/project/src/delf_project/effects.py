@@ -1,0 +1,225 @@
+"""What the files of a folder would do if they were trusted, in words for the person who is asked.
+
+Settings are told apart by their names and values, without loading the plugins that they are for:
+an unknown plugin's command is a command, too. Whatever is none of these is named at the end, so
+that nothing goes unsaid.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, cast
+
+from delf.config import LLM_FIELDS
+from delf.errors import ConfigurationError
+from delf.folders import is_file, leaves, parse_toml, path_text, read_file
+from delf.records import dataclass
+from delf.trust import whole
+from delf_project.folder import Folder, texts_in
+
+Kind = Literal["start", "run", "contact", "read", "loosen", "reach", "ask", "set"]
+KINDS: Final[Mapping[Kind, str]] = {
+    "start": "start programs",
+    "run": "run code",
+    "contact": "contact",
+    "read": "read variables",
+    "loosen": "decide what may be done, and what asks you",
+    "reach": "reach outside of the folder",
+    "ask": "choose models",
+    "set": "set, too",
+}
+"""What can be done, in the order in which it is told."""
+
+_COMMANDS: Final = frozenset({"command", "commands", "args", "rules", "cwd", "env"})
+_PERMISSIONS: Final = re.compile(
+    r"allow|approv|confirm|isolation|sandbox|effects|annotations|sampling|others|trust|flows|mode$"
+    r"|^unpriced|budget|learn|default|libs"
+)
+_ADDRESS: Final = re.compile(
+    r"\b([A-Za-z][A-Za-z0-9+.-]{0,20})://(?:[^\s/?#@]*@)?([^\s/?#,;'\"<>\\]*)"
+)
+_HERE: Final = frozenset({"sqlite", "file", "duckdb"})
+_HOST: Final = re.compile(r"(^|_)(host|hostname|server|endpoint|base_url|url)s?$")
+_REFERENCE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_]\w*)")
+_DOCUMENTS: Final = frozenset({".json", ".toml", ".worker", ".yaml", ".yml"})
+_SPECIFICATION: Final = frozenset({"openapi", "swagger"})
+_SERVER: Final = re.compile(r"\b(servers|host|basePath|schemes|tokenUrl|authorizationUrl)\b")
+"""Of a specification, only where it leads is told; it holds hundreds of other addresses."""
+_MODELS: Final = frozenset((name,) for name in LLM_FIELDS)
+_VALUE: Final = 200
+_MOST_BYTES: Final = 16 * 1024 * 1024
+_MOST_YAML: Final = 256 * 1024
+_MOST_BRACKETS: Final = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """One thing that the files would do.
+
+    Args:
+        kind: What it is.
+        what: What is started, contacted, read …
+        where: The file and the key that say so.
+    """
+
+    kind: Kind
+    what: str
+    where: str
+
+
+def effects(folder: Folder) -> list[Effect]:
+    """What a folder's files would do, without doubles, by kind and then in the files' order."""
+    found: dict[Effect, None] = {}
+    for effect in _effects(folder):
+        found.setdefault(effect)
+    order = list(KINDS)
+    return sorted(found, key=lambda effect: order.index(effect.kind))
+
+
+def _effects(folder: Folder) -> Iterator[Effect]:
+    root, left = folder.root, _MOST_YAML
+    for name in folder.items:
+        path = root / name
+        if path == folder.file:
+            yield from _of_document(name, folder.document, root)
+        elif path == folder.env.path:
+            yield from _of_variables(name, folder)
+        elif path.suffix in _DOCUMENTS:
+            if path.suffix == ".worker":
+                called = path.parent.name if path.stem == "worker" else path.stem
+                yield Effect(kind="run", what=f"the worker {called}", where=name)
+            if path.suffix not in (".json", ".toml"):
+                left -= path.stat().st_size if is_file(path) else 0
+            yield from _of_file(name, path, folder, too_much=left < 0)
+        elif path.suffix == ".py" or os.access(path, os.X_OK):
+            yield Effect(kind="run", what=name, where=name)
+        else:
+            yield Effect(kind="set", what=name, where=name)
+
+
+def _of_file(name: str, path: Path, folder: Folder, *, too_much: bool) -> Iterator[Effect]:
+    text = ""
+    try:
+        content = read_file(path, folder.root, _MOST_BYTES) or b""
+        text = content.decode("utf-8-sig", "replace")
+        if whole(content) != folder.items[name]:  # what is shown is what was taken down
+            raise ValueError("it was changed just now")  # noqa: TRY301 - told below
+        if too_much:
+            raise ValueError("there is too much of it")  # noqa: TRY301 - told below
+        document = _document(path, text)
+    except (ConfigurationError, ValueError, RecursionError, ImportError) as error:
+        yield Effect(kind="run", what=f"{name}, which cannot be shown: {error}", where=name)
+        yield from _of_text(text[:_MOST_YAML], name, folder.root)
+        return
+    found = list(_of_document(name, document, folder.root))
+    if not document.keys().isdisjoint(_SPECIFICATION):
+        found = [effect for effect in found if _SERVER.search(effect.where)]
+    yield from (effect for effect in found if effect.kind != "set")
+    if all(effect.kind == "set" for effect in found):
+        yield Effect(kind="set", what=name, where=name)
+
+
+def _document(path: Path, text: str) -> Mapping[str, Any]:
+    if path.suffix == ".json":
+        document: Any = json.loads(text)
+    elif path.suffix == ".toml":
+        document = parse_toml(text)
+    else:
+        # Each bracket that is open makes the next one take longer.
+        if sum(map(text.count, "[{")) > _MOST_BRACKETS:
+            raise ValueError(f"it has more than {_MOST_BRACKETS} brackets")
+        yaml: Any = importlib.import_module("yaml")  # of whoever reads such files
+
+        if path.suffix == ".worker":
+            text = text.partition("---")[2].partition("\n---")[0]
+        try:
+            document = _plain(yaml.compose(text, Loader=yaml.SafeLoader), set())
+        except yaml.YAMLError as error:
+            raise ValueError(str(error)) from None
+    return cast("Mapping[str, Any]", document) if isinstance(document, dict) else {"": document}
+
+
+def _plain(node: Any, seen: set[int]) -> Any:
+    """A YAML document as data, every scalar a text; an alias is none of a second copy."""
+    if node is None or isinstance(node.value, str):
+        return None if node is None else node.value
+    if id(node) in seen:
+        return "(as above)"
+    seen.add(id(node))
+    if node.tag.endswith(":seq"):
+        return [_plain(item, seen) for item in node.value]
+    return {str(_plain(key, seen)): _plain(item, seen) for key, item in node.value}
+
+
+def _of_variables(name: str, folder: Folder) -> Iterator[Effect]:
+    for variable, value in folder.env.written:
+        where = f"{name}: {variable}"
+        yield from _of_text(value, where, folder.root)
+        if variable.startswith("DELF_"):
+            key = variable.lower().removeprefix("delf_")
+            yield from _of_value((key.rpartition("__")[2],), variable, value, name, where)
+        yield Effect(kind="set", what=variable, where=name)
+
+
+def _of_document(name: str, document: Mapping[str, Any], root: Path) -> Iterator[Effect]:
+    for path, value in leaves(document):
+        key = path_text(path)
+        where = f"{name}: {key}"
+        found = list(_of_value(path, key, value, name, where))
+        found += (effect for text in texts_in(value) for effect in _of_text(text, where, root))
+        yield from found or [Effect(kind="set", what=key, where=name)]
+
+
+def _of_value(
+    path: tuple[str, ...], key: str, value: Any, file: str, where: str
+) -> Iterator[Effect]:
+    """What a value does by its name."""
+    last = path[-1] if path else ""
+    told = f"{key} = {_shown(value)}"
+    named = {*path[2:], last, last.rpartition("_")[2]}
+    if not _COMMANDS.isdisjoint(named) or (last == "type" and value == "shell"):
+        yield Effect(kind="start", what=told, where=file)
+    elif last == "type" and isinstance(value, str) and "." in value:
+        yield Effect(kind="run", what=f"the class {value}", where=where)
+    elif any(_PERMISSIONS.search(part) for part in (last, *path[2:])):
+        yield Effect(kind="loosen", what=told, where=file)
+    elif _HOST.search(last) and isinstance(value, str) and "://" not in value:
+        yield Effect(kind="contact", what=_shown(value), where=where)
+    elif path[:1] == ("agent",) and _names_model(path[1:]):
+        yield Effect(kind="ask", what=told, where=file)
+
+
+def _names_model(path: tuple[str, ...]) -> bool:
+    return path[:1] == ("embedder",) or (path[:1] in _MODELS and path[1:] in ((), ("model",)))
+
+
+def _of_text(text: str, where: str, root: Path) -> Iterator[Effect]:
+    """What a text does, whatever it is for."""
+    for scheme, host in dict.fromkeys(_ADDRESS.findall(text)):
+        if scheme.lower() not in _HERE:
+            yield Effect(kind="contact", what=f"{scheme}://{host}", where=where)
+    for variable in _REFERENCE.findall(text):
+        yield Effect(kind="read", what=variable, where=where)
+    if _leads_out(text, root):
+        yield Effect(kind="reach", what=_shown(text), where=where)
+
+
+def _leads_out(text: str, root: Path) -> bool:
+    path = text.partition("://")[2] if text.split("://", maxsplit=1)[0].lower() in _HERE else text
+    if not path.startswith(("/", "~", "..")) and "/../" not in path:
+        return False
+    whole = os.path.normpath(root / os.path.expanduser(path))  # noqa: PTH111
+    return "\n" not in path and not Path(whole).is_relative_to(root)
+
+
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    if len(text) <= _VALUE:
+        return text
+    half = _VALUE // 2
+    return f"{text[:half]} … {text[-half:]} ({len(text):,} characters)"

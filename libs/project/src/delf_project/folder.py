@@ -1,0 +1,195 @@
+"""``Folder``: what the files of a project say, read once, before anybody is asked to trust them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Final, cast
+
+from delf.config import LLM_FIELDS
+from delf.environment import EnvFile
+from delf.errors import ConfigurationError
+from delf.folders import (
+    CONFIG_FILE,
+    ENV_FILE,
+    PRICES_FILE,
+    is_file,
+    leaves,
+    project_folder,
+    read_file,
+    said,
+)
+from delf.records import dataclass
+from delf.trust import Items, whole
+from delf_project.files import read_config
+from delf_project.values import substitute
+
+WORKERS: Final = "workers"
+_GENERATED: Final = "generated"
+_WORKER: Final = ".worker"
+_RECORDED: Final = "recorded:"
+_SAYING: Final = frozenset(
+    [
+        ".cfg",
+        ".cjs",
+        ".conf",
+        ".ini",
+        ".js",
+        ".json",
+        ".jsonc",
+        ".mjs",
+        ".pem",
+        ".pl",
+        ".py",
+        ".rb",
+        ".sh",
+        ".toml",
+        ".ts",
+        ".xml",
+        ".yaml",
+        ".yml",
+    ]
+)
+"""Suffixes of files that say what is done; any other one that is named is data, and may change."""
+_WRITTEN: Final = frozenset({"tokens", "path", "cache_dir", "record", "output_dir", "files"})
+"""Settings that name a file which delf writes, or which is data."""
+_LONGEST_PATH: Final = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folder:
+    """What the files of a folder say.
+
+    Args:
+        root: The folder.
+        file: Its ``delf.toml``, if there is one.
+        document: What stands in that.
+        env: Its ``.env``.
+        items: All that has an effect, by file and key.
+    """
+
+    root: Path
+    file: Path | None
+    document: Mapping[str, Any] = field(repr=False)
+    env: EnvFile = field(repr=False)
+    items: Items = field(repr=False)
+
+
+def read_folder(begin: Path, file: Path | None, environ: Mapping[str, str]) -> Folder:
+    """Read the files of a project; nothing that they say has an effect by that.
+
+    Args:
+        begin: Where the search for ``delf.toml`` begins, upwards.
+        file: The file to use instead of searching.
+        environ: The process's variables, for paths that refer to them.
+
+    Raises:
+        ConfigurationError: When one is no such file, is too large, or leads out of the folder.
+    """
+    begin = begin.resolve()
+    if file is not None:
+        root = file.parent.resolve()
+        file = root / file.name
+    else:
+        root = project_folder(begin)
+        file = root / CONFIG_FILE if is_file(root / CONFIG_FILE) else None
+    document = read_config(file) if file is not None else {}
+    env = _env_file(root, begin)
+    items: dict[str, Mapping[str, str]] = {}
+    if file is not None:
+        items[file.name] = said(document)
+    if env.written:
+        items[env.path.relative_to(root).as_posix()] = env.says
+    prices = read_file(root / PRICES_FILE, root)
+    if prices is not None:
+        items[PRICES_FILE] = whole(prices)
+    known = {**env.variables(environ), **environ}
+    for path in (*_named(root, document, env, known), *_workers(root, document)):
+        name = path.relative_to(root).as_posix()
+        if name not in items:
+            items[name] = _digest(path)
+    return Folder(root=root, file=file, document=document, env=env, items=items)
+
+
+def _env_file(root: Path, begin: Path) -> EnvFile:
+    """The ``.env`` beside ``delf.toml``, else that of the folder where the search began."""
+    places = [root, begin] if begin.is_relative_to(root) else [root]
+    for place in places:
+        if is_file(place / ENV_FILE):
+            return EnvFile.read(place / ENV_FILE, root)
+    return EnvFile(root / ENV_FILE)
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """The texts in a value."""
+    left = [value]
+    while left:
+        item = left.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, Mapping):
+            left += cast("Mapping[Any, Any]", item).values()
+        elif isinstance(item, (list, tuple)):
+            left += cast("list[Any]", item)
+
+
+def _named(
+    root: Path, document: Mapping[str, Any], env: EnvFile, environ: Mapping[str, str]
+) -> Iterator[Path]:
+    """The files in the folder that its settings name, and that say what is done."""
+    texts = [(value, False) for _, value in env.written]
+    for path, value in leaves(document):
+        is_model = path[0] == "agent" and path[1:2] and path[1] in LLM_FIELDS
+        if is_model or (path[0] in ("connections", "plugins") and _WRITTEN.isdisjoint(path)):
+            texts += [(text, is_model) for text in texts_in(value)]
+    for text, is_model in texts:
+        try:
+            name = substitute(text, environ, "")
+        except ConfigurationError:
+            continue  # told by whoever uses it
+        recorded = is_model and name.startswith(_RECORDED)
+        path = _in_folder(root, name.removeprefix(_RECORDED) if recorded else name)
+        if path is not None and (recorded or path.suffix in _SAYING or os.access(path, os.X_OK)):
+            yield path
+
+
+def _in_folder(root: Path, name: str) -> Path | None:
+    """The file of the folder that a text names, if it names one."""
+    if not name or len(name) > _LONGEST_PATH or not name.isprintable() or "://" in name:
+        return None
+    path = Path(os.path.normpath(root / os.path.expanduser(name)))  # noqa: PTH111
+    inside = path.is_relative_to(root) and is_file(path)
+    return path if inside and path.resolve().is_relative_to(root.resolve()) else None
+
+
+def _workers(root: Path, document: Mapping[str, Any]) -> Iterator[Path]:
+    """The workers of the project, and the Python files beside them."""
+    folders = {root / WORKERS: None}
+    for table in document.get("connections", {}).values():
+        for name in texts_in(table.get("folders")):
+            folders[Path(os.path.normpath(root / os.path.expanduser(name)))] = None  # noqa: PTH111
+    for folder in folders:
+        if folder.is_relative_to(root) and folder.resolve().is_relative_to(root.resolve()):
+            for place in (folder, folder / _GENERATED):
+                yield from _workers_in(place)
+
+
+def _workers_in(folder: Path) -> Iterator[Path]:
+    if not folder.is_dir():
+        return
+    names = sorted(path for path in folder.iterdir())
+    for place in (folder, *(path for path in names if is_file(path / f"worker{_WORKER}"))):
+        files = sorted(path for path in place.iterdir() if is_file(path))
+        if any(path.suffix == _WORKER for path in files):
+            yield from (path for path in files if path.suffix in (_WORKER, ".py"))
+
+
+def _digest(path: Path) -> Mapping[str, str]:
+    try:
+        with path.open("rb") as file:
+            return {"": hashlib.file_digest(file, "sha256").hexdigest()}
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error

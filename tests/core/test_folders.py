@@ -1,0 +1,170 @@
+"""The files of a folder that may be a stranger's: how far is looked, and what is read of it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from delf.errors import ConfigurationError
+from delf.folders import parse_toml, project_folder, read_file, said
+
+
+@pytest.fixture
+def deep(tmp_path: Path) -> Path:
+    """A folder in a folder of a repository, beneath a ``delf.toml`` that is above it."""
+    (tmp_path / "delf.toml").write_text("")
+    found = tmp_path / "repository" / "a" / "b"
+    found.mkdir(parents=True)
+    return found
+
+
+@pytest.mark.parametrize("mark", [".git", ".hg", ".jj", ".svn"])
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_nothing_above_the_root_of_the_repository_is_looked_at(deep, mark, kind):
+    assert project_folder(deep) == deep.parents[2]
+    place = deep.parents[1] / mark
+    place.mkdir() if kind == "folder" else place.write_text("gitdir: elsewhere")
+    assert project_folder(deep) == deep
+    (deep.parents[1] / "delf.toml").write_text("")
+    assert project_folder(deep) == deep.parents[1]
+
+
+def test_the_home_folder_counts_only_for_who_works_there(deep, monkeypatch):
+    monkeypatch.setenv("HOME", str(deep.parents[2]))
+    assert project_folder(deep) == deep
+    assert project_folder(deep.parents[2]) == deep.parents[2]
+    (deep.parents[2] / ".git").mkdir()
+    assert project_folder(deep) == deep
+
+
+def test_a_home_that_is_no_path_is_none(deep, monkeypatch):
+    for home in ("", ".", "relative/home"):
+        monkeypatch.setenv("HOME", home)
+        assert project_folder(deep) == deep.parents[2]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs owners")
+def test_outside_of_a_repository_the_search_ends_at_folders_of_others(deep, monkeypatch):
+    uid = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
+    assert project_folder(deep) == deep
+    (deep.parents[1] / ".git").mkdir()
+    (deep.parents[1] / "delf.toml").write_text("")
+    assert project_folder(deep) == deep.parents[1]
+
+
+def test_a_folder_is_found_by_its_real_path(deep, tmp_path):
+    (deep.parents[1] / ".git").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(deep)
+    assert project_folder(link) == deep
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def test_a_link_may_not_lead_out_of_the_folder(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (tmp_path / "secret").write_text("hunter2")
+    (folder / "real").write_text("x")
+    (folder / "inside").symlink_to("real")
+    (folder / "outside").symlink_to("../secret")
+    assert read_file(folder / "inside", folder) == b"x"
+    with pytest.raises(ConfigurationError, match="is a link out of its folder") as caught:
+        read_file(folder / "outside", folder)
+    assert "hunter2" not in caught.value.describe()
+
+
+@pytest.mark.timeout(10)
+def test_a_pipe_a_device_and_a_folder_are_no_files(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to("/dev/zero")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "device", "folder", "nothing"):
+        assert read_file(tmp_path / name, tmp_path) is None
+
+
+@pytest.mark.timeout(10)
+def test_a_pipe_that_takes_the_place_of_a_file_does_not_hold_the_reader(tmp_path, monkeypatch):
+    path = tmp_path / "delf.toml"
+    path.write_text("x")
+    opens = os.open
+
+    def swap(name, flags, *more):
+        path.unlink()
+        os.mkfifo(path)
+        return opens(name, flags, *more)
+
+    monkeypatch.setattr(os, "open", swap)
+    assert read_file(path, tmp_path) is None
+
+
+def test_a_file_has_a_limit(tmp_path):
+    path = tmp_path / "delf.toml"
+    path.write_bytes(b"#" * 300_000)
+    with pytest.raises(ConfigurationError, match=r"delf\.toml has more than 256 KiB"):
+        read_file(path, tmp_path)
+
+
+# -- TOML -----------------------------------------------------------------------------------------
+
+DEEP = "a" + ".a" * 100_000
+HOSTILE = {
+    "one long key": f"{DEEP} = 1",
+    "a long header": f"[{DEEP}]",
+    "behind a text of several lines": f'x = {{ s = """\n""", {DEEP} = "" }}',
+    "behind a separator of lines that is none of TOML": f'x = {{ s = "\u2028", {DEEP} = "\u2028" }}',
+    "lists": "a = " + "[" * 100_000,
+    "tables": "a = " + "{a = " * 50_000,
+    "a number that is too long": "a = " + "1" * 100_000,
+}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("case", HOSTILE)
+def test_what_would_take_a_parser_for_ever_is_refused(case):
+    failed: list[Exception] = []
+
+    def parse() -> None:
+        try:
+            parse_toml(HOSTILE[case])
+        except ValueError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=parse, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert failed
+
+
+def test_many_dots_in_texts_are_no_keys():
+    text = "word. " * 200
+    assert parse_toml(f"a = '{text}'\nb = \"{text}\"") == {"a": text, "b": text}
+
+
+def test_what_a_document_says_does_not_depend_on_its_layout():
+    one = parse_toml('[a.b]\nc = 1\nd = ["x", {y = 2}]\n[e]\n')
+    other = parse_toml('# a comment\na = {b = {d = ["x", {y = 2}], c = 1}}\ne = {}')
+    assert said(one) == said(other)
+    assert set(said(one)) == {"a.b.c", "a.b.d", "e"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a.b = 1", '"a.b" = 1'),
+        ('a."b.c" = 1', "a.b.c = 1"),
+        ("a = 1", "a = '1'"),
+        ("a = 1", "a = 1.0"),
+        ("a = true", "a = 'true'"),
+        ("a = 2020-01-01", "a = '2020-01-01'"),
+        ("a = {}", "a = []"),
+        ("a = [1, 2]", "a = [2, 1]"),
+    ],
+)
+def test_two_documents_that_differ_do_not_say_the_same(one, other):
+    assert said(parse_toml(one)) != said(parse_toml(other))

@@ -1,0 +1,291 @@
+"""Trust of a folder: what is remembered, what voids it, and whose word counts."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from delf.environment import EnvFile, current_environ, source_of
+from delf.errors import ConfigurationError, FolderNotTrustedError
+from delf.trust import (
+    Trust,
+    all_trusted,
+    part_of,
+    remember,
+    revoke,
+    store,
+    trusted,
+    whole,
+)
+
+ITEMS = {"delf.toml": {"agent.llm": '"gpt"', "agent.timeout": "5"}, "tools.py": whole(b"x = 1")}
+
+
+@pytest.fixture(autouse=True)
+def nobody_vouches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DELF_TRUST")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    found = tmp_path / "shop"
+    found.mkdir()
+    return found
+
+
+def refused(folder: Path, items) -> FolderNotTrustedError:
+    with pytest.raises(FolderNotTrustedError) as caught:
+        Trust.here().check(folder, items)
+    return caught.value
+
+
+def changes(folder: Path, items) -> set[tuple[str, str, str]]:
+    known = trusted(folder)
+    assert known is not None
+    return {(change.file, change.key, change.kind) for change in known.changes(items)}
+
+
+class TestRemembering:
+    def test_a_folder_is_trusted_once(self, folder):
+        error = refused(folder, ITEMS)
+        assert (error.folder, error.files, error.changed) == (folder, tuple(ITEMS), False)
+        assert error.code == "ERR-TRUST-001"
+        assert f"delf trust {folder}" in (error.hint or "")
+        remember(folder, ITEMS)
+        Trust.here().check(folder, ITEMS)
+
+    def test_a_folder_that_says_nothing_needs_no_trust(self, folder):
+        Trust.here().check(folder, {})
+
+    def test_each_change_is_told(self, folder):
+        remember(folder, ITEMS)
+        other = {
+            "delf.toml": {"agent.llm": '"other"', "agent.record": '"x"'},
+            "tools.py": whole(b"x = 2"),
+            ".env": {"OPENAI_BASE_URL": "http://evil"},
+        }
+        assert changes(folder, other) == {
+            ("delf.toml", "agent.llm", "changed"),
+            ("delf.toml", "agent.record", "new"),
+            ("delf.toml", "agent.timeout", "gone"),
+            ("tools.py", "", "changed"),
+            (".env", "", "new"),
+        }
+        error = refused(folder, other)
+        assert (error.files, error.changed) == (("delf.toml", "tools.py", ".env"), True)
+
+    def test_a_file_that_is_gone_has_no_effect(self, folder):
+        remember(folder, ITEMS)
+        Trust.here().check(folder, {"delf.toml": ITEMS["delf.toml"]})
+
+    def test_what_else_is_trusted_stays_so(self, folder):
+        remember(folder, ITEMS)
+        remember(folder, {"delf.toml": {"agent.timeout": "6"}})
+        Trust.here().check(folder, {**ITEMS, "delf.toml": {"agent.timeout": "6"}})
+        assert refused(folder, ITEMS).files == ("delf.toml",)
+
+    def test_it_is_bound_to_the_real_path(self, folder, tmp_path):
+        remember(folder, ITEMS)
+        link = tmp_path / "link"
+        link.symlink_to(folder)
+        Trust.here().check(link, ITEMS)
+        folder.rename(tmp_path / "moved")
+        refused(tmp_path / "moved", ITEMS)
+        (tmp_path / "other").mkdir()
+        link.unlink()
+        link.symlink_to(tmp_path / "other")
+        refused(link, ITEMS)
+
+    def test_it_is_listed_and_revoked(self, folder, tmp_path):
+        (tmp_path / "other").mkdir()
+        for place in (folder, tmp_path / "other"):
+            remember(place, ITEMS)
+        assert [record.root for record in all_trusted()] == [tmp_path / "other", folder]
+        assert revoke(folder)
+        assert not revoke(folder)
+        refused(folder, ITEMS)
+        assert [record.root for record in all_trusted()] == [tmp_path / "other"]
+
+    def test_no_value_is_kept_and_no_two_folders_have_the_same_digests(self, folder, tmp_path):
+        (tmp_path / "other").mkdir()
+        items = {".env": {"KEY": "hunter2-hunter2"}}
+        for place in (folder, tmp_path / "other"):
+            remember(place, items)
+        one, other = (path.read_text() for path in store().glob("*.json"))
+        assert "hunter2" not in one + other
+        assert json.loads(one)["digests"] != json.loads(other)["digests"]
+
+
+class TestTheStore:
+    def test_only_its_owner_can_read_it(self, folder):
+        remember(folder, ITEMS)
+        (file,) = store().glob("*.json")
+        assert (store().stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
+
+    @pytest.mark.parametrize("mode", [0o644, 0o660, 0o602])
+    def test_a_record_that_others_can_reach_is_not_believed(self, folder, mode):
+        remember(folder, ITEMS)
+        (file,) = store().glob("*.json")
+        file.chmod(mode)
+        refused(folder, ITEMS)
+        assert all_trusted() == []
+
+    def test_a_folder_of_records_that_others_can_reach_is_not_believed(self, folder):
+        remember(folder, ITEMS)
+        store().chmod(0o777)
+        refused(folder, ITEMS)
+        with pytest.raises(ConfigurationError, match="others can write") as caught:
+            remember(folder, ITEMS)
+        assert "chmod 700" in (caught.value.hint or "")
+
+    def test_links_are_not_followed(self, folder, tmp_path):
+        remember(folder, ITEMS)
+        (file,) = store().glob("*.json")
+        file.rename(tmp_path / "elsewhere.json")
+        file.symlink_to(tmp_path / "elsewhere.json")
+        refused(folder, ITEMS)
+        remember(folder, ITEMS)  # takes the place of the link
+        assert not file.is_symlink()
+        store().rename(tmp_path / "records")
+        store().symlink_to(tmp_path / "records")
+        refused(folder, ITEMS)
+
+    def test_a_record_of_another_folder_is_none(self, folder, tmp_path):
+        (tmp_path / "mine").mkdir()
+        remember(tmp_path / "mine", ITEMS)
+        remember(folder, {})
+        mine, other = sorted(store().glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+        other.write_bytes(mine.read_bytes())
+        refused(folder, ITEMS)
+
+    @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": 1}', '{"format": 2}'])
+    def test_what_is_no_record_is_none(self, folder, text):
+        remember(folder, ITEMS)
+        (file,) = store().glob("*.json")
+        file.write_text(text)
+        refused(folder, ITEMS)
+        remember(folder, ITEMS)
+        Trust.here().check(folder, ITEMS)
+
+    @pytest.mark.timeout(10)
+    def test_a_pipe_in_its_place_holds_nobody(self, folder):
+        remember(folder, ITEMS)
+        (file,) = store().glob("*.json")
+        file.unlink()
+        os.mkfifo(file, 0o600)
+        refused(folder, ITEMS)
+
+    @pytest.mark.parametrize("home", ["inside", "."])
+    def test_a_folder_cannot_bring_its_own_record(self, folder, monkeypatch, home):
+        """A checkout that is the home folder, as in a container, could hold one."""
+        remember(folder, ITEMS)
+        (record,) = store().glob("*.json")
+        place = folder / home / "state"
+        (place / "delf/trust").mkdir(parents=True, mode=0o700)
+        (place / "delf/trust").chmod(0o700)
+        brought = place / "delf/trust" / record.name
+        brought.write_bytes(record.read_bytes())
+        brought.chmod(0o600)
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("XDG_STATE_HOME", str(place))
+        refused(folder, ITEMS)
+        with pytest.raises(ConfigurationError, match="cannot be kept") as caught:
+            remember(folder, ITEMS)
+        assert "DELF_TRUST=" in (caught.value.hint or "")
+
+
+class TestVouching:
+    def test_the_variable_names_folders_and_what_is_in_them(self, folder, tmp_path, monkeypatch):
+        (folder / "below").mkdir()
+        (tmp_path / "shops").mkdir()
+        monkeypatch.setenv("DELF_TRUST", f"/nowhere{os.pathsep}{folder}")
+        for place in (folder, folder / "below"):
+            Trust.here().check(place, ITEMS)
+        refused(tmp_path / "shops", ITEMS)
+        refused(tmp_path, ITEMS)
+
+    @pytest.mark.parametrize("name", [".", "shop", "~/shop"])
+    def test_a_path_that_is_another_one_everywhere_is_refused(self, name, monkeypatch):
+        monkeypatch.setenv("DELF_TRUST", name)
+        with pytest.raises(ConfigurationError, match="DELF_TRUST"):
+            Trust.here()
+
+    def test_a_program_vouches_for_a_folder_of_its_own(self, folder, tmp_path):
+        Trust.here(folder).check(folder, ITEMS)
+        assert not Trust.here(folder).allows(tmp_path, ITEMS)
+
+    def test_what_is_vouched_for_is_not_remembered(self, folder):
+        Trust.here(folder).keep(folder, ITEMS)
+        assert trusted(folder) is None
+        Trust.here().keep(folder, ITEMS)
+        Trust.here().check(folder, ITEMS)
+
+
+class TestFilesOfAFolder:
+    def test_a_file_is_a_part_of_what_its_folder_says(self, folder, tmp_path):
+        path = folder / "workers" / "a.worker"
+        path.parent.mkdir()
+        path.write_bytes(b"a")
+        assert part_of(path, b"a", folder) == {"workers/a.worker": whole(b"a")}
+        (tmp_path / "b.worker").write_bytes(b"b")
+        assert part_of(tmp_path / "b.worker", b"b", folder) == {}
+
+    def test_a_link_does_not_make_it_another_folders(self, folder, tmp_path):
+        (tmp_path / "b.worker").write_bytes(b"b")
+        (folder / "b.worker").symlink_to(tmp_path / "b.worker")
+        with pytest.raises(ConfigurationError, match="link out of"):
+            part_of(folder / "b.worker", b"b", folder)
+        link = tmp_path / "link"
+        link.symlink_to(folder)
+        (folder / "a.worker").write_bytes(b"a")
+        assert part_of(link / "a.worker", b"a", folder) == {"a.worker": whole(b"a")}
+
+
+class TestTheEnvFile:
+    """What an agent that is made in code reads of its working directory."""
+
+    @pytest.fixture(autouse=True)
+    def here(self, folder, monkeypatch):
+        monkeypatch.chdir(folder)
+        (folder / ".env").write_text("PLANTED=evil\nOTHER=${PLANTED}-2\n")
+
+    def test_a_strangers_has_no_effect_and_that_is_said(self, caplog):
+        assert "PLANTED" not in current_environ()
+        assert "is not trusted yet" in caplog.text
+        assert "delf trust" in caplog.text
+
+    def test_one_that_is_trusted_counts_until_it_changes(self, folder):
+        remember(folder, {".env": EnvFile.read(folder / ".env").says})
+        assert current_environ()["OTHER"] == "evil-2"
+        assert source_of(current_environ()["OTHER"]) == "project"
+        (folder / ".env").write_text("# a comment\nPLANTED = evil\nOTHER=${PLANTED}-2\n")
+        assert current_environ()["OTHER"] == "evil-2"
+        (folder / ".env").write_text("PLANTED=worse\n")
+        assert "PLANTED" not in current_environ()
+
+    def test_the_folder_cannot_say_that_it_is_trusted(self, folder):
+        (folder / ".env").write_text(f"DELF_TRUST={folder}\nPLANTED=evil\n")
+        assert "PLANTED" not in current_environ()
+
+    @pytest.mark.timeout(20)
+    @pytest.mark.parametrize("case", ["pipe", "huge", "link", "spaces", "no text"])
+    def test_one_that_is_no_such_file_stops_no_program(self, case, folder, tmp_path):
+        path = folder / ".env"
+        path.unlink()
+        if case == "pipe":
+            os.mkfifo(path)
+        elif case == "link":
+            (tmp_path / "secret").write_text("PLANTED=hunter2\n")
+            path.symlink_to(tmp_path / "secret")
+        else:
+            path.write_bytes(
+                {
+                    "huge": b"PLANTED=1\n" * 100_000,
+                    "spaces": b"PLANTED=a" + b" " * 60_000 + b"b",
+                    "no text": b"PLANTED=\xff",
+                }[case]
+            )
+        assert "PLANTED" not in current_environ()

@@ -1,0 +1,145 @@
+"""Workers of a folder count as they were when the person trusted it, also while a task runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from delf import Approved
+from delf.errors import FolderNotTrustedError
+from delf.trust import Trust, part_of, remember
+from delf_filesystem import Filesystem
+from delf_workers import Workers
+
+TOOLS = """
+from pathlib import Path
+from delf import tool
+Path({canary!r}).touch()
+
+@tool(effect="read", confirm=False)
+def look() -> str:
+    "Look."
+    return "seen"
+"""
+USES_TOOLS = "connections: {custom: {look: {pre_approved: true}}}"
+
+
+@pytest.fixture(autouse=True)
+def nobody_vouches(monkeypatch):
+    monkeypatch.delenv("DELF_TRUST")
+
+
+@pytest.fixture
+def canary(tmp_path_factory):
+    return tmp_path_factory.mktemp("canary") / "ran"
+
+
+def trust(bench, *paths):
+    for path in paths:
+        remember(bench.folder, part_of(path, path.read_bytes(), bench.folder))
+
+
+def with_tools(bench, canary, name="spy"):
+    worker = bench.worker(name, USES_TOOLS)
+    tools = worker.with_name("tools.py")
+    tools.write_text(TOOLS.format(canary=str(canary)))
+    return worker, tools
+
+
+CALL = """
+try:
+    print(await workers.call('spy', 'look'))
+except ToolError as error:
+    print('refused:', error)
+"""
+
+
+async def test_a_strangers_worker_is_not_called_and_its_tools_do_not_run(bench, canary):
+    with_tools(bench, canary)
+    response = await bench.run(CALL, Workers())
+    assert "is not trusted yet" in response.text
+    assert "workers/spy.worker" in response.text
+    assert not canary.exists()
+
+
+async def test_one_that_is_trusted_is_called(bench, canary):
+    trust(bench, *with_tools(bench, canary))
+    bench.answers("look", "print(await look())")
+    assert (await bench.run(CALL, Workers())).text == "seen"
+    assert canary.exists()
+
+
+@pytest.mark.parametrize("changed", ["worker", "tools"])
+async def test_a_file_that_changed_since_is_not_used(bench, canary, changed):
+    worker, tools = with_tools(bench, canary)
+    trust(bench, worker, tools)
+    path = worker if changed == "worker" else tools
+    path.write_text(path.read_text() + "\n# another\n")
+    response = await bench.run(CALL, Workers())
+    assert "is not as it was when you trusted it" in response.text
+    assert not canary.exists()
+
+
+async def test_no_compiled_copy_runs_in_the_place_of_what_was_trusted(bench, canary):
+    import importlib.util
+    import py_compile
+
+    worker, tools = with_tools(bench, canary)
+    text = tools.read_text()
+    tools.write_text(text.replace("touch()", "with_name('evil').touch()"))
+    copy = importlib.util.cache_from_source(str(tools))
+    py_compile.compile(
+        str(tools), copy, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+    )
+    tools.write_text(text)
+    trust(bench, worker, tools)
+    bench.answers("look", "print(await look())")
+    assert (await bench.run(CALL, Workers())).text == "seen"
+    assert canary.exists()
+    assert not canary.with_name("evil").exists()
+
+
+async def test_a_task_cannot_write_a_worker_and_have_its_tools_run_here(bench, canary):
+    """Whoever approves that a file is written does not approve that it runs on the host."""
+    (bench.folder / "workers").mkdir()
+    disk = Filesystem(name="disk", roots={"all": {"root": str(bench.folder), "mode": "rw"}})
+    files = {
+        "spy.worker": f"---\n{USES_TOOLS}\n---\nLook.\n",
+        "tools.py": TOOLS.format(canary=str(canary)),
+    }
+    writes = "".join(
+        f"await disk.write_file({f'all/workers/{name}'!r}, {text!r})\n"
+        for name, text in files.items()
+    )
+    response = await bench.run(writes + CALL, Workers(), disk, on_confirm=lambda _: True)
+    assert (bench.folder / "workers/tools.py").exists()
+    assert "is not trusted yet" in response.text
+    assert not canary.exists()
+
+
+async def test_a_link_out_of_the_folder_is_no_worker(bench, canary, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "spy.worker").write_text("---\ndescription: x\n---\nLook.\n")
+    (bench.folder / "workers").mkdir()
+    (bench.folder / "workers/spy.worker").symlink_to(elsewhere / "spy.worker")
+    assert "link out of" in (await bench.run(CALL, Workers())).text
+
+
+async def test_a_worker_that_a_person_approved_is_trusted(bench):
+    code = """
+    name = await workers.create({'name': 'spy', 'instructions': 'Look.'})
+    print(await workers.call(name, 'look'))
+    """
+    bench.answers("look", "print('seen')")
+    response = await bench.run(code, Workers(), on_confirm=lambda _: Approved())
+    assert response.text == "seen"
+    path = bench.folder / "workers/generated/spy/worker.worker"
+    Trust.here().check(bench.folder, part_of(path, path.read_bytes(), bench.folder))
+    path.write_text(path.read_text() + "More.\n")
+    with pytest.raises(FolderNotTrustedError):
+        Workers().registry.find("spy")
+
+
+async def test_folders_that_a_program_names_are_its_own(bench):
+    bench.worker("spy")
+    bench.answers("look", "print('seen')")
+    assert (await bench.run(CALL)).text == "seen"
