@@ -121,6 +121,25 @@ def test_a_server_that_does_not_count_is_reckoned_by_length(
     assert len(server.requests) == 2
 
 
+@pytest.mark.parametrize(
+    "usage", [None, (0, 0), (1000, 0), (0, 1000)], ids=["none", "zero", "no output", "no input"]
+)
+@pytest.mark.parametrize("plugin", ["", "litellm/"], ids=["http", "litellm"])
+def test_what_is_not_counted_is_reckoned_by_the_provider_s_list(
+    plugin: str, usage: tuple[int, int] | None, openai_server: StartServer, monkeypatch: Any
+) -> None:
+    """The second task is not refused for a price that is known."""
+    text = f"```python\nprint('done')\n{'#' * 3000}\n```"
+    server = openai_server(lambda _: Reply(text=text, usage=usage))
+    llm = LLMConfig(f"{plugin}openai/gpt-4o-mini", api_key="k")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+    with Agent(llm=llm, sandbox="local", budget_usd=1.0) as agent:
+        first, second = agent.run("go"), agent.run("go")
+        assert (first.status, second.status) == (True, True)
+        assert 0.0004 < (first.cost_usd or 0) < 0.002
+        assert agent.status()["unpriced_calls"] == 0
+
+
 def test_a_set_length_is_reserved_before_the_first_call(
     openai_server: StartServer, make_agent: MakeAgent
 ) -> None:

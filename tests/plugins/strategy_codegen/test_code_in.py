@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from delf import Agent
+from delf import Agent, LLMConfig
 from delf.errors import ConfigurationError, ModelConfigurationError
 from delf.messages import ModelReply, ToolCall, ToolResult, Usage
 from delf_strategy_codegen.strategy import CodegenStrategy
+from support.openai_server import Reply
 
 
 @pytest.fixture
@@ -96,3 +97,43 @@ def test_the_project_says_where(delf_host, scripted_model, tmp_path):
     assert asked(scripted_model) == [["run"]]
     with project("nowhere") as agent, pytest.raises(ConfigurationError, match="code_in: Input sho"):
         agent.run("what is it?")
+
+
+REFUSALS = {
+    "vLLM": (400, '"auto" tool choice requires --enable-auto-tool-choice'),
+    "Ollama": (400, "test-model does not support tools"),
+    "OpenRouter": (404, "No endpoints found that support tool use"),
+    "llama.cpp": (500, "tools param requires --jinja flag"),
+}
+
+
+@pytest.mark.parametrize(("status", "said"), REFUSALS.values(), ids=REFUSALS)
+def test_where_its_server_refuses_tools_a_fence_is_asked_for_again(
+    status, said, openai_server, delf_host
+):
+    texts = iter(["I would multiply.", "```python\nprint(6 * 7)\n```"])
+
+    def answer(request):
+        if "tools" in request.json:
+            return Reply(status=status, error=said, headers={"Retry-After": "0"})
+        return next(texts)
+
+    server = openai_server(answer)
+    llm = LLMConfig("test-model", base_url=server.base_url, api_key="k")
+    with Agent(llm=llm, sandbox="local", host=delf_host) as agent:
+        assert agent.run("what is it?").text == "42"
+    first, *refused, last = server.json
+    assert refused
+    assert all("tools" in each for each in refused)
+    assert "tools" not in first
+    assert "tools" not in last
+    assert "one ```python block" in last["messages"][-1]["content"]
+    assert [each["role"] for each in last["messages"]][-2:] == ["assistant", "user"]
+
+
+def test_what_has_nothing_to_do_with_tools_ends_the_task(openai_server, delf_host):
+    server = openai_server(["I would multiply.", Reply(status=401, error="no such key")])
+    llm = LLMConfig("test-model", base_url=server.base_url, api_key="k")
+    with Agent(llm=llm, sandbox="local", host=delf_host) as agent:
+        assert "rejected the key" in agent.run("what is it?").error
+    assert len(server.requests) == 2

@@ -16,6 +16,7 @@ from delf.errors import (
     ApprovalRejectedError,
     CodeGenerationError,
     DelfError,
+    LLMExecutionError,
     ModelConfigurationError,
     SandboxExecutionError,
     SandboxLimitError,
@@ -63,6 +64,8 @@ _RUN: Final = ModelTool(
 
 
 CodeIn = Literal["auto", "fence", "tool"]
+_NOT_OF_TOOLS: Final = frozenset({401, 402, 403, 408, 429})
+"""What a server answers to a request that it would refuse without tools, too."""
 
 
 class CodegenStrategy:
@@ -146,8 +149,9 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
     """Ask the main model until there is a script, as often as retries are allowed.
 
     A model that takes tools is given one for its script where that is wanted, and by itself after
-    an answer without one. Prose is the task's answer where no tool was used: at once in a
-    conversation, else the second time.
+    an answer without one. Where its server refuses that tool, it is asked for a fence again.
+    Prose is the task's answer where no tool was used: at once in a conversation, else the second
+    time.
 
     Raises:
         CodeGenerationError: When no answer held a script.
@@ -163,8 +167,18 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
                 hint='code_in = "fence", or "auto"',
             )
         tries = 1
+        offer = code_in == "auto" and not has_called
+        unread: tuple[str, str] = ("", "")
         while True:
-            reply = await host.ask(messages, tools=tools)
+            try:
+                reply = await host.ask(messages, tools=tools)
+            except LLMExecutionError as error:
+                if not (tools and offer) or error.status is None or error.status in _NOT_OF_TOOLS:
+                    raise
+                # It answered without tools before. Servers refuse them with 400, 404, 422 or 500.
+                tools, offer = (), False
+                messages = (*messages[:-2], *no_code_messages(*unread))
+                continue
             reading = read_reply(reply)
             if reading.code is not None:
                 calls = calls_with_script(reply) if tools else ()
@@ -181,9 +195,10 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
                 )
             tries += 1
             await host.retrying(reading.why or "the answer held no script")
-            if code_in == "auto" and host.takes_tools:
+            if offer and host.takes_tools:
                 tools = (_RUN,)
-            more = no_code_messages(reply.text, reading.why, in_tool=bool(tools))
+            unread = reply.text, reading.why
+            more = no_code_messages(*unread, in_tool=bool(tools))
             messages = (*messages, *more)
 
 

@@ -29,6 +29,7 @@ from delf.messages import (
     TextPart,
     ToolCall,
     ToolResult,
+    Usage,
     assistant,
     system,
     user,
@@ -338,6 +339,13 @@ class ModelClient:
             price = await self._list_price(source, config)
         return price
 
+    async def _cost(self, config: LLMConfig, reply: ModelReply, used: Usage) -> float | None:
+        """What a reply cost; by the provider's list where its server did not count all of it."""
+        price = self.pricing(reply.model)
+        if price is None and used != reply.usage and (source := self.pool.priced(config)):
+            price = await source.price()
+        return reply.cost_usd if price is None else price.cost(used)
+
     async def _list_price(self, source: SupportsPrice, config: LLMConfig) -> Price | None:
         self.ledger.check()
         price = await source.price()
@@ -379,9 +387,8 @@ class ModelClient:
             raise
         if self.redactor.knows_any:
             reply = _clean_reply(reply, self.redactor)
-        price = self.pricing(reply.model)
         used = self.ledger.forecast.counted(config, request, reply)
-        cost = reply.cost_usd if price is None else price.cost(used)
+        cost = await self._cost(config, reply, used)
         self.ledger.add(reply.usage, cost)
         self.ledger.forecast.learn(config, request, reply, cost)
         if draft is not None:

@@ -379,12 +379,15 @@ class Forecast:
         return Estimate(expected, price.cost(most))
 
     def counted(self, config: LLMConfig, request: ModelRequest, reply: ModelReply) -> Usage:
-        """The tokens of a reply; by its length where its server does not count them."""
-        if reply.usage.total_tokens:
-            return reply.usage
-        said = "".join((reply.text, *(call.arguments for call in reply.calls)))
-        tokens = round(len(said.encode("utf-8", "replace")) * _TOKENS_PER_BYTE)
-        return replace(self.usage(config, request), output_tokens=tokens)
+        """The tokens of a reply; by its length what its server does not count, or counts as 0."""
+        used = reply.usage
+        if not used.input_tokens:
+            used = replace(used, input_tokens=self.usage(config, request).input_tokens)
+        if not used.output_tokens:
+            said = "".join((reply.text, *(call.arguments for call in reply.calls)))
+            tokens = math.ceil(len(said.encode("utf-8", "replace")) * _TOKENS_PER_BYTE)
+            used = replace(used, output_tokens=tokens)
+        return used
 
     def learn(
         self, config: LLMConfig, request: ModelRequest, reply: ModelReply, cost_usd: float | None
