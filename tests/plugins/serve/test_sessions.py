@@ -144,6 +144,14 @@ def test_keys_that_are_none_are_no_open_door(tmp_path, monkeypatch, given):
         make_app(make_agent(str(tmp_path), Outbox()), given, {})
 
 
+@pytest.mark.parametrize("name", ["hosts", "allow_origins"])
+def test_no_page_of_any_site_is_let_in_without_a_key(tmp_path, name):
+    agent = make_agent(str(tmp_path), Outbox())
+    with pytest.raises(ConfigurationError, match="API key"):
+        make_app(agent, {name: ["*"]}, {})
+    make_app(agent, {name: ["*"], "api_key": "a-long-key"}, {})
+
+
 @pytest.mark.parametrize(
     ("proxies", "told", "secure"),
     [([], "https", False), (["127.0.0.1"], "https", True), (["127.0.0.1"], "http", False)],

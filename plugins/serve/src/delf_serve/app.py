@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route, Router
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from delf.errors import ConfigurationError
 from delf_serve.approvals import Approvals
 from delf_serve.assets import page_file
 from delf_serve.files import Uploads
@@ -47,11 +48,12 @@ class Application:
         environ: Where ``DELF_API_KEY`` is looked up.
 
     Raises:
-        ConfigurationError: For keys that cannot be read.
+        ConfigurationError: For keys that cannot be read, and for any page without one.
     """
 
     def __init__(self, agent: Agent, settings: ServeSettings, environ: Mapping[str, str]) -> None:
         self.keys = Keys.of(settings, environ)
+        _check_open(settings, keyed=bool(self.keys))
         self.agent = agent
         self.settings = settings
         _keep_journal(agent)
@@ -187,6 +189,17 @@ def _refused(error: HTTPException, routes: Sequence[BaseRoute], scope: Scope) ->
 
 async def _page(request: Request) -> Response:
     return page_file(request.path_params.get("name", "index.html"))
+
+
+def _check_open(settings: ServeSettings, *, keyed: bool) -> None:
+    """Refuse to let the page of any site do anything here without a key."""
+    for name in ("hosts", "allow_origins"):
+        if not keyed and "*" in getattr(settings, name):
+            raise ConfigurationError(
+                f"{name} = * without an API key lets every page that somebody opens on this "
+                "machine use the server",
+                hint="set DELF_API_KEY, or name them",
+            )
 
 
 def _keep_journal(agent: Agent) -> None:
