@@ -329,7 +329,8 @@ class ApprovalRequested(_Event):
 
     ``outcome_unknown``: it was begun before its process died, and the question is whether to make
     it again. Of a script, ``call_id`` is 0, and ``actions`` are what it names of the actions
-    that a person is asked about. ``reason`` and ``preview`` are what its connection says, ``line``
+    that a person is asked about, with their ``effects``. ``defaults`` are what arguments are that
+    the call leaves out. ``reason`` and ``preview`` are what its connection says, ``line``
     is that of the script that the call is written on. ``worker`` is who asks, if the task is a
     child that somebody does by name. ``action_digest`` is of the action, ``shown_digest`` of the
     preview and of what it was made from: a decision holds for these. ``changed``: it was asked
@@ -342,6 +343,7 @@ class ApprovalRequested(_Event):
     arguments: Mapping[str, Any]
     effect: Effect
     digest: str
+    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     action_digest: str = ""
     shown_digest: str | None = None
     description: str | None = None
@@ -351,6 +353,7 @@ class ApprovalRequested(_Event):
     changed: bool = False
     code: str | None = None
     actions: tuple[str, ...] = ()
+    effects: Mapping[str, str] = field(default_factory=dict[str, str])
     line: int | None = None
     worker: str | None = None
 

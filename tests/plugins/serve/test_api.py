@@ -228,6 +228,19 @@ async def test_what_changes_something_names_the_whole_id(serve):
     assert (await server.client.post(f"/tasks/{task_id}/cancel", json={})).status_code == 200
 
 
+async def test_a_question_has_what_is_left_out_and_what_each_action_does(serve):
+    server = await serve()
+    first = await server.question((await server.run("await send('bob')"))["task_id"])
+    assert (first["arguments"], first["defaults"]) == ({"to": "bob"}, {"copies": 1})
+    both = await server.question((await server.run("await send('bob', 2)"))["task_id"])
+    assert (both["arguments"], both["defaults"]) == ({"to": "bob", "copies": 2}, {})
+    assert (first["effect"], first["effects"]) == ("irreversible", {})
+    plan = await serve(agent={"confirm_mode": "plan"})
+    asked = await plan.question((await plan.run("await send('bob')\nawait note([])"))["task_id"])
+    assert asked["effects"] == {"send": "irreversible", "note": "irreversible"}
+    assert set(asked["actions"]) == set(asked["effects"])
+
+
 async def test_edited_arguments_are_checked_before_and_made(serve):
     server = await serve()
     accepted = await server.run("print(await send('bob'))")
@@ -297,7 +310,7 @@ async def test_what_is_remembered_holds_for_the_key_that_said_so_until_it_is_rev
     client.headers.update(ada)
     assert (await client.delete(path[:-1])).status_code == 404
     assert (await client.delete(path)).json() == held
-    assert (await client.get("/remembered")).json() == {"remembered": []}
+    assert (await client.get("/remembered")).json() == {"remembered": [], "more": False}
     assert (await client.delete(path)).status_code == 404
     last = await server.run("print(await send('bob'))")
     await server.until(last["task_id"], "waiting")
@@ -320,7 +333,7 @@ async def test_one_keys_word_about_anothers_task_holds_for_that_task(serve):
         client.headers.update(bearer(key))
         other = await server.run(code)
         await server.until(other["task_id"], "waiting")
-    assert (await client.get("/remembered")).json() == {"remembered": []}
+    assert (await client.get("/remembered")).json() == {"remembered": [], "more": False}
 
 
 @pytest.mark.parametrize(

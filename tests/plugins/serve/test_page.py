@@ -200,7 +200,7 @@ async def test_the_keyboard_alone_decides_and_enter_never_by_itself(shop, open_p
     await second.focus()
     await page.keyboard.press("a")
     await expect(second.get_by_role("button", name="Approve")).to_be_focused()
-    await second.get_by_label("Remember").select_option("task")
+    await second.get_by_label("Remember").select_option("task call")
     await second.get_by_role("button", name="Approve").focus()
     await page.keyboard.press("Enter")
     await expect(page.locator(".state")).to_contain_text("done")
@@ -470,3 +470,30 @@ async def test_the_api_is_told_on_a_page_of_its_own(shop, open_page):
     await expect(schema.get_by_role("rowheader", name="wait")).to_be_visible()
     await expect(page.locator("#schema-CallStartedData")).to_be_attached()
     assert await accessible(page) == []
+
+
+async def test_a_call_that_did_happen_is_told_with_its_result(tmp_path, monkeypatch, open_page):
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
+    box = Outbox()
+    async with serving(make_agent(str(tmp_path), box), box) as one:
+        task = await one.run("print(await hold())")
+        await one.events(task["task_id"], until="CallStarted")
+    async with serving(make_agent(str(tmp_path), box), box) as two:
+        await two.question(task["task_id"])
+        page = await open_page(f"{two.url}/#/{task['task_id']}")
+        ask = page.locator(".ask")
+        await ask.get_by_role("button", name="It did happen").click()
+        assert await accessible(page) == []
+        await ask.get_by_label("Result").fill('{"held": 2}')
+        await ask.get_by_label("Note").fill("Ada saw it")
+        await ask.get_by_role("button", name="It did happen").click()
+        await expect(ask).to_contain_text("Ada saw it")
+        await expect(page.locator(".answer")).to_contain_text("{'held': 2}")
+
+
+async def test_a_question_shows_what_the_script_left_out(shop, open_page):
+    task = await shop.run("await send('bob')")
+    page = await open_page(f"{shop.url}/#/{task['task_id']}")
+    fields = page.locator(".ask .fields")
+    await expect(fields).to_contain_text("copies")
+    await expect(fields).to_contain_text("left out by the script")

@@ -28,6 +28,7 @@ class ApprovalRequest:
         permission: The unit of ``allow`` and ``confirm`` that the action belongs to.
         effect: What the action does to the world.
         arguments: The real, validated arguments.
+        defaults: What arguments are that the call leaves out, as far as that is known.
         description: The script's own ``desc=``, if any. The script's word, not a fact.
         digest: SHA-256 over action and arguments.
         action_digest: Of the action itself: a remembered decision is void once it is another.
@@ -40,6 +41,7 @@ class ApprovalRequest:
         changed: It was asked about before, and something else would be done now.
         code: The script, if a script as a whole is to be approved.
         actions: Its actions that need approval; once approved, these pass while it runs.
+        effects: What each of these does to the world.
         script: The number of the script that asks; 0 where none does.
         because: Why there is another script than the first.
         changes: What the task has changed so far, a line each.
@@ -59,6 +61,7 @@ class ApprovalRequest:
     arguments: Mapping[str, Any]
     description: str | None
     digest: str
+    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     action_digest: str = ""
     shown_digest: str | None = None
     reason: str | None = None
@@ -67,6 +70,7 @@ class ApprovalRequest:
     changed: bool = False
     code: str | None = None
     actions: tuple[str, ...] = ()
+    effects: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
     script: int = 0
     because: str | None = None
     changes: tuple[str, ...] = ()

@@ -151,9 +151,9 @@ class Approvals:
 
 def _remembered(decision: RememberedDecision) -> Remembered:
     """A decision as others may see it: of a key its name alone."""
-    data = remembered_data(decision)
     name = None if decision.key is None else decision.key.partition(":")[0]
-    return Remembered(**{**data, "key": name})
+    data: dict[str, Any] = {**remembered_data(decision), "key": name}
+    return Remembered(**data)
 
 
 def _data(record: RequestRecord) -> dict[str, Any]:

@@ -436,13 +436,15 @@ async def check(call: Call) -> Response:
 
 async def list_remembered(call: Call) -> Response:
     """Decisions that hold."""
-    call.query(s.NoQuery)
-    return shown(s.RememberedList(remembered=await call.service.approvals.remembered()))
+    query = call.query(s.PageQuery)
+    found = await call.service.approvals.remembered()
+    end = query.offset + query.limit
+    return shown(s.RememberedList(remembered=found[query.offset : end], more=len(found) > end))
 
 
 async def revoke(call: Call) -> Response:
     """Make a remembered decision void."""
-    call.query(s.NoQuery)
+    await call.no_body()
     return shown(await call.service.approvals.revoke(call.part("request_id"), call.key))
 
 
@@ -660,7 +662,8 @@ OPERATIONS: Final = (
               body=s.CheckRequest, answer=s.Checked, other=_UNKNOWN),
     Operation(method="GET", path="/remembered", name="list_remembered",
               summary="Decisions that let calls pass without a question until they are revoked.",
-              right="read", handler=list_remembered, answer=s.RememberedList),
+              right="read", handler=list_remembered, query=s.PageQuery,
+              answer=s.RememberedList),
     Operation(method="DELETE", path="/remembered/{request_id}", name="revoke",
               summary="Make a remembered decision void.", right="decide", handler=revoke,
               answer=s.Remembered, other=_UNKNOWN),

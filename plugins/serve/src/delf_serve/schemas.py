@@ -14,6 +14,8 @@ from pydantic import (
     field_validator,
 )
 
+from delf.types import Effect
+
 State = Literal["queued", "running", "waiting", "done", "failed", "stopped", "interrupted"]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 ConversationId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:-]{1,100}$")]
@@ -202,6 +204,7 @@ class RememberedList(Shown):
     """Decisions that hold, the oldest first."""
 
     remembered: list[Remembered]
+    more: bool = Field(description="Whether there are further ones.")
 
 
 class Request(Shown):
@@ -212,8 +215,11 @@ class Request(Shown):
     task_id: str
     task: str
     action: str
-    effect: Literal["read", "write", "irreversible"]
+    effect: Effect
     arguments: dict[str, Any]
+    defaults: dict[str, Any] = Field(
+        default_factory=dict[str, Any], description="What arguments are that the call leaves out."
+    )
     description: str | None = None
     reason: str | None = None
     preview: str | None = None
@@ -221,6 +227,9 @@ class Request(Shown):
     changed: bool = Field(default=False, description="It was asked before, and is another now.")
     code: str | None = None
     actions: list[str] = Field(default_factory=list[str])
+    effects: dict[str, Effect] = Field(
+        default_factory=dict[str, Effect], description="Of a script: what each of its actions does."
+    )
     digest: str
     since: Time
     call_id: int
@@ -271,6 +280,8 @@ def _say_what_belongs(schema: dict[str, Any]) -> None:
             then["required"] = ["arguments"]
             foreign["arguments"] = {"type": "object", "minProperties": 1}
         rules.append({"if": {"properties": {"decision": {"const": decision}}}, "then": then})
+    once = {"properties": {"remember": {"const": "no"}}}
+    rules.append({"if": once, "then": {"properties": {"covers": {"const": "call"}}}})
     schema["allOf"] = rules
 
 

@@ -180,6 +180,7 @@ class TaskApprovals:
             action_digest=call_digest(SCRIPT, {bound.name: bound.digest for bound in actions}),
             code=self._log.redactor.text(code),
             actions=tuple(bound.name for bound in actions),
+            effects={bound.name: bound.action.effect for bound in actions},
         )
         past = _question_about(request, past)
         answer = await self._known(request, 0) if past[1] is None else None
@@ -237,12 +238,14 @@ class TaskApprovals:
         if self._is_pre_approved(bound) and not (outcome_unknown or needs_approval):
             return Answer(Approved(reason="pre-approved"), source="policy")
         safe = self._log.redactor.text
+        left_out = {n: v for n, v in bound.action.defaults.items() if n not in arguments}
         request = self._request(
             call_id,
             action=bound.name,
             permission=bound.action.permission,
             effect=bound.action.effect,
             arguments=copy_of(self._log.redactor.value(arguments)),
+            defaults=copy_of(self._log.redactor.value(left_out)),
             description=None if description is None else safe(description),
             digest=digest,
             action_digest=bound.digest,

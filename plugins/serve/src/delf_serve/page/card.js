@@ -76,10 +76,16 @@ export class Card {
     const { question } = this;
     const parts = [];
     this.unseen = 0;
+    if (question.code) parts.push(el("ul", { "aria-label": "what its actions do" }, question.actions.map((name) => {
+      const [shape, words] = EFFECTS[question.effects?.[name]] || EFFECTS[question.effect];
+      return el("li", { class: "quiet" }, el("code", {}, name), ` ${shape} ${words}`);
+    })));
     if (question.code) parts.push(el("pre", { class: "value", tabindex: "0" }, this.part(question.code, 8000)));
     if (question.preview) parts.push(el("p", { class: "quiet" }, "What would happen"), el("pre", { class: "value", tabindex: "0" }, this.part(question.preview, 8000)));
-    const rows = Object.entries(question.arguments || {}).flatMap(([name, item]) =>
-      [el("dt", {}, name), el("dd", {}, this.part(typeof item === "string" ? item : pretty(item)))]);
+    const row = ([name, item], note = "") =>
+      [el("dt", {}, name), el("dd", {}, this.part(typeof item === "string" ? item : pretty(item)), note ? el("span", { class: "quiet" }, ` ${note}`) : null)];
+    const rows = [...Object.entries(question.arguments || {}).flatMap((one) => row(one)),
+      ...Object.entries(question.defaults || {}).flatMap((one) => row(one, "left out by the script"))];
     if (rows.length) parts.push(el("div", { role: "group", "aria-label": "arguments" }, el("dl", { class: "fields" }, rows)));
     fill(this.body, parts);
   }
@@ -151,7 +157,7 @@ export class Card {
     this.label();
     const nodes = [this.approve, button("Reject…", "", () => this.askReason())];
     if (!question.code && !question.outcome_unknown) nodes.push(button("Edit…", "", () => this.edit()));
-    if (question.outcome_unknown) nodes.push(button("It did happen", "", () => this.send({ decision: "settle" })));
+    if (question.outcome_unknown) nodes.push(button("It did happen…", "", () => this.askResult()));
     if (!question.outcome_unknown && !question.code) {
       this.remember = el("select", { "aria-label": "Remember" },
         el("option", { value: "no call" }, "only this once"),
@@ -221,6 +227,21 @@ export class Card {
       el("button", { type: "button", onclick: () => { fill(this.buttons); this.offer(); this.approve?.focus(); } }, "Back"));
     reason.addEventListener("keydown", (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) go(); });
     reason.focus();
+  }
+
+  /** What an interrupted call returned, which the script gets in place of a call. */
+  askResult() {
+    const result = el("textarea", { rows: 2, placeholder: "what it returned: JSON, or a text; nothing where it returns nothing", "aria-label": "Result" });
+    const note = el("input", { type: "text", placeholder: "how you know; for the journal", "aria-label": "Note" });
+    const go = () => {
+      const text = result.value.trim();
+      let given = text || null;
+      try { given = text ? JSON.parse(text) : null; } catch { /* it is a text */ }
+      this.send({ decision: "settle", result: given, reason: note.value.trim() || null });
+    };
+    fill(this.buttons, result, note, el("button", { type: "button", class: "primary", onclick: go }, "It did happen"),
+      el("button", { type: "button", onclick: () => { fill(this.buttons); this.offer(); this.approve?.focus(); } }, "Back"));
+    result.focus();
   }
 
   async send(answer) {
