@@ -36,6 +36,7 @@ CONTRACTS = frozenset(
         "delf.tools",
         "delf.types",
         "delf.values",
+        "delf.zones",
     }
 )
 # The program that a command belongs to.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 from delf.errors import SandboxUnavailableError
 from delf.protocols.sandbox import Availability, Available, SessionSpec, Unavailable
 from delf.types import Isolation
+from delf.zones import local_zone
 from delf_sandbox.folders import remove_folder
 from delf_sandbox.inputs import WORKSPACE, InputNames
 from delf_sandbox_monty.session import SCRATCH, MontySession
@@ -56,7 +58,7 @@ class MontyBackend:
             mounts = _mounts(folder, spec)
             checkout = pool.checkout(
                 limits=_limits(spec),
-                os_policy={"sleep_system_max": _MANY},
+                os_policy={"sleep_system_max": _MANY, "timezone": _zone()},
                 assert_message_annotations=False,
             )
             session = MontySession(
@@ -130,6 +132,15 @@ async def _entered(manager: Any) -> Any:
         return await manager.__aenter__()
     except (OSError, RuntimeError, TimeoutError) as error:
         raise SandboxUnavailableError(f"Monty cannot be started: {error}") from error
+
+
+def _zone() -> Any:
+    """The zone of the machine as Monty takes it; one without a name as it is today."""
+    name = local_zone().name
+    if name:
+        return name
+    now = time.localtime()
+    return {"offset_seconds": now.tm_gmtoff, "name": now.tm_zone}
 
 
 def _mounts(folder: Path, spec: SessionSpec) -> list[Any]:

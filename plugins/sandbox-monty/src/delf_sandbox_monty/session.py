@@ -6,6 +6,7 @@ import asyncio
 import decimal
 import logging
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -28,6 +29,7 @@ from delf.protocols.sandbox import (
 from delf.values import TooLargeError, UnsupportedValueError, check_size, dumps, loads
 from delf_sandbox.budget import Budget
 from delf_sandbox.folders import remove_folder, used_space
+from delf_sandbox.guest.names import taken_note
 from delf_sandbox.guest.output import FileSender, LimitReachedError
 from delf_sandbox.guest.scratch import Scratch
 from delf_sandbox.modules import modules_of
@@ -156,6 +158,11 @@ class MontySession:
     async def _run_to_the_end(self, prepared: Prepared) -> Outcome:
         """Run a script, and what it put aside; hand over the files that it wrote."""
         outcome = await self._run(prepared.code)
+        note = taken_note(prepared.taken)
+        if isinstance(outcome, Failed) and note:
+            return replace(outcome, message=outcome.message + note)
+        if isinstance(outcome, Rerun) and note:
+            return replace(outcome, context=outcome.context + note)
         if isinstance(outcome, Done) and prepared.puts_aside:
             self._left_calls = _MOST_AFTER_END
             try:
@@ -234,8 +241,6 @@ class MontySession:
 
     async def _with_variables(self, outcome: Done | Failed | Rerun) -> Outcome:
         """The outcome with the variables alive, where the interpreter can tell."""
-        from dataclasses import replace
-
         from pydantic_monty import MontyError
 
         try:

@@ -42,6 +42,15 @@ def same_name(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
+def taken_note(taken: Sequence[str]) -> str:
+    """What the model is told of names of tools that its script used for something else."""
+    if not taken:
+        return ""
+    return (
+        f"\n(In the next script {', '.join(taken)} mean the tools again: name nothing like a tool.)"
+    )
+
+
 class ToolNames:
     """Finds the calls of tools in a script, and gives tools their names back, in place.
 

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import errno
 import inspect
+import os
 import re
 import sys
+import time
 import types
 import warnings
 from asyncio import FIRST_COMPLETED, wait  # before scripts get another
@@ -36,7 +38,7 @@ from delf_sandbox.guest.failure import (
 )
 from delf_sandbox.guest.frames import FrameTooLargeError
 from delf_sandbox.guest.loop import GuestLoop
-from delf_sandbox.guest.names import Known
+from delf_sandbox.guest.names import Known, taken_note
 from delf_sandbox.guest.output import FileSender, LimitReachedError, Printer
 from delf_sandbox.guest.policy import can_import, make_builtins, make_open
 from delf_sandbox.guest.scratch import Scratch
@@ -89,6 +91,7 @@ class GuestSession:
         self._hidden: frozenset[str] = frozenset()
         self._sources: dict[str, str] = {}
         self._rerun: list[Any] | None = None
+        self._taken: list[str] = []
         self._turns: list[int] = []
         self._world.install()
         warnings.filterwarnings("always", "coroutine .* was never awaited", RuntimeWarning)
@@ -175,6 +178,8 @@ class GuestSession:
         self._files.total_limit = limits["total_file_bytes"]
         self._files.row_files = spec["row_files"]
         self._files.scratch = Scratch(spec["scratch"])
+        os.environ["TZ"] = spec["zone"]
+        time.tzset()
         methods: dict[str, list[str]] = {}
         changing: set[str] = set()
         for name, listed, changed in spec["tools"]:
@@ -289,7 +294,8 @@ class GuestSession:
 
     def _describe_end(self, value: Any, error: BaseException | None) -> list[Any]:
         if self._rerun is not None:
-            return ["rerun", *self._rerun, self._variables()]
+            context, *rest = self._rerun
+            return ["rerun", context + taken_note(self._taken), *rest, self._variables()]
         while is_a(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             inner = error.exceptions[0]  # what it is about
             error = inner if inner.__traceback__ else inner.with_traceback(error.__traceback__)
@@ -300,7 +306,7 @@ class GuestSession:
         limit = attempt(lambda: _limit_of(error), None)
         if limit is not None:
             return ["limit", *limit, *where]
-        return ["failed", kind_name(error), _explain(error), *where]
+        return ["failed", kind_name(error), _explain(error) + taken_note(self._taken), *where]
 
     def _hand_over_files(self) -> BaseException | None:
         """Hand over what the script wrote to its own folder; what went wrong with that."""

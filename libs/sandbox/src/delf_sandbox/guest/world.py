@@ -207,6 +207,18 @@ class _LikeText:
     __slots__ = ()
     __iter__ = None
 
+    @classmethod
+    def fromisoformat(cls, text: Any) -> Any:
+        real: Any = super()
+        if isinstance(text, _DAY):
+            text = text.isoformat() if issubclass(cls, _MOMENT) else text.isoformat()[:10]
+        return real.fromisoformat(text)
+
+    @classmethod
+    def strptime(cls, text: Any, format: str) -> Any:
+        real: Any = super()
+        return real.strptime(text.strftime(format) if isinstance(text, _DAY) else text, format)
+
     def __getitem__(self: Any, key: Any) -> str:
         return self.isoformat()[key]
 
@@ -266,12 +278,6 @@ def _calendar(now: Callable[[], float]) -> tuple[Any, Any]:
         __module__ = "datetime"
         __qualname__ = "date"
 
-        @classmethod
-        def fromisoformat(cls, text: Any) -> Any:
-            if isinstance(text, _DAY):
-                return cls(text.year, text.month, text.day)
-            return super().fromisoformat(text)
-
         def __repr__(self) -> str:
             return _qualified(super().__repr__(), type(self) in real)
 
@@ -283,16 +289,6 @@ def _calendar(now: Callable[[], float]) -> tuple[Any, Any]:
         __slots__ = ()
         __module__ = "datetime"
         __qualname__ = "datetime"
-
-        @classmethod
-        def fromisoformat(cls, text: Any) -> Any:
-            return super().fromisoformat(text.isoformat() if isinstance(text, _DAY) else text)
-
-        @classmethod
-        def strptime(cls, text: Any, format: str) -> Any:
-            return super().strptime(
-                text.strftime(format) if isinstance(text, _DAY) else text, format
-            )
 
         def __repr__(self) -> str:
             return _qualified(super().__repr__(), type(self) in real)

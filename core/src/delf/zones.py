@@ -1,0 +1,75 @@
+"""The time zone of the machine, for scripts that run where it is not known."""
+
+from __future__ import annotations
+
+import os
+import time
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from delf.records import dataclass
+
+_LOCAL: Final = Path("/etc/localtime")
+_FOLDERS: Final = (Path("/usr/share/zoneinfo"), Path("/usr/lib/zoneinfo"), Path("/etc/zoneinfo"))
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A time zone.
+
+    Args:
+        rule: As POSIX writes it in ``TZ``: ``CET-1CEST,M3.5.0,M10.5.0/3``.
+        name: Its name in the time zone database, where it is known: ``Europe/Madrid``.
+    """
+
+    rule: str
+    name: str = ""
+
+
+def local_zone() -> Zone:
+    """The zone of this machine, or of the variable ``TZ``."""
+    return _zone(os.environ.get("TZ", ""))
+
+
+@cache
+def _zone(given: str) -> Zone:
+    path = _file_of(given.removeprefix(":"))
+    if path is not None:
+        rule = _rule_in(path)
+        if rule:
+            return Zone(rule, _name_of(path))
+    if given and path is None:
+        return Zone(given)  # a rule itself
+    return Zone(_fixed(time.localtime().tm_gmtoff))
+
+
+def _file_of(given: str) -> Path | None:
+    if not given:
+        return _LOCAL if _LOCAL.exists() else None
+    paths = [Path(given)] if given.startswith("/") else [folder / given for folder in _FOLDERS]
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _rule_in(path: Path) -> str:
+    """The rule at the end of a file of the time zone database."""
+    try:
+        content = path.read_bytes()
+        if not content.startswith(b"TZif") or content[4:5] < b"2":
+            return ""
+        return content.rstrip(b"\n").rpartition(b"\n")[2].decode("ascii")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _name_of(path: Path) -> str:
+    _, found, name = str(path.resolve()).partition("zoneinfo/")
+    return name if found else ""
+
+
+def _fixed(seconds: int) -> str:
+    """A rule that is the same all year."""
+    sign = "-" if seconds >= 0 else "+"
+    hours, minutes = divmod(abs(seconds) // 60, 60)
+    shown = f"{'+' if seconds >= 0 else '-'}{hours:02}{minutes:02}"
+    return f"<{shown}>{sign}{hours}:{minutes:02}" if seconds else "UTC0"
