@@ -85,6 +85,49 @@ print([len(text) for text in await asyncio.gather(*(write("x" * n) for n in size
 for ended in asyncio.as_completed([write("y" * n) for n in sizes]):
     print(len(await ended))
 """,
+    "calls without await": """
+def both(n):
+    first = look(n)
+    return first + look(n + 1)
+class Desk:
+    def __init__(self, n):
+        self.n = n
+    @property
+    def seen(self):
+        return look(self.n)
+for n in range(2):
+    print(both(n), Desk(n).seen, sum(look(m) for m in range(3)))
+    write(f"{n}: {max([1, 2], key=look)}")
+""",
+    "functions that wait by themselves, side by side": """
+class Desk:
+    def level(self, n):
+        return look(n) + look(n + 1)
+async def work(n):
+    best = sorted([n, n + 1], key=lambda m: -look(m))
+    print(n, best)
+    write(f"{n}: {best}")
+    return Desk().level(n)
+print(await asyncio.gather(*[work(10 * n) for n in range(4)]))
+""",
+    "tasks left behind": """
+async def work(n):
+    write(f"{n}: {look(n)}")
+    print(n)
+for n in range(3):
+    asyncio.create_task(work(n))
+print(look(7))
+""",
+    "asyncio.run within functions": """
+async def seen(n):
+    return await look(n)
+def main():
+    for n in range(2):
+        found = asyncio.run(asyncio.wait({asyncio.create_task(seen(n)), asyncio.create_task(seen(n + 5))}, return_when="FIRST_COMPLETED"))
+        print(n, [len(part) for part in found])
+        write(str(n))
+(lambda: main())()
+""",
     "a semaphore": """
 places, order = asyncio.Semaphore(2), []
 async def work(n):
