@@ -32,7 +32,7 @@ def test_a_model_is_put_together_from_all_sources(project):
     found = project(
         """
         [agent.llm]
-        model = "file"
+        model = "flag"
         base_url = "http://file/v1"
         settings = { temperature = 0.5, top_p = 0.9 }
         """,
@@ -46,6 +46,36 @@ def test_a_model_is_put_together_from_all_sources(project):
         api_key="12345",
         settings={"temperature": 0, "top_p": 0.9, "seed": 7},
     )
+
+
+ELSEWHERE = """
+[agent.llm]
+model = "of-the-file"
+base_url = "http://file/v1"
+api_key = "its-key"
+provider = "openai"
+headers = { X-Tenant = "acme" }
+settings = { temperature = 0.5 }
+"""
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"llm": "gpt-4o-mini"},
+        {"llm": {"model": "gpt-4o-mini"}},
+        {"env": {"DELF_LLM": "gpt-4o-mini"}},
+        {"env": {"DELF_LLM__MODEL": "gpt-4o-mini"}},
+    ],
+)
+def test_another_model_is_not_asked_where_the_file_s_is(project, given):
+    found = project(ELSEWHERE, **given).agent.main_llm
+    assert found == LLMConfig("gpt-4o-mini", settings={"temperature": 0.5})
+    found = project(ELSEWHERE, "llm.model=gpt-4o-mini").agent.main_llm
+    assert found.base_url is None
+    own = {"model": "m", "base_url": "http://own/v1"}
+    assert project(ELSEWHERE, llm=own).agent.main_llm.base_url == "http://own/v1"
+    assert project(ELSEWHERE, llm="of-the-file").agent.main_llm.base_url == "http://file/v1"
 
 
 def test_another_model_is_asked_at_the_same_endpoint(project):

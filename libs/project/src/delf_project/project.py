@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from delf.config import LLM_FIELDS, AgentConfig, make_config
 from delf.engine.secrets.known import Guess, secrets_of_headers, secrets_of_options
@@ -31,6 +31,10 @@ are, and are not loaded for connections that nobody selected."""
 _KEYS: Final = frozenset({"providers", "api_key_for"})
 _KNOWN_BY: Final = frozenset({*LLM_FIELDS, *_KEYS})
 """Settings whose texts say who gave them: keys go where that fits, paths count from a file."""
+
+
+_ENDPOINT: Final = frozenset({"base_url", "api_key", "headers", "provider"})
+"""Of a model: where it is asked, and what is sent along."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,9 +279,9 @@ def _put_overrides(
 def _put_layer(agent: Values, settings: Sequence[_Setting]) -> None:
     """Put a source's settings over those of weaker sources.
 
-    A model's name merges with what else is known about the model (its endpoint, its key), so
-    that another ``--llm`` does not send a task to another place. A new ``llm`` is for
-    everything and replaces a weaker source's ``light_llm`` and ``heavy_llm``.
+    What ``delf.toml`` says of where its model is asked is of that model: another name does not
+    go there, nor with its key. What variables say so is for whatever model is named. A new
+    ``llm`` is for everything and replaces a weaker source's ``light_llm`` and ``heavy_llm``.
     """
     prepared: list[_Setting] = [
         (path, {"model": value} if _is_model(path, value) else value, origin, source)
@@ -286,8 +290,32 @@ def _put_layer(agent: Values, settings: Sequence[_Setting]) -> None:
     if any(_names_llm(path, value) for path, value, *_ in prepared):
         agent.drop(("light_llm",))
         agent.drop(("heavy_llm",))
+    for path, value, *_ in prepared:
+        if (name := _named(path, value)) is not None:
+            _leave_endpoint(agent, path[0], name)
     for path, value, origin, source in prepared:
         agent.put(path, value, lambda _, at=origin: at, source=source)
+
+
+def _named(path: tuple[str, ...], value: object) -> object:
+    """The model's name that a setting gives; None where it gives none."""
+    if path[0] not in LLM_FIELDS:
+        return None
+    if path[1:] == ("model",):
+        return value
+    is_table = len(path) == 1 and isinstance(value, Mapping)
+    return cast("Mapping[str, object]", value).get("model") if is_table else None
+
+
+def _leave_endpoint(agent: Values, field: str, name: object) -> None:
+    """Forget where a file's model is asked, when another one takes its place."""
+    known = {path: given for path, given in agent.leaves() if path[0] == field and given.from_file}
+    model = known.get((field, "model"))
+    if model is None or model.value == name:
+        return
+    for path in known:
+        if path[1:2] and path[1] in _ENDPOINT:
+            agent.drop(path)
 
 
 def _is_model(path: tuple[str, ...], value: object) -> bool:
