@@ -368,6 +368,18 @@ async def test_who_asks_and_what_is_said_of_each_field_is_shown(rogue) -> None:
     assert "required" in request.preview
 
 
+async def test_a_question_with_the_name_of_an_approved_tool_is_asked(rogue) -> None:
+    tools = [tool("elicitation"), tool("sampling")]
+    srv = rogue("plain", does={"asks": [form(), sampling()], "tools": tools})
+    script = "print(await rogue.elicitation()); print(await rogue.sampling())"
+    _, asked, _ = await run(srv, script, confirm_mode="plan")
+    assert [(request.action, request.code is None) for request in asked] == [
+        ("script", False),
+        ("rogue.elicitation", True),
+        ("rogue.sampling", True),
+    ]
+
+
 async def test_no_question_only_reads(rogue) -> None:
     fields = {"effects": {"good": "read"}}
     _, asked, _ = await asking(rogue, form(), sampling(), **fields)

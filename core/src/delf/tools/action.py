@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
 from typing import Any, Final, TypeVar, overload
@@ -28,7 +28,7 @@ _read_method = lru_cache(1000)(read_signature)  # all connections of a class hav
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def strictest(*effects: Effect) -> Effect:
+def strictest(effects: Iterable[Effect]) -> Effect:
     """Of several effects the one that is asked about most.
 
     Args:

@@ -181,7 +181,7 @@ def effect_of(names: Collection[str], effects: Mapping[str, Effect]) -> Effect:
     if not found:
         patterns = effects.items()
         found = [e for p, e in patterns if any(fnmatchcase(name, p) for name in names)]
-    return strictest(*found) if found else "irreversible"
+    return strictest(found) if found else "irreversible"
 
 
 def declared_by(tool: types.Tool) -> Effect:

@@ -128,7 +128,7 @@ def effect_of(spot: Spot, raw: Mapping[str, Any]) -> Effect:
     """
     found = _by_its_form(spot)
     told = raw.get("x-delf-effect")
-    return strictest(found, told) if told in EFFECTS else found
+    return strictest((found, told)) if told in EFFECTS else found
 
 
 def _by_its_form(spot: Spot) -> Effect:

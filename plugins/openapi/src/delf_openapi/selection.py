@@ -127,5 +127,5 @@ def told_effects(
     for word, effect in effects.items():
         for spot in choose(spots, (word,), "effects", where):
             found = exact if word in (spot.name, spot.operation_id) else others
-            found[spot.name] = strictest(effect, found.get(spot.name, effect))
+            found[spot.name] = strictest((effect, found.get(spot.name, effect)))
     return {**others, **exact}

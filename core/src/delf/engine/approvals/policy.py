@@ -47,7 +47,8 @@ from delf.protocols.approval import (
 )
 from delf.protocols.connection import Allowed, NeedsApproval
 from delf.protocols.journal import Journal
-from delf.types import ApprovalMode, Effect
+from delf.tools.action import strictest
+from delf.types import ApprovalMode
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +65,6 @@ _RECORDED: Final = [f.name for f in fields(ApprovalRequested) if f.name not in _
 """What of a request its event tells."""
 _QUIET_SECONDS: Final = 0.1
 _MOST_QUIET_SECONDS: Final = 5.0
-_EFFECTS: Final[tuple[Effect, ...]] = ("read", "write", "irreversible")
 
 
 class Approvals:
@@ -174,7 +174,7 @@ class TaskApprovals:
             0,
             action=SCRIPT,
             permission=SCRIPT,
-            effect=_EFFECTS[max(_EFFECTS.index(bound.action.effect) for bound in actions)],
+            effect=strictest(bound.action.effect for bound in actions),
             arguments={},
             digest=call_digest(SCRIPT, {"code": code}),
             action_digest=call_digest(SCRIPT, {bound.name: bound.digest for bound in actions}),
@@ -187,7 +187,7 @@ class TaskApprovals:
         if answer is None:
             answer = await self._decide(request, 0, past)
         if isinstance(answer.decision, Approved):
-            self._plans[attempt] = frozenset(request.actions)
+            self._plans[attempt] = frozenset(bound.digest for bound in actions)
             return None
         return why_not(answer.decision)
 
@@ -232,7 +232,8 @@ class TaskApprovals:
             line: The line of the script that the call is written on.
             changed: Whether it was asked about before, and is another one now.
         """
-        if bound.name in self._granted and not outcome_unknown:
+        # By digest: a question in the midst of a call may have the name of an action.
+        if self._granted and bound.digest in self._granted and not outcome_unknown:
             return Answer(Approved(reason="approved with its script"), source="policy")
         needs_approval = isinstance(verdict, NeedsApproval)
         if self._is_pre_approved(bound) and not (outcome_unknown or needs_approval):
