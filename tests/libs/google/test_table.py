@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from delf.protocols.connection import ProposedCall
 from delf_calendar import Calendar
 from delf_docs import Docs
 from delf_drive import Drive
@@ -35,7 +36,9 @@ async def drive_gmail(gmail: Any, google: GoogleServer) -> None:
     await gmail.labels()
     await gmail.send("bob@example.com", "x", "x")
     await gmail.reply(key, "x", everyone=True)
-    await gmail.send_draft((await gmail.draft("x", to="bob@example.com", subject="x"))["id"])
+    draft = (await gmail.draft("x", to="bob@example.com", subject="x"))["id"]
+    await gmail.check(ProposedCall(action="send_draft", arguments={"draft": draft}))
+    await gmail.send_draft(draft)
     await gmail.label(key, add="Bills")
     await gmail.archive(key)
     await gmail.trash(key)

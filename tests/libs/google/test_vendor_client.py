@@ -63,6 +63,7 @@ def test_gmail(google: GoogleServer, vendor: Vendor) -> None:
     assert "TRASH" in messages.trash(userId="me", id=one["id"]).execute()["labelIds"]
     assert "TRASH" not in messages.untrash(userId="me", id=one["id"]).execute()["labelIds"]
     draft = users.drafts().create(userId="me", body={"message": raw(mail("Draft"))}).execute()
+    assert users.drafts().get(userId="me", id=draft["id"]).execute()["id"] == draft["id"]
     users.drafts().send(userId="me", body={"id": draft["id"]}).execute()
     assert len(google.gmail.box("bob@example.com").mails) == 3
 

@@ -64,11 +64,14 @@ class TestTerminal(ApprovalContract):
                     return TerminalChannel()
                 master, slave = pty.openpty()
                 termios.tcsetwinsize(master, (24, 80))
-                stack.callback(os.close, master)
                 for name, mode in (("stdin", "r"), ("stderr", "w")):
                     file = stack.enter_context(os.fdopen(slave, mode, closefd=False))
                     monkeypatch.setattr(sys, name, file)
                 stack.callback(os.close, slave)
+                if person == "cannot be reached":  # the window of the terminal is closed
+                    os.close(master)
+                    return TerminalChannel()
+                stack.callback(os.close, master)
                 loop = asyncio.get_running_loop()
                 loop.add_reader(master, Person(master, KEYS[person]).read)
                 stack.callback(loop.remove_reader, master)

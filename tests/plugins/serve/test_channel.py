@@ -19,10 +19,32 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 
+from delf.testing import ApprovalContract
 from delf_serve import channel
-from delf_serve.channel import signature
+from delf_serve.channel import WebChannel, signature
 from support.certificates import tls
 from support.server import free_port
+
+
+class TestWeb(ApprovalContract):
+    """A channel that tells people of a request, who answer on the page."""
+
+    people = frozenset({"is away"})
+
+    @pytest.fixture
+    async def channel_to(self):
+        made = []
+
+        def make(_person):
+            nobody = f"http://127.0.0.1:{free_port()}/hook"
+            smtp = f"smtp://127.0.0.1:{free_port()}"
+            made.append(WebChannel(webhook_url=nobody, smtp_url=smtp, mail_to=["ann@us.example"]))
+            return made[-1]
+
+        yield make
+        for work in [work for web in made for work in web._sending]:
+            work.cancel()
+
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # of the standard's own example
 PASSWORD = "p@ss/word"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 
 from support.server import find_program
 from support.serving import KEYS, Outbox, make_agent, serving
+from support.shown import SHOWN
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -158,6 +160,55 @@ async def test_what_turns_a_line_around_is_shown_as_an_escape(shop, open_page):
     await page.locator(".ask").get_by_role("button", name="Approve").click()
     await expect(page.locator(".state")).to_contain_text("done")
     assert shop.box.sent == [(name, 2)]
+
+
+async def test_texts_are_shown_by_the_rules_of_the_terminal(shop, open_page):
+    page = await open_page(shop.url)
+    seen = await page.evaluate(
+        "async (texts) => { const { visible } = await import('/page/visible.js');"
+        " return texts.map((text) => visible(JSON.parse(text))); }",
+        [json.dumps(text) for text in SHOWN],
+    )
+    assert dict(zip(SHOWN, seen, strict=True)) == SHOWN
+
+
+async def test_a_yes_to_what_was_not_all_shown_says_so(shop, open_page):
+    text = "x" * 4000 + "; and pay eve" + "y" * 187
+    task = await shop.run(f"print(await send({text!r}, copies=2))")
+    await shop.until(task["task_id"], "waiting")
+    page = await open_page(f"{shop.url}/#/{task['task_id']}")
+    card = page.locator(".ask")
+    button = card.get_by_role("button", name="Approve, 200 characters unseen", exact=True)
+    await expect(button).to_be_visible()
+    await card.get_by_role("button", name="200 more characters").click()
+    await expect(card).to_contain_text("; and pay eve")
+    await card.get_by_role("button", name="Approve", exact=True).click()
+    await expect(page.locator(".state")).to_contain_text("done")
+    assert shop.box.sent == [(text, 2)]
+
+
+async def test_what_is_remembered_is_listed_and_revoked(shop, open_page):
+    task = await shop.run("print(await send('bob'))")
+    await shop.until(task["task_id"], "waiting")
+    page = await open_page(f"{shop.url}/#/{task['task_id']}")
+    card = page.locator(".ask")
+    await card.get_by_label("Remember").select_option(label="every send until it is revoked")
+    await card.get_by_role("button", name="Approve").click()
+    await expect(page.locator(".outcome")).to_contain_text("every call of it passes until")
+    again = await shop.run("print(await send('eve'))")
+    assert (await shop.until(again["task_id"], "done"))["result"] == "sent 1 to eve"
+    await at(page, again)
+    await page.locator(".call summary").click()
+    await expect(page.locator(".call-body")).to_contain_text("passed without a question: local")
+    await page.get_by_role("link", name="remembered").click()
+    held = page.locator(".remembered section")
+    await expect(held).to_contain_text("with any arguments")
+    await expect(held).to_contain_text("approved by local")
+    await page.get_by_role("button", name="Revoke").click()
+    await expect(page.locator(".remembered")).to_contain_text("No decision is remembered")
+    last = await shop.run("print(await send('eve'))")
+    await shop.until(last["task_id"], "waiting")
+    assert shop.box.sent == [("bob", 1), ("eve", 1)]
 
 
 async def test_arguments_are_edited_and_checked_as_one_types(shop, open_page):

@@ -185,12 +185,14 @@ async def test_a_batch_is_done_whole_or_not_at_all(
         await sheets.batch(book, [{"do": "format", "range": "A1", "colour": "red"}])
 
 
-async def test_a_batch_is_no_way_round_allow_and_confirm(connect: Any) -> None:
+async def test_a_batch_is_no_way_round_allow_and_confirm(connect: Any, book: str) -> None:
     async def verdict(**settings: Any) -> Any:
-        arguments = {"spreadsheet": "x", "steps": STEPS}
-        return await connect(Sheets, **settings).check(
-            ProposedCall(action="batch", arguments=arguments)
-        )
+        arguments = {"spreadsheet": book, "steps": STEPS}
+        made = connect(Sheets, **settings)
+        try:
+            return await made.check(ProposedCall(action="batch", arguments=arguments))
+        finally:
+            await made.aclose()
 
     assert isinstance(await verdict(confirm=False), Allowed)
     asked = await verdict(confirm=["format"])

@@ -206,6 +206,26 @@ class GmailService:
         self._mine(call).drafts[key] = mail.id
         return {"id": key, "message": self._minimal(mail)}
 
+    @serves("gmail.users.drafts.get")
+    def read_draft(self, call: Call) -> Any:
+        mail = self._draft(call, call["id"])
+        return {"id": call["id"], "message": self._resource(mail, call)}
+
+    def rewrite(self, user: str, old: Mail, raw: bytes) -> Mail:
+        """Another text for a draft, which is another message."""
+        box = self.box(user)
+        (name,) = (name for name, key in box.drafts.items() if key == old.id)
+        del box.mails[old.id]
+        new = self._put(user, raw, {"DRAFT"}, old.thread)
+        box.drafts[name] = new.id
+        return new
+
+    def _draft(self, call: Call, name: str) -> Mail:
+        key = self._mine(call).drafts.get(name)
+        if key is None:
+            raise ApiError(404, "Requested entity was not found.", "notFound")
+        return self._mine(call).mails[key]
+
     @serves("gmail.users.drafts.send")
     def send_draft(self, call: Call) -> Any:
         box = self._mine(call)

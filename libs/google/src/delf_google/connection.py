@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -79,13 +80,20 @@ class GoogleConnection(Connection):
         actions = {item.name: item for item in actions_of(type(self), None, self.name)}
         if not needs_confirmation(self.confirm, actions[call.action]):
             return Allowed()
-        return Allowed(preview=await self.preview(call))
+        shown = await self.preview(call)
+        if shown is None:
+            return Allowed()
+        return shown if shown.basis is not None else replace(shown, basis=shown.preview)
 
-    async def preview(self, call: ProposedCall) -> str | None:
+    async def preview(self, call: ProposedCall) -> Allowed | None:
         """What a call would do, in the service's words; it changes nothing.
 
         Args:
             call: A call that a person is asked about.
+
+        Returns:
+            What is shown, with its basis where that can change without a change of what is shown,
+            as a revision does. None where the arguments show it all.
         """
         return None
 

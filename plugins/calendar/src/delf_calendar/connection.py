@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Final, Literal, TypedDict, cast
 
 from delf import action
 from delf.errors import ToolRefusedError, did_you_mean
-from delf.protocols.connection import ProposedCall
+from delf.protocols.connection import Allowed, ProposedCall
 from delf_calendar.events import Event, When, event_of, moment_text, times, zone_named
+from delf_google.addresses import Addresses, addresses
 from delf_google.connection import GoogleConnection
 from delf_google.errors import GoogleError
 from delf_google.requests import Request, segment
@@ -160,7 +161,7 @@ class Calendar(GoogleConnection):
         zone: str = "",
         description: str = "",
         location: str = "",
-        attendees: _Texts | None = None,
+        attendees: Addresses | None = None,
         recurrence: _Texts | None = None,
         reminders: _Minutes | None = None,
         meet: bool = False,
@@ -208,8 +209,8 @@ class Calendar(GoogleConnection):
         zone: str = "",
         description: str | None = None,
         location: str | None = None,
-        add_attendees: _Texts | None = None,
-        remove_attendees: _Texts | None = None,
+        add_attendees: Addresses | None = None,
+        remove_attendees: Addresses | None = None,
         recurrence: _Texts | None = None,
         reminders: _Minutes | None = None,
         notify: bool = True,
@@ -261,15 +262,24 @@ class Calendar(GoogleConnection):
         body = {"attendees": attendees}
         return await self._patch("answer an invitation", event, calendar, body, notify=notify)
 
-    async def preview(self, call: ProposedCall) -> str | None:
-        """Which event is meant, and whose calendars it is in."""
+    async def preview(self, call: ProposedCall) -> Allowed | None:
+        """Which event and calendar are meant, and who is invited."""
         given = call.arguments.get("event")
-        if not isinstance(given, str):
-            return None
         calendar = str(call.arguments.get("calendar", "primary"))
-        found = event_of(await self._get(given, calendar))
-        people = ", ".join(person["email"] for person in found["attendees"])
-        return f"{found['title']!r}, {found['start']} to {found['end']}, with {people or 'nobody'}"
+        lines: list[str] = []
+        version = ""
+        if given:
+            old = await self._get(str(given), calendar)
+            version, found = str(old.get("etag", "")), event_of(old)
+            people = ", ".join(person["email"] for person in found["attendees"]) or "nobody"
+            series = ", the whole series" if old.get("recurrence") else ""
+            when = f"{found['start']} to {found['end']}{series}"
+            lines.append(f"{found['title']!r}, {when}, with {people}")
+        if calendar != "primary":
+            known = (c["name"] for c in await self.calendars() if c["id"] == calendar)
+            lines.append(f"In the calendar {next(known, calendar)!r}")
+        text = "\n".join(lines)
+        return Allowed(preview=text, basis=f"{version}\n{text}") if lines else None
 
     # -- parts --------------------------------------------------------------------------
 
@@ -359,7 +369,7 @@ def _details(
 ) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if attendees:
-        found["attendees"] = [{"email": _address(person)} for person in dict.fromkeys(attendees)]
+        found["attendees"] = [{"email": person} for person in _each(attendees)]
     if recurrence is not None:
         for line in recurrence:
             if not line.startswith(("RRULE:", "RDATE", "EXDATE")):
@@ -373,10 +383,11 @@ def _details(
     return found
 
 
-def _address(text: str) -> str:
-    if "@" not in text or any(character.isspace() for character in text):
-        raise ToolRefusedError(f"{text[:200]!r} is no address of mail")
-    return text
+def _each(given: Sequence[str]) -> list[str]:
+    try:
+        return addresses(given)
+    except ValueError as error:
+        raise ToolRefusedError(str(error)) from None
 
 
 def _changed(
@@ -384,9 +395,9 @@ def _changed(
 ) -> list[dict[str, Any]]:
     """Attendees with some more and without others; answers that were given stay."""
     known = {str(person.get("email", "")).lower(): dict(person) for person in people}
-    for person in remove:
+    for person in _each(remove):
         if known.pop(person.lower(), None) is None:
             raise ToolRefusedError(f"{person!r} is not invited{did_you_mean(person, known)}")
-    for person in add:
-        known.setdefault(person.lower(), {"email": _address(person)})
+    for person in _each(add):
+        known.setdefault(person.lower(), {"email": person})
     return [*known.values()]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Final, Literal, TypedDict
 from weakref import WeakValueDictionary
 
-from delf import action
+from delf import CallContext, action
 from delf.errors import ToolRefusedError, did_you_mean
-from delf.protocols.connection import ProposedCall
+from delf.protocols.connection import Allowed, ProposedCall
 from delf.settings import PluginSettings
 from delf_docs.blocks import blocks_of, units
 from delf_docs.reading import heading_level, markdown_of, paragraphs, plain_text
@@ -23,6 +24,9 @@ from delf_google.requests import Request, segment
 from delf_google.transport import pause
 
 _DOCUMENTS: Final = "v1/documents"
+_BY_CONTENT: Final = ("replace", "rewrite", "format", "delete")
+"""Actions of which it matters what is in the document."""
+_COMPARED: Final = 200_000
 _DRIVE: Final = "https://www.googleapis.com/"
 
 
@@ -128,22 +132,32 @@ class Docs(GoogleConnection):
 
     @action("update", effect="write")
     async def replace(
-        self, document: str, find: str, replacement: str, match_case: bool = True
+        self,
+        document: str,
+        find: str,
+        replacement: str,
+        match_case: bool = True,
+        context: CallContext | None = None,
     ) -> Replaced:
         """Replace a text everywhere in a document by another plain text, which keeps its looks."""
         if not find:
             raise ToolRefusedError("find is empty")
         contains = {"text": find, "matchCase": match_case}
         request = {"replaceAllText": {"containsText": contains, "replaceText": replacement}}
-        answer = await self._batch("replace text", file_id(document), {"requests": [request]})
+        body: dict[str, Any] = {"requests": [request]}
+        if context is not None and context.basis is not None:
+            body["writeControl"] = {"requiredRevisionId": context.basis}
+        answer = await self._batch("replace text", file_id(document), body)
         replies: list[dict[str, Any]] = answer.get("replies") or [{}]
         reply: dict[str, Any] = replies[0].get("replaceAllText") or {}
         return Replaced(changed=int(reply.get("occurrencesChanged") or 0))
 
     @action("update", effect="write")
-    async def rewrite(self, document: str, markdown: str) -> DocumentInfo:
+    async def rewrite(
+        self, document: str, markdown: str, context: CallContext | None = None
+    ) -> DocumentInfo:
         """Replace the whole text of a document by Markdown."""
-        return await self._write(document, markdown, _everything)
+        return await self._write(document, markdown, _everything, context)
 
     @action("format", effect="write")
     async def format(
@@ -156,6 +170,7 @@ class Docs(GoogleConnection):
         strikethrough: bool | None = None,
         link: str | None = None,
         heading: int | None = None,
+        context: CallContext | None = None,
     ) -> Replaced:
         """Change how a text looks wherever it stands; `heading` (1 to 6, 0 for none) makes its
         paragraph a heading.
@@ -177,7 +192,7 @@ class Docs(GoogleConnection):
             count = len(spans)
             return _looks(spans, styles, heading)
 
-        await self._edit("format text", document, requests_for)
+        await self._edit("format text", document, requests_for, context)
         if not count:
             raise ToolRefusedError(f"{find[:200]!r} is not in the document")
         return Replaced(changed=count)
@@ -192,17 +207,22 @@ class Docs(GoogleConnection):
         """Delete a document for ever; `trash` can be undone."""
         await self._in_drive("delete a document", "DELETE", document, None)
 
-    async def preview(self, call: ProposedCall) -> str | None:
-        """Which document is meant."""
-        given = call.arguments.get("document")
-        if not isinstance(given, str):
+    async def preview(self, call: ProposedCall) -> Allowed | None:
+        """Which document is meant, and what in it: that is bound to its revision."""
+        given = call.arguments
+        if not isinstance(given.get("document"), str):
             return None
-        url = f"{_DOCUMENTS}/{segment(file_id(given))}"
-        fields = {"fields": "documentId,title"}
-        found = _info(
-            await self.transport.json(Request(what="look at a document", url=url, query=fields))
-        )
-        return f"document {found['title']!r}, {found['link']}"
+        found = await self._get(given["document"])
+        info = _info(found)
+        lines = [f"document {info['title']!r}, {info['link']}"]
+        if call.action not in _BY_CONTENT:
+            return Allowed(preview="\n".join(lines))
+        if call.action == "rewrite":
+            lines += await asyncio.to_thread(_difference, found, str(given["markdown"]))
+        elif call.action in ("replace", "format"):
+            match_case = call.action == "format" or bool(given.get("match_case", True))
+            lines += _places(found, str(given["find"]), match_case=match_case)
+        return Allowed(preview="\n".join(lines), basis=_revision(found))
 
     # -- parts --------------------------------------------------------------------------
 
@@ -212,7 +232,11 @@ class Docs(GoogleConnection):
         )
 
     async def _write(
-        self, document: str, markdown: str, place: Callable[[Mapping[str, Any]], Place]
+        self,
+        document: str,
+        markdown: str,
+        place: Callable[[Mapping[str, Any]], Place],
+        context: CallContext | None = None,
     ) -> DocumentInfo:
         """Write Markdown at a place that is looked up in the document as it is now."""
         blocks = await asyncio.to_thread(blocks_of, markdown)
@@ -223,7 +247,7 @@ class Docs(GoogleConnection):
             index, spare, before = place(found)
             return [*before, *insert_blocks(blocks, index, spare=spare)]
 
-        return _info(await self._edit("write a document", document, requests_for))
+        return _info(await self._edit("write a document", document, requests_for, context))
 
     @cached_property
     def _turns(self) -> WeakValueDictionary[str, asyncio.Lock]:
@@ -234,6 +258,7 @@ class Docs(GoogleConnection):
         what: str,
         document: str,
         requests_for: Callable[[Mapping[str, Any]], list[dict[str, Any]]],
+        context: CallContext | None = None,
     ) -> Mapping[str, Any]:
         """Change a document by requests that are made for it as it is now.
 
@@ -241,16 +266,22 @@ class Docs(GoogleConnection):
         wins: the indexes would be wrong, so the document is looked at again.
         """
         async with self._turns.setdefault(file_id(document), asyncio.Lock()):
-            return await self._edit_alone(what, document, requests_for)
+            return await self._edit_alone(what, document, requests_for, context)
 
     async def _edit_alone(
         self,
         what: str,
         document: str,
         requests_for: Callable[[Mapping[str, Any]], list[dict[str, Any]]],
+        context: CallContext | None,
     ) -> Mapping[str, Any]:
         for attempt in range(self.settings.retries + 1):
             found = await self._get(document)
+            if context is not None and context.basis not in (None, _revision(found)):
+                raise ToolRefusedError(
+                    "others have changed the document since a person saw it; nothing was written. "
+                    "Call it again to ask about it as it is now"
+                )
             requests = requests_for(found)
             if not requests:
                 return found
@@ -300,6 +331,33 @@ class Docs(GoogleConnection):
                 body=body,
             )
         )
+
+
+def _revision(found: Mapping[str, Any]) -> str:
+    return str(found.get("revisionId", ""))
+
+
+def _difference(found: Mapping[str, Any], markdown: str) -> list[str]:
+    """What a new text changes, line by line."""
+    old = markdown_of(found)
+    if len(old) + len(markdown) > _COMPARED:
+        return [f"its text of {len(old):,} characters is replaced by {len(markdown):,} others"]
+    return list(
+        difflib.unified_diff(old.splitlines(), markdown.splitlines(), "now", "then", lineterm="")
+    )
+
+
+def _places(found: Mapping[str, Any], text: str, *, match_case: bool) -> list[str]:
+    """The paragraphs in which a text stands."""
+    wanted = text if match_case else text.casefold()
+    lines: list[str] = []
+    count = 0
+    for element in paragraphs(found):
+        whole = plain_text(element).rstrip("\n")
+        times = (whole if match_case else whole.casefold()).count(wanted) if wanted else 0
+        count += times
+        lines += [f"- {whole}"] if times else []
+    return [f"{count} times in {len(lines)} paragraphs:", *lines] if lines else ["it is not there"]
 
 
 def _info(found: Mapping[str, Any]) -> DocumentInfo:

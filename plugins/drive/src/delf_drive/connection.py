@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import hashlib
 import io
 import mimetypes
-from typing import Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import AfterValidator
 
 from delf import CallContext, action
 from delf.errors import ToolRefusedError
-from delf.protocols.connection import ProposedCall
+from delf.protocols.connection import Allowed, ProposedCall
 from delf_drive.paths import ALL_DRIVES, IN_ALL_DRIVES, Places
 from delf_drive.records import (
     FIELDS,
@@ -26,6 +29,7 @@ from delf_drive.records import (
     quoted,
     type_of,
 )
+from delf_google.addresses import address
 from delf_google.connection import GoogleConnection
 from delf_google.files import read_task_file
 from delf_google.requests import Request, segment
@@ -39,6 +43,15 @@ _EXPORTS: Final = {
     f"{NATIVE}presentation": "text/plain",
 }
 _SOURCES: Final = {f"{NATIVE}document": "text/markdown", f"{NATIVE}spreadsheet": "text/csv"}
+
+
+def _recipient(who: str) -> str:
+    """Whom a file is shared with: ``anyone``, ``domain:example.com``, or one address."""
+    who = who.strip()
+    return who if who == "anyone" or who.startswith("domain:") else address(who)
+
+
+Recipient = Annotated[str, AfterValidator(_recipient)]
 
 
 class Drive(GoogleConnection):
@@ -306,7 +319,7 @@ class Drive(GoogleConnection):
     async def share(
         self,
         file: str,
-        who: str,
+        who: Recipient,
         role: Literal["reader", "commenter", "writer"] = "reader",
         message: str = "",
         notify: bool = True,
@@ -358,14 +371,25 @@ class Drive(GoogleConnection):
         )
         return held
 
-    async def preview(self, call: ProposedCall) -> str | None:
-        """Which file is meant."""
-        given = call.arguments.get("file")
-        if call.action == "create" or not isinstance(given, str):
-            return None
-        found = file_of(await self._places.find(given))
-        owner = f", of {found['owner']}" if found["owner"] else ""
-        return f"{found['kind']} {found['name']!r}{owner}, {found['link'] or found['id']}"
+    async def preview(self, call: ProposedCall) -> Allowed | None:
+        """Which file and folder are meant; where its content goes, also which version."""
+        given, folder = call.arguments.get("file"), call.arguments.get("folder")
+        lines: list[str] = []
+        version = ""
+        if call.action == "create" and given:
+            most = self.settings.max_bytes
+            name, data = await asyncio.to_thread(read_task_file, call.context, str(given), most)
+            lines.append(f"Content: {name}, {len(data):,} bytes")
+            version = hashlib.sha256(data).hexdigest()
+        elif given:
+            found = file_of(await self._places.find(str(given)))
+            lines.append(_shown(found))
+            if call.action in ("update", "delete", "trash"):
+                version = f"{found['modified']} {found['size']}"
+        if folder:
+            lines.append(f"In {_shown(file_of(await self._places.find(str(folder))))}")
+        text = "\n".join(lines)
+        return Allowed(preview=text, basis=f"{version}\n{text}") if lines else None
 
     # -- parts --------------------------------------------------------------------------
 
@@ -407,3 +431,9 @@ class Drive(GoogleConnection):
                 Request(what=what, method="PATCH", url=path, query=query, body=body)
             )
         )
+
+
+def _shown(found: FileInfo) -> str:
+    """Which file it is, as a person knows it."""
+    owner = f", of {found['owner']}" if found["owner"] else ""
+    return f"{found['kind']} {found['name']!r}{owner}, {found['link'] or found['id']}"

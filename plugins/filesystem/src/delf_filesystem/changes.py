@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from delf_filesystem.roots import Place, replacing
 
-_SHOWN_LINES: Final = 400
+_SHOWN_LINES: Final = 5000
 _COMPARED: Final = 200_000
 """Larger texts are told by their size: to compare them takes longer than a person waits."""
 
@@ -43,6 +44,15 @@ class Change:
             for part in self.parts:
                 file.write(part)
         return self.size
+
+
+def basis_of(changes: Sequence[Change]) -> str:
+    """A digest of the files that would be written, and of what they hold now."""
+    digest = hashlib.sha256()
+    for change in changes:
+        before = "new" if change.before is None else hashlib.sha256(change.before).hexdigest()
+        digest.update(f"{change.place}\0{before}\n".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
 
 
 def preview_of(changes: Sequence[Change]) -> str:

@@ -21,7 +21,7 @@ from delf.protocols.connection import (
 from delf.tools.action import actions_of
 from delf.tools.permissions import is_allowed, needs_confirmation
 from delf.types import Permission
-from delf_filesystem.changes import Change, preview_of
+from delf_filesystem.changes import Change, basis_of, preview_of
 from delf_filesystem.copies import keep
 from delf_filesystem.roots import Place, Roots, reading
 from delf_filesystem.search import FileInfo, Glob, Match, info, lines_with, walk
@@ -121,11 +121,12 @@ class Filesystem(Connection):
         if not self._may_ask():
             return Allowed()
         changes = list(self._changes(name, arguments))
-        preview = preview_of(changes)
+        preview, basis = preview_of(changes), basis_of(changes)
         asking = [c.place.name for c in changes if c.place.settings.write_approval]
         if asking:
-            return NeedsApproval(reason=f"{asking[0]} asks before each write", preview=preview)
-        return Allowed(preview=preview)
+            reason = f"{asking[0]} asks before each write"
+            return NeedsApproval(reason=reason, preview=preview, basis=basis)
+        return Allowed(preview=preview, basis=basis)
 
     def _may_ask(self) -> bool:
         """Whether a person could be asked about a write; else nothing is read for a preview."""
@@ -237,7 +238,7 @@ class Filesystem(Connection):
         Returns:
             Its size in bytes.
         """
-        (change,) = self._changes("write_file", {"path": path, "content": content})
+        (change,) = self._approved("write_file", {"path": path, "content": content}, context)
         keep(change, context)
         return change.write()
 
@@ -254,7 +255,7 @@ class Filesystem(Connection):
             context: The task.
         """
         arguments = {"path": path, "old_text": old_text, "new_text": new_text}
-        for change in self._changes("edit_file", arguments):
+        for change in self._approved("edit_file", arguments, context):
             keep(change, context)
             change.write()
 
@@ -282,11 +283,28 @@ class Filesystem(Connection):
         """
         arguments = {"old_text": old_text, "new_text": new_text, "path": path, "pattern": pattern}
         counts: dict[str, int] = {}
-        for change in list(self._changes("replace", arguments)):
+        for change in self._approved("replace", arguments, context):
             keep(change, context)
             change.write()
             counts[str(change.place)] = (change.before or b"").count(old_text.encode())
         return counts
+
+    def _approved(
+        self, name: str, arguments: Mapping[str, Any], context: CallContext | None
+    ) -> list[Change]:
+        """What a call would write, if that is what a person has seen.
+
+        Raises:
+            ToolExecutionError: When a file is another one by now.
+        """
+        changes = list(self._changes(name, arguments))
+        seen = None if context is None else context.basis
+        if seen is not None and seen != basis_of(changes):
+            raise ToolExecutionError(
+                "a file has changed since a person saw what would be written; nothing was. Call "
+                f"{name} again to ask about it as it is now"
+            )
+        return changes
 
     def _changes(self, name: str, arguments: Mapping[str, Any]) -> Iterator[Change]:
         """What a call would write, as the files are now."""

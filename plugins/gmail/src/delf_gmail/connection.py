@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final, TypedDict
 
 from delf import CallContext, action
 from delf.errors import ToolRefusedError, did_you_mean
-from delf.protocols.connection import ProposedCall
+from delf.protocols.connection import Allowed, ProposedCall
 from delf.settings import PluginSettings
 from delf_gmail.reading import (
     Mail,
     MessageLine,
     Part,
+    Resource,
+    draft_text,
     files_of,
     headers_of,
     line_of,
     mail_of,
+    people_in,
     unbase64,
 )
 from delf_gmail.settings import GmailSettings
 from delf_gmail.writing import MOST_BYTES, Attachment, build
+from delf_google.addresses import People, address, addresses
 from delf_google.batch import read_many
 from delf_google.connection import GoogleConnection
 from delf_google.files import read_task_file
@@ -34,7 +39,7 @@ _LINE_HEADERS: Final = ("From", "To", "Subject")
 _REPLY_HEADERS: Final = ("From", "To", "Cc", "Reply-To", "Subject", "Message-ID", "References")
 _MOST_FOUND: Final = 500
 _MOST_CHANGED: Final = 1000
-_MOST_SHOWN: Final = 20
+_MOST_SHOWN: Final = 200
 
 
 class Found(TypedDict):
@@ -178,12 +183,12 @@ class Gmail(GoogleConnection):
     @action("send", effect="irreversible")
     async def send(
         self,
-        to: str | list[str],
+        to: People,
         subject: str,
         text: str = "",
         html: str | None = None,
-        cc: str | list[str] = "",
-        bcc: str | list[str] = "",
+        cc: People = "",
+        bcc: People = "",
         attachments: list[Attachment | str] | None = None,
         context: CallContext | None = None,
     ) -> Sent:
@@ -222,11 +227,11 @@ class Gmail(GoogleConnection):
     async def draft(
         self,
         text: str = "",
-        to: str | list[str] = "",
+        to: People = "",
         subject: str = "",
         html: str | None = None,
-        cc: str | list[str] = "",
-        bcc: str | list[str] = "",
+        cc: People = "",
+        bcc: People = "",
         attachments: list[Attachment | str] | None = None,
         reply_to: str | None = None,
         context: CallContext | None = None,
@@ -304,20 +309,21 @@ class Gmail(GoogleConnection):
         """Take messages out of the trash."""
         return await self._each(_several(messages), "untrash")
 
-    async def preview(self, call: ProposedCall) -> str | None:
-        """Who would get an answer; which messages are meant."""
+    async def preview(self, call: ProposedCall) -> Allowed | None:
+        """Who would get an answer, which messages are meant, what a draft says."""
         given = call.arguments
-        if call.action == "reply":
-            everyone = bool(given.get("everyone"))
-            return await self._reply_preview(str(given["message"]), everyone=everyone)
+        if call.action == "send_draft":
+            return await self._draft_preview(str(given["draft"]))
+        lines: list[str] = []
+        answered = given.get("message") if call.action == "reply" else given.get("reply_to")
+        if answered is not None:
+            lines += await self._reply_lines(str(answered), everyone=bool(given.get("everyone")))
         messages: Any = given.get("messages")
         if messages:
-            ids = _several(messages)
-            lines = [line_of(item, ()) for item in await self._lines(ids[:_MOST_SHOWN]) if item]
-            shown = [f"{line['sender']}: {line['subject']}" for line in lines]
-            more = len(ids) - _MOST_SHOWN
-            return "\n".join([*shown, *([f"… and {more} more"] if more > 0 else [])])
-        return None
+            lines += await self._message_lines(_several(messages))
+        files, basis = await asyncio.to_thread(_files_of, given.get("attachments"), call.context)
+        lines += files
+        return Allowed(preview="\n".join(lines), basis=basis) if lines else None
 
     # -- parts --------------------------------------------------------------------------
 
@@ -401,7 +407,7 @@ class Gmail(GoogleConnection):
         everyone: bool = False,
     ) -> tuple[bytes, str]:
         """An answer, and the conversation that it belongs to."""
-        old, headers, sender, cc = await self._correspondents(message, everyone=everyone)
+        old, headers, to, cc = await self._correspondents(message, everyone=everyone)
         subject = headers.get("subject", "")
         own_id = headers.get("message-id", "")
         more: dict[str, str] = {}
@@ -410,7 +416,7 @@ class Gmail(GoogleConnection):
             more["References"] = f"{headers.get('references', '')} {own_id}".strip()
         raw = await asyncio.to_thread(
             build,
-            to=sender,
+            to=to,
             subject=subject if subject.lower().startswith("re:") else f"Re: {subject}",
             text=text,
             html=html,
@@ -422,32 +428,40 @@ class Gmail(GoogleConnection):
 
     async def _correspondents(
         self, message: str, *, everyone: bool
-    ) -> tuple[dict[str, Any], dict[str, str], str, Sequence[str]]:
+    ) -> tuple[dict[str, Any], dict[str, str], Sequence[str], Sequence[str]]:
         """A message, its headers, whom an answer goes to, and who gets a copy."""
         old = await self._get(message, format="metadata", metadataHeaders=_REPLY_HEADERS)
-        headers = headers_of(old.get("payload") or {})
-        sender = headers.get("reply-to") or headers.get("from", "")
-        cc: Sequence[str] = ()
-        if everyone:
-            cc = await self._others(f"{headers.get('to', '')}, {headers.get('cc', '')}", sender)
-        return old, headers, sender, cc
+        payload: dict[str, Any] = old.get("payload") or {}
+        to = people_in(payload, "Reply-To") or people_in(payload, "From")
+        cc = await self._others(payload, to) if everyone else ()
+        return old, headers_of(payload), to, cc
 
-    async def _reply_preview(self, message: str, *, everyone: bool) -> str:
-        _, headers, sender, cc = await self._correspondents(message, everyone=everyone)
-        lines = [f"To: {sender}", *([f"Cc: {', '.join(cc)}"] if cc else [])]
-        return "\n".join([*lines, f"In answer to: {headers.get('subject', '')}"])
+    async def _reply_lines(self, message: str, *, everyone: bool) -> list[str]:
+        _, headers, to, cc = await self._correspondents(message, everyone=everyone)
+        lines = [*(f"To: {person}" for person in to), *(f"Cc: {person}" for person in cc)]
+        return [*lines, f"In answer to: {headers.get('subject', '')}"]
 
-    async def _others(self, people: str, sender: str) -> list[str]:
-        from email.utils import formataddr, getaddresses
+    async def _message_lines(self, ids: Sequence[str]) -> list[str]:
+        found = [line_of(item, ()) for item in await self._lines(ids[:_MOST_SHOWN]) if item]
+        shown = [f"{line['sender']}: {line['subject']}" for line in found]
+        more = len(ids) - _MOST_SHOWN
+        return [*shown, *([f"… and {more} more"] if more > 0 else [])]
 
+    async def _draft_preview(self, draft: str) -> Allowed:
+        """A draft as it is now; another version of it is another message."""
+        found = await self.transport.json(
+            Request(what="read a draft", url=f"{_ME}/drafts/{segment(draft)}")
+        )
+        message: dict[str, Any] = found["message"]
+        text = await asyncio.to_thread(draft_text, message)
+        return Allowed(preview=text, basis=f"{message['id']}\n{text}")
+
+    async def _others(self, payload: Resource, to: Sequence[str]) -> list[str]:
+        """Those who got a message beside its sender and the user."""
         profile = await self.transport.json(Request(what="read the profile", url=f"{_ME}/profile"))
-        without = {str(profile.get("emailAddress", "")).lower()}
-        without |= {address.lower() for _, address in getaddresses([sender])}
-        return [
-            formataddr((name, address))
-            for name, address in getaddresses([people])
-            if address and address.lower() not in without
-        ]
+        without = {str(profile.get("emailAddress", "")).lower(), *map(str.lower, addresses(to))}
+        people = [*people_in(payload, "To"), *people_in(payload, "Cc")]
+        return [person for person in people if address(person).lower() not in without]
 
     async def _send(self, raw: bytes, thread: str | None) -> Sent:
         body = {"threadId": thread} if thread else {}
@@ -479,6 +493,20 @@ class Gmail(GoogleConnection):
         paths = [f"{_ME}/messages/{segment(key)}/{verb}" for key in ids]
         await asyncio.gather(*(self._post(f"{verb} a message", path, {}) for path in paths))
         return Changed(changed=len(ids))
+
+
+def _files_of(
+    attachments: Sequence[Attachment | str] | None, context: CallContext | None
+) -> tuple[list[str], str | None]:
+    """The task's files that would be attached, in lines, and a digest of what is in them."""
+    lines: list[str] = []
+    digest = hashlib.sha256()
+    for item in attachments or ():
+        if isinstance(item, str):
+            name, data = read_task_file(context, item, MOST_BYTES)
+            lines.append(f"Attached: {name}, {len(data):,} bytes")
+            digest.update(f"{len(data)}\n{name}\n".encode() + data)
+    return lines, digest.hexdigest() if lines else None
 
 
 def _several(given: str | list[str]) -> list[str]:

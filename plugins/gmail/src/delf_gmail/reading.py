@@ -12,9 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.errors import HeaderParseError
 from email.header import decode_header
+from email.headerregistry import Address
 from email.utils import getaddresses
 from typing import Any, Final, TypedDict, cast
 
+from delf.errors import ToolRefusedError
 from delf_gmail.html_text import text_of
 
 _DEEPEST: Final = 60
@@ -107,6 +109,59 @@ def addresses(value: str) -> list[str]:
         for name, address in getaddresses([value])
         if address
     ]
+
+
+def people_in(payload: Resource, header: str) -> list[str]:
+    """The people of a header as a mail server reads it; names are decoded, addresses never.
+
+    An encoded name may hold what looks like another address.
+
+    Raises:
+        ToolRefusedError: When one of them is no address.
+    """
+    found = cast("Sequence[Resource]", payload.get("headers") or ())
+    values = [
+        str(h.get("value", "")) for h in found if str(h.get("name")).lower() == header.lower()
+    ]
+    people: list[str] = []
+    for name, address in getaddresses(values):
+        if not name and not address:
+            continue
+        shown = "".join(c if c.isprintable() else " " for c in decoded(name)).strip()
+        try:
+            people.append(str(Address(display_name=shown, addr_spec=address)))
+        except (HeaderParseError, ValueError, IndexError):
+            raise ToolRefusedError(
+                f"{header} of the message: {(address or name)[:200]!r} is no address of mail"
+            ) from None
+    return people
+
+
+def draft_text(resource: Resource) -> str:
+    """A draft as a person reads it before it is sent: people, subject, files, text."""
+    payload: Resource = resource.get("payload") or {}
+    lines = [
+        f"{name}: {person}" for name in ("To", "Cc", "Bcc") for person in people_in(payload, name)
+    ]
+    lines.append(f"Subject: {headers_of(payload).get('subject', '')}")
+    lines += [f"Attached: {part.name}, {part.size:,} bytes" for part in files_of(payload)]
+    first, *others = dict.fromkeys(filter(None, _texts_in(payload))) or [""]
+    lines += ["", first]
+    for text in others:  # whoever gets it may see either
+        lines += ["", "In its other part:", text]
+    return "\n".join(lines)
+
+
+def _texts_in(payload: Resource, depth: int = 0) -> Iterator[str]:
+    """The texts of all parts, each alternative by itself."""
+    children = cast("Sequence[Resource]", payload.get("parts") or ())
+    if depth >= _DEEPEST:
+        yield "(there are parts within parts that are not shown)"
+    elif not children:
+        yield body_text(payload).strip()
+    else:
+        for child in children:
+            yield from _texts_in(child, depth + 1)
 
 
 def moment_of(resource: Resource) -> dt.datetime | None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import mimetypes
 import re
 from collections.abc import Mapping, Sequence
-from email.errors import HeaderParseError
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
-from email.utils import getaddresses
 from typing import Final, NotRequired, TypedDict
 
 from delf.errors import ToolRefusedError
 from delf_gmail.html_text import text_of
+from delf_google.addresses import parse
 
 MOST_BYTES: Final = 36_700_160
 """What Gmail takes: files grow by a third on their way."""
@@ -92,20 +91,10 @@ def _attach(message: EmailMessage, item: Attachment) -> None:
 
 
 def _people(given: People, what: str) -> tuple[Address, ...]:
-    listed = [given] if isinstance(given, str) else list(given)
-    found: list[Address] = []
-    for name, address in getaddresses([_one_line(item, what) for item in listed if item.strip()]):
-        try:
-            parsed = Address(display_name=name, addr_spec=address)
-        except (HeaderParseError, ValueError, IndexError):
-            parsed = None
-        if parsed is None or not parsed.username or "." not in parsed.domain:
-            shown = address or ", ".join(listed)
-            raise ToolRefusedError(f"{what}: {shown[:200]!r} is no address of mail")
-        found.append(parsed)
-    if listed and not found and any(item.strip() for item in listed):
-        raise ToolRefusedError(f"{what}: {', '.join(listed)[:200]!r} is no address of mail")
-    return tuple(found)
+    try:
+        return tuple(parse(given))
+    except ValueError as error:
+        raise ToolRefusedError(f"{what}: {error}") from None
 
 
 def _one_line(text: str, what: str) -> str:

@@ -15,8 +15,8 @@ from delf_google.connection import GoogleConnection
 from delf_google.files import file_id
 from delf_google.requests import Request, segment
 from delf_sheets.cells import grid_of, records_of
-from delf_sheets.plan import ChartKind, Plan, rows_for
-from delf_sheets.ranges import Book
+from delf_sheets.plan import ChartKind, Plan, rows_for, with_header
+from delf_sheets.ranges import Area, Book
 
 _BOOKS: Final = "v4/spreadsheets"
 _BOOK_FIELDS: Final = (
@@ -24,6 +24,8 @@ _BOOK_FIELDS: Final = (
     "sheets.properties(sheetId,title,gridProperties(rowCount,columnCount))"
 )
 _CELLS: Final = "effectiveValue,effectiveFormat.numberFormat.type"
+_MOST_LOOKED_AT: Final = 200
+"""Rows that are read for a preview."""
 _STEPS: Final = ("write", "append", "clear", "add_sheet", "format", "chart")
 
 
@@ -222,7 +224,7 @@ class Sheets(GoogleConnection):
     async def check(self, call: ProposedCall) -> Verdict:
         """A batch is asked about where one of its steps would be."""
         if call.action != "batch":
-            return Allowed()
+            return await super().check(call)
         steps: list[dict[str, Any]] = call.arguments.get("steps") or []
         refusal = self._refusal(steps)
         if refusal is not None:
@@ -230,10 +232,42 @@ class Sheets(GoogleConnection):
         known = self._steps()
         names = dict.fromkeys(str(step["do"]) for step in steps)
         asked = [name for name in names if needs_confirmation(self.confirm, known[name])]
-        preview = "\n".join(_shown(step) for step in steps)
+        if not asked and not needs_confirmation(self.confirm, known["batch"]):
+            return Allowed()
+        book = await self._book(str(call.arguments["spreadsheet"]))
+        preview = "\n".join([_title(book), *(_shown(step) for step in steps)])
+        basis = _title(book)
         if asked:
-            return NeedsApproval(reason=f"its steps {', '.join(asked)} need it", preview=preview)
-        return Allowed(preview=preview)
+            reason = f"its steps {', '.join(asked)} need it"
+            return NeedsApproval(reason=reason, preview=preview, basis=basis)
+        return Allowed(preview=preview, basis=basis)
+
+    async def preview(self, call: ProposedCall) -> Allowed | None:
+        """Which spreadsheet is meant, and what stands where it would be overwritten."""
+        given = call.arguments
+        if "spreadsheet" not in given:
+            return None
+        book = await self._book(str(given["spreadsheet"]))
+        lines = [_title(book)]
+        if call.action in ("write", "clear"):
+            area = book.area(str(given["range"]))
+            if call.action == "write":
+                rows = with_header(given["rows"])
+                area = area.of_size(len(rows), max((len(row) for row in rows), default=1))
+            lines += await self._present(book, area)
+        text = "\n".join(lines)
+        return Allowed(preview=text, basis=text)
+
+    async def _present(self, book: Book, area: Area) -> list[str]:
+        """What the cells of an area hold now, of a large one at its beginning."""
+        if area.top >= area.sheet.rows or area.left >= area.sheet.columns:
+            return []  # the sheet will grow
+        shown = area.beginning(_MOST_LOOKED_AT)
+        rows = await self._grid(book.id, shown.text, formulas=True)
+        filled = [row for row in rows if any(cell is not None for cell in row)]
+        if not filled:
+            return [f"{shown.text} is empty"]
+        return [f"{shown.text} holds now:", *(f"- {row!r}" for row in filled)]
 
     # -- parts --------------------------------------------------------------------------
 
@@ -331,6 +365,10 @@ _LOOKS: Final = frozenset(inspect.signature(Sheets.format).parameters) - {
     "spreadsheet",
     "range",
 }
+
+
+def _title(book: Book) -> str:
+    return f"spreadsheet {book.title!r}, {book.link or book.id}"
 
 
 def _info(book: Book) -> BookInfo:

@@ -42,7 +42,7 @@ class Plan:
     def write(self, where: str, rows: Sequence[Any], *, formulas: bool = False) -> int:
         """Put rows from the first cell of a range on; dicts get a row of names above."""
         area = self.book.area(where)
-        grid = _with_header(rows)
+        grid = with_header(rows)
         width = max((len(row) for row in grid), default=0)
         if not width:
             raise ToolRefusedError("there are no rows to write")
@@ -142,7 +142,7 @@ class Plan:
         self.once = True
 
 
-def _with_header(rows: Sequence[Any]) -> list[Sequence[Any]]:
+def with_header(rows: Sequence[Any]) -> list[Sequence[Any]]:
     """Rows as lists: of dicts, the names come first."""
     if not any(isinstance(row, Mapping) for row in rows):
         return [_checked_row(row) for row in rows]
@@ -161,7 +161,7 @@ def rows_for(header: Sequence[Any], rows: Sequence[Any]) -> list[Sequence[Any]]:
     if not any(isinstance(row, Mapping) for row in rows):
         return [_checked_row(row) for row in rows]
     if not any(header):
-        return _with_header(rows)
+        return with_header(rows)
     names = [str(name) if name is not None else "" for name in header]
     for row in rows:
         empty: Mapping[Any, Any] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from delf.errors import ToolRefusedError, did_you_mean
@@ -43,6 +43,27 @@ class Area:
         if self.right is not None:
             found["endColumnIndex"] = self.right
         return found
+
+    @property
+    def text(self) -> str:
+        """In A1 notation."""
+        quoted = self.sheet.title.replace("'", "''")
+        bottom = self.sheet.rows if self.bottom is None else self.bottom
+        right = self.sheet.columns if self.right is None else self.right
+        first, last = a1(self.top, self.left), a1(max(bottom, 1) - 1, max(right, 1) - 1)
+        return f"'{quoted}'!{first}:{last}"
+
+    def of_size(self, height: int, width: int) -> Area:
+        """So many rows and columns from its first cell on."""
+        bottom, right = self.top + height, self.left + max(width, 1)
+        return replace(self, bottom=bottom, right=right)
+
+    def beginning(self, most: int) -> Area:
+        """Its first rows that there are."""
+        end = self.sheet.rows if self.bottom is None else min(self.bottom, self.sheet.rows)
+        right = self.sheet.columns if self.right is None else min(self.right, self.sheet.columns)
+        bottom = max(self.top + 1, min(end, self.top + most))
+        return replace(self, bottom=bottom, right=max(self.left + 1, right))
 
     @property
     def start(self) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from delf.protocols.approval import (
     Approved,
     Decision,
     Edited,
+    Expired,
     Rejected,
 )
 from delf.protocols.sandbox import GIVEN_UP
@@ -115,6 +116,73 @@ async def test_with_nobody_behind_it_that_is_a_no(tools, callback, caplog):
     (decided,) = bench.events(ApprovalDecided)
     assert (decided.decision, decided.by) == ("rejected", "nobody")
     assert "approval channel" in caplog.text
+
+
+class Sure(Approved):
+    """A yes of another kind, which nobody here knows."""
+
+
+def fails(_request):
+    raise ConnectionError("the pager is down")
+
+
+async def waits(_request):
+    await asyncio.get_running_loop().create_future()
+
+
+NO_DECISION = {
+    "it fails": fails,
+    "it waits": waits,
+    "one": lambda _: 1,
+    "a word": lambda _: "approved",
+    "data": lambda _: {"decision": "approved"},
+    "a class": lambda _: Approved,
+    "another kind": lambda _: Sure(),
+    "for ever": lambda _: Approved(remember="for ever"),
+    "everything": lambda _: Approved(covers="everything"),
+    "edited to nothing": lambda _: Edited(arguments=None),
+    "edited to a list": lambda _: Edited(arguments=[("n", 1)]),
+    "edited to numbers": lambda _: Edited(arguments={1: 2}),
+    "done already": lambda _: AlreadyDone(result=1),
+}
+
+
+class Says:
+    """A channel with one answer."""
+
+    def __init__(self, answer):
+        self._answer = answer
+
+    async def decide(self, request):
+        answer = self._answer(request)
+        return await answer if asyncio.iscoroutine(answer) else answer
+
+
+@pytest.mark.parametrize(
+    "answer", [*NO_DECISION.values(), lambda _: True], ids=[*NO_DECISION, "true"]
+)
+async def test_a_channel_that_does_not_decide_approves_nothing(tools, answer):
+    bench = Bench(tools, [NamedChannel("pager", Says(answer))], timeout=0.2)
+    decision = await bench.decide(1)
+    assert isinstance(decision, (Rejected, Expired))
+    (decided,) = bench.events(ApprovalDecided)
+    assert decided.decision in ("rejected", "expired")
+
+
+@pytest.mark.parametrize("answer", NO_DECISION.values(), ids=NO_DECISION)
+async def test_nor_does_on_confirm_with_anything_but_true(tools, answer):
+    channel = NamedChannel("on_confirm", CallbackChannel(answer))
+    decision = await Bench(tools, [channel], timeout=0.2).decide(1)
+    assert isinstance(decision, (Rejected, Expired))
+
+
+@pytest.mark.parametrize("remember", ["for ever", "session", True, None])
+async def test_an_answer_through_the_agent_is_well_formed_or_refused(tools, remember):
+    pending = PendingRequests()
+    pending.open(request())
+    with pytest.raises(DelfError, match="not what they can be"):
+        pending.decide("req_1", Approved(remember=remember))
+    assert pending.find("req_1") is not None
 
 
 async def cancel_own_task():

@@ -125,8 +125,8 @@ async def test_a_plain_check_does_not_hold_up_the_others():
 @pytest.mark.parametrize(
     ("failure", "said"),
     [
-        (ValueError("broken"), "it could not be verdict: ValueError: broken"),
-        (ConnectionUnavailableError("it is down"), "it could not be verdict: it is down"),
+        (ValueError("broken"), "it could not be checked: ValueError: broken"),
+        (ConnectionUnavailableError("it is down"), "it could not be checked: it is down"),
         (asyncio.CancelledError(), "its check cancelled itself"),
         (None, "check returned NoneType"),
     ],

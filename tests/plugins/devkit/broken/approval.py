@@ -13,6 +13,10 @@ async def never(_request):
     await asyncio.Event().wait()
 
 
+def refuses(_request):
+    raise ConnectionRefusedError("the pager is down")
+
+
 DOES = {
     "approves": True,
     "rejects": "not today",
@@ -20,6 +24,7 @@ DOES = {
     "remembers": Approved(remember="until_revoked"),
     "is away": None,
     "is silent": never,
+    "cannot be reached": refuses,
 }
 
 
@@ -79,6 +84,19 @@ class TestForgets(Suite):
 class TestNobodySaysYes(Suite):
     breaks = ("test_nobody_there_is_never_a_yes",)
     does = {**DOES, "is away": True}
+
+
+class TestFailsOpen(Suite):
+    """A pager that takes no news for good news."""
+
+    breaks = ("test_a_person_who_cannot_be_reached_approves_nothing",)
+
+    class kind(ScriptedApprovals):
+        async def decide(self, request):
+            try:
+                return await super().decide(request)
+            except OSError:
+                return Approved(reason="nobody objected")
 
 
 class TestShowsTextOnly(Suite):

@@ -253,7 +253,7 @@ class Gate:
                 raise
             return Refused(message="it could not be checked: its check cancelled itself")
         except (Exception, SystemExit) as error:
-            return Refused(message=f"it could not be verdict: {describe_failure(error)}")
+            return Refused(message=f"it could not be checked: {describe_failure(error)}")
         if isinstance(verdict, (Allowed, NeedsApproval, Refused)):
             return verdict
         return Refused(message=f"it could not be checked: check returned {type(verdict).__name__}")

@@ -18,8 +18,13 @@ from delf.protocols.approval import (
 )
 from delf_devkit.testing.contracts.base import Contract, missing, needs
 
-Person = Literal["approves", "rejects", "edits", "remembers", "is away", "is silent"]
-"""What the person on the other end does; one who is silent never answers."""
+Person = Literal[
+    "approves", "rejects", "edits", "remembers", "is away", "is silent", "cannot be reached"
+]
+"""What the person on the other end does; one who is silent never answers. One cannot be reached
+where what is between fails: the service is down, the connection breaks, the answer is garbled."""
+
+_PATIENCE_SECONDS = 2.0
 
 _ODD: Mapping[str, Any] = {
     "text": "Grüße 🦊\x1b[2J\x00\n\u202eevil",
@@ -55,7 +60,8 @@ class ApprovalContract(Contract):
 
     It is called with what the person does (``approves``, ``rejects``, ``edits``,
     ``remembers``, ``is away``, ``is silent``), of which ``people`` lists those that the
-    channel knows. Who ``edits`` changes ``amount`` to 7.
+    channel knows. Who ``edits`` changes ``amount`` to 7. Every channel is also made to one who
+    ``cannot be reached``, be its service down or its connection broken: that must be no yes.
     """
 
     people: ClassVar[frozenset[str]] = frozenset(
@@ -107,6 +113,20 @@ class ApprovalContract(Contract):
     async def test_nobody_there_is_never_a_yes(self, channel_to: Callable[..., Any]) -> None:
         decision = await self.within(channel_to("is away").decide(request_for()))
         assert decision is None or isinstance(decision, (Rejected, Expired))
+
+    async def test_a_person_who_cannot_be_reached_approves_nothing(
+        self, channel_to: Callable[..., Any]
+    ) -> None:
+        asking = asyncio.ensure_future(channel_to("cannot be reached").decide(request_for()))
+        await asyncio.wait({asking}, timeout=min(self.seconds, _PATIENCE_SECONDS))
+        if not asking.done():  # it waits, which is no yes either
+            asking.cancel()
+            await self.within(asyncio.wait({asking}))
+        if asking.cancelled() or asking.exception() is not None:
+            return  # the engine takes a failure for no decision
+        decision = asking.result()
+        said = f"it said {decision!r} though nobody was reached"
+        assert decision is None or isinstance(decision, (Rejected, Expired)), said
 
     @needs("people:approves")
     async def test_odd_arguments_can_be_shown(self, channel_to: Callable[..., Any]) -> None:

@@ -1,0 +1,72 @@
+"""Addresses of mail as parameters: parsed before anybody is asked about them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Final
+
+from pydantic import AfterValidator
+
+if TYPE_CHECKING:
+    from email.headerregistry import Address
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def parse(given: str | Sequence[str]) -> list[Address]:
+    """The people that a text, or several, name as a mail server reads them.
+
+    Args:
+        given: As ``Ada <ada@example.com>, bob@example.com``.
+
+    Raises:
+        ValueError: For a text that names nobody, or what is no address.
+    """
+    texts = [given] if isinstance(given, str) else given
+    return [person for text in texts if text.strip() for person in _people_in(text)]
+
+
+def _people_in(text: str) -> list[Address]:
+    from email.errors import HeaderParseError
+    from email.headerregistry import Address
+    from email.utils import getaddresses
+
+    if _CONTROL.search(text):
+        raise ValueError("an address holds a line break or another control character")
+    found: list[Address] = []
+    for name, address in getaddresses([text]):
+        try:
+            person = Address(display_name=name, addr_spec=address)
+        except (HeaderParseError, ValueError, IndexError):
+            person = None
+        if person is None or not person.username or "." not in person.domain:
+            raise ValueError(f"{(address or text)[:200]!r} is no address of mail")
+        found.append(person)
+    if not found:
+        raise ValueError(f"{text[:200]!r} is no address of mail")
+    return found
+
+
+def people(given: str | Sequence[str]) -> list[str]:
+    """Each of the people by itself: ``Ada <ada@example.com>``."""
+    return [str(person) for person in parse(given)]
+
+
+def addresses(given: str | Sequence[str]) -> list[str]:
+    """The addresses alone, each once."""
+    return list(dict.fromkeys(person.addr_spec for person in parse(given)))
+
+
+def address(given: str) -> str:
+    """The one address in a text."""
+    found = addresses(given)
+    if len(found) != 1:
+        raise ValueError(f"{given[:200]!r} is not the address of one person")
+    return found[0]
+
+
+People = Annotated[str | list[str], AfterValidator(people)]
+"""A parameter that names people; the action gets a list with each of them by itself."""
+Addresses = Annotated[list[str], AfterValidator(addresses)]
+"""A parameter with addresses; the action gets a list of addresses alone."""

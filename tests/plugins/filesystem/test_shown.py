@@ -1,0 +1,101 @@
+"""What is written is what a person has seen; what has changed since is asked about again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delf import Agent
+from delf.errors import ToolExecutionError
+from delf.testing import ScriptedModel, TestHost
+from delf_filesystem import Filesystem
+
+REPLACE = "print(await disk.replace('two', '2', 'notes'))"
+EDIT = "await disk.edit_file('notes/plan.md', 'two', '2')"
+WRITE = "print(await disk.write_file('notes/plan.md', 'new'))"
+
+
+@pytest.fixture
+def ask(notes: Path, delf_host: TestHost, scripted_model: ScriptedModel) -> Callable[..., Any]:
+    """Runs a script with somebody who says yes to all, while something else happens."""
+
+    async def run(code: str, *happens: Callable[[], object]) -> list[str]:
+        left, previews = list(happens), list[str]()
+
+        def decide(request: Any) -> bool:
+            previews.append(request.preview)
+            if left:
+                left.pop(0)()
+            return True
+
+        scripted_model.writes(code)
+        disk = Filesystem(name="disk", roots={"notes": {"root": str(notes), "mode": "rw"}})
+        options: dict[str, Any] = {"llm": "scripted", "host": delf_host, "retry_count": 0}
+        async with Agent(tools=[disk], on_confirm=decide, **options) as agent:
+            await agent.arun("x")
+        return previews
+
+    return run
+
+
+@pytest.mark.parametrize("code", [REPLACE, EDIT, WRITE])
+async def test_a_file_that_changed_after_its_diff_was_shown_is_asked_about_again(
+    ask: Callable[..., Any], notes: Path, code: str
+) -> None:
+    plan = notes / "plan.md"
+    first, second = await ask(code, lambda: plan.write_text("zero\ntwo\nsecret\n"))
+    assert "zero" not in first
+    assert "secret" in second
+    assert plan.read_text() == ("new" if code == WRITE else "zero\n2\nsecret\n")
+
+
+async def test_a_file_that_came_after_the_diff_was_shown_is_asked_about(
+    ask: Callable[..., Any], notes: Path
+) -> None:
+    late = notes / "late.md"
+    first, second = await ask(REPLACE, lambda: late.write_text("two secrets\n"))
+    assert "late.md" not in first
+    assert "late.md" in second
+    assert late.read_text() == "2 secrets\n"
+
+
+async def test_what_is_beyond_the_lines_that_were_shown_counts_too(
+    ask: Callable[..., Any], notes: Path
+) -> None:
+    plan = notes / "plan.md"
+    long = "".join(f"two {number}\n" for number in range(8000))
+    plan.write_text(long)
+    previews = await ask(REPLACE, lambda: plan.write_text(f"{long}two at the end\n"))
+    assert len(previews) == 2
+    assert all("lines more" in preview for preview in previews)
+
+
+async def test_other_files_ask_nothing(ask: Callable[..., Any], notes: Path) -> None:
+    previews = await ask(EDIT, lambda: (notes / "other.md").write_text("two\n"))
+    assert len(previews) == 1
+    assert (notes / "plan.md").read_text() == "one\n2\nthree\n"
+
+
+@pytest.mark.parametrize("name", ["replace", "edit_file", "write_file"])
+async def test_a_change_in_the_last_moment_is_not_written_over(notes: Path, name: str) -> None:
+    """By another call of the same task, say: it is seen by the action itself."""
+    disk = Filesystem(roots={"notes": {"root": str(notes), "mode": "rw", "undo": False}})
+    texts = {"old_text": "two", "new_text": "2"}
+    arguments = {
+        "replace": {**texts, "path": "notes"},
+        "edit_file": {**texts, "path": "notes/plan.md"},
+        "write_file": {"path": "notes/plan.md", "content": "new"},
+    }[name]
+    seen: Any = disk._check_call(name, arguments)
+    context: Any = type("Context", (), {"basis": seen.basis})
+    (notes / "plan.md").write_text("one\ntwo\nmine\n")
+    with pytest.raises(ToolExecutionError, match="changed since a person saw"):
+        getattr(disk, name)(**arguments, context=context)
+    assert (notes / "plan.md").read_text() == "one\ntwo\nmine\n"
+    again: Any = disk._check_call(name, arguments)
+    context.basis = again.basis
+    getattr(disk, name)(**arguments, context=context)
+    assert (notes / "plan.md").read_text() in ("one\n2\nmine\n", "new")
