@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field, fields, replace
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
+from delf.environment import FileText, SourcedText
 from delf.errors import ModelConfigurationError, did_you_mean
 
 Provider = Literal["auto", "google", "openai", "anthropic"]
@@ -30,6 +32,70 @@ SETTINGS: Final = (
     "timeout",
     "live_model",
 )
+
+
+_SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "openai": ("openai-chat", "openai-responses"),
+    "google": ("gemini", "google-gla", "google_genai", "google-genai"),
+    "anthropic": (),
+    "azure": ("azure_openai",),
+    "azure_ai": (),
+    "bedrock": ("bedrock_converse",),
+    "cerebras": (),
+    "cohere": (),
+    "deepseek": (),
+    "fireworks_ai": ("fireworks",),
+    "groq": (),
+    "huggingface": (),
+    "litellm": (),
+    "mistral": ("mistralai",),
+    "ollama": (),
+    "ollama_chat": (),
+    "openrouter": (),
+    "perplexity": (),
+    "together_ai": ("together",),
+    "vertex_ai": ("google-vertex", "google_vertexai"),
+    "xai": ("grok",),
+}
+"""Providers as they stand in front of names, and what others call them."""
+
+_WORDS: Final = {word: name for name, more in _SPELLINGS.items() for word in (name, *more)}
+_KEPT_WORDS: Final = frozenset({"azure", "azure_ai", "litellm", "ollama", "ollama_chat"})
+"""Providers whose names keep it in front at a base URL, too."""
+
+_TAGGED: Final = re.compile(r"mistral:(?:latest|v?\d|instruct|text)", re.IGNORECASE)
+"""Ollama's own name for a model, with its tag."""
+
+_OWN_NAMES: Final[Mapping[str, re.Pattern[str]]] = {
+    "google": re.compile(r"gemini|gemma-"),
+    "openai": re.compile(r"gpt|chatgpt|o[1-9](-|$)|ft:gpt"),
+    "anthropic": re.compile(r"claude"),
+}
+
+
+def provider_of_name(model: str) -> str | None:
+    """Whose model has such a name without a provider in front, of the three; else None."""
+    name = model.lower()
+    return next((owner for owner, names in _OWN_NAMES.items() if names.match(name)), None)
+
+
+def spellings(model: str) -> frozenset[str]:
+    """Every way to write a model's name, in small letters: with a provider in front and without.
+
+    Args:
+        model: The name, in one of these ways.
+    """
+    name = model.lower()
+    word, _, rest = re.sub("[:/]", "/", name, count=1).partition("/")
+    found = {name, f"{word}/{rest}", f"{word}:{rest}", rest} if rest else {name}
+    bare = rest if word in _WORDS and rest else name
+    owner = _WORDS.get(word) if rest else None
+    owner = owner or provider_of_name(name)
+    if owner is not None:
+        found.add(bare)
+        for spelled in (owner, *_SPELLINGS[owner]):
+            found |= {f"{spelled}/{bare}", f"{spelled}:{bare}"}
+    return frozenset(found | spellings(rest)) if "/" in rest else frozenset(found)
 
 
 T = TypeVar("T")
@@ -60,7 +126,9 @@ class LLMConfig:
     """A model with its endpoint and settings; works wherever a model's name does.
 
     Args:
-        model: The name as the endpoint expects it.
+        model: The name as the endpoint expects it. A provider may stand in front, as
+            ``openai/gpt-4o-mini`` or ``openai:gpt-4o-mini``; the latter is kept as the former,
+            and with a ``base_url`` without it.
         base_url: Root of an OpenAI-compatible API, with its version (``http://host/v1``).
         api_key: The key; the provider's environment variable when omitted. Never shown: neither
             in a repr nor by ``dataclasses.asdict()`` and other dumps.
@@ -90,11 +158,25 @@ class LLMConfig:
         model: Any = self.model
         if not isinstance(model, str) or not model.strip():
             raise ModelConfigurationError(f"model must be a name, got {model!r}")
+        self._take_provider(model)
         if self.provider not in PROVIDERS:
             raise ModelConfigurationError(
                 f"unknown provider {self.provider!r}; one of: {', '.join(PROVIDERS)}"
             )
         object.__setattr__(self, "settings", normalise_settings(self.settings or {}))
+
+    def _take_provider(self, name: str) -> None:
+        """Understand ``provider:model``, if the name is one."""
+        word, _, rest = name.partition(":")
+        provider = _WORDS.get(word.lower())
+        if provider is None or not rest.strip() or _TAGGED.match(name):
+            return
+        if self.base_url is None or provider in _KEPT_WORDS:
+            object.__setattr__(self, "model", _as_given(name, f"{provider}/{rest}"))
+        elif provider in PROVIDERS:
+            object.__setattr__(self, "model", _as_given(name, rest))
+            if self.provider == "auto":
+                object.__setattr__(self, "provider", provider)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LLMConfig):
@@ -129,6 +211,13 @@ class LLMConfig:
         if _is_thrown_away():
             object.__setattr__(self, "settings", changed.settings)
         return changed
+
+
+def _as_given(name: str, text: str) -> str:
+    """A part of a name, which knows who gave it as the whole does."""
+    if isinstance(name, FileText):
+        return FileText(text, name.folder)
+    return SourcedText(text, name.source) if isinstance(name, SourcedText) else text
 
 
 def _is_thrown_away() -> bool:

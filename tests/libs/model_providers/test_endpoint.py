@@ -54,6 +54,37 @@ def test_the_name_says_the_provider(model, provider, dialect, name, key):
     assert not found.custom
 
 
+@pytest.mark.parametrize(
+    ("model", "provider", "name"),
+    [
+        ("openai:gpt-4o-mini", "openai", "gpt-4o-mini"),
+        ("OpenAI:gpt-4o-mini", "openai", "gpt-4o-mini"),
+        ("anthropic:claude-sonnet-4-5", "anthropic", "claude-sonnet-4-5"),
+        ("google:gemini-2.5-flash", "google", "gemini-2.5-flash"),
+        ("google-gla:gemini-2.5-flash", "google", "gemini-2.5-flash"),
+        ("google_genai:gemini-2.5-flash", "google", "gemini-2.5-flash"),
+        ("gemini:gemini-2.5-flash", "google", "gemini-2.5-flash"),
+        ("groq:llama-3.3-70b", "groq", "groq/llama-3.3-70b"),
+        ("ollama:llama3.2:3b", "ollama", "ollama/llama3.2:3b"),
+        ("mistral:mistral-large-latest", "mistral", "mistral/mistral-large-latest"),
+    ],
+)
+def test_a_provider_may_stand_before_a_colon(model, provider, name):
+    found = endpoint(model)
+    assert (found.provider, found.name, found.custom) == (provider, name, False)
+
+
+def test_at_an_address_the_provider_before_a_colon_is_what_is_spoken():
+    found = endpoint("anthropic:claude-x", base_url="http://h")
+    assert (found.dialect, found.name) == ("anthropic", "claude-x")
+    for name in ("openai:my-model", "my-model"):
+        found = endpoint(name, base_url="http://h/v1")
+        assert (found.dialect, found.name) == ("openai", "my-model")
+    for name in ("mistral:7b", "mistral:latest", "llama3:8b", "recorded:a.jsonl"):
+        assert endpoint(name, base_url="http://h/v1").name == name
+        assert LLMConfig(name).model == name
+
+
 @pytest.mark.parametrize("model", ["llama3.2", "o5x", "mistral-large", "my-claude"])
 def test_an_unknown_name_is_an_error_with_the_way_out(model):
     with pytest.raises(ModelConfigurationError) as caught:

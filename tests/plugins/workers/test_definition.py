@@ -4,7 +4,9 @@ import textwrap
 
 import pytest
 
-from delf.errors import ConfigurationError
+from delf.errors import ConfigurationError, ToolRefusedError
+from delf.llm import LLMConfig
+from delf_workers.definition import WorkerDefinition
 from delf_workers.registry import Registry
 
 
@@ -127,3 +129,27 @@ def test_the_search_path(tmp_path):
     assert registry.find("c").generated
     with pytest.raises(ConfigurationError, match="there is no worker 'd'"):
         registry.find("d")
+
+
+MINI = [
+    *("gpt-4o-mini", "GPT-4o-mini", "openai:gpt-4o-mini", "openai/gpt-4o-mini"),
+    *("litellm/openai/gpt-4o-mini", "openrouter:openai/gpt-4o-mini"),
+]
+
+
+@pytest.mark.parametrize("model", MINI)
+@pytest.mark.parametrize("pattern", ["gpt-*", "openai:*", "openai/gpt-4o*", "OpenAI:GPT-4o-mini"])
+def test_patterns_fit_models_however_both_are_spelled(model, pattern):
+    for_it = WorkerDefinition(name="w", instructions="x", compatible_models=(pattern,))
+    for_it.check_model(LLMConfig(model).model)
+    for other in ("claude-sonnet-4-5", "anthropic:gpt", "groq/llama-3", "llama3:8b"):
+        with pytest.raises(ToolRefusedError, match="is for models like"):
+            for_it.check_model(LLMConfig(other).model)
+
+
+@pytest.mark.parametrize(
+    "model", ["gemini-2.5-pro", "gemini/gemini-2.5-pro", "google-gla:gemini-2.5-pro"]
+)
+@pytest.mark.parametrize("pattern", ["google:*", "gemini/*", "gemini-*", "google/gemini-2*"])
+def test_a_provider_has_several_names(model, pattern):
+    WorkerDefinition(name="w", instructions="x", compatible_models=(pattern,)).check_model(model)

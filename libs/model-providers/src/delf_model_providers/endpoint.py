@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from delf.environment import Source, SourcedText, source_of
 from delf.errors import EnvironmentKeyError, KeyAddressError, ModelConfigurationError
-from delf.llm import LLMConfig
+from delf.llm import LLMConfig, provider_of_name
 from delf.protocols.model import ModelContext
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
@@ -25,28 +25,24 @@ Dialect = Literal["openai", "anthropic", "google"]
 
 @dataclass(frozen=True)
 class Family:
-    """A provider whose models are recognised by name.
+    """One of the three providers.
 
     Args:
         name: As users write it: ``LLMConfig(provider=…)``, ``providers={…}``.
         aliases: What may stand before a slash in a name, and in ``providers``.
         variables: Where its key is looked up, the one to name in errors first.
-        names: What its models' names look like.
     """
 
     name: Dialect
     aliases: tuple[str, ...]
     variables: tuple[str, ...]
-    names: re.Pattern[str]
 
 
 _GOOGLE_KEYS: Final = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 _FAMILIES: Final = (
-    Family("google", ("google", "gemini"), _GOOGLE_KEYS, re.compile(r"gemini|gemma-")),
-    Family(
-        "openai", ("openai",), ("OPENAI_API_KEY",), re.compile(r"gpt|chatgpt|o[1-9](-|$)|ft:gpt")
-    ),
-    Family("anthropic", ("anthropic",), ("ANTHROPIC_API_KEY",), re.compile(r"claude")),
+    Family("google", ("google", "gemini"), _GOOGLE_KEYS),
+    Family("openai", ("openai",), ("OPENAI_API_KEY",)),
+    Family("anthropic", ("anthropic",), ("ANTHROPIC_API_KEY",)),
 )
 _BY_NAME: Final[Mapping[str, Family]] = {family.name: family for family in _FAMILIES}
 _BY_PREFIX: Final = {alias: family for family in _FAMILIES for alias in family.aliases}
@@ -175,9 +171,8 @@ def resolve(config: LLMConfig, context: ModelContext) -> Endpoint:
         return _family(_BY_PREFIX[prefix], rest, base_url, config, context)
     if slash:
         return _other(prefix, config, context)
-    for family in _FAMILIES:
-        if family.names.match(config.model.lower()):
-            return _family(family, config.model, None, config, context)
+    if owner := provider_of_name(config.model):
+        return _family(_BY_NAME[owner], config.model, None, config, context)
     if base_url := _variable(context, "OPENAI_BASE_URL"):
         return _family(_BY_NAME["openai"], config.model, base_url, config, context)
     raise ModelConfigurationError(

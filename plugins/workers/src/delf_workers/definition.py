@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from delf.errors import ConfigurationError, ToolRefusedError, did_you_mean
+from delf.llm import spellings
 from delf_workers import frontmatter, shape
 
 SUFFIX: Final = ".worker"
@@ -113,9 +114,8 @@ class WorkerDefinition(_Part):
         Raises:
             ToolRefusedError: Naming the patterns.
         """
-        names = (model, model.partition(":")[2])
-        patterns = self.compatible_models
-        if patterns and not any(fnmatchcase(n, p) for n in names if n for p in patterns):
+        names, patterns = spellings(model), self.compatible_models
+        if patterns and not any(fnmatchcase(n, p.lower()) for n in names for p in patterns):
             raise ToolRefusedError(
                 f"worker {self.name!r} is for models like {', '.join(patterns)}, and would be "
                 f"done by {model!r}",
