@@ -75,12 +75,14 @@ class SandboxSpec(Spec):
         isolation: How far it keeps a script from the host.
         subset: Whether it runs only a part of Python; ``auto`` then prefers others, unless
             ``min_isolation`` asks for what only this one gives.
+        lacks: What scripts cannot use there, in words for the model; empty where that is nothing.
     """
 
     kind: ClassVar[str] = "sandbox"
 
     isolation: Isolation
     subset: bool = False
+    lacks: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

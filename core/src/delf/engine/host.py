@@ -89,6 +89,11 @@ class TaskHost:
         return self.scripts.libraries
 
     @property
+    def lacks(self) -> str:
+        """What of Python the sandbox lacks, in words for the model."""
+        return self.scripts.lacks
+
+    @property
     def is_conversation(self) -> bool:
         """Whether the task is a turn of a conversation."""
         return self._task.request.conversation is not None

@@ -85,6 +85,9 @@ async def _choose_strongest(
         if isolation_rank(spec.isolation) < isolation_rank(config.min_isolation):
             passed.append(f"{spec.name} isolates by {spec.isolation} only")
             continue
+        if spec.subset and config.allowed_libs:
+            passed.append(f"{spec.name} cannot import {', '.join(config.allowed_libs)}")
+            continue
         backend = _make(host, spec, config, options)
         state = await backend.available()
         if isinstance(state, Unavailable):

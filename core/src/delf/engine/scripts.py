@@ -163,6 +163,8 @@ class ScriptRunner:
         self.output = output
         self.libraries = spec.libraries
         """The packages that scripts may import beside harmless standard modules."""
+        self.lacks = sandbox.spec.lacks
+        """What of Python the sandbox lacks."""
         self.script_start = ScriptStart()
         """Clock and chance of the script that runs; read by the session."""
         self._printed = 0

@@ -134,6 +134,11 @@ class StrategyHost(Protocol):
         ...
 
     @property
+    def lacks(self) -> str:
+        """What of Python the sandbox lacks, in words for the model; empty where it is all there."""
+        ...
+
+    @property
     def is_conversation(self) -> bool:
         """Whether the task is a turn of a conversation, in which much needs no tool."""
         ...

@@ -17,4 +17,11 @@ def delf_sandbox_backends() -> Iterable[SandboxSpec]:
         factory="delf_sandbox_monty.backend:MontyBackend",
         isolation="interpreter",
         subset=True,
+        lacks=(
+            "class inheritance (so exceptions and enums of your own), yield, @property, "
+            "@staticmethod, @classmethod, super, asyncio.Queue, Event and timeout, and every "
+            "module but asyncio, base64, bisect, collections, copy, csv, dataclasses, datetime, "
+            "decimal, functools, hashlib, itertools, json, math, pathlib, random, re, statistics, "
+            "time, typing"
+        ),
     )

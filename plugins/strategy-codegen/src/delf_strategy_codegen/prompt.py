@@ -39,17 +39,21 @@ _MAX_PRINTED = 2000
 _MAX_DONE = 20
 
 
-def script_rules(stubs: str, libraries: Sequence[str] = (), *, in_tool: bool = False) -> str:
+def script_rules(
+    stubs: str, libraries: Sequence[str] = (), *, lacks: str = "", in_tool: bool = False
+) -> str:
     """How to write scripts: the same for every task with the same tools.
 
     Args:
         stubs: The tools.
         libraries: Packages that scripts may import, too.
+        lacks: What of Python the sandbox lacks.
         in_tool: Whether the model hands its script to a tool of its own, ``run``.
     """
     extra = f" and {', '.join(libraries)}" if libraries else ""
     answer = _IN_TOOL if in_tool else _IN_FENCE
     rules = _RULES.format(python=_PYTHON, libraries=extra, answer=answer)
+    rules += f"\n- This sandbox runs a part of Python. It lacks {lacks}." if lacks else ""
     tools = f"```python\n{stubs}\n```" if stubs else "There are none; compute the answer."
     return f"{rules}\n\nTools:\n{tools}"
 

@@ -93,7 +93,8 @@ class CodegenStrategy:
         """
         in_tool = self._code_in == "tool"
         stubs = stubs_of(host.tools, host.task)
-        messages = host.begin(script_rules(stubs, host.libraries, in_tool=in_tool))
+        rules = script_rules(stubs, host.libraries, lacks=host.lacks, in_tool=in_tool)
+        messages = host.begin(rules)
         retries = reruns = 0
         while True:
             written = await _write(host, messages, self._code_in)

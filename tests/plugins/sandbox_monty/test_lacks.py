@@ -1,0 +1,45 @@
+"""A model is told what Monty lacks, and ``auto`` does not choose it for packages."""
+
+import pytest
+
+from delf import Agent, tool
+from delf.config import make_config
+from delf.engine.sandboxes import choose_sandbox
+from delf.errors import SandboxUnavailableError
+from delf.testing import ScriptedModel, TestHost
+from delf_sandbox_monty.words import MODULES
+
+
+@tool(effect="read", confirm=False)
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@pytest.mark.parametrize(("sandbox", "told"), [("monty", True), ("local", False)])
+def test_the_model_is_told(sandbox, told):
+    host, model = TestHost.discover(), ScriptedModel().writes("print(add(1, 2))")
+    host.provide(model.spec, model.factory)
+    with Agent(
+        tools=[add], llm="scripted", host=host, sandbox=sandbox, allow_unpriced=True, journal="none"
+    ) as agent:
+        assert agent.run("Add.").text == "3"
+    assert ("It lacks class inheritance" in model.prompts[0]) is told
+    named = [name for name in ("asyncio", "statistics") if f" {name}," in model.prompts[0]]
+    assert (named == ["asyncio", "statistics"]) is told
+    assert {"asyncio", "statistics"} <= MODULES
+
+
+async def test_packages_need_another():
+    host = TestHost.discover()
+    values = {"llm": "m", "min_isolation": "interpreter", "allowed_libs": ["pandas"]}
+    said, chosen = "", None
+    try:
+        chosen = await choose_sandbox(host, make_config(values), {})
+    except SandboxUnavailableError as error:
+        said = error.message
+    if chosen is not None:  # where there is Docker
+        assert chosen.spec.name != "monty"
+        await chosen.backend.aclose()
+    else:
+        assert "monty cannot import pandas" in said
