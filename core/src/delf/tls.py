@@ -10,8 +10,16 @@ if TYPE_CHECKING:
     import ssl
 
 
+class CertificatesError(OSError):
+    """``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` names what holds no certificates."""
+
+
 def trusted() -> ssl.SSLContext:
-    """What httpx takes as ``verify`` by itself, shared by all its clients; nobody may change it."""
+    """What httpx takes as ``verify`` by itself, shared by all its clients; nobody may change it.
+
+    Raises:
+        CertificatesError: Naming the variable.
+    """
     return _trusted(*map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")))
 
 
@@ -19,4 +27,11 @@ def trusted() -> ssl.SSLContext:
 def _trusted(*_variables: str | None) -> ssl.SSLContext:
     import httpx
 
-    return httpx.create_ssl_context()
+    try:
+        return httpx.create_ssl_context()
+    except OSError as error:
+        name = "SSL_CERT_FILE" if os.environ.get("SSL_CERT_FILE") else "SSL_CERT_DIR"
+        if not (given := os.environ.get(name)):
+            raise
+        why = error.strerror or str(error)
+        raise CertificatesError(f"{name} ({given}) is no file of certificates: {why}") from None

@@ -9,6 +9,7 @@ from email.utils import parsedate_to_datetime
 from time import time
 from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
+from urllib.request import getproxies_environment, proxy_bypass
 
 from delf.errors import DelfError, LLMExecutionError, ModelConfigurationError
 from delf_model_providers.endpoint import Endpoint
@@ -168,6 +169,9 @@ def by_status(
     elif status in (400, 413, 422) and _TOO_LONG.search(said):
         message = f"the prompt is too long for {model!r} at {who}: {said}"
         hint = "use a model with a longer context, fewer tools, or shorter inputs"
+    elif status == 407:
+        message = f"{proxy_words(endpoint)} wants a login (407): {said}"
+        hint = "give it in the variable: http://user:password@host:port"
     elif status == 429:
         message = f"{who} limits the rate of calls (429): {said}"
         hint = "wait, run fewer tasks at once, or raise the limit with the provider"
@@ -199,6 +203,8 @@ def unanswered(kinds: frozenset[str], said: str, endpoint: Endpoint, timeout: fl
         endpoint: Who was asked.
         timeout: The seconds that the call was given.
     """
+    if (setup := _of_the_environment(kinds, said, endpoint)) is not None:
+        return setup
     who, where = endpoint.label, endpoint.address or endpoint.provider
     server = f"is the server at {where} running?" if endpoint.custom else "check the network"
     retry: Retry = "no"
@@ -213,6 +219,11 @@ def unanswered(kinds: frozenset[str], said: str, endpoint: Endpoint, timeout: fl
         hint = "check base_url" if endpoint.custom else "check the network"
     elif kinds & {"SSLError", "ClientSSLError", "CertificateError"}:
         message, hint = f"{who}: no trusted TLS connection to {where}: {said}", "check base_url"
+    elif kinds & {"ConnectionRefusedError", "ConnectError", "ClientConnectorError"} and proxy_of(
+        endpoint
+    ):
+        message, retry = f"{who}: not reachable by {proxy_words(endpoint)}", "few"
+        hint = "is the proxy running? NO_PROXY names hosts that need none"
     elif kinds & {"ConnectionRefusedError", "ConnectError", "ClientConnectorError"}:
         message, retry = f"{who}: {where} is not reachable (connection refused)", "few"
         hint = f"{server[0].upper()}{server[1:]}"
@@ -228,6 +239,55 @@ def unanswered(kinds: frozenset[str], said: str, endpoint: Endpoint, timeout: fl
     return Failure(message=message, provider=endpoint.provider, hint=hint, retry=retry)
 
 
+def _of_the_environment(kinds: frozenset[str], said: str, endpoint: Endpoint) -> Failure | None:
+    """What a variable for proxies or certificates has to do with it; None where nothing."""
+    who = endpoint.label
+    if kinds & {"CertificatesError"}:
+        message, hint = f"{who} cannot be asked: {said}", "mend the variable, or unset it"
+    elif "socksio" in said:
+        message = f"{who} cannot be asked: {proxy_words(endpoint)} is SOCKS, and socksio is missing"
+        hint = "pip install 'httpx[socks]', or use a proxy of http://"
+    elif "Unknown scheme for proxy" in said:
+        message = f"{who} cannot be asked: {proxy_words(endpoint)} is no proxy's address"
+        hint = "an address as http://host:3128, or socks5://host:1080 with httpx[socks]"
+    elif "InvalidURL" in kinds and (entry := _unread_no_proxy()):
+        message = f"{who} cannot be asked: NO_PROXY holds {entry!r}, which cannot be read"
+        hint = "an IPv6 address without brackets, port and mask, as ::1"
+    elif "ProxyError" in kinds:
+        message = f"{proxy_words(endpoint)} refused the connection to {who}: {said}"
+        hint = "check the proxy's address and login; NO_PROXY names hosts that need none"
+    else:
+        return None
+    return Failure(message=message, provider=endpoint.provider, hint=hint)
+
+
+def _unread_no_proxy() -> str | None:
+    """An entry of ``NO_PROXY`` that is an IPv6 address in another notation than a bare one."""
+    entries = getproxies_environment().get("no", "").split(",")
+    return next((e.strip() for e in entries if e.count(":") > 1 and set(e) & set("[]/")), None)
+
+
+def proxy_of(endpoint: Endpoint) -> str | None:
+    """The variable with the proxy that requests go through, if there is one."""
+    parts = urlsplit(endpoint.base_url or "https://")
+    host = parts.hostname or "api"
+    proxies = getproxies_environment()
+    if proxy_bypass(host):
+        return None
+    found = (name for name in (parts.scheme, "all") if proxies.get(name))
+    return next((f"{name.upper()}_PROXY" for name in found), None)
+
+
+def proxy_words(endpoint: Endpoint) -> str:
+    """The proxy as it may be shown: its variable, and its address without a login."""
+    name = proxy_of(endpoint)
+    if name is None:
+        return "the proxy of the environment"
+    given = getproxies_environment()[name.removesuffix("_PROXY").lower()]
+    scheme, sign, rest = given.rpartition("://")
+    return f"the proxy of {name} ({scheme}{sign}{rest.rpartition('@')[2].partition('/')[0]})"
+
+
 def unreadable(endpoint: Endpoint, why: str | None = None) -> Failure:
     """An answer that is none.
 
@@ -237,6 +297,9 @@ def unreadable(endpoint: Endpoint, why: str | None = None) -> Failure:
     """
     message = f"{endpoint.label} sent an answer that is no chat completion"
     hint = f"check base_url: its path is {_path(endpoint)!r}" if endpoint.custom else None
+    if proxy_of(endpoint) is not None:
+        message = f"{message}, or {proxy_words(endpoint)} did"
+        hint = "look whether the proxy lets it through; NO_PROXY names hosts that need none"
     return Failure(
         message=f"{message}: {why}" if why else message, provider=endpoint.provider, hint=hint
     )
