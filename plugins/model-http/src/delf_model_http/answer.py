@@ -131,6 +131,22 @@ class Answer:
         self._calls.append(_Call(known, _text(name), token=token))
         return [*complete, *self.argue(self.last_call, arguments)]
 
+    def is_told(self, place: int) -> bool:
+        """Whether a call was told as a whole."""
+        return self._calls[place].is_told
+
+    def is_another(self, place: int, id_: Any) -> bool:
+        """Whether a call at a place that is taken is another one than that which has it.
+
+        Args:
+            place: The place.
+            id_: The call's own id; without one it is another where the first is whole.
+        """
+        if not 0 <= place < len(self._calls):
+            return False
+        there = self._calls[place]
+        return id_ != there.id if id_ else _is_json("".join(there.arguments))
+
     def complete(self, *, is_over: bool = True) -> list[ModelDelta]:
         """The calls that are whole and were not told as such.
 

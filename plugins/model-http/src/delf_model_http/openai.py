@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
@@ -84,7 +85,7 @@ class ChatCompletions:
             answer.call(
                 fields(call).get("id"),
                 required(function, "name"),
-                fields(function).get("arguments"),
+                _arguments(function),
             )
         answer.finish_reason = fields(choice).get("finish_reason")
         return answer
@@ -105,16 +106,28 @@ class ChatCompletions:
 
 
 def _call(given: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
-    """A piece of a call. Some servers number none, and give each an id."""
+    """A piece of a call. Some servers number none, or all alike, and give each an id."""
     function = fields(given.get("function"))
-    place = given.get("index")
+    arguments = _arguments(function)
+    place, known, name, last = (
+        given.get("index"),
+        given.get("id"),
+        function.get("name"),
+        answer.last_call,
+    )
     if not isinstance(place, int):
-        place = answer.last_call + 1 if given.get("id") else answer.last_call
-    if place == answer.last_call + 1:
-        return answer.call(
-            given.get("id"), required(function, "name"), function.get("arguments") or ""
-        )
-    return answer.argue(place, function.get("arguments"))
+        place = last + 1 if known else last
+    if place == last + 1 or (name and answer.is_another(place, known)):
+        return answer.call(known, required(function, "name"), arguments)
+    if 0 <= place < last and answer.is_told(place):
+        place = last
+    return answer.argue(place, arguments)
+
+
+def _arguments(function: Any) -> Any:
+    """The arguments as a text; some servers give them as an object."""
+    given = fields(function).get("arguments")
+    return json.dumps(given, ensure_ascii=False) if isinstance(given, dict) else given or ""
 
 
 def _check(given: Any) -> None:
