@@ -65,6 +65,7 @@ class BoundAction:
         """
         function = getattr(self.action.call, "__func__", self.action.call)
         content = [
+            self.name,
             self.action.digest,
             [_place_of(type(self.connection)), _place_of(function)],
             without_secrets(getattr(self.connection, "settings", None)),

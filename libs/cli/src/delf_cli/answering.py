@@ -11,6 +11,7 @@ from delf.engine.approvals.decision import check_fits
 from delf.engine.approvals.inbox import KIND, answer_data
 from delf.engine.approvals.remembered import remembering
 from delf.engine.changes import Situation, situation
+from delf.engine.views.requests import request_view
 from delf.errors import ApprovalRejectedError, DelfError, UnknownRequestError
 from delf.events import (
     ApprovalDecided,
@@ -42,24 +43,10 @@ def request_data(record: RequestRecord) -> dict[str, Any]:
     """A request as JSON-ready data."""
     asked, decided = record.requested, record.decided
     return {
-        "request_id": asked.request_id,
+        **{name: to_jsonable_or_repr(value) for name, value in request_view(asked).items()},
         "state": state_of_request(record),
         "task_id": asked.task_id,
         "task": record.task.task,
-        "worker": asked.worker,
-        "action": asked.action,
-        "effect": asked.effect,
-        "arguments": to_jsonable_or_repr(dict(asked.arguments)),
-        "defaults": to_jsonable_or_repr(dict(asked.defaults)),
-        "description": asked.description,
-        "reason": asked.reason,
-        "preview": asked.preview,
-        "outcome_unknown": asked.outcome_unknown,
-        "changed": asked.changed,
-        "code": asked.code,
-        "actions": list(asked.actions),
-        "effects": dict(asked.effects),
-        "digest": asked.digest,
         "since": asked.at,
         "decided": None if decided is None else _decision(decided),
     }

@@ -122,6 +122,20 @@ async def test_what_it_does_not_name_still_asks(bench, script):
     assert b.shop.made == [("close", 1)]
 
 
+async def test_what_is_approved_of_one_connection_asks_of_another_like_it(
+    delf_host, scripted_model, scripted_approvals
+):
+    one, other = Shop(name="one"), Shop(name="other")
+    scripted_model.writes("await one.close(1)\nx = [other]\nawait x[0].close(2)")
+    scripted_approvals.says(True, "not there")
+    options = {"llm": "scripted", "host": delf_host, "retry_count": 0}
+    more = {"approvals": ["scripted"], "confirm_mode": "plan"}
+    async with Agent(tools=[one, other], **options, **more) as agent:
+        await agent.arun("x")
+    assert scripted_approvals.actions == ["script", "other.close"]
+    assert (one.made, other.made) == ([("close", 1)], [])
+
+
 async def test_rejected_it_goes_back_to_the_model_with_the_reason(bench):
     b = bench()
     b.person.says("close the second only", True)

@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from dataclasses import field, fields
+from dataclasses import field
 from typing import Any, Final
 
 from delf.engine.approvals.channels import copy_of
 from delf.engine.approvals.decision import Answer, check_fits, well_formed
+from delf.engine.views.requests import request_view
 from delf.errors import DelfError, UnknownRequestError
 from delf.protocols.approval import ApprovalRequest, Decision
 from delf.records import dataclass
 
 _KEPT: Final = 1000
 """How many requests that were decided are remembered, to say what became of them."""
-
-_HELD_BACK: Final = {"permission", "digest", "line", "fit"}
-_SHOWN: Final = [f.name for f in fields(ApprovalRequest) if f.name not in _HELD_BACK]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +31,14 @@ class PendingRequest:
         """The request as data, for programs that show it."""
         request = self.request
         return {
-            **{name: getattr(request, name) for name in _SHOWN},
+            **request_view(request),
             "arguments": copy_of(request.arguments),
-            "actions": list(request.actions),
+            "task_id": request.task_id,
+            "task": request.task,
+            "script": request.script,
+            "because": request.because,
             "changes": list(request.changes),
+            "made_before": request.made_before,
             "message": request.message,
             "since": self.since,
         }
