@@ -253,3 +253,22 @@ async def test_arguments_may_be_an_object(openai_server, make_model):
     server = openai_server([Reply(body=body.encode())])
     reply = await make_model(base_url=server.base_url, api_key="k").complete(ask())
     assert [(c.name, json.loads(c.arguments)) for c in reply.calls] == [("f", {"a": 1})]
+
+
+async def test_a_server_that_always_streams(openai_server, make_model):
+    server = openai_server([Reply(body=events(piece("f", '{"a": 1}', index=0, id="x")).encode())])
+    reply = await make_model(base_url=server.base_url, api_key="k").complete(ask())
+    assert [(c.name, c.arguments) for c in reply.calls] == [("f", '{"a": 1}')]
+
+
+async def test_a_server_that_never_streams(openai_server, make_model):
+    message = {"content": "hi there", "tool_calls": [piece("f", "{}", id="x")]}
+    usage = {"prompt_tokens": 3, "completion_tokens": 2}
+    choice = {"message": message, "finish_reason": "stop"}
+    body = json.dumps({"choices": [choice], "usage": usage}).encode()
+    server = openai_server([Reply(body=body)])
+    model = make_model(base_url=server.base_url, api_key="k")
+    texts, reply = await read_stream(model, ask())
+    assert "".join(texts) == reply.text == "hi there"
+    assert [call.name for call in reply.calls] == ["f"]
+    assert (reply.usage.input_tokens, reply.finish_reason) == (3, "stop")

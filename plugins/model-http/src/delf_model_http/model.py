@@ -60,6 +60,8 @@ _OWN: Final = frozenset({"timeout", "live_model"})
 
 _HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "delf"}
 _DONE: Final = "[DONE]"
+_STREAMED: Final = (b"data:", b"event:")
+"""How a body begins that is streamed."""
 _USAGE: Final = 5.0
 """Seconds to wait for the usage after the end of an answer."""
 
@@ -186,7 +188,21 @@ class HttpModel(EndpointModel):
             self._sent(request, stream=False) as response,
         ):
             body = await read(response, MAX_BYTES)
+        if body.lstrip().startswith(_STREAMED):
+            return self._reply(self._of_events(body))
         return self._reply(self._dialect.whole(parsed(body)))
+
+    def _of_events(self, body: bytes) -> Answer:
+        """A streamed answer that was not asked for, out of its whole body."""
+        answer, reader = Answer(), EventReader()
+        for data in (*reader.feed(body), *reader.end()):
+            if data == _DONE:
+                answer.ended = True
+            else:
+                self._dialect.event(parsed(data), answer)
+        if not answer.ended:
+            raise (UnreadableError if answer.is_empty else BrokenStreamError)("it has no end")
+        return answer
 
     def _pieces(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         return self._pieces_once(request) if self._is_live_only else self._streamed(request)
@@ -199,6 +215,13 @@ class HttpModel(EndpointModel):
                 if data == _DONE:
                     answer.ended = answer.last = True
                     continue
+                if isinstance(data, bytes):
+                    answer = self._dialect.whole(parsed(data))
+                    if answer.text:
+                        yield ModelDelta(answer.text)
+                    for piece in answer.complete():
+                        yield piece
+                    break
                 for piece in self._dialect.event(parsed(data), answer):
                     yield piece
                 for piece in answer.complete() if answer.ended else ():
@@ -209,10 +232,15 @@ class HttpModel(EndpointModel):
 
     async def _received(
         self, request: ModelRequest, deadline: float, answer: Answer
-    ) -> AsyncGenerator[str]:
-        """The data of each event until the server ends the stream, or the time is over."""
+    ) -> AsyncGenerator[str | bytes]:
+        """The data of each event until the server ends the stream, or the time is over.
+
+        Of a server that does not stream, it is the body as one.
+        """
         clock = asyncio.get_running_loop().time
         reader = EventReader()
+        whole: bytearray | None = None
+        begun = False
         async with aclosing(self._chunks(request)) as chunks:
             while True:
                 limit = deadline
@@ -227,8 +255,18 @@ class HttpModel(EndpointModel):
                     if answer.ended:
                         return
                     raise
+                if not begun and chunk.strip():
+                    begun = True
+                    whole = bytearray() if chunk.lstrip().startswith(b"{") else None
+                if whole is not None:
+                    whole += chunk
+                    if len(whole) > MAX_BYTES:
+                        raise UnreadableError(f"it has more than {MAX_BYTES // 1_000_000} MB")
+                    continue
                 for data in reader.feed(chunk):
                     yield data
+        if whole is not None:
+            yield bytes(whole)
         for data in reader.end():
             yield data
 
