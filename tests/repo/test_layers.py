@@ -22,6 +22,7 @@ CONTRACTS = frozenset(
         "delf.events",
         "delf.filenames",
         "delf.hookspecs",
+        "delf.isolation",
         "delf.libraries",
         "delf.llm",
         "delf.messages",

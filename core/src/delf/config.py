@@ -130,7 +130,7 @@ class AgentConfig(BaseModel):
     sandbox: str = Field(default="auto", description="The sandbox backend's name, or auto.")
     sandbox_config: dict[str, Any] = Field({}, description="Limits, and options of the backend.")
     min_isolation: Isolation = Field(
-        default="process", description="Refuse sandboxes that are weaker."
+        default="process", description="Refuse sandboxes that are weaker, by what was tried out."
     )
     files: list[str] = Field([], description="Input files for scripts.")
     allowed_libs: list[str] = Field([], description="Packages that scripts may import, too.")

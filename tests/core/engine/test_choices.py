@@ -1,6 +1,7 @@
 """Sandboxes, prefilters, models, money."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -17,6 +18,7 @@ from delf.errors import (
     PluginError,
     SandboxUnavailableError,
 )
+from delf.isolation import Measured
 from delf.llm import LLMConfig
 from delf.messages import (
     ModelDelta,
@@ -43,8 +45,9 @@ MB = 1024 * 1024
 
 
 class Backend:
-    def __init__(self, state=None, **options):
+    def __init__(self, state=None, name="", **options):
         self.state, self.options, self.closed = state or Available(), options, 0
+        self.name = name
 
     async def available(self):
         return self.state
@@ -67,7 +70,7 @@ def host():
 
 
 def offer(host, name, isolation, state=None, factory=None, subset=False):
-    backend = Backend(state)
+    backend = Backend(state, name)
     spec = SandboxSpec(name=name, summary=name, factory="x:y", isolation=isolation, subset=subset)
     host.provide(spec, factory or (lambda **options: backend))
     return backend
@@ -116,15 +119,69 @@ async def test_auto_takes_all_of_python_and_says_what_it_passed_over(host):
     assert "part isolates by interpreter, but runs a subset of Python" in chosen.warning
 
 
-async def test_a_subset_is_taken_where_nothing_else_is_strong_enough(host):
+async def test_a_subset_is_taken_where_nothing_else_is_strong_enough(host, tried_out):
     """There is then nothing to fall back to: what it cannot run fails, and never runs weaker."""
     offer(host, "weak", "process")
     offer(host, "part", "interpreter", subset=True)
+    tried_out["part"] = replace(CONFINED, calls=False)
     chosen = await choose_sandbox(host, AgentConfig(min_isolation="interpreter"), {})
-    assert chosen.spec.name == "part"
+    assert (chosen.spec.name, chosen.isolation) == ("part", "interpreter")
     offer(host, "whole", "container")
+    tried_out["whole"] = CONFINED
     chosen = await choose_sandbox(host, AgentConfig(min_isolation="interpreter"), {})
     assert (chosen.spec.name, chosen.warning) == ("whole", None)
+
+
+CONFINED = Measured(calls=True, files=True, network=True, processes=True, starts=True, kernel=False)
+
+
+@pytest.fixture
+def tried_out(monkeypatch):
+    """What is found in backends when they are tried out, by their names."""
+    found = {}
+
+    async def measure(backend, *, thorough=False):
+        return found[backend.name]
+
+    monkeypatch.setattr("delf.plugins.sandboxes.measure", measure)
+    return found
+
+
+async def test_a_backends_word_is_not_enough(host, tried_out):
+    offer(host, "boast", "vm")
+    tried_out["boast"] = replace(CONFINED, files=False, reached=("a file of the host",))
+    for least in ("vm", "container", "interpreter"):
+        for sandbox in ("auto", "boast"):
+            with pytest.raises(SandboxUnavailableError, match="reached a file of the host"):
+                await choose_sandbox(host, AgentConfig(sandbox=sandbox, min_isolation=least), {})
+
+
+async def test_a_backend_that_cannot_be_tried_out_counts_as_a_process(host):
+    offer(host, "odd", "vm")
+    with pytest.raises(SandboxUnavailableError, match="cannot be tried out"):
+        await choose_sandbox(host, AgentConfig(min_isolation="container"), {})
+    chosen = await choose_sandbox(host, AgentConfig(), {})
+    assert chosen.isolation == "process"
+
+
+@pytest.mark.parametrize(
+    ("claimed", "measured", "believed"),
+    [
+        ("process", CONFINED, "process"),
+        ("container", CONFINED, "container"),
+        ("vm", CONFINED, "container"),
+        ("vm", replace(CONFINED, kernel=True), "vm"),
+        ("container", replace(CONFINED, kernel=True), "container"),
+        ("interpreter", CONFINED, "process"),
+        ("interpreter", replace(CONFINED, calls=False), "interpreter"),
+        ("container", replace(CONFINED, calls=False), "interpreter"),
+        ("vm", replace(CONFINED, files=False), "process"),
+        ("container", replace(CONFINED, network=False), "process"),
+        ("interpreter", replace(CONFINED, calls=False, processes=False), "process"),
+    ],
+)
+def test_what_was_measured_caps_what_is_believed(claimed, measured, believed):
+    assert measured.believed(claimed) == believed
 
 
 async def test_no_sandbox_at_all(host):

@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 
+from delf.isolation import measure
 from delf.testing import PluginContract, SandboxContract
 from delf_sandbox_docker.engine import LABEL_OWNER, owner
 
@@ -53,6 +54,8 @@ WITHIN = (
     "other_files_cannot_be_opened",
     "there_is_no_network",
     "no_process_can_be_started",
+    "what_it_confines_is_out_of_reach_of_system_calls",
+    "isolates_as_far_as_it_says",
 )
 for name in WITHIN:
     assert hasattr(SandboxContract, f"test_{name}")
@@ -61,6 +64,14 @@ for name in WITHIN:
 
 class TestDockerOverSocket(Docker):
     transport = "socket"
+
+
+async def test_a_container_is_no_machine_of_its_own(make_backend):
+    measured = await measure(make_backend(), thorough=True)
+    assert (measured.calls, measured.files, measured.network) == (True, True, True)
+    assert (measured.processes, measured.forks) == (True, True)
+    assert measured.believed("container") == "container"
+    assert measured.believed("vm") == "container"
 
 
 class TestPlugin(PluginContract):

@@ -13,8 +13,16 @@ from textwrap import dedent
 
 import pytest
 
+from delf import Agent
 from delf.errors import SandboxUnavailableError
-from delf.protocols.sandbox import Available, Crashed, Done, LimitReached, SessionSpec
+from delf.protocols.sandbox import (
+    Available,
+    Crashed,
+    Done,
+    SessionSpec,
+    Unavailable,
+)
+from delf.testing import ScriptedModel, TestHost
 from delf_sandbox_local import forkserver
 from delf_sandbox_local.backend import LocalBackend
 from support.scripting import NotingHost, local_session, run_script, session_spec
@@ -639,8 +647,9 @@ async def test_libraries_are_seen_when_they_are_allowed():
 
 
 @pytest.fixture
-def on_disk(monkeypatch):
-    """The host has no mount namespaces: scratch folders are on its disk."""
+def no_mounts(monkeypatch):
+    """The host has no mount namespaces, and its settings say so."""
+    monkeypatch.setattr("delf_sandbox_local.namespaces.likely", lambda: False)
     monkeypatch.setattr(
         "delf_sandbox_local.forkserver._BOOT",
         "import sys; sys.path.insert(0, {source!r}); "
@@ -650,93 +659,54 @@ def on_disk(monkeypatch):
     )
 
 
-async def test_scratch_space_on_the_disk_is_watched(on_disk):
-    code = "n = 0\nwhile True:\n    n += 1\n    with open(str(n), 'wb') as f: f.write(bytes(10**6))\n    await asyncio.sleep(0.01)"
-    async with local_session(session_spec(scratch_bytes=20 * 1024 * 1024)) as session:
-        outcome = await session.execute("import asyncio\n" + code, NotingHost())
-        assert (outcome.limit, "20,971,520" in outcome.message) == ("file", True)
-        folder = Path(session.process.scratch)
-    assert not folder.exists()
+@pytest.fixture
+def on_disk(no_mounts, monkeypatch):
+    """The same, and the user accepts that scratch folders are on its disk."""
+    monkeypatch.setattr(LocalBackend.__init__, "__defaults__", ("disk",))
 
 
-async def test_files_without_a_name_do_not_fill_the_disk(on_disk):
-    """Open, unlink, write: a file that is open takes space that no folder shows."""
-    code = POSIX + dedent("""
-        posix.close(posix.open("other", posix.O_CREAT))
-        for number in range(60):
-            file = posix.open(f"f{number}", posix.O_CREAT | posix.O_RDWR)
-            for what, way in {
-                "unlink": lambda: posix.unlink(f"f{number}"),
-                "replace": lambda: posix.replace("other", f"f{number}"),
-                "nameless": lambda: posix.open(".", posix.O_RDWR | 0o20200000, 0o600),
-            }.items():
-                try:
-                    way()
-                except OSError:
-                    continue
-                print("ESCAPED", what)
-            for _ in range(10):
-                posix.write(file, bytes(2**20))
-            await asyncio.sleep(0.05)
-    """)
-    async with local_session(session_spec(scratch_bytes=30 * 2**20, open_files=256)) as session:
-        host = NotingHost()
-        outcome = await session.execute("import asyncio\n" + code, host)
-        assert isinstance(outcome, LimitReached), outcome
-        assert (outcome.limit, host.text) == ("file", "")
+async def test_a_host_without_mounts_is_refused_with_what_it_lacks(no_mounts):
+    backend = LocalBackend(pool_size=0)
+    state = await backend.available()
+    assert isinstance(state, Unavailable)
+    assert "only each file is limited" in state.reason
+    assert 'scratch = "disk"' in state.hint
+    with pytest.raises(SandboxUnavailableError, match="no mounts of one's own"):
+        await backend.open(session_spec())
+    await backend.aclose()
 
 
-async def test_files_below_a_path_that_is_too_long_do_not_fill_the_disk(on_disk):
-    code = POSIX + dedent("""
-        for _ in range(40):
-            posix.mkdir("d" * 200)
-            posix.chdir("d" * 200)
-        for number in range(60):
-            file = posix.open(f"f{number}", posix.O_CREAT | posix.O_RDWR)
-            for _ in range(10):
-                posix.write(file, bytes(2**20))
-            posix.close(file)
-            await asyncio.sleep(0.05)
-    """)
-    async with local_session(session_spec(scratch_bytes=30 * 2**20)) as session:
-        outcome = await session.execute("import asyncio\n" + code, NotingHost())
-    assert isinstance(outcome, LimitReached), outcome
-    assert outcome.limit == "file"
+async def test_a_host_whose_settings_promise_too_much_is_refused_with_the_first_session(
+    no_mounts, monkeypatch
+):
+    monkeypatch.setattr("delf_sandbox_local.namespaces.likely", lambda: True)
+    backend = LocalBackend(pool_size=0)
+    assert isinstance(await backend.available(), Available)
+    with pytest.raises(SandboxUnavailableError, match="no mounts of one's own"):
+        await backend.open(session_spec())
+    await backend.aclose()
 
 
-async def test_libraries_may_remove_and_move_files_on_the_disk(on_disk):
-    code = POSIX + dedent("""
-        import pathlib
-        load = re.enum.sys.modules["builtins"].__import__
-        tempfile, shutil, os = load("tempfile"), load("shutil"), load("os")
-        with tempfile.TemporaryFile(dir=".") as file:
-            file.write(b"abc")
-            file.seek(0)
-            print(file.read())
-        with tempfile.NamedTemporaryFile(dir=".") as file:
-            print(pathlib.Path(file.name).exists())
-        print(pathlib.Path(file.name).exists())
-        with tempfile.TemporaryDirectory(dir=".") as folder:
-            place = pathlib.Path(folder, "a", "b")
-            place.mkdir(parents=True)
-            (place / "c").write_text("old")
-            (place / "d").write_text("new")
-            (place / "d").replace(place / "c")
-            print((place / "c").read_text(), [path.name for path in place.iterdir()])
-            os.rename(place / "c", "kept")
-        print(pathlib.Path(folder).exists(), open("kept").read())
-        try:
-            os.remove("nothing")
-        except FileNotFoundError as error:
-            print(error.filename)
-    """)
-    async with local_session() as session:
-        host = NotingHost()
-        outcome = await session.execute(code, host)
-        assert isinstance(outcome, Done), outcome
-    assert host.text.splitlines() == [
-        "b'abc'", "True", "False", "new ['c']", "False new", "nothing",
-    ]  # fmt: skip
+@pytest.mark.parametrize("system", ["darwin", "freebsd14"])
+async def test_a_system_that_confines_nothing_is_refused_and_says_so(system, monkeypatch):
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setattr("delf_sandbox_local.namespaces.likely", lambda: False)
+    state = await LocalBackend().available()
+    assert isinstance(state, Unavailable)
+    assert "neither from your files nor from the network" in state.reason
+    assert "sandbox-docker or sandbox-monty" in state.hint
+    assert isinstance(await LocalBackend(scratch="disk").available(), Available)
+
+
+async def test_an_agent_says_what_such_a_host_lacks_until_its_user_accepts_it(no_mounts):
+    host, model = TestHost.discover(environ={}), ScriptedModel(default="```python\n'done'\n```")
+    host.provide(model.spec, model.factory)
+    with pytest.raises(SandboxUnavailableError, match="does not work here") as caught:
+        await Agent(llm="scripted", host=host, sandbox="local").start()
+    assert 'sandbox_config = { scratch = "disk" }' in caught.value.hint
+    accepted = {"scratch": "disk"}
+    async with Agent(llm="scripted", host=host, sandbox="local", sandbox_config=accepted) as agent:
+        assert (await agent.arun("Do it.")).text == "done"
 
 
 async def test_a_tree_deeper_than_recursion_is_removed(on_disk):
@@ -796,17 +766,3 @@ async def test_only_libraries_may_start_threads_and_not_many():
     if where:
         assert 8 <= started <= 64
     assert groups_of_this_process() == []
-
-
-# -- what guests could tell each other ------------------------------------------------------
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can have mounts that keep no such times")
-async def test_reading_a_file_leaves_no_time_behind(tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_text("read me")
-    os.utime(path, (1_000_000_000, 1_500_000_000))
-    async with local_session(session_spec(files=(str(path),))) as session:
-        outcome = await session.execute(f"open({str(path)!r}).read()", NotingHost())
-    assert outcome.value == "read me"
-    assert path.stat().st_atime == 1_000_000_000

@@ -258,7 +258,7 @@ class Runtime:
     @property
     def sandbox(self) -> dict[str, str]:
         """The name of the sandbox, and its isolation."""
-        return {"name": self._sandbox.spec.name, "isolation": self._sandbox.spec.isolation}
+        return {"name": self._sandbox.spec.name, "isolation": self._sandbox.isolation}
 
     @property
     def counts(self) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -10,21 +11,15 @@ from typing import Any
 from delf.config import AgentConfig
 from delf.errors import ConfigurationError, SandboxUnavailableError
 from delf.official import how_to_install, packages, usual
-from delf.plugins.factories import make, signature_of
 from delf.plugins.host import PluginHost
-from delf.protocols.sandbox import Limits, SandboxBackend, Unavailable
+from delf.plugins.sandboxes import LIMIT_NAMES, Tried, make_sandbox
+from delf.protocols.sandbox import Available, Limits, SandboxBackend, Unavailable
 from delf.records import dataclass
 from delf.specs import SandboxSpec
-from delf.types import isolation_rank
+from delf.types import Isolation, isolation_rank
 
+_log = logging.getLogger(__name__)
 _MB = 1024 * 1024
-_LIMIT_NAMES = {
-    "memory_limit": "memory_bytes",
-    "memory_mb": "memory_bytes",
-    "timeout": "cpu_seconds",
-}
-_OF_CONTAINERS = ("cpu_limit", "pids_limit", "runtime")
-"""Options that only some backends have; the others confine a script in their own way."""
 _UNITS = {"k": 1024, "m": _MB, "g": 1024 * _MB, "": 1}
 
 
@@ -35,14 +30,61 @@ class ChosenSandbox:
     Args:
         spec: What its plugin says of it.
         backend: The backend.
+        isolation: How far it isolates, by what was measured; ``process`` where nothing was.
         warning: What the user should know about the choice, if anything.
         passed_over: Whether a stronger one is installed, and was not taken.
     """
 
     spec: SandboxSpec
     backend: SandboxBackend
+    isolation: Isolation = "process"
     warning: str | None = None
     passed_over: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Search:
+    """What the configuration asks for.
+
+    Args:
+        host: Where sandboxes come from.
+        config: ``sandbox``, ``min_isolation`` and ``sandbox_config``.
+        options: Options by plugin name.
+    """
+
+    host: PluginHost
+    config: AgentConfig
+    options: Mapping[str, Mapping[str, Any]]
+
+    def make(self, spec: SandboxSpec) -> SandboxBackend:
+        """The backend of a spec."""
+        return make_sandbox(self.host, spec, self.config.sandbox_config, self.options)
+
+    @property
+    def least(self) -> Isolation:
+        """The weakest isolation that may be used."""
+        return self.config.min_isolation
+
+    async def isolation(
+        self, spec: SandboxSpec, backend: SandboxBackend, state: Available
+    ) -> tuple[Isolation, str]:
+        """How far a backend isolates, and why no further.
+
+        It is tried out only where more than a process is asked for; else what was found before
+        counts, and ``process`` where nothing was.
+        """
+        own = self.options.get(self.host.plugin_of(spec) or spec.name, {})
+        given = {**own, **self.config.sandbox_config}
+        tried = Tried(self.host, spec, given, backend, state)
+        measured = await tried.known()
+        if measured is None and tried.claimed != "process" and self.least != "process":
+            try:
+                measured = await tried.measure()
+            except Exception as error:  # of a backend that may be anybody's
+                _log.debug("the sandbox %s cannot be tried out", spec.name, exc_info=True)
+                why = f"{spec.name} says {tried.claimed}, and cannot be tried out: {error}"
+                return "process", why
+        return tried.believed(measured), tried.explain(measured)
 
 
 async def choose_sandbox(
@@ -59,39 +101,52 @@ async def choose_sandbox(
         SandboxUnavailableError: When none works, or none is strong enough.
         PluginError: When the named one is not installed.
     """
-    if config.sandbox != "auto":
-        spec = host.spec(SandboxSpec, config.sandbox)
-        _check_isolation(spec, config)
-        backend = _make(host, spec, config, options)
-        state = await backend.available()
-        if isinstance(state, Unavailable):
-            raise SandboxUnavailableError(
-                f"the sandbox {spec.name!r} does not work here: {state.reason}",
-                hint=state.hint or None,
-            )
-        return ChosenSandbox(spec, backend)
-    return await _choose_strongest(host, config, options)
+    search = _Search(host=host, config=config, options=options)
+    if config.sandbox == "auto":
+        return await _choose_strongest(search)
+    spec = host.spec(SandboxSpec, config.sandbox)
+    _check_isolation(spec, spec.isolation, search.least, f"isolates by {spec.isolation}")
+    backend = search.make(spec)
+    state = await backend.available()
+    if isinstance(state, Unavailable):
+        await backend.aclose()
+        raise SandboxUnavailableError(
+            f"the sandbox {spec.name!r} does not work here: {state.reason}",
+            hint=state.hint or None,
+        )
+    try:
+        isolation, why = await search.isolation(spec, backend, state)
+        _check_isolation(spec, isolation, search.least, why)
+    except BaseException:
+        await backend.aclose()
+        raise
+    return ChosenSandbox(spec, backend, isolation)
 
 
-async def _choose_strongest(
-    host: PluginHost, config: AgentConfig, options: Mapping[str, Mapping[str, Any]]
-) -> ChosenSandbox:
+async def _choose_strongest(search: _Search) -> ChosenSandbox:
     specs = sorted(
-        host.specs(SandboxSpec),
+        search.host.specs(SandboxSpec),
         key=lambda spec: (spec.subset, -isolation_rank(spec.isolation), spec.name),
     )
     passed: list[str] = []
+    hint = ""
     for spec in specs:
-        if isolation_rank(spec.isolation) < isolation_rank(config.min_isolation):
+        if isolation_rank(spec.isolation) < isolation_rank(search.least):
             passed.append(f"{spec.name} isolates by {spec.isolation} only")
             continue
-        if spec.subset and config.allowed_libs:
-            passed.append(f"{spec.name} cannot import {', '.join(config.allowed_libs)}")
+        if spec.subset and search.config.allowed_libs:
+            passed.append(f"{spec.name} cannot import {', '.join(search.config.allowed_libs)}")
             continue
-        backend = _make(host, spec, config, options)
+        backend = search.make(spec)
         state = await backend.available()
         if isinstance(state, Unavailable):
             passed.append(f"{spec.name}: {state.reason}")
+            hint = hint or state.hint
+            await backend.aclose()
+            continue
+        isolation, why = await search.isolation(spec, backend, state)
+        if isolation_rank(isolation) < isolation_rank(search.least):
+            passed.append(why)
             await backend.aclose()
             continue
         passed += [
@@ -99,13 +154,13 @@ async def _choose_strongest(
             for other in specs
             if other.subset and isolation_rank(other.isolation) > isolation_rank(spec.isolation)
         ]
-        return ChosenSandbox(spec, backend, _warning(spec, passed), bool(passed))
+        return ChosenSandbox(spec, backend, isolation, _warning(spec, passed), bool(passed))
     if not specs:
         package = packages("sandbox")[usual("sandbox")]
         raise SandboxUnavailableError("no sandbox is installed", hint=how_to_install(package))
     raise SandboxUnavailableError(
-        f"no sandbox with isolation {config.min_isolation!r} or stronger works here: "
-        f"{'; '.join(passed)}"
+        f"no sandbox with isolation {search.least!r} or stronger works here: {'; '.join(passed)}",
+        hint=hint or None,
     )
 
 
@@ -119,32 +174,14 @@ def _warning(spec: SandboxSpec, passed: list[str]) -> str | None:
     )
 
 
-def _check_isolation(spec: SandboxSpec, config: AgentConfig) -> None:
-    if isolation_rank(spec.isolation) < isolation_rank(config.min_isolation):
+def _check_isolation(spec: SandboxSpec, isolation: Isolation, least: Isolation, why: str) -> None:
+    if isolation_rank(isolation) < isolation_rank(least):
         raise SandboxUnavailableError(
-            f"the sandbox {spec.name!r} isolates by {spec.isolation}, and min_isolation is "
-            f"{config.min_isolation!r}",
-            hint="choose a stronger sandbox, or lower min_isolation",
+            f"the sandbox {spec.name!r} {why.removeprefix(f'{spec.name} ')}, and min_isolation is "
+            f"{least!r}",
+            hint="choose a stronger sandbox, or lower min_isolation; delf doctor shows what was "
+            "measured",
         )
-
-
-def _make(
-    host: PluginHost,
-    spec: SandboxSpec,
-    config: AgentConfig,
-    options: Mapping[str, Mapping[str, Any]],
-) -> SandboxBackend:
-    known = {field.name for field in dataclasses.fields(Limits)}
-    extra = {
-        name: value
-        for name, value in config.sandbox_config.items()
-        if name not in known and name not in _LIMIT_NAMES
-    }
-    taken = signature_of(host.resolve(spec)).parameters
-    for name in _OF_CONTAINERS:
-        if name not in taken:
-            extra.pop(name, None)
-    return make(host, spec, options, **extra)
 
 
 def make_limits(sandbox_config: Mapping[str, Any]) -> Limits:
@@ -159,7 +196,7 @@ def make_limits(sandbox_config: Mapping[str, Any]) -> Limits:
     known = {field.name: field for field in dataclasses.fields(Limits)}
     values: dict[str, Any] = {}
     for name, value in sandbox_config.items():
-        target = _LIMIT_NAMES.get(name, name)
+        target = LIMIT_NAMES.get(name, name)
         if target not in known:
             continue
         size = target.endswith("_bytes")

@@ -232,8 +232,8 @@ class ScriptRunner:
         if session is not self._announced:
             self._announced = session
             self._allowance.opened()
-            spec = self._sandbox.spec
-            await self._log.record(SandboxOpened, backend=spec.name, isolation=spec.isolation)
+            name, isolation = self._sandbox.spec.name, self._sandbox.isolation
+            await self._log.record(SandboxOpened, backend=name, isolation=isolation)
         return session
 
     # -- scripts ------------------------------------------------------------------------

@@ -217,6 +217,11 @@ class PluginHost:
         owner = self._loaded().owner(spec)
         return None if owner is None else owner.name
 
+    def version_of(self, spec: Spec) -> str | None:
+        """The distribution that offers a spec, with its version; None for one given in code."""
+        owner = self._loaded().owner(spec)
+        return None if owner is None or owner.distribution is None else owner.origin
+
     def origin(self, spec: Spec) -> str:
         """Who offers a spec, for messages: plugin, distribution and version."""
         owner = self._loaded().owner(spec)

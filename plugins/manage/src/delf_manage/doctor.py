@@ -9,7 +9,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -24,6 +24,8 @@ from delf_manage.sources import clone, is_installed
 if TYPE_CHECKING:
     from delf.config import AgentConfig
     from delf.plugins.host import PluginHost
+    from delf.plugins.sandboxes import Tried
+    from delf.types import Isolation
     from delf_project import Project
 
 Status = Literal["ok", "note", "problem"]
@@ -193,18 +195,17 @@ async def _sandboxes(
     least = config.min_isolation if config is not None else "process"
     options: Mapping[str, Mapping[str, Any]] = project.plugin_options if project is not None else {}
     for spec in host.specs(SandboxSpec):
-        works, text, hint, measures = await _try_sandbox(host, spec, options)
-        text = f"{spec.name}, isolation {spec.isolation}: {text}"
-        if works and isolation_rank(spec.isolation) < isolation_rank(least):
+        looked = await _try_sandbox(host, spec, options, config)
+        text = f"{spec.name}, isolation {looked.isolation}: {looked.text}"
+        if looked.works and isolation_rank(looked.isolation) < isolation_rank(least):
             text += f"; weaker than min_isolation = {least!r}"
-        elif works and wanted in ("auto", spec.name):
+        elif looked.works and wanted in ("auto", spec.name):
             usable.append(spec.name)
-        found.append(
-            Finding(area="sandbox", status="ok" if works else "note", text=text, hint=hint)
-        )
-        for name, active in measures.items():
+        status: Status = "ok" if looked.works else "note"
+        found.append(Finding(area="sandbox", status=status, text=text, hint=looked.hint))
+        for name, active in looked.measures.items():
             text = f"{spec.name}: {name}: {'yes' if active else 'no'}"
-            status: Status = "ok" if active else "note"
+            status = "ok" if active else "note"
             found.append(Finding(area="sandbox", status=status, text=text))
     if not usable:
         what = "no sandbox can be used" if wanted == "auto" else f"{wanted!r} cannot be used"
@@ -224,27 +225,72 @@ def _strategy(host: PluginHost, config: AgentConfig) -> Finding:
     return Finding(area="strategy", status="ok", text=f"{spec.name}, of {host.origin(spec)}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Looked:
+    """What became of a look at a sandbox.
+
+    Args:
+        text: Why it works, or why not.
+        works: Whether it can be used.
+        isolation: How far it isolates by what was tried out; by its word where it does not work.
+        hint: What to do.
+        measures: What confines scripts in it, by its own word and by what was tried out.
+    """
+
+    text: str
+    works: bool = False
+    isolation: Isolation = "process"
+    hint: str | None = None
+    measures: Mapping[str, bool] = field(default_factory=dict[str, bool])
+
+
 async def _try_sandbox(
-    host: PluginHost, spec: Any, options: Mapping[str, Mapping[str, Any]]
-) -> tuple[bool, str, str | None, dict[str, bool]]:
+    host: PluginHost,
+    spec: Any,
+    options: Mapping[str, Mapping[str, Any]],
+    config: AgentConfig | None,
+) -> _Looked:
     """Whether a sandbox works, why or why not, what to do, and what confines scripts in it."""
     from delf.errors import DelfError
+    from delf.plugins.sandboxes import Tried, make_sandbox
     from delf.protocols.sandbox import SandboxBackend, SupportsMeasures, Unavailable
 
+    given: Mapping[str, Any] = config.sandbox_config if config is not None else {}
+    backend: SandboxBackend | None = None
     try:
-        backend: SandboxBackend = host.resolve(spec)(**options.get(f"sandbox-{spec.name}", {}))
+        backend = make_sandbox(host, spec, given, options)
         state = await backend.available()
-        measures: dict[str, bool] = {}
-        if not isinstance(state, Unavailable) and isinstance(backend, SupportsMeasures):
-            measures = dict(await backend.measures())
-        await backend.aclose()
+        if isinstance(state, Unavailable):
+            hint, said = state.hint or None, spec.isolation
+            return _Looked(text=state.reason, hint=hint, isolation=said)
+        own = options.get(host.plugin_of(spec) or spec.name, {})
+        tried = Tried(host, spec, {**own, **given}, backend, state)
+        claims = dict(await backend.measures()) if isinstance(backend, SupportsMeasures) else {}
+        return await _measured(tried, claims, state.detail)
     except DelfError as error:
-        return False, error.message, error.hint, {}
+        return _Looked(text=error.message, hint=error.hint, isolation=spec.isolation)
     except Exception as error:
-        return False, f"{type(error).__name__}: {error}", None, {}
-    if isinstance(state, Unavailable):
-        return False, state.reason, state.hint or None, {}
-    return True, getattr(state, "detail", "") or "works", None, measures
+        return _Looked(text=f"{type(error).__name__}: {error}", isolation=spec.isolation)
+    finally:
+        if backend is not None:
+            await backend.aclose()
+
+
+async def _measured(tried: Tried, claims: Mapping[str, bool], detail: str) -> _Looked:
+    """A sandbox that works, with what was found when scripts tried to leave it."""
+    measured = await tried.measure(thorough=True)
+    found = {
+        "tried out: files of the host are out of reach": measured.files,
+        "tried out: there is no network": measured.network,
+        "tried out: processes of the host are out of reach": measured.processes,
+        "tried out: memory is limited": bool(measured.memory),
+        "tried out: processor time is limited": bool(measured.cpu),
+        "tried out: the number of processes is limited": bool(measured.forks),
+    }
+    believed, text = tried.believed(measured), detail or "works"
+    if believed != tried.claimed:
+        text = f"{text}; {tried.explain(measured)}"
+    return _Looked(text=text, works=True, isolation=believed, measures={**claims, **found})
 
 
 def _models(

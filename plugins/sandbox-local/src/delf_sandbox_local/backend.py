@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from delf.errors import SandboxUnavailableError
 from delf.protocols.sandbox import (
@@ -24,13 +25,27 @@ from delf.protocols.sandbox import (
 from delf.types import Isolation
 from delf_sandbox.session import WireSession
 from delf_sandbox.zipapp import guest_digest, guest_zipapp
-from delf_sandbox_local import landlock, seccomp
+from delf_sandbox_local import landlock, namespaces, seccomp
 from delf_sandbox_local.forkserver import ForkServer
 from delf_sandbox_local.process import LocalProcess
 
 _log = logging.getLogger(__name__)
 
 _START_SECONDS = 20.0
+_NOTHING_HERE = (
+    "this system keeps scripts neither from your files nor from the network: they would have a "
+    "process of their own with limits, and no more"
+)
+_NO_MOUNTS = (
+    "this system gives no mounts of one's own, so what scripts write would be on the disk, where "
+    "only each file is limited, and they could see what runs"
+)
+_HINT = (
+    "use sandbox-docker or sandbox-monty; on Linux allow user namespaces (sysctl "
+    "kernel.apparmor_restrict_unprivileged_userns=0, kernel.unprivileged_userns_clone=1; in a "
+    'container: --security-opt seccomp=unconfined); sandbox_config = { scratch = "disk" } '
+    "accepts it"
+)
 _UNHURRIED_SECONDS = 0.05
 Kind = tuple[Limits, bool, tuple[str, ...]]
 """What a process is started with; only sessions of the same kind can use it."""
@@ -51,13 +66,19 @@ class LocalBackend:
     imported what scripts need; a few are forked ahead, so that a task need not wait.
 
     Args:
+        scratch: Where scripts keep files: in ``memory``, within ``scratch_bytes``; or on the
+            ``disk``, without a limit of all together, where the system has no mounts of one's own.
+            Nothing else works on macOS, where little else of this sandbox does.
         pool_size: How many processes to keep ready.
     """
 
     isolation: Isolation = "process"
 
-    def __init__(self, *, pool_size: int = 2) -> None:
+    def __init__(
+        self, scratch: Literal["memory", "disk"] = "memory", *, pool_size: int = 2
+    ) -> None:
         self._pool_size = pool_size
+        self._on_disk = scratch == "disk"
         self._idle: deque[_Guest] = deque()
         self._kind: Kind | None = None
         self._open: set[_Guest] = set()
@@ -69,16 +90,42 @@ class LocalBackend:
         self._closed = False
 
     async def available(self) -> Availability:
-        """Works on every POSIX system."""
+        """Whether scripts get mounts of their own here, or the user does without.
+
+        Where the system's settings say that they do, that is found out with the first session.
+        """
         if os.name != "posix":
             return Unavailable("this system has no POSIX processes", "use sandbox-docker")
+        try:
+            if not namespaces.likely():
+                await self._check()
+        except SandboxUnavailableError as error:
+            return Unavailable(error.message, error.hint or "")
         abi = landlock.version()
         measures = [
             "own process and resource limits",
             f"Landlock {abi}" if abi else "no Landlock here: files can be read",
             "seccomp filter" if seccomp.supported() else "no seccomp filter here",
+            *(["scratch space on the disk"] if self._on_disk else []),
         ]
         return Available(", ".join(measures))
+
+    async def _check(self) -> ForkServer | None:
+        """A template that gives what sessions need; none is started where they need little.
+
+        Raises:
+            SandboxUnavailableError: When they would lack mounts of their own.
+        """
+        if self._on_disk:
+            return None
+        if sys.platform != "linux":
+            raise SandboxUnavailableError(_NOTHING_HERE, hint=_HINT)
+        self._follow_loop()
+        server = await self._running_server()
+        await server.ready()
+        if "mounts" not in server.namespaces:
+            raise SandboxUnavailableError(_NO_MOUNTS, hint=_HINT)
+        return server
 
     async def measures(self) -> Mapping[str, bool]:
         """What confines scripts here, found out by starting a template."""
@@ -107,8 +154,6 @@ class LocalBackend:
             await guest.ready(_START_SECONDS)
             guest.initialise(spec, guest.process.scratch, spec.files)
             guest.process.watch_priority()
-            if self._server is not None and "mounts" not in self._server.namespaces:
-                guest.process.watch_scratch()
         except BaseException:
             await self._discard(guest)
             raise
@@ -195,7 +240,7 @@ class LocalBackend:
         return server
 
     async def _start(self, kind: Kind) -> _Guest:
-        server = await self._running_server()
+        server = await self._check() or await self._running_server()
         limits, libraries, files = kind
         process, wire = await server.fork(limits, libraries=libraries, files=files)
         loop = asyncio.get_running_loop()

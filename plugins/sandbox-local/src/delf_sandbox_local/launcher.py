@@ -13,7 +13,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from delf_sandbox_local import landlock, removal, seccomp, system
+from delf_sandbox_local import landlock, seccomp, system
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
@@ -66,9 +66,7 @@ def prepare() -> None:
         system.libc().prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def confine(
-    limits: dict[str, Any], readable: list[str], scratch: str, *, threads: bool, on_disk: bool
-) -> None:
+def confine(limits: dict[str, Any], readable: list[str], scratch: str, *, threads: bool) -> None:
     """Limit and confine this process for good.
 
     Args:
@@ -76,7 +74,6 @@ def confine(
         readable: Input files; the interpreter's own are added.
         scratch: The folder that it may write in.
         threads: Whether it may start threads.
-        on_disk: Whether the scratch folder is on the host's disk.
 
     Raises:
         OSError: When the system refuses.
@@ -85,10 +82,8 @@ def confine(
     if landlock.version():
         landlock.restrict([*sys.path, *_SYSTEM_FILES, *readable], [scratch])
     if seccomp.supported():
-        seccomp.install(threads=threads, keeps_files=on_disk)
+        seccomp.install(threads=threads)
         _leave_times(scratch)
-        if on_disk:
-            removal.install(scratch)
 
 
 def _leave_times(scratch: str) -> None:

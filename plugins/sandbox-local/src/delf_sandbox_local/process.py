@@ -9,12 +9,11 @@ import signal
 from collections.abc import Callable
 
 from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
-from delf_sandbox.folders import remove_folder, used_space
+from delf_sandbox.folders import remove_folder
 from delf_sandbox_local.cgroup import Group
 from delf_sandbox_local.priority import Priority
 
 _GRACE_SECONDS = 0.2
-_LOOK_SECONDS = 0.05
 
 
 class LocalProcess:
@@ -45,8 +44,6 @@ class LocalProcess:
         self._priority = Priority(pid, lambda: self.running)
         self._group = group
         self._owns_scratch = owns_scratch
-        self._watching: asyncio.Task[None] | None = None
-        self._limit: LimitReached | None = None
         self._killed = self._is_hit = False
         self.cpu_seconds = 0.0
         self._freed = False
@@ -76,20 +73,6 @@ class LocalProcess:
     def watch_priority(self) -> None:
         """Make it give way to others once it has calculated for long."""
         self._priority.watch()
-
-    def watch_scratch(self) -> None:
-        """End it when its scratch folder, which is on the host's disk, holds too much."""
-        self._watching = asyncio.get_running_loop().create_task(self._watch_scratch())
-
-    async def _watch_scratch(self) -> None:
-        most = self._limits.scratch_bytes
-        while self.running:
-            await asyncio.wait({self._ended}, timeout=_LOOK_SECONDS)
-            if await asyncio.to_thread(used_space, self.scratch, most) > most:
-                message = f"the script filled its scratch space of {most:,} bytes"
-                self._limit = LimitReached(limit="file", message=message)
-                self.kill()
-                return
 
     def kill(self) -> None:
         """Kill the whole process group."""
@@ -136,8 +119,6 @@ class LocalProcess:
         return bool(select.select([self._handle], (), (), 0)[0])
 
     def _explain(self, status: int) -> Outcome:
-        if self._limit is not None:
-            return self._limit
         if status == -signal.SIGKILL and self._group is not None and self._group.starved():
             needed = "the script needed more memory than it may use"
             return LimitReached(limit="memory", message=needed)
@@ -162,8 +143,7 @@ class LocalProcess:
         self._freed = True
         self.kill()
         await asyncio.shield(self._ended)
-        if self._watching is not None:
-            await asyncio.wait({self._watching})
+        if self._owns_scratch:
             await asyncio.to_thread(self._free)  # it may be large
         else:
             self._free()

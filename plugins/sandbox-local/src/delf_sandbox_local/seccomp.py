@@ -65,10 +65,6 @@ _SPECIAL: Final = {
     "getsid": (124, 156),
     "getpriority": (140, 141),
     "sched_getaffinity": (204, 123),
-    "unlink": (87, None),
-    "unlinkat": (263, 35),
-    "rename": (82, None),
-    "renameat": (264, 38),
 }
 """Calls whose arguments are looked at: their numbers on x86_64 and aarch64."""
 _COLUMN: Final = {"x86_64": 0, "aarch64": 1}
@@ -95,9 +91,6 @@ _ACCESS_MODE: Final = 0o3
 _TRUNCATE: Final = 0o1000
 _OPEN_FLAGS: Final = 0o27777703 & ~0o20000
 """All but O_PATH, which Landlock does not watch, and O_ASYNC, for signals; alike on both kinds."""
-_NAMELESS: Final = 0o20000000
-"""Of O_TMPFILE."""
-_REMOVE_FOLDER: Final = 0x200
 _CLOCK_OF_A_PROCESS: Final = 0x80000000
 """Negative clocks are those of processes, by their numbers, and of devices."""
 _RENAME_FLAGS: Final = 1
@@ -129,14 +122,13 @@ def supported() -> bool:
     return platform.system() == "Linux" and platform.machine() in _ARCH
 
 
-def build(machine: str, pid: int, *, threads: bool, keeps_files: bool = False) -> bytes:
+def build(machine: str, pid: int, *, threads: bool) -> bytes:
     """The filter's instructions.
 
     Args:
         machine: ``x86_64`` or ``aarch64``.
         pid: The guest's own process id, the only one that it may signal.
         threads: Whether it may start threads.
-        keeps_files: Whether every file keeps a name as long as it takes space on the disk.
     """
     code = [
         _instruction(_LOAD, 0, 0, _OFFSET_ARCH),
@@ -149,8 +141,7 @@ def build(machine: str, pid: int, *, threads: bool, keeps_files: bool = False) -
             _instruction(_JUMP_AT_LEAST, 0, 1, _X32_BIT),
             _instruction(_RETURN, 0, 0, _REFUSE),
         ]
-    blocks = _blocks(pid, threads=threads) | (_keeping_files() if keeps_files else {})
-    for name, block in blocks.items():
+    for name, block in _blocks(pid, threads=threads).items():
         number = _SPECIAL[name][_COLUMN[machine]]
         if number is not None:
             code += [_instruction(_JUMP_EQUAL, 0, len(block), number), *block]
@@ -169,29 +160,27 @@ def build(machine: str, pid: int, *, threads: bool, keeps_files: bool = False) -
 
 
 @cache
-def prepared(machine: str, *, threads: bool, keeps_files: bool) -> bytes:
+def prepared(machine: str, *, threads: bool) -> bytes:
     """The filter but for the process id, made once in the template for all guests.
 
     Args:
         machine: ``x86_64`` or ``aarch64``.
         threads: Whether guests may start threads.
-        keeps_files: As for :func:`build`.
     """
-    return build(machine, _SOME_PID, threads=threads, keeps_files=keeps_files)
+    return build(machine, _SOME_PID, threads=threads)
 
 
-def install(*, threads: bool, keeps_files: bool) -> None:
+def install(*, threads: bool) -> None:
     """Confine this process and all its threads to come, for good.
 
     Args:
         threads: Whether it may start threads.
-        keeps_files: As for :func:`build`.
 
     Raises:
         OSError: When the kernel refuses.
     """
     libc = system.libc()
-    code = prepared(platform.machine(), threads=threads, keeps_files=keeps_files)
+    code = prepared(platform.machine(), threads=threads)
     code = code.replace(struct.pack("=I", _SOME_PID), struct.pack("=I", os.getpid()))
     program = _Program(len(code) // 8, code)
     for arguments in (
@@ -237,18 +226,6 @@ def _blocks(pid: int, *, threads: bool) -> dict[str, list[bytes]]:
     }
 
 
-def _keeping_files() -> dict[str, list[bytes]]:
-    """Refuse what leaves a file without a name while it is open; see :mod:`removal`."""
-    refused = dict.fromkeys(("unlink", "rename", "renameat"), _answer(_REFUSE))
-    return {
-        **refused,
-        "open": _opening(1, _OPEN_FLAGS & ~_NAMELESS),
-        "openat": _opening(2, _OPEN_FLAGS & ~_NAMELESS),
-        "unlinkat": _one_of(2, (_REMOVE_FOLDER,)),
-        "renameat2": _one_of(4, (_RENAME_FLAGS,)),
-    }
-
-
 def _answer(value: int) -> list[bytes]:
     return [_instruction(_RETURN, 0, 0, value)]
 
@@ -291,14 +268,14 @@ def _without_bits(argument: int, bits: int) -> list[bytes]:
     return [*_refuse_bits(argument, bits), *_answer(_ALLOW)]
 
 
-def _opening(flags: int, known: int = _OPEN_FLAGS) -> list[bytes]:
+def _opening(flags: int) -> list[bytes]:
     """Allow to open for reading, for writing, or both.
 
     Refused are O_TRUNC for reading only, which cuts files that may only be read where Landlock
     is older than its third version, and access mode 3, neither reading nor writing, for which
     Landlock asks for no right at all.
     """
-    block = [*_refuse_bits(flags, ~known)]
+    block = [*_refuse_bits(flags, ~_OPEN_FLAGS)]
     block.append(_instruction(_AND, 0, 0, _ACCESS_MODE | _TRUNCATE))
     for refused in (_TRUNCATE, _ACCESS_MODE, _ACCESS_MODE | _TRUNCATE):
         block += [_instruction(_JUMP_EQUAL, 0, 1, refused), *_answer(_REFUSE)]

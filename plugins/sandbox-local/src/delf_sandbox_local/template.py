@@ -68,7 +68,7 @@ def make_ready(zipapp: str) -> tuple[list[str], Server]:
     landlock.prepare()
     if seccomp.supported():
         for threads in (False, True):
-            seccomp.prepared(platform.machine(), threads=threads, keeps_files="mounts" not in own)
+            seccomp.prepared(platform.machine(), threads=threads)
     gc.collect()
     gc.freeze()  # what is there now is never looked at again, so that forks go on sharing it
     return own, server
@@ -168,8 +168,7 @@ class _Template:
             os.chdir(scratch)
             _see_libraries(request["libraries"])
             threads = bool(request["libraries"]) or limits["processes"] > 0
-            on_disk = "mounts" not in self._own
-            confine(limits, request["readable"], scratch, threads=threads, on_disk=on_disk)
+            confine(limits, request["readable"], scratch, threads=threads)
             os.dup2(nothing, 2)  # last: until here, errors are said to the host
             os.close(nothing)
             self._server.serve(wire, wire, threads=threads)

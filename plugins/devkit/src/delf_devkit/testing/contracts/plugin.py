@@ -20,7 +20,7 @@ from delf.hookspecs import ENTRY_POINT_GROUP, PLUGIN_API
 from delf.plugins.discovery import normalise
 from delf.plugins.host import PluginHost
 from delf.plugins.report import PluginRecord
-from delf.specs import Spec
+from delf.specs import SandboxSpec, Spec
 from delf_devkit.testing.contracts.base import Contract, missing, needs
 
 _PROBE = """
@@ -97,6 +97,15 @@ class PluginContract(Contract):
     def test_its_factories_can_be_imported(self) -> None:
         for host, spec in self._specs():
             assert callable(host.resolve(spec)), spec.factory
+
+    @needs("imports")
+    def test_its_sandboxes_isolate_as_their_specs_say(self) -> None:
+        for host, spec in self._specs():
+            if isinstance(spec, SandboxSpec):
+                told = getattr(host.resolve(spec), "isolation", spec.isolation)
+                assert told == spec.isolation, (
+                    f"{spec.name}: its spec says isolation {spec.isolation!r}, its backend {told!r}"
+                )
 
     def test_naming_imports_nothing_heavy(self) -> None:
         code = _PROBE.format(module=f"{self._module}.plugin")

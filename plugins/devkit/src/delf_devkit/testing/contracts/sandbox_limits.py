@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from delf.isolation import measure
 from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Limits, SandboxBackend
 from delf_devkit.testing.contracts.base import Contract, missing, needs
 from delf_devkit.testing.contracts.bench import Bench, Running, gone, processes_below
@@ -231,6 +232,37 @@ for number in range(40):
             code = "import asyncio.base_events as b\nif b.os.fork() == 0: b.os._exit(0)"
             assert not isinstance(await self.within(bench.run(code)), Done)
             await self._works(bench)
+
+    async def test_what_it_confines_is_out_of_reach_of_system_calls(self, backend: Any) -> None:
+        """By calls of the system, below every check of Python's."""
+        async with Bench(backend):
+            measured = await self.within(measure(backend, thorough=True), 5 * self.seconds)
+        if self.cpython:
+            assert measured.calls, "the suite's script found no way to a system call; tell delf's"
+        held = {
+            "files": measured.files,
+            "network": measured.network,
+            "processes": measured.processes and measured.starts,
+        }
+        reached = ", ".join(measured.reached)
+        open_ = [name for name in sorted(self.confines & set(held)) if not held[name]]
+        assert not open_, (
+            f"`confines` says {', '.join(open_)}, and a script reached {reached}: confine it, or "
+            "take it out of `confines`"
+        )
+        limited = {"memory": measured.memory, "cpu": measured.cpu}
+        loose = [name for name in sorted(self.limits & set(limited)) if not limited[name]]
+        assert not loose, f"`limits` says {', '.join(loose)}, and a script took more"
+
+    async def test_isolates_as_far_as_it_says(self, backend: Any) -> None:
+        async with Bench(backend):
+            measured = await self.within(measure(backend), 5 * self.seconds)
+        believed = measured.believed(backend.isolation)
+        reached = ", ".join(measured.reached) or "nothing that tells it from the host's kernel"
+        assert believed == backend.isolation, (
+            f"its isolation is {backend.isolation!r}, and a script reached {reached}: at most "
+            f"{believed!r} is believed"
+        )
 
     # -- what is left behind ------------------------------------------------------------
 

@@ -1,0 +1,536 @@
+"""What a sandbox really keeps a script from: tried out from inside, below every Python check.
+
+A backend says how far it isolates, and may be wrong. So scripts that try to reach the host by
+system calls are run in it, once for each version; what they find caps what is believed. It guards
+against mistakes: a plugin is a program of the user's, and one that means harm needs no sandbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import secrets
+import shutil
+import socket
+import stat
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import asdict, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from delf.protocols.sandbox import (
+    CallAnswer,
+    CallRequest,
+    Crashed,
+    Done,
+    LimitReached,
+    Limits,
+    Raised,
+    SandboxBackend,
+    SandboxSession,
+    SessionSpec,
+)
+from delf.records import dataclass
+from delf.types import Isolation
+
+_SECONDS: Final = 30.0
+_LIMITS: Final = Limits(cpu_seconds=20.0, memory_bytes=512 * 1024 * 1024)
+_MEMORY: Final = 256 * 1024 * 1024
+_CPU: Final = 0.5
+_CANARY: Final = (sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()")
+_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+_FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What a script could not reach in a sandbox, and what of its limits held.
+
+    Args:
+        calls: Whether it got at system calls at all; in another interpreter it does not.
+        files: Files of the host can be neither read nor made.
+        network: Neither a server of the host nor a route to others can be reached.
+        processes: No process of the host can be looked at, traced or ended.
+        starts: No process can be started; a container's may be its own.
+        kernel: The kernel is another one than the host's.
+        memory: Memory is limited; None where that was not tried, as the next two.
+        cpu: Processor time is limited.
+        forks: The number of processes is limited.
+        reached: What it reached, in words.
+    """
+
+    calls: bool
+    files: bool
+    network: bool
+    processes: bool
+    starts: bool
+    kernel: bool
+    memory: bool | None = None
+    cpu: bool | None = None
+    forks: bool | None = None
+    reached: tuple[str, ...] = ()
+
+    def believed(self, claimed: Isolation) -> Isolation:
+        """How far the sandbox isolates, by what was measured and never more than it claims.
+
+        Args:
+            claimed: What it says of itself.
+        """
+        if claimed == "process" or not (self.files and self.network and self.processes):
+            return "process"
+        if claimed == "interpreter":
+            return "process" if self.calls else claimed
+        if not self.calls:  # nothing says what keeps a script that finds a way to them
+            return "interpreter"
+        return "container" if claimed == "vm" and not self.kernel else claimed
+
+
+class _Host:
+    """Hears what a script prints."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    async def call(self, request: CallRequest) -> CallAnswer:
+        return Raised("ToolError", "there are no tools here")
+
+    def printed(self, text: str) -> None:
+        self.text += text[:100_000]
+
+    def wrote_file(self, name: str, data: bytes) -> None:
+        """Nothing is kept."""
+
+    def wrote_rows(self, name: str, data: bytes) -> None:
+        """Nothing is kept."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Bait:
+    """What scripts go for."""
+
+    secret: str = field(default_factory=lambda: secrets.token_hex(16))
+    folders: list[Path] = field(default_factory=list[Path])
+    port: int = 0
+    visits: list[str] = field(default_factory=list[str])
+    process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int:
+        return 0 if self.process is None else self.process.pid
+
+    @property
+    def is_hit(self) -> bool:
+        """Whether the process was ended, or is traced."""
+        if self.process is None or self.process.returncode is not None:
+            return True
+        try:
+            status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
+        except OSError:  # it is gone, and not yet told; or there is no such folder here
+            return Path("/proc/self").exists()
+        return "State:\tZ" in status or "TracerPid:\t0" not in status
+
+    def has_strange_files(self) -> bool:
+        """Whether a script made something in a folder."""
+        known = {"secret", "listener"}
+        return any(path.name not in known for folder in self.folders for path in folder.iterdir())
+
+
+@contextlib.asynccontextmanager
+async def _bait() -> AsyncGenerator[_Bait]:
+    bait = _Bait()
+
+    def visited(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        bait.visits.append("a server of the host")
+        writer.close()
+
+    async with contextlib.AsyncExitStack() as stack:
+        for parent in (None, str(_cache_folder())):
+            with contextlib.suppress(OSError):
+                folder = Path(tempfile.mkdtemp(prefix="delf-bait-", dir=parent))
+                stack.callback(shutil.rmtree, folder, ignore_errors=True)
+                folder.joinpath("secret").write_text(bait.secret, encoding="utf-8")
+                bait.folders.append(folder)
+        server = await asyncio.start_server(visited, "127.0.0.1", 0)
+        stack.push_async_callback(_close, server)
+        bait.port = server.sockets[0].getsockname()[1]
+        with contextlib.suppress(OSError):  # a path that is too long for it
+            path = str(bait.folders[0] / "listener")
+            stack.push_async_callback(_close, await asyncio.start_unix_server(visited, path))
+        pipe = asyncio.subprocess.PIPE
+        bait.process = await asyncio.create_subprocess_exec(
+            *_CANARY, stdin=pipe, env={"DELF_BAIT": bait.secret}
+        )
+        stack.push_async_callback(_end, bait.process)
+        yield bait
+
+
+async def _close(server: asyncio.Server) -> None:
+    server.close()
+    await server.wait_closed()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
+
+
+async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measured:
+    """Try out a backend that is available.
+
+    Args:
+        backend: The backend; it stays open.
+        thorough: Try its limits, too, which takes some seconds.
+
+    Raises:
+        SandboxUnavailableError: When no session can be had.
+    """
+    async with _bait() as bait:
+        probe = _Probe(backend, bait)
+        try:
+            calls = "calls" in await probe.run("")
+            kernel = await probe.run(_KERNEL)
+            files = await probe.run(_FILES)
+            network = await probe.run(_NETWORK)
+            processes = await probe.run(_PROCESSES)
+        finally:
+            await probe.aclose()
+        in_files = ["a file of the host"] * (bait.secret in files)
+        in_files += ["a folder of the host, to write"] * bait.has_strange_files()
+        in_network = [*_lines(network), *bait.visits]
+        in_processes = ["a process of the host"] * bait.is_hit
+        in_processes += ["the environment of a process"] * (bait.secret in processes)
+        reached = [*in_files, *in_network, *in_processes, *_lines(processes)]
+        found = Measured(
+            calls=calls,
+            files=not in_files,
+            network=not in_network,
+            processes=not in_processes,
+            starts=not _lines(processes),
+            kernel=_is_another(kernel),
+            reached=tuple(dict.fromkeys(reached)),
+        )
+    if not thorough:
+        return found
+    memory = await _is_limited(backend, _TAKES_MEMORY, replace(_LIMITS, memory_bytes=_MEMORY))
+    cpu = await _is_limited(backend, _TAKES_TIME, replace(_LIMITS, cpu_seconds=_CPU))
+    forks = found.starts or await _is_limited(backend, _WAYS + _TAKES_PROCESSES, _LIMITS, Done)
+    return replace(found, memory=memory, cpu=cpu, forks=forks)
+
+
+def _lines(text: str) -> list[str]:
+    mark = "reached "
+    return [line.removeprefix(mark) for line in text.split("\n") if line.startswith(mark)]
+
+
+class _Probe:
+    """Runs scripts in one session, or in another where that is gone."""
+
+    def __init__(self, backend: SandboxBackend, bait: _Bait) -> None:
+        self._backend = backend
+        self._spec = SessionSpec(tools=(), limits=_LIMITS)
+        self._session: SandboxSession | None = None
+        self._named = {
+            "PATHS": [str(folder / "secret") for folder in bait.folders],
+            "FOLDERS": list(map(str, bait.folders)),
+            "PORT": bait.port,
+            "LISTENER": str(bait.folders[0] / "listener") if bait.folders else "",
+            "PID": bait.pid,
+        }
+
+    async def run(self, script: str) -> str:
+        """What a script printed; that it was ended is an answer, too."""
+        if self._session is None or not self._session.alive:
+            await self.aclose()
+            self._session = await self._backend.open(self._spec)
+        values = "".join(f"{name} = {value!r}\n" for name, value in self._named.items())
+        host = _Host()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SECONDS):
+                await self._session.execute(values + _WAYS + script, host)
+        return host.text
+
+    async def aclose(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.aclose()
+
+
+async def _is_limited(
+    backend: SandboxBackend, script: str, limits: Limits, *ends: type[Done]
+) -> bool:
+    session = await backend.open(SessionSpec(tools=(), limits=limits))
+    host = _Host()
+    try:
+        async with asyncio.timeout(_SECONDS):
+            outcome = await session.execute(script, host)
+    except TimeoutError:
+        return False
+    finally:
+        await session.aclose()
+    return isinstance(outcome, (LimitReached, Crashed, *ends)) and "reached" not in host.text
+
+
+def _is_another(told: str) -> bool:
+    """Whether a kernel that a script describes is not this one."""
+    own = platform.uname()
+    try:
+        boot = Path(_BOOT_ID).read_text(encoding="ascii").strip()
+    except OSError:
+        boot = "?"
+    return bool(told.strip()) and boot not in told and f"{own.release} {own.version}" not in told
+
+
+# -- what was measured before ----------------------------------------------------------------
+
+
+class Measurements:
+    """What was measured, kept for this user outside of every project.
+
+    Args:
+        folder: Where; in the user's cache when left out.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = _cache_folder() / "isolation" if folder is None else folder
+
+    def known(self, about: Sequence[str]) -> Measured | None:
+        """What was measured of a version of a backend, on this kernel, by this user.
+
+        Args:
+            about: What it is: its name, version and options.
+        """
+        path = self._path(about)
+        try:
+            if not (_is_own(self._folder) and _is_own(path)):
+                return None
+            told: Any = json.loads(path.read_text(encoding="utf-8"))
+            if told["about"] != [*about, *_here()]:
+                return None
+            return _read(told["measured"])
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+            return None
+
+    def keep(self, about: Sequence[str], measured: Measured) -> None:
+        """Keep what was measured; where that is not possible, it is measured anew next time.
+
+        Args:
+            about: As of :meth:`known`.
+            measured: What was found.
+        """
+        content = json.dumps({"about": [*about, *_here()], "measured": asdict(measured)})
+        with contextlib.suppress(OSError):
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not _is_own(self._folder):
+                return
+            descriptor, name = tempfile.mkstemp(dir=self._folder)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(content)
+            Path(name).replace(self._path(about))
+
+    def _path(self, about: Sequence[str]) -> Path:
+        digest = hashlib.sha256(json.dumps([*about, *_here()]).encode()).hexdigest()
+        return self._folder / f"{digest[:32]}.json"
+
+
+def _read(told: Mapping[str, Any]) -> Measured:
+    """A measurement as it was kept."""
+    reached = tuple(map(str, told["reached"]))
+    values = {name: value for name, value in told.items() if name != "reached"}
+    if not all(value is None or isinstance(value, bool) for value in values.values()):
+        raise ValueError("not a measurement")
+    return Measured(reached=reached, **values)
+
+
+def _here() -> list[str]:
+    """What else it depends on."""
+    system = platform.uname()
+    user = str(os.getuid()) if hasattr(os, "getuid") else ""
+    kernel = [system.system, system.release, system.version, system.machine]
+    return [str(_FORMAT), platform.python_version(), *kernel, socket.gethostname(), user]
+
+
+def _cache_folder() -> Path:
+    from platformdirs import user_cache_path
+
+    return user_cache_path("delf")
+
+
+def _is_own(path: Path) -> bool:
+    """Whether nobody else can write there."""
+    about = path.lstat()
+    kind = stat.S_IFMT(about.st_mode)
+    own = about.st_uid == os.getuid() and not about.st_mode & 0o077
+    return own and kind in (stat.S_IFDIR, stat.S_IFREG)
+
+
+# -- the scripts -----------------------------------------------------------------------------
+
+_WAYS: Final = """
+modules = None
+try:
+    import sys
+    modules = sys.modules if "posix" in sys.modules else None
+except BaseException:
+    pass
+if modules is None:
+    try:
+        import re
+        modules = re.enum.sys.modules
+    except BaseException:
+        pass
+if modules is None:
+    try:
+        import asyncio
+        modules = asyncio.base_events.sys.modules
+    except BaseException:
+        pass
+if modules is None:
+    try:
+        for kind in ().__class__.__base__.__subclasses__():
+            named = getattr(getattr(kind, "__init__", None), "__globals__", {})
+            found = getattr(named.get("sys"), "modules", {})
+            if "posix" in found:
+                modules = found
+                break
+    except BaseException:
+        pass
+load = posix = libc = ctypes = None
+try:
+    load = modules["builtins"].__import__
+    posix = load("posix")
+    posix.getpid()
+    print("calls")
+except BaseException:
+    pass
+try:
+    ctypes = load("ctypes")
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+    libc.getpid()
+    print("calls")
+except BaseException:
+    pass
+
+def attempt(what, work):
+    try:
+        if work() is True and what:
+            print("reached", what)
+    except BaseException:
+        pass
+
+def number(x86, arm):
+    return x86 if posix.uname().machine == "x86_64" else arm
+
+def syscall(x86, arm, *arguments):
+    values = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
+    return libc.syscall(ctypes.c_long(number(x86, arm)), *values)
+"""
+"""Ways to what a script was not given, and helpers. What it finds, it prints."""
+
+_KERNEL: Final = """
+try:
+    print(posix.uname().release, posix.uname().version)
+except BaseException:
+    pass
+try:
+    file = posix.open("/proc/sys/kernel/random/boot_id", 0)
+    print(posix.read(file, 100).decode())
+except BaseException:
+    pass
+"""
+
+_FILES: Final = """
+def show(file):
+    if file >= 0:
+        print(posix.read(file, 1000).decode("ascii", "replace"))
+
+for path in PATHS:
+    attempt("", lambda: print(open(path).read()))
+    attempt("", lambda: print(load("io").open(path).read()))
+    attempt("", lambda: show(posix.open(path, 0)))
+    attempt("", lambda: show(libc.open(path.encode(), 0)))
+    attempt("", lambda: show(syscall(257, 56, -100, path.encode(), 0, 0)))
+    attempt("", lambda: show(syscall(437, 437, -100, path.encode(), bytes(24), 24)))
+for folder in FOLDERS:
+    attempt("", lambda: open(folder + "/a", "w").close())
+    attempt("", lambda: posix.open(folder + "/b", 0o101, 0o600))
+    attempt("", lambda: libc.open((folder + "/c").encode(), 0o101, 0o600))
+    attempt("", lambda: syscall(257, 56, -100, (folder + "/d").encode(), 0o101, 0o600))
+    attempt("", lambda: posix.mkdir(folder + "/e"))
+    attempt("", lambda: posix.symlink("secret", folder + "/f"))
+"""
+
+_NETWORK: Final = """
+def visit(family, address, kind=1):
+    made = load("_socket").socket(family, kind)
+    made.settimeout(2)
+    made.connect(address)
+    return True
+
+def visit_by_libc():
+    where = bytes([2, 0]) + PORT.to_bytes(2, "big") + bytes([127, 0, 0, 1]) + bytes(8)
+    return libc.connect(libc.socket(2, 1, 0), where, len(where)) == 0
+
+attempt("a server of the host", lambda: visit(2, ("127.0.0.1", PORT)))
+attempt("a server of the host", visit_by_libc)
+attempt("a server of the host", lambda: visit(1, LISTENER))
+attempt("a route to other machines", lambda: visit(2, ("192.0.2.1", 9), 2))
+try:
+    import asyncio
+    await asyncio.wait_for(asyncio.open_connection("127.0.0.1", PORT), 2)
+    print("reached a server of the host")
+except BaseException:
+    pass
+"""
+
+_PROCESSES: Final = """
+def environment():
+    print(posix.read(posix.open("/proc/%d/environ" % PID, 0), 4000).decode("ascii", "replace"))
+
+def fork():
+    child = posix.fork()
+    if child == 0:
+        posix._exit(0)
+    return child > 0
+
+attempt("", environment)
+attempt("a start of processes", fork)
+attempt("a start of programs", lambda: posix.posix_spawn("/bin/true", ["true"], {}) > 0)
+attempt("", lambda: libc.ptrace(16, PID, 0, 0))
+attempt("", lambda: posix.kill(PID, 9))
+attempt("", lambda: libc.kill(PID, 9))
+attempt("", lambda: syscall(234, 131, PID, PID, 9))
+attempt("", lambda: syscall(424, 424, syscall(434, 434, PID, 0), 9, None, 0))
+"""
+
+_TAKES_MEMORY: Final = f"""
+taken = []
+for _ in range(8):
+    taken.append("x" * {_MEMORY // 4})
+print("reached", len(taken))
+"""
+
+_TAKES_PROCESSES: Final = """
+reader, writer = posix.pipe()
+try:
+    for _ in range(200):
+        if posix.fork() == 0:
+            try:
+                posix.close(writer)
+                posix.read(reader, 1)
+            finally:
+                posix._exit(0)
+    print("reached 200")
+except OSError:
+    pass
+posix.close(writer)
+"""
+
+_TAKES_TIME: Final = "while True:\n    pass\n"

@@ -1,0 +1,226 @@
+"""What a sandbox says of its isolation is tried out, once for each version, before it is believed."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+import string
+import sys
+import types
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delf.config import AgentConfig
+from delf.engine.sandboxes import choose_sandbox
+from delf.errors import SandboxUnavailableError
+from delf.isolation import Measured, Measurements, measure
+from delf.specs import SandboxSpec
+from delf.testing import SandboxContract, TestHost
+from delf_sandbox_local.backend import LocalBackend
+from delf_sandbox_monty.backend import MontyBackend
+
+CONFINED = Measured(calls=True, files=True, network=True, processes=True, starts=True, kernel=False)
+linux = pytest.mark.skipif(sys.platform != "linux", reason="confinement is Linux's")
+
+
+def open_backend(isolation: str = "process") -> Any:
+    """What ``delf plugins new --kind sandbox`` writes: a process that nothing confines."""
+    template = importlib.resources.files("delf_devkit") / "templates/sandbox/capability.py.txt"
+    code = string.Template(template.read_text(encoding="utf-8")).safe_substitute(
+        name="open", class_name="OpenBackend"
+    )
+    module = types.ModuleType("open_backend")
+    sys.modules[module.__name__] = module
+    exec(compile(code, "open_backend", "exec"), module.__dict__)
+    backend = module.OpenBackend()
+    backend.isolation = isolation
+    return backend
+
+
+async def measured(backend: Any, *, thorough: bool = False) -> Measured:
+    try:
+        return await measure(backend, thorough=thorough)
+    finally:
+        await backend.aclose()
+
+
+# -- what is found --------------------------------------------------------------------------
+
+
+@linux
+async def test_a_sandbox_that_confines_nothing_is_found_out() -> None:
+    found = await measured(open_backend(), thorough=True)
+    assert found.calls
+    assert not any((found.files, found.network, found.processes, found.starts, found.forks))
+    assert (found.memory, found.cpu) == (True, True)
+    assert {"a file of the host", "a server of the host", "a process of the host"} <= set(
+        found.reached
+    )
+    for claimed in ("vm", "container", "interpreter"):
+        assert found.believed(claimed) == "process"
+
+
+@linux
+async def test_the_local_sandbox_holds_what_is_tried() -> None:
+    found = await measured(LocalBackend(pool_size=0), thorough=True)
+    assert found == replace(CONFINED, memory=True, cpu=True, forks=True)
+
+
+async def test_monty_gives_no_way_to_a_system_call() -> None:
+    found = await measured(MontyBackend(), thorough=True)
+    assert found == replace(CONFINED, calls=False, memory=True, cpu=True, forks=True)
+    assert found.believed("interpreter") == "interpreter"
+    assert found.believed("container") == "interpreter"
+
+
+async def test_nothing_is_left_of_trying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    await measured(MontyBackend())
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- what is kept ---------------------------------------------------------------------------
+
+ABOUT = ("box", "delf_box:Box", "delf-plugin-sandbox-box 1.0", "[]", "Box 7")
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Measurements:
+    measurements = Measurements(tmp_path / "isolation")
+    measurements.keep(ABOUT, replace(CONFINED, reached=("a route",), memory=True))
+    return measurements
+
+
+def files_of(kept: Measurements) -> list[Path]:
+    return list(kept._folder.iterdir())
+
+
+def test_what_was_measured_is_known_later_for_this_user_alone(kept: Measurements) -> None:
+    assert kept.known(ABOUT) == replace(CONFINED, reached=("a route",), memory=True)
+    (path,) = files_of(kept)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert kept._folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("place", range(len(ABOUT)))
+def test_another_version_is_measured_anew(kept: Measurements, place: int) -> None:
+    other = [*ABOUT]
+    other[place] += "1"
+    assert kept.known(other) is None
+
+
+@pytest.mark.parametrize(
+    ("what", "value"), [("release", "9.9"), ("version", "#9"), ("machine", "riscv64")]
+)
+def test_another_kernel_is_measured_anew(
+    kept: Measurements, what: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = __import__("platform").uname()
+    monkeypatch.setattr("platform.uname", lambda: own._replace(**{what: value}))
+    assert kept.known(ABOUT) is None
+
+
+def test_what_others_could_have_written_is_not_believed(kept: Measurements, tmp_path: Path) -> None:
+    (path,) = files_of(kept)
+    path.chmod(0o620)
+    assert kept.known(ABOUT) is None
+    path.chmod(0o600)
+    kept._folder.chmod(0o770)
+    assert kept.known(ABOUT) is None
+    kept._folder.chmod(0o700)
+    assert kept.known(ABOUT) is not None
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert kept.known(ABOUT) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{}", '{"about": [], "measured": {}}', "\0", "[" * 100_000, '{"measured": 1}'],
+)
+def test_what_is_damaged_is_measured_anew(kept: Measurements, content: str) -> None:
+    (path,) = files_of(kept)
+    path.write_text(content)
+    assert kept.known(ABOUT) is None
+
+
+@pytest.mark.parametrize("value", ["yes", 1, [], {"a": 1}])
+def test_nothing_but_yes_and_no_is_believed(kept: Measurements, value: object) -> None:
+    (path,) = files_of(kept)
+    told = json.loads(path.read_text())
+    told["measured"]["files"] = value
+    path.write_text(json.dumps(told))
+    assert kept.known(ABOUT) is None
+
+
+# -- what is chosen -------------------------------------------------------------------------
+
+
+async def test_a_version_is_tried_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    tried: list[str] = []
+
+    async def noted(backend: Any, *, thorough: bool = False) -> Measured:
+        tried.append(type(backend).__name__)
+        return await measure(backend, thorough=thorough)
+
+    monkeypatch.setattr("delf.plugins.sandboxes.measure", noted)
+    host = TestHost.discover(environ={})
+    config = AgentConfig(sandbox="monty", min_isolation="interpreter")
+    for _ in range(3):
+        chosen = await choose_sandbox(host, config, {})
+        assert chosen.isolation == "interpreter"
+        await chosen.backend.aclose()
+    assert tried == ["MontyBackend"]
+    (path,) = (tmp_path / "delf/isolation").iterdir()
+    assert path.stat().st_mode & 0o077 == 0
+    # Where it says nothing is needed, what is known is told and nothing is tried.
+    chosen = await choose_sandbox(host, AgentConfig(sandbox="monty"), {})
+    assert chosen.isolation == "interpreter"
+    await chosen.backend.aclose()
+
+
+@linux
+@pytest.mark.parametrize("claimed", ["interpreter", "container", "vm"])
+async def test_a_third_partys_word_is_not_enough(claimed: Any) -> None:
+    host = TestHost([])
+    backend = open_backend(claimed)
+    spec = SandboxSpec(name="boast", summary=".", factory="x:y", isolation=claimed)
+    host.provide(spec, lambda: backend)
+    for sandbox in ("auto", "boast"):
+        with pytest.raises(SandboxUnavailableError, match="reached a file of the host"):
+            await choose_sandbox(host, AgentConfig(sandbox=sandbox, min_isolation=claimed), {})
+    chosen = await choose_sandbox(host, AgentConfig(), {})
+    assert chosen.isolation == "process"
+    await backend.aclose()
+
+
+# -- what the suite says of it --------------------------------------------------------------
+
+
+class Suite(SandboxContract):
+    """The suite, whose tests are called here."""
+
+    __test__ = False
+
+
+@linux
+@pytest.mark.parametrize("claim", ["files", "network", "processes"])
+async def test_the_suite_does_not_certify_what_is_open(claim: str) -> None:
+    class Claims(Suite):
+        __test__ = False
+        confines = frozenset({claim})
+
+    with pytest.raises(AssertionError, match=f"`confines` says {claim}, and a script reached"):
+        await Claims().test_what_it_confines_is_out_of_reach_of_system_calls(open_backend())
+
+
+@linux
+@pytest.mark.parametrize("isolation", ["interpreter", "container", "vm"])
+async def test_the_suite_does_not_certify_a_word(isolation: str) -> None:
+    with pytest.raises(AssertionError, match=f"its isolation is '{isolation}', and a script"):
+        await Suite().test_isolates_as_far_as_it_says(open_backend(isolation))
+    await Suite().test_isolates_as_far_as_it_says(open_backend())
