@@ -113,3 +113,23 @@ class TestImportsItsVendor(Suite):
 class TestImportsTheEngine(Suite):
     breaks = ("test_naming_imports_nothing_heavy",)
     files = {**MODULES, "__init__.py": "import delf.engine.runtime"}
+
+
+class TestItsSandboxSaysSomethingElse(Suite):
+    breaks = ("test_its_factories_can_be_imported",)
+    offers = {"sandbox": ["made"]}
+    files = {
+        **MODULES,
+        "plugin.py": '''
+"""What it brings."""
+from delf.hookspecs import hookimpl
+from delf.specs import SandboxSpec
+
+@hookimpl
+def delf_sandbox_backends():
+    """One."""
+    factory = "delf_made.backend:Made"
+    yield SandboxSpec(name="made", summary="Made up.", factory=factory, isolation="vm")
+''',
+        "backend.py": "class Made:\n    isolation = 'process'\n",
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from delf.isolation import measure
 from delf.protocols.sandbox import (
     Available,
     Done,
@@ -31,7 +32,18 @@ class SandboxContract(SandboxCalls):
         state = await self.within(backend.available())
         assert isinstance(state, Available), state
         assert backend.isolation in ISOLATION_ORDER
-        await backend.aclose()
+        async with Bench(backend):
+            if backend.isolation != "process":
+                await self._isolates_as_far_as_it_says(backend)
+
+    async def _isolates_as_far_as_it_says(self, backend: SandboxBackend) -> None:
+        measured = await self.within(measure(backend), 5 * self.seconds)
+        believed = measured.believed(backend.isolation)
+        reached = ", ".join(measured.reached) or "nothing that tells it from the host's kernel"
+        assert believed == backend.isolation, (
+            f"its isolation is {backend.isolation!r}, and a script reached {reached}: at most "
+            f"{believed!r} is believed"
+        )
 
     # -- scripts ------------------------------------------------------------------------
 
