@@ -1,10 +1,10 @@
-"""Functions of at most 60 lines, so that each fits in a head."""
+"""Functions of at most 80 lines, so that each fits in a head."""
 
 import ast
 
 from support.workspace import modules, place, statements, tree_of
 
-FUNCTION_LINES = 60
+FUNCTION_LINES = 80
 
 
 def test_functions_are_short() -> None:
