@@ -147,6 +147,21 @@ def _(w: World) -> None:
     w.agent(llm="gpt-4o-mini").run("go").raise_for_status()
 
 
+@raises(errors.FolderNotTrustedError)
+def _(w: World) -> None:
+    w.monkeypatch.delenv("DELF_TRUST")
+    (w.folder / "delf.toml").write_text(f"[agent]\nproviders = {{openai = '{SECRET}'}}\n")
+    Agent.from_project(w.folder)
+
+
+@raises(errors.KeyAddressError)
+def _(w: World) -> None:
+    w.monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    text = "[agent]\nllm = {model = 'm', base_url = 'http://127.0.0.1:9/v1'}\n"
+    (w.folder / "delf.toml").write_text(text)
+    Agent.from_project(w.folder, trust=True).start()
+
+
 @raises(errors.CodeGenerationError)
 def _(w: World) -> None:
     w.model.says("I would rather not.")

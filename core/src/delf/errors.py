@@ -49,10 +49,12 @@ import difflib
 import shlex
 from collections.abc import Iterable
 from itertools import islice
-from pathlib import Path
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from delf.official import how_to_install
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _MOST_FILES: Final = 5
 """Names of files in one message."""

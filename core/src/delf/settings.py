@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Self, TypeAlias, cast, get_args
 
@@ -41,6 +42,7 @@ __all__ = [
     "Source",
     "SourcedText",
     "beside",
+    "check_variables",
     "current_environ",
     "current_folder",
     "current_trust",
@@ -156,6 +158,25 @@ class PluginSettings(BaseModel):
             raise _explain(cls, name, prefix, given, error) from None
         made._sources.update(sources)
         return made
+
+
+def check_variables(name: str, source: Source, variables: Iterable[str]) -> None:
+    """Refuse an address of a project's file where a library would send what a variable holds.
+
+    Args:
+        name: Whose address it is, for the message.
+        source: Who gave it.
+        variables: Of the process's environment: those that the library reads by itself.
+
+    Raises:
+        KeyAddressError: Naming the variable.
+    """
+    held = next((variable for variable in variables if os.environ.get(variable)), None)
+    if held is not None and source == "project":
+        raise KeyAddressError(
+            f"{name}: a file of the project gives the address, and {held} is of the environment",
+            hint="give the address in the environment, too, or what it needs beside it in the file",
+        )
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -15,6 +15,7 @@ from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import Note, Pruned, RequestRecord, TaskRecord
 from delf.protocols.queues import QueueLimits
 from delf.protocols.sessions import SessionRecord
+from delf.settings import check_variables
 from delf.values import to_jsonable
 from delf_journal_sql import inbox, sessions, store
 from delf_journal_sql.codec import Packed, encode_large, pack, put_together, take_out
@@ -54,6 +55,9 @@ class SqlJournal:
 
     def __init__(self, url: str | None = None, **settings: Any) -> None:
         self._settings = JournalSettings.for_instance("journal_sql", {"url": url, **settings})
+        url = self._settings.url.get_secret_value() if self._settings.url else ""
+        if url.startswith("postgres") and ":" not in url.partition("://")[2].rpartition("@")[0]:
+            check_variables("the journal", self._settings.source("url"), ("PGPASSWORD",))
         self._database = open_database(self._settings)
         self._lock = threading.Lock()
         self._opening = threading.Lock()

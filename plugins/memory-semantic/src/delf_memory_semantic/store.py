@@ -14,6 +14,7 @@ import numpy as np
 from delf.errors import DelfError, PluginError
 from delf.protocols.context import PluginContext
 from delf.protocols.embedder import Embedder
+from delf.settings import check_variables, source_of
 from delf_memory_semantic.database import FactDatabase, StoredFact
 from delf_memory_semantic.fusion import LOOKED_AT, fused, share_of
 from delf_memory_semantic.nearest import Nearest
@@ -51,6 +52,9 @@ class SemanticStore:
     ) -> None:
         self.guidelines = guidelines
         self.namespace = context.namespace
+        login = (url or "").partition("://")[2].rpartition("@")[0]
+        if (url or "").startswith("postgres") and ":" not in login:
+            check_variables("the memory", source_of(url), ("PGPASSWORD",))
         self._database = FactDatabase(
             url or f"sqlite:///{context.data_dir / 'memory.db'}", context.namespace
         )

@@ -95,7 +95,7 @@ class APITool(Connection):
         self._llm = llm
         self._tree = spec if isinstance(spec, Mapping) else None
         if spec is not None and self._tree is None:
-            settings["spec"] = str(spec)
+            settings["spec"] = spec if isinstance(spec, str) else str(spec)
         for key in ("headers", "params", "path_params", "credentials"):
             if isinstance(settings.get(key), Mapping):
                 given = cast("Mapping[str, Any]", settings[key])

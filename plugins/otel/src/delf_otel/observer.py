@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import TYPE_CHECKING, Final
 
-from delf.errors import KeyAddressError
 from delf.events import Event
-from delf.settings import source_of
+from delf.settings import check_variables, source_of
 from delf_otel.spans import Spans
 
 if TYPE_CHECKING:
@@ -41,12 +39,7 @@ class OtelObserver:
     def __init__(
         self, *, content: bool = False, service_name: str = "delf", endpoint: str | None = None
     ) -> None:
-        held = next((name for name in _HEADERS if os.environ.get(name)), None)
-        if held is not None and source_of(endpoint) == "project":
-            raise KeyAddressError(
-                f"otel: a file of the project gives the endpoint, and {held} is of the environment",
-                hint="give the endpoint by OTEL_EXPORTER_OTLP_ENDPOINT, too",
-            )
+        check_variables("otel", source_of(endpoint), _HEADERS)
         self._spans = Spans(content=content)
         self._service_name = service_name
         self._endpoint = endpoint

@@ -12,7 +12,7 @@ from delf.errors import (
     ToolRefusedError,
     did_you_mean,
 )
-from delf.settings import PluginSettings
+from delf.settings import PluginSettings, Source, check_variables
 from delf.tools.action import action
 from delf.tools.connection import Connection
 from delf.types import Permission
@@ -79,6 +79,10 @@ class SQL(Connection):
         super().__init__(name=name, allow=allow, confirm=confirm, metadata=metadata, **settings)
         self._limits: SQLSettings = self.settings
         self._target = make_target(self.name, self._limits)
+        if self._target.dialect == "postgresql" and self._target.password is None:
+            given = {self._limits.source(field) for field in ("url", "host", "database")}
+            source: Source = "project" if "project" in given else "program"
+            check_variables(self.name, source, ("PGPASSWORD",))
         self._parts: tuple[Backend, Pool] | None = None
 
     @action(effect="read")

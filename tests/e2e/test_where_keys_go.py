@@ -1,0 +1,126 @@
+"""What a library finds in the environment by itself goes to no address of a project's file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delf.environment import FileText, using_environ
+from delf.errors import KeyAddressError
+from delf.protocols.context import PluginContext
+from delf_embed_http.embedder import HttpEmbedder
+from delf_gmail import Gmail
+from delf_google.credentials import Tokens
+from delf_journal_sql import SqlJournal
+from delf_mcp import MCP
+from delf_memory_semantic.store import SemanticStore
+from delf_openapi import APITool
+from delf_otel.observer import OtelObserver
+from delf_sql import SQL
+from delf_websearch import WebSearch
+
+POSTGRES = "postgresql://me@host.test/shop"
+ADDRESS = "http://host.test/v1"
+
+
+def of_file(text: str) -> str:
+    """A text as a project's file gives it."""
+    return FileText(text, Path("/p"))
+
+
+def of_program(text: str) -> str:
+    """A text as code gives it."""
+    return str(text)
+
+
+def _logged_in(url: str) -> Any:
+    """What a connection does at its first call, with the login that a person has here."""
+    mail = Gmail(base_url=url)
+    return Tokens("gmail", mail.settings, (), lambda _: None)._check_address("a login")
+
+
+def _context(tmp_path: Path, **environ: str) -> PluginContext:
+    return PluginContext(data_dir=tmp_path, environ=environ)
+
+
+WAYS: dict[str, tuple[dict[str, str], Callable[[Callable[[str], str], Path], Any]]] = {
+    "sql": ({"PGPASSWORD": "k"}, lambda text, _: SQL(url=text(POSTGRES))),
+    "sql by parts": (
+        {"PGPASSWORD": "k"},
+        lambda text, _: SQL(db_type="postgresql", host=text("h.test"), database="shop"),
+    ),
+    "journal": ({"PGPASSWORD": "k"}, lambda text, _: SqlJournal(url=text(POSTGRES))),
+    "memory": (
+        {"PGPASSWORD": "k"},
+        lambda text, path: SemanticStore(_context(path), text(POSTGRES), "off"),
+    ),
+    "otel": (
+        {"OTEL_EXPORTER_OTLP_HEADERS": "x=k"},
+        lambda text, _: OtelObserver(endpoint=text("http://host.test")),
+    ),
+    "google": ({}, lambda text, _: _logged_in(text("http://host.test"))),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_login_of_the_environment_goes_to_an_address_of_a_program_only(
+    way, tmp_path, monkeypatch
+):
+    variables, make = WAYS[way]
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    make(of_program, tmp_path)
+    with pytest.raises(KeyAddressError, match="a file of the project gives"):
+        make(of_file, tmp_path)
+
+
+SETTINGS: dict[str, tuple[dict[str, str], Callable[[], Any]]] = {
+    "mcp": (
+        {"DELF_X_HEADERS": '{"Authorization": "Bearer k3y-of-the-person"}'},
+        lambda: MCP(name="x", url=of_file(ADDRESS)),
+    ),
+    "openapi": (
+        {"DELF_X_TOKEN": "k"},
+        lambda: APITool(name="x", spec="shop.json", base_url=of_file(ADDRESS)),
+    ),
+    "openapi's specification": (
+        {"DELF_X_API_KEY": "k"},
+        lambda: APITool(name="x", spec=of_file("shop.json")),
+    ),
+    "gmail": ({"DELF_X_TOKEN": "k"}, lambda: Gmail(name="x", base_url=of_file(ADDRESS))),
+    "websearch": (
+        {"OPENAI_API_KEY": "k"},
+        lambda: WebSearch(name="x", llm="gpt-4o", base_url=of_file(ADDRESS)),
+    ),
+    "sql": (
+        {"DELF_X_PASSWORD": "k"},
+        lambda: SQL(name="x", host=of_file("h.test"), database=of_file("shop")),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_a_key_of_the_environment_goes_to_no_address_of_a_file(kind):
+    variables, make = SETTINGS[kind]
+    with using_environ(variables), pytest.raises(KeyAddressError, match="a file of the project"):
+        make()
+
+
+def test_nor_does_that_of_an_embedder(tmp_path):
+    context = _context(tmp_path, OPENAI_API_KEY="k")
+    with pytest.raises(KeyAddressError):
+        HttpEmbedder(context, base_url=of_file(ADDRESS))
+    HttpEmbedder(context, base_url=of_file(ADDRESS), api_key=of_file("own"))
+
+
+def test_a_server_that_an_mcp_file_names_is_at_an_address_of_a_file(tmp_path):
+    (tmp_path / "mcp.json").write_text('{"mcpServers": {"x": {"url": "http://host.test/mcp"}}}')
+    variables = {"DELF_X_HEADERS": '{"Authorization": "Bearer k3y-of-the-person"}'}
+    config = str(tmp_path / "mcp.json")
+    with using_environ(variables):
+        assert MCP(name="x", config=config).settings.headers
+        with pytest.raises(KeyAddressError):
+            MCP(name="x", config=FileText(config, tmp_path))
