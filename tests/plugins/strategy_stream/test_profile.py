@@ -56,3 +56,16 @@ async def test_what_a_task_tells_is_proposed_and_reviewed(tmp_path: Path) -> Non
 async def test_what_is_rejected_is_not_kept(tmp_path: Path) -> None:
     await run(tmp_path / "profile.md", lambda request: False, "Halb acht.", "Drinks tea.")
     assert not (tmp_path / "profile.md").exists()
+
+
+async def test_a_question_that_fails_costs_no_answer(tmp_path: Path) -> None:
+    model = await run(tmp_path / "profile.md", lambda request: True, "Halb acht.")
+    assert len(model.requests) == 2  # the second one found no reply
+
+
+async def test_what_is_known_comes_behind_the_tools(tmp_path: Path) -> None:
+    path = tmp_path / "profile.md"
+    path.write_text("Drinks tea.")
+    model = await run(path, lambda request: True, "Halb acht.", "none")
+    rules = model.requests[0].messages[0].text
+    assert rules.index("Tools:") < rules.index("About the user:\nDrinks tea.")

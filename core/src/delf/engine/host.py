@@ -23,7 +23,14 @@ from delf.errors import (
     ToolRefusedError,
     UnrecordedCallError,
 )
-from delf.events import Noted, RerunRequested, RetryScheduled, ScriptGenerated, Warned
+from delf.events import (
+    Noted,
+    RerunRequested,
+    RetryScheduled,
+    ScriptGenerated,
+    TaskStarted,
+    Warned,
+)
 from delf.messages import Message, ModelReply, ModelRequest, ModelTool, system
 from delf.protocols.model import ModelSession, SupportsTools
 from delf.protocols.sandbox import (
@@ -94,6 +101,11 @@ class TaskHost:
         return self.scripts.lacks
 
     @property
+    def language(self) -> str:
+        """The Python that scripts run on, as ``Python 3.12``."""
+        return self.scripts.language
+
+    @property
     def is_conversation(self) -> bool:
         """Whether the task is a turn of a conversation."""
         return self._task.request.conversation is not None
@@ -116,7 +128,10 @@ class TaskHost:
     def begin(self, rules: str) -> tuple[Message, ...]:
         """The conversation's start: rules, what was said before, context and task."""
         context = self._task.context
-        return (system(rules), *context.history, context.message(self.task, self._output))
+        events = self._task.log.events
+        begun = (event.at for event in events if isinstance(event, TaskStarted))
+        asked = context.message(self.task, self._output, next(begun, None))
+        return (system(rules), *context.known(), *context.history, asked)
 
     # -- the model ----------------------------------------------------------------------
 

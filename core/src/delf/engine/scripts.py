@@ -42,11 +42,13 @@ from delf.protocols.sandbox import (
     ScriptStart,
     SessionSpec,
     SupportsCut,
+    SupportsLanguage,
     SupportsUsage,
     check_script,
 )
 from delf.values import UnsupportedValueError, check_size, kind_name
 
+_ANY_PYTHON: Final = "Python 3.11 or newer"
 _LEAST_SECONDS: Final = 0.1
 """Less than this is not worth a start, and within what the system measures."""
 
@@ -170,6 +172,12 @@ class ScriptRunner:
         self._printed = 0
         self.printed_text: list[str] = []
         """What the script that runs, or ran last, printed."""
+
+    @property
+    def language(self) -> str:
+        """The Python that scripts run on."""
+        backend = self._sandbox.backend
+        return backend.language if isinstance(backend, SupportsLanguage) else _ANY_PYTHON
 
     # -- the session --------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from delf.errors import ConfigurationError, DelfError, ReplayMismatch, UnrecordedCallError
@@ -157,27 +158,50 @@ class TaskContext:
     live: Mapping[str, str] = field(default_factory=dict[str, str])
     files: Sequence[str] = ()
 
-    def message(self, task: str, output: Output[Any] | None = None) -> Message:
+    def known(self) -> tuple[Message, ...]:
+        """What was recalled, for the model's instructions."""
+        from delf.messages import system
+
+        if not self.facts:
+            return ()
+        return (system("Known facts:\n" + "\n".join(f"- {fact}" for fact in self.facts)),)
+
+    def message(
+        self, task: str, output: Output[Any] | None = None, now: float | None = None
+    ) -> Message:
         """The task with all that belongs to it, but for the history.
 
         Args:
             task: The task in words.
             output: What its answer has to be.
+            now: The Unix time; it stands here, so that what comes before stays the same.
         """
         from delf.messages import user
 
         parts: list[str] = []
         if self.summary:
             parts.append(f"Summary of what was said before in this conversation:\n{self.summary}")
-        if self.facts:
-            parts.append("Known facts:\n" + "\n".join(f"- {fact}" for fact in self.facts))
         parts += [f"About {name}:\n{text}" for name, text in self.live.items()]
         if self.files:
             parts.append("Input files:\n" + "\n".join(f"- {name}" for name in self.files))
+        if now is not None:
+            parts.append(f"Now: {_moment(now)}")
         parts.append(f"Task:\n{task}")
         if output is not None:
             parts.append(output.told())
         return user("\n\n".join(parts))
+
+
+def _moment(now: float) -> str:
+    """A time as the user's clock shows it: ``Wed 2026-11-25 20:14 +0100 (Europe/Madrid)``."""
+    from zoneinfo import ZoneInfo
+
+    from delf.zones import local_zone
+
+    name = local_zone().name
+    zone = ZoneInfo(name) if name else None
+    moment = datetime.fromtimestamp(now, UTC).astimezone(zone)
+    return f"{moment:%a %Y-%m-%d %H:%M %z} ({name or moment.tzname()})"
 
 
 @dataclass(kw_only=True)

@@ -457,6 +457,16 @@ class SupportsMeasures(Protocol):
 
 
 @runtime_checkable
+class SupportsLanguage(Protocol):
+    """A backend that knows which Python it runs, so that models write for that."""
+
+    @property
+    def language(self) -> str:
+        """As ``Python 3.12``; the same for every session."""
+        ...
+
+
+@runtime_checkable
 class SupportsWarmUp(Protocol):
     """A backend that can prepare sessions before they are asked for."""
 

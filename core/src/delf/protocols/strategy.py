@@ -139,6 +139,11 @@ class StrategyHost(Protocol):
         ...
 
     @property
+    def language(self) -> str:
+        """The Python that scripts run on, as ``Python 3.12``."""
+        ...
+
+    @property
     def is_conversation(self) -> bool:
         """Whether the task is a turn of a conversation, in which much needs no tool."""
         ...

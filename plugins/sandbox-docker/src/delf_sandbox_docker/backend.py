@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from delf.errors import ConfigurationError, SandboxUnavailableError
 from delf.protocols.sandbox import Availability, Available, Limits, SessionSpec, Unavailable
@@ -35,6 +35,7 @@ from delf_sandbox_docker.engine import Engine, owner, owner_lives
 from delf_sandbox_docker.image import Recipe, build, is_built, volumes
 
 DEFAULT_BASE = "python:3.12-slim"
+_PYTHON_IMAGE: Final = re.compile(r"python:(3\.\d+)")
 _log = logging.getLogger(__name__)
 
 _START_SECONDS = 30.0
@@ -106,6 +107,12 @@ class DockerBackend:
         self._prepared: dict[str, tuple[str, ...]] = {}
 
     # -- SandboxBackend -----------------------------------------------------------------
+
+    @property
+    def language(self) -> str:
+        """The Python of the base image, as far as its name says."""
+        named = _PYTHON_IMAGE.search(self._base_image)
+        return f"Python {named[1]}" if named else "Python 3.11 or newer"
 
     async def available(self) -> Availability:
         """Whether an engine answers."""

@@ -73,6 +73,7 @@ class LocalBackend:
     """
 
     isolation: Isolation = "process"
+    language = f"Python {sys.version_info.major}.{sys.version_info.minor}"
 
     def __init__(
         self, scratch: Literal["memory", "disk"] = "memory", *, pool_size: int = 2

@@ -11,17 +11,19 @@ _RULES = """\
 You do the user's task by writing one Python script that calls the tools below. \
 {answer}
 
-- The script runs as a whole in a sandbox (Python {python}, no network, no os or sys). \
-Top-level await works. Only harmless standard modules{libraries} can be imported.
-- The tools are in scope; do not import or define them. Every call is awaited: \
+- The script runs as a whole in a sandbox: {language}, no network, no os or sys. \
+Only harmless standard modules{libraries} can be imported.
+- The tools are in scope; do not import or define them, and name nothing like a tool: \
 `rows = await name.action(arg=1)`. Make independent calls together with asyncio.gather. \
 Any call takes desc="…", a few words that say why.
+- Results are plain data: dicts, lists, texts, numbers; dates are date and datetime objects.
 - What the script prints is the answer that the user reads: complete, readable text or \
-Markdown, in the language of the task. Use only what the tools return; invent nothing.
+Markdown, in the language of the task. Use only what the tools return; invent nothing. \
+Where no tool is needed, or something essential is missing, print just that.
 - A failing call raises ToolError. Let errors rise unless the script can go on without that call.
 - Calls marked [asks] wait for a person, who may refuse: ApprovalRejected is raised.
-- add_to_output_files(name, content) hands a file over: text, bytes, a dict or list for JSON, \
-a list of dicts for .csv or .xlsx.
+- Files reach the user only by add_to_output_files(name, content), which takes text, bytes, a dict \
+or list for JSON, a list of dicts for .csv or .xlsx; or by open() in the working folder.
 - rerun(context, remaining) ends the script so that you can write the next one with its \
 variables kept. Use it only when the next step cannot be written without seeing data first; \
 context says what was found, remaining what is left."""
@@ -29,7 +31,6 @@ context says what was found, remaining what is left."""
 _IN_FENCE = "Answer with the script alone, in one ```python block."
 _BEGINNING = 1000
 _IN_TOOL = "Answer with one call of run, whose code is the script, and nothing else."
-_PYTHON = "3.11+"
 _NO_SCRIPT = (
     "There was no Python script in that answer. Where no tool is needed, or something essential is "
     "missing, the script prints just that."
@@ -40,19 +41,25 @@ _MAX_DONE = 20
 
 
 def script_rules(
-    stubs: str, libraries: Sequence[str] = (), *, lacks: str = "", in_tool: bool = False
+    stubs: str,
+    libraries: Sequence[str] = (),
+    *,
+    language: str = "Python 3.11 or newer",
+    lacks: str = "",
+    in_tool: bool = False,
 ) -> str:
     """How to write scripts: the same for every task with the same tools.
 
     Args:
         stubs: The tools.
         libraries: Packages that scripts may import, too.
+        language: The Python that runs them.
         lacks: What of Python the sandbox lacks.
         in_tool: Whether the model hands its script to a tool of its own, ``run``.
     """
     extra = f" and {', '.join(libraries)}" if libraries else ""
     answer = _IN_TOOL if in_tool else _IN_FENCE
-    rules = _RULES.format(python=_PYTHON, libraries=extra, answer=answer)
+    rules = _RULES.format(language=language, libraries=extra, answer=answer)
     rules += f"\n- This sandbox runs a part of Python. It lacks {lacks}." if lacks else ""
     tools = f"```python\n{stubs}\n```" if stubs else "There are none; compute the answer."
     return f"{rules}\n\nTools:\n{tools}"

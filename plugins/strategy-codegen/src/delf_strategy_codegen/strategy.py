@@ -93,7 +93,9 @@ class CodegenStrategy:
         """
         in_tool = self._code_in == "tool"
         stubs = stubs_of(host.tools, host.task)
-        rules = script_rules(stubs, host.libraries, lacks=host.lacks, in_tool=in_tool)
+        rules = script_rules(
+            stubs, host.libraries, language=host.language, lacks=host.lacks, in_tool=in_tool
+        )
         messages = host.begin(rules)
         retries = reruns = 0
         while True:

@@ -69,16 +69,17 @@ class Markers:
 
     model_tools: tuple[ModelTool, ...] = ()
 
-    def rules(self, tools: Sequence[ToolDescription], more: str = "") -> str:
+    def rules(self, tools: Sequence[ToolDescription], more: str = "", about: str = "") -> str:
         """What the model is told about its work and the tools.
 
         Args:
             tools: Which it may call.
             more: Further rules.
+            about: What is known of the user, which may be other tomorrow.
         """
         lines = [_line(tool) for tool in tools]
         rules = _RULES.format(how=_MARKERS, more=more)
-        return f"{rules}\n\nTools:\n" + ("\n".join(lines) or "There are none.")
+        return f"{rules}\n\nTools:\n" + ("\n".join(lines) or "There are none.") + about
 
     def reader(self, *, reports: bool = False) -> MarkerReader:
         """Reads an answer while it comes.
@@ -127,9 +128,9 @@ class FunctionCalls:
             for tool in tools
         )
 
-    def rules(self, tools: Sequence[ToolDescription], more: str = "") -> str:
+    def rules(self, tools: Sequence[ToolDescription], more: str = "", about: str = "") -> str:
         """What the model is told about its work; the tools go apart."""
-        return _RULES.format(how=_TOOLS, more=more)
+        return _RULES.format(how=_TOOLS, more=more) + about
 
     def reader(self, *, reports: bool = False) -> CallReader:
         """Reads an answer while it comes.

@@ -9,6 +9,7 @@ from typing import Final
 from pydantic import Field
 
 from delf import Connection, action
+from delf.errors import DelfError
 from delf.messages import system, user
 from delf.protocols.sandbox import Returned
 from delf.protocols.strategy import StrategyHost
@@ -81,7 +82,11 @@ async def learn(host: StrategyHost, answer: str) -> None:
     shown = await host.call(SHOW, {}, "what is known of the user")
     text = str(shown.value) if isinstance(shown, Returned) else ""
     told = f"Description:\n{text or '(none)'}\n\nTask:\n{host.task}\n\nAnswer:\n{answer}"
-    reply = await host.ask((system(_QUESTION), user(told)))
+    try:
+        reply = await host.ask((system(_QUESTION), user(told)))
+    except DelfError as error:  # the task has its answer
+        await host.warn(f"nothing was learned of the user: {error.message}")
+        return
     proposed = reply.text.strip()[:_LONGEST]
     if proposed.strip(' ."').lower() != "none" and proposed != text.strip():
         await host.call(UPDATE, {"text": proposed}, "what this task tells of the user")

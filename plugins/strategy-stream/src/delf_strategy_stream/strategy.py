@@ -111,8 +111,8 @@ class _Task:
         host, settings = self._host, self._settings
         more = SUSPICIOUS if settings.untrusted else ""
         has_profile = profile.UPDATE in self._tools
-        more += await profile.known(host) if profile.SHOW in self._tools else ""
-        rules = self._notation.rules([*self._tools.values()], more)
+        about = await profile.known(host) if profile.SHOW in self._tools else ""
+        rules = self._notation.rules([*self._tools.values()], more, about)
         beginning = host.begin(rules)
         fresh: tuple[Message, ...] = beginning
         for _ in range(settings.max_turns):

@@ -89,6 +89,7 @@ class TestDoesNothing(Suite):
         "test_a_person_is_asked_once",
         "test_a_task_can_be_cancelled_while_a_call_is_made",
         "test_what_is_asked_counts_against_the_budget",
+        "test_nothing_half_said_runs",
     )
 
     class kind:
@@ -123,6 +124,17 @@ class TestHidesFailures(Suite):
                 return await super().solve(host)
             except DelfError:
                 return "all is well"
+
+
+class TestTakesHalf(TestGoodByCall):
+    """It looks at an answer as it comes, and not at how that ended."""
+
+    breaks = ("test_nothing_half_said_runs",)
+
+    class kind(ByCall):
+        async def solve(self, host):
+            asked, host.ask = host.ask, lambda messages: asked(messages, on_delta=id)
+            return await super().solve(host)
 
 
 class TestGivesUpByItself(Suite):

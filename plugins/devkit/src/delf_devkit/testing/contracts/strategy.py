@@ -153,6 +153,14 @@ class StrategyContract(Contract):
         assert response.error is not None
         assert "the model is down" in response.error
 
+    async def test_nothing_half_said_runs(self, strategy: Any) -> None:
+        world = _World()
+        half = [_stopped(answer) for answer in self.writing]
+        async with self._agent(strategy, half, world) as agent:
+            response = await self.within(agent.arun("Keep Ann and Bob.", 20))
+        assert not response.status
+        assert world.kept == []
+
     async def test_a_task_can_time_out(self, strategy: Any) -> None:
         async def never(_request: object) -> str:
             return await asyncio.get_running_loop().create_future()
@@ -261,6 +269,15 @@ def _costly(answer: Answer) -> Answer:
         return answer
     usage = Usage(input_tokens=10, output_tokens=10)
     return ModelReply(text=answer, model="scripted", usage=usage, cost_usd=_COST)
+
+
+def _stopped(answer: Answer) -> Answer:
+    """An answer that a filter stopped."""
+    if isinstance(answer, ModelReply):
+        return replace(answer, finish_reason="content_filter")
+    if not isinstance(answer, str):
+        return answer
+    return ModelReply(text=answer, model="scripted", cost_usd=0.0, finish_reason="content_filter")
 
 
 def _printed(events: Sequence[Event]) -> str:
