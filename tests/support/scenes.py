@@ -262,7 +262,7 @@ def _approvals(terminal: Terminal, here: Path) -> Iterator[None]:
         terminal.send(f"delf approvals show {name[:8]}\n")
         terminal.expect("your tea was sent today.")
         terminal.expect(PROMPT)
-        terminal.send(f"delf approvals approve {name[:8]}\n")
+        terminal.send(f"delf approvals approve {name}\n")
         terminal.expect("approved: shop.write_to")
         terminal.expect(PROMPT)
         waiting.wait(_SECONDS)
@@ -338,6 +338,7 @@ def shell(home: Path) -> tuple[list[str], dict[str, str], Path]:
     path = f"{DELF.parent}{os.pathsep}{os.environ.get('PATH', '')}"
     names = {"HOME": str(home), "PATH": path, "PS1": PROMPT, "LANG": "C.UTF-8", "TZ": "UTC"}
     names |= {"XDG_DATA_HOME": str(home / ".local/share"), "TERM": "xterm-256color"}
+    names |= {"DELF_TRUST": str(here)}
     names |= {
         "HISTFILE": "/dev/null",
         "PROMPT_TOOLKIT_NO_CPR": "1",

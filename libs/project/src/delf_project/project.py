@@ -111,7 +111,7 @@ class Project:
         """Every secret that is configured here, whether or not a task is given it."""
         sections = [self.agent_values, *self.plugin_options.sections.values()]
         sections += [entry.values for entry in self.connections.values()]
-        for path, given in (leaf for values in sections for leaf in values.leaves()):
+        for path, given in (leaf for values in sections for leaf in values.written()):
             try:
                 value = substitute(given.value, self.environ, given.origin)
             except ConfigurationError:

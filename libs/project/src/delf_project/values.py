@@ -49,6 +49,7 @@ class Values:
 
     def __init__(self) -> None:
         self._leaves: dict[Path, Given] = {}
+        self._replaced: list[tuple[Path, Given]] = []
 
     def put(
         self,
@@ -73,7 +74,7 @@ class Values:
             return
         for other in list(self._leaves):
             if _overlaps(path, other):
-                del self._leaves[other]
+                self._replaced.append((other, self._leaves.pop(other)))
         source = "project" if folder is not None else source_of(cast("object", value), source)
         self._leaves[path] = Given(value, origin(path), folder, source)
 
@@ -81,11 +82,16 @@ class Values:
         """Forget a value and everything below it."""
         for other in list(self._leaves):
             if other[: len(path)] == path:
-                del self._leaves[other]
+                self._replaced.append((other, self._leaves.pop(other)))
 
     def leaves(self) -> Iterator[tuple[Path, Given]]:
         """Every value with its path."""
         yield from self._leaves.items()
+
+    def written(self) -> Iterator[tuple[Path, Given]]:
+        """Every value that was ever given: one that another replaced can still be a secret."""
+        yield from self._leaves.items()
+        yield from self._replaced
 
     def has(self, path: Path) -> bool:
         """Whether there is a value at a path or below it."""
