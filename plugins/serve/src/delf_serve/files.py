@@ -45,6 +45,8 @@ class Uploads:
         self._folder = folder
         self._settings = settings
         self._used: Counter[str] = Counter()
+        self._counting = asyncio.Lock()
+        self._coming = 0
 
     async def store(self, key: Key, name: str, chunks: AsyncIterator[bytes]) -> Stored:
         """Keep a file; nothing stays of one that is too large or breaks off.
@@ -61,7 +63,10 @@ class Uploads:
         owner = _owner(key)
         file_id, size = f"file_{secrets.token_hex(16)}", 0
         place = self._folder / owner / f"{_COMING}{file_id}"
-        self._used = await asyncio.to_thread(self._count)
+        async with self._counting:  # what comes meanwhile is not in the folder yet
+            if self._coming == 0:
+                self._used = await asyncio.to_thread(self._count)
+            self._coming += 1
         try:
             self._take(owner, _LEAST_BYTES)
             await asyncio.to_thread(place.mkdir, parents=True, mode=0o700)
@@ -76,6 +81,8 @@ class Uploads:
             if isinstance(error, OSError) and error.errno in _FULL:
                 raise ProblemError(507, "the server's disk is full") from None
             raise
+        finally:
+            self._coming -= 1
         return Stored(id=file_id, name=name, size=size, at=time.time())
 
     async def list(self, key: Key) -> list[Stored]:
