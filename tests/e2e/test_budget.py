@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from delf import Agent, BudgetExceededError, ConfigurationError, LLMConfig, Response
-from delf_project import load_project
+from delf import Agent, BudgetExceededError, ConfigurationError, LLMConfig, Response, load_project
 from support.model_fixtures import LITELLM_WARNING
 from support.openai_server import OpenAIServer, Reply, Request
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from delf import values
-from delf_project.files import read_config
+from delf.project.files import read_config
 from delf_sandbox.guest import frames
 from support.every_error import EVERY
 from support.pages import PageError, run_page

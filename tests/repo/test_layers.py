@@ -46,8 +46,8 @@ CHANGES = "delf.engine.changes"
 VIEWS = "delf.engine.views"
 # What commands share: tasks are run, looked at and decided about, in whatever process.
 SHARED = PROGRAM | {
-    "delf.agent", "delf.background", "delf.config", "delf.folders", "delf.trust", "delf.engine.approvals", "delf.engine.secrets", "delf.engine.views", CHANGES,
-    "delf.plugins", "delf.projects", "delf.records", "delf.response", "delf.surroundings",
+    "delf.agent", "delf.background", "delf.config", "delf.folders", "delf.trust", "delf.engine.approvals", "delf.engine.secrets", "delf.engine.views", "delf.secrets", CHANGES,
+    "delf.plugins", "delf.project", "delf.records", "delf.response", "delf.surroundings",
 }  # fmt: skip
 RUN_TASKS = PROGRAM | {"delf.plugins", "delf.surroundings", "delf.sync", CHANGES, VIEWS}
 # Those that need more than the contracts and what commands share.
@@ -58,20 +58,10 @@ MORE: dict[str, frozenset[str]] = {
     "demo": frozenset({"delf.trust"}),
     "devkit": frozenset({"delf.engine.secrets", "delf.plugins", "delf.response"}),
     "filesystem": PROGRAM,
-    "manage": PROGRAM | {"delf.config", "delf.folders", "delf.plugins", "delf.projects"},
+    "manage": PROGRAM | {"delf.config", "delf.folders", "delf.plugins", "delf.project"},
     "mcp": frozenset({"delf.terminal"}),
-    "project": frozenset(
-        {
-            "delf.config",
-            "delf.engine.secrets",
-            "delf.folders",
-            "delf.plugins",
-            "delf.records",
-            "delf.trust",
-        }
-    ),
     "run": PROGRAM | {VIEWS},
-    "runner-dbos": PROGRAM | {"delf.plugins", "delf.projects", "delf.surroundings", "delf.sync"},
+    "runner-dbos": PROGRAM | {"delf.plugins", "delf.project", "delf.surroundings", "delf.sync"},
     "serve": RUN_TASKS,
     "workers": PROGRAM | {"delf.trust"},
 }

@@ -52,7 +52,6 @@ def preload() -> None:
         "journal_sql.sqlite",
         "llm.connection",
         "model_recorded.model",
-        "project",
         "run.resume",
         "run.run",
         "run.runs",
@@ -65,6 +64,7 @@ def preload() -> None:
         "strategy_codegen.strategy",
     ):
         importlib.import_module(f"delf_{name}")
+    importlib.import_module("delf.project.project")
     for name in ("docker", "httpx", "platformdirs", "pytest", "rich.markdown", "tomllib"):
         importlib.import_module(name)
     for name in ("prompt_toolkit.input.vt100", "prompt_toolkit.patch_stdout"):

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         UnrecordedCallError,
     )
     from delf.llm import LLMConfig
+    from delf.project.project import load_project
     from delf.protocols.approval import AlreadyDone, ApprovalRequest, Approved, Edited, Rejected
     from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
     from delf.response import Response
@@ -82,6 +83,7 @@ _HOMES: Final = {
     "Tool": "delf.tools.function",
     "Trace": "delf.engine.views.trace",
     "action": "delf.tools.action",
+    "load_project": "delf.project.project",
     "plugin_context": "delf.surroundings",
     "tool": "delf.tools.function",
 }
@@ -140,6 +142,7 @@ __all__ = [
     "Verdict",
     "__version__",
     "action",
+    "load_project",
     "plugin_context",
     "tool",
 ]

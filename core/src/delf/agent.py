@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from delf.messages import ModelDelta, Usage
     from delf.outputs import Output
     from delf.plugins.host import PluginHost
-    from delf.projects import Project
+    from delf.project.any_project import AnyProject
     from delf.protocols.memory import MemoryStore, SupportsStore
     from delf.protocols.strategy import Strategy
     from delf.surroundings import AgentChat
@@ -163,7 +163,7 @@ class Agent(Generic[T]):
         output_dir: str | None = None,
         output: type[T] | Mapping[str, Any] | None = None,
         host: PluginHost | None = None,
-        project: Project | None = None,
+        project: AnyProject | None = None,
         **unknown: Never,
     ) -> None:
         from delf.config import AgentConfig, make_config
@@ -207,7 +207,7 @@ class Agent(Generic[T]):
     @classmethod
     def from_project(
         cls,
-        path: str | os.PathLike[str] | Project = ".",
+        path: str | os.PathLike[str] | AnyProject = ".",
         *,
         trust: bool | Trust = False,
         connections: Collection[str] | None = None,
@@ -231,10 +231,9 @@ class Agent(Generic[T]):
         Raises:
             FolderNotTrustedError: When nobody trusted what the folder's files say.
             ConfigurationError: Naming file or variable, key and what is allowed.
-            OptionalDependencyError: When the package is not installed that reads ``delf.toml``.
         """
         from delf.plugins.host import PluginHost
-        from delf.projects import journal_name, project_at
+        from delf.project.any_project import journal_name, project_at
 
         project = project_at(path, trust)
         host = host or PluginHost.discover(environ=project.environ)

@@ -12,7 +12,7 @@ def optional(module: str, what: str) -> Any:
     """A package by its module.
 
     Args:
-        module: As ``delf_project``, of the distribution ``delf-project``.
+        module: As ``delf_schemas``, of the distribution ``delf-schemas``.
         what: What it does, for the message.
 
     Raises:

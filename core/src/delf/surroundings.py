@@ -15,7 +15,7 @@ from delf.official import usual
 from delf.plugins.embedders import Embedders
 from delf.plugins.host import PluginHost
 from delf.plugins.journals import durable_journal, make_journal
-from delf.projects import connector_of, trust_of
+from delf.project.any_project import connector_of, trust_of
 from delf.protocols.context import PluginContext
 from delf.protocols.conversation import Conversation, SupportsConversations
 from delf.records import dataclass
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from delf.config import AgentConfig
     from delf.engine.models.money import Ledger
     from delf.llm import LLMConfig
-    from delf.projects import Project
+    from delf.project.any_project import AnyProject
     from delf.tools.context import Connect
 
 _log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class Surroundings:
     @classmethod
     def of(
         cls,
-        project: Project | None = None,
+        project: AnyProject | None = None,
         host: PluginHost | None = None,
         config: AgentConfig | None = None,
         ledger: Ledger | None = None,
@@ -136,11 +136,11 @@ class Surroundings:
         from delf.engine.journal.log import TaskLog
         from delf.engine.models.client import ModelClient, ModelPool
         from delf.engine.models.money import Ledger, load_pricing
-        from delf.engine.secrets.known import secrets_of_agent, secrets_of_model
         from delf.engine.secrets.redaction import Redactor
         from delf.engine.task import new_task_id
         from delf.messages import ModelRequest, user
         from delf.protocols.model import ModelContext
+        from delf.secrets import secrets_of_agent, secrets_of_model
 
         config = self.config
         model = llm or (config.quick_llm if config is not None else None)
@@ -170,7 +170,7 @@ class Surroundings:
             await pool.aclose()
 
 
-def _prices_of(root: Path, project: Project | None) -> tuple[Path, ...]:
+def _prices_of(root: Path, project: AnyProject | None) -> tuple[Path, ...]:
     """The file of a folder's own prices, where it is there and the folder is trusted."""
     from delf.trust import whole
 
@@ -222,7 +222,9 @@ def as_chat(given: Any, host: PluginHost | None = None) -> AgentChat:
     return (host or PluginHost.discover()).exported("Chat").of(given)
 
 
-def plugin_context(project: Project | None = None, *, namespace: str = "default") -> PluginContext:
+def plugin_context(
+    project: AnyProject | None = None, *, namespace: str = "default"
+) -> PluginContext:
     """What a factory of a plugin is given, for objects that belong to no agent.
 
     Args:

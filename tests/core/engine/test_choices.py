@@ -34,12 +34,12 @@ from delf.messages import (
     user,
 )
 from delf.plugins.in_process_journal import InProcessJournal
+from delf.project.prices import Prices
 from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import Available, Limits, Unavailable
 from delf.specs import ModelSpec, SandboxSpec
 from delf.testing import ScriptedModel
 from delf_devkit.testing.hosts import TestHost
-from delf_project import Prices
 
 MB = 1024 * 1024
 

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
-from delf import Agent
+from delf import Agent, load_project
 from delf.errors import ConfigurationError, PluginError
 from delf.plugins.factories import make, signature_of
 from delf.settings import LocalPath
 from delf.specs import PrefilterSpec
 from delf.testing import TestHost
-from delf_project import load_project
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -1,8 +1,8 @@
 """What a session says before its task begins."""
 
+from delf import load_project
 from delf.plugins.host import PluginHost
 from delf_cli.session import plugin_warnings
-from delf_project import load_project
 
 
 class Plugin:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from delf import load_project
 from delf.environment import FileText
 from delf.errors import ConnectionConfigurationError, DelfError, ToolRefusedError
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import ConnectionLike, SupportsClose, SupportsContext
-from delf_project import load_project
 from delf_sql import SQL
 from delf_sql.gate import check_query, check_write
 from delf_sql.placeholders import bind

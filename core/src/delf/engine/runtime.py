@@ -34,7 +34,6 @@ from delf.engine.output import OutputFiles, OutputFolder, check_output_folder, w
 from delf.engine.prefilters import Prefilters
 from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
 from delf.engine.scripts import ScriptRunner
-from delf.engine.secrets.known import secrets_of_agent, secrets_of_settings
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.task import TaskContext, TaskOutcome, TaskRequest, TaskState
 from delf.engine.toolset import Toolset, load_toolset
@@ -64,6 +63,7 @@ from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import SessionSpec, SupportsWarmUp
 from delf.protocols.strategy import Strategy
 from delf.records import dataclass
+from delf.secrets import secrets_of_agent, secrets_of_settings
 from delf.specs import ApprovalSpec, MemorySpec, ObserverSpec, Spec, StrategySpec
 from delf.tools.context import ChildResult, Connect
 

@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from delf.engine.secrets.known import without_secrets
 from delf.errors import ToolDefinitionError, ToolRefusedError, did_you_mean
 from delf.events import ANSWER
 from delf.protocols.connection import (
@@ -22,6 +21,7 @@ from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.protocols.sandbox import ToolNames
 from delf.protocols.strategy import ToolChoice, ToolDescription
 from delf.records import dataclass
+from delf.secrets import without_secrets
 from delf.tools.action import Action
 from delf.tools.permissions import check_permission_names, is_allowed, needs_confirmation
 from delf.tools.tolerance import respelled

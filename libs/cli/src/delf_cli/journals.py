@@ -12,14 +12,14 @@ import click
 from delf.errors import ConfigurationError
 from delf.events import ChildStarted, Event
 from delf.plugins.journals import durable_package, make_journal, need_durable_journal
-from delf.projects import journal_name
+from delf.project.any_project import journal_name
 from delf.protocols.journal import SharedJournal
 from delf_cli.state import state_of
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
+    from delf.project.project import Project
     from delf.protocols.journal import Journal
-    from delf_project import Project
 
 
 class _Closable(Protocol):

@@ -37,7 +37,7 @@ from delf_cli.summary import summary_of
 if TYPE_CHECKING:
     from delf.background import HandingIn
     from delf.plugins.host import PluginHost
-    from delf_project import Project
+    from delf.project.project import Project
 
 TIMEOUT: Final = 300.0
 
@@ -234,7 +234,7 @@ class Setup:
     @property
     def keeps(self) -> bool:
         """Whether events are kept where `delf runs` finds them."""
-        from delf.projects import journal_name
+        from delf.project.any_project import journal_name
 
         return journal_name(self.project, self.host) != IN_PROCESS
 

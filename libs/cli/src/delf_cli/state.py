@@ -14,6 +14,7 @@ from delf.errors import FolderNotTrustedError
 if TYPE_CHECKING:
     from delf.engine.secrets.redaction import Redactor
     from delf.plugins.host import PluginHost
+    from delf.project.project import Project
 
 
 @dataclass()
@@ -40,8 +41,8 @@ class State:
         flags: Mapping[str, Any] | None = None,
         *,
         ask: bool = True,
-    ) -> Any:
-        """The configuration that applies here, a :class:`delf_project.Project`.
+    ) -> Project:
+        """The configuration that applies here.
 
         Args:
             overrides: ``KEY=VALUE`` texts of ``--set``.
@@ -51,16 +52,14 @@ class State:
         Raises:
             FolderNotTrustedError: When nobody trusts what its files say.
             ConfigurationError: Naming the file, the key and what is allowed.
-            OptionalDependencyError: When the package is not installed that reads ``delf.toml``.
         """
-        from delf.projects import library
+        from delf.project.project import load_project
         from delf.trust import Trust
 
-        known = {"overrides": overrides, "flags": flags, "file": self.config}
         trust = Trust.here(*self.trust)
         while True:
             try:
-                return library().load_project(**known, trust=trust)
+                return load_project(overrides=overrides, flags=flags, file=self.config, trust=trust)
             except FolderNotTrustedError:
                 from delf_cli import trusting
 
@@ -81,14 +80,14 @@ class State:
         Args:
             settings: The connection's.
         """
-        from delf.engine.secrets.known import secrets_of_settings
+        from delf.secrets import secrets_of_settings
 
         self._known().learn("settings", [*secrets_of_settings(settings)])
 
     def _known(self) -> Redactor:
         if self.redactor is None:
-            from delf.engine.secrets.known import secrets_of_environ
             from delf.engine.secrets.redaction import Redactor
+            from delf.secrets import secrets_of_environ
 
             self.redactor = Redactor(secrets_of_environ(os.environ))
             try:

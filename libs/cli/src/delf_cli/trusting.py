@@ -17,10 +17,10 @@ from delf_cli import errors
 from delf_cli.state import state_of
 
 if TYPE_CHECKING:
+    from delf.project.effects import Effect
+    from delf.project.folder import Folder
     from delf.trust import Change
     from delf_cli.state import State
-    from delf_project.effects import Effect
-    from delf_project.folder import Folder
 
 _MOST: Final = 8
 """Lines of one kind in a question; `delf trust --show` has all."""
@@ -110,10 +110,7 @@ def _settle(folder: Folder, *, yes: bool) -> bool:
 
 
 def _read(start: Path, config: str | None) -> Folder:
-    from delf.projects import library
-
-    library()  # or an error that names its package
-    from delf_project.folder import read_folder
+    from delf.project.folder import read_folder
 
     file = Path(config).expanduser().absolute() if config is not None else None
     return read_folder(start.absolute(), file, os.environ)
@@ -128,7 +125,7 @@ def _changes(folder: Folder) -> list[Change] | None:
 
 
 def _lines(folder: Folder, state: State, *, everything: bool) -> Iterator[str]:
-    from delf_project.effects import KINDS, effects
+    from delf.project.effects import KINDS, effects
 
     where = click.style(errors.visible(str(folder.root)), bold=True)
     if not folder.items:
@@ -180,7 +177,7 @@ def _change(change: Change) -> str:
 
 
 def _as_data(folder: Folder) -> dict[str, Any]:
-    from delf_project.effects import effects
+    from delf.project.effects import effects
 
     changes = _changes(folder)
     return {

@@ -16,7 +16,7 @@ from delf_cli.complete import completes, document
 from delf_cli.state import state_of
 
 if TYPE_CHECKING:
-    from delf_project import Project
+    from delf.project.project import Project
 
 _NEW_FILE: Final = 0o644
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
@@ -100,7 +100,7 @@ def set_command(ctx: click.Context, key: str, value: str) -> None:
     refused. A secret belongs into .env: write '${NAME}' in its place.
     """
     from delf.folders import CONFIG_FILE, parse_toml, read_file, said
-    from delf_project.texts import from_override, scalar
+    from delf.project.texts import from_override, scalar
 
     state = state_of(ctx)
     section, path, parsed = from_override(f"{key}={value}", label="")
@@ -129,7 +129,7 @@ def set_command(ctx: click.Context, key: str, value: str) -> None:
 @click.pass_context
 def path_command(ctx: click.Context) -> None:
     """Write the path of the delf.toml that applies here; status 1 where there is none."""
-    from delf_project.files import find_config
+    from delf.project.files import find_config
 
     given = state_of(ctx).config
     file = find_config(Path.cwd()) if given is None else Path(given).absolute()
@@ -186,7 +186,7 @@ def _value(project: Project, key: str) -> Any:
     Raises:
         ConfigurationError: For a key of the agent that there is not.
     """
-    from delf_project.files import SECTIONS, check_agent_key
+    from delf.project.files import SECTIONS, check_agent_key
 
     section, *path = (
         key.split(".") if key.partition(".")[0] in SECTIONS else ("agent", *key.split("."))

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from delf.config import AgentConfig
     from delf.plugins.host import PluginHost
     from delf.plugins.sandboxes import Tried
+    from delf.project.project import Project
     from delf.types import Isolation
-    from delf_project import Project
 
 Status = Literal["ok", "note", "problem"]
 _MARKS: Final = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}

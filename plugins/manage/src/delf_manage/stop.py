@@ -39,7 +39,7 @@ def stop(ctx: click.Context, task_id: str, *, as_json: bool) -> None:
 
 
 async def _stop(state: State, task_id: str) -> tuple[str, bool, str]:
-    from delf.projects import journal_name
+    from delf.project.any_project import journal_name
     from delf_cli.journals import project_journal
 
     project = state.load_project()

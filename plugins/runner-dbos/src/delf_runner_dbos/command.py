@@ -14,7 +14,7 @@ import click
 from delf import plugin_context
 from delf.errors import ConfigurationError
 from delf.plugins.journals import need_durable_journal
-from delf.projects import journal_name
+from delf.project.any_project import journal_name
 from delf.protocols.journal import SharedJournal
 from delf.protocols.queues import SupportsQueues
 from delf_cli.journals import project_journal
@@ -23,8 +23,8 @@ from delf_cli.session import Options, log_to_stderr
 from delf_runner_dbos.settings import RunnerSettings
 
 if TYPE_CHECKING:
+    from delf.project.project import Project
     from delf_cli.state import State
-    from delf_project import Project
     from delf_runner_dbos.worker import QueueJournal, WorkerOptions
 
 _PLUGIN: Final = "runner-dbos"

@@ -9,8 +9,8 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from delf.engine.secrets.known import Guess, worth_hiding
 from delf.engine.secrets.redaction import REDACTED, Redactor
+from delf.secrets import Guess, worth_hiding
 
 ODD = 'pä"ß\\ wörd/9'
 

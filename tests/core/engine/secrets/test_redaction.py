@@ -17,16 +17,16 @@ from pydantic import BaseModel, SecretStr
 
 from delf import Agent, Connection, LLMConfig, action, tool
 from delf import events as ev
-from delf.engine.secrets.known import (
+from delf.engine.secrets.redaction import REDACTED, Redactor
+from delf.errors import ToolExecutionError
+from delf.messages import FilePart, ModelDelta
+from delf.protocols.approval import Edited
+from delf.secrets import (
     Guess,
     secrets_of_model,
     secrets_of_options,
     secrets_of_settings,
 )
-from delf.engine.secrets.redaction import REDACTED, Redactor
-from delf.errors import ToolExecutionError
-from delf.messages import FilePart, ModelDelta
-from delf.protocols.approval import Edited
 from delf.settings import PluginSettings
 from delf.values import dumps
 from delf_devkit.testing.hosts import TestHost

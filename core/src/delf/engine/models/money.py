@@ -281,16 +281,15 @@ def _set(turn: _Turn) -> None:
 
 
 def load_pricing(paths: tuple[Path, ...]) -> FindPrice:
-    """Prices from the first of some files that exists; the package ``delf-project`` reads it.
+    """Prices from the first of some files that exists.
 
     Raises:
         ConfigurationError: Naming the file and the entry that is wrong.
-        OptionalDependencyError: When there is a file, and the package is not installed.
     """
-    from delf.projects import library
+    from delf.project.prices import Prices
 
     path = next((path for path in paths if path.is_file()), None)
-    return (lambda _: None) if path is None else library().Prices.read(path).find
+    return (lambda _: None) if path is None else Prices.read(path).find
 
 
 _TOKENS_PER_BYTE: Final = 1 / 3

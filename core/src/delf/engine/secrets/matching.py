@@ -17,8 +17,7 @@ from functools import cached_property
 from typing import Final, Protocol
 from urllib.parse import quote, quote_plus
 
-HEAD: Final = 6
-"""How many characters of a form tell where it begins; no form is shorter."""
+from delf.secrets import SHORTEST, is_strong
 
 _ANCHOR: Final = 4
 _PLACES: Final = 32
@@ -27,23 +26,9 @@ _COMMON: Final = " etaoinsrhldcumfpgwybvk0125349678.,-_:/=\"'()xjqzTSAMCINEPBRDO
 """Characters of texts, the common ones first; all others are rarer."""
 _RANK: Final = {character: rank for rank, character in enumerate(_COMMON)}
 
-_STRONG: Final = 8
-_LONG: Final = 16
-_KINDS: Final = (re.compile("[a-z]"), re.compile("[A-Z]"), re.compile("[0-9]"))
-_OTHER: Final = re.compile(r"[^\w\s]")
 _BEFORE: Final = re.compile(r"(?:(?<!\w)|(?<=\\[abfnrtv])|(?<=%[0-9A-Fa-f]{2}))")
 CONTEXT: Final = 3
 """How many characters before a place decide whether a word begins there."""
-
-
-def is_strong(text: str) -> bool:
-    """Whether a text stands out so much that it is no part of another word.
-
-    It has 16 characters, or 8 of two kinds: small letters, capitals, digits, others.
-    """
-    if len(text) < _STRONG or not text.strip():
-        return False
-    return len(text) >= _LONG or sum(bool(kind.search(text)) for kind in (*_KINDS, _OTHER)) > 1
 
 
 class Matcher:
@@ -62,9 +47,11 @@ class Matcher:
         self._words -= anywhere
         self._heads: dict[str, list[str]] = {}
         self._starts: dict[str, list[str]] = {}
-        forms = sorted((f for f in anywhere | self._words if len(f) >= HEAD), key=_longest_first)
+        forms = sorted(
+            (f for f in anywhere | self._words if len(f) >= SHORTEST), key=_longest_first
+        )
         for form in forms:
-            self._heads.setdefault(form[:HEAD], []).append(form)
+            self._heads.setdefault(form[:SHORTEST], []).append(form)
             self._starts.setdefault(form[0], []).append(form)
         self._characters = frozenset("".join(forms))
         self.longest = max(map(len, forms), default=0)
@@ -129,7 +116,7 @@ class Matcher:
             if self._may_go_on(self._heads[found.group()], text, at):
                 return at
             start = at + 1
-        for at in range(max(start, size - HEAD + 1), size):
+        for at in range(max(start, size - SHORTEST + 1), size):
             if self._may_go_on(self._starts.get(text[at], ()), text, at):
                 return at
         return size

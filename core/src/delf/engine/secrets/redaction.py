@@ -17,9 +17,9 @@ from typing import Any, Final, cast
 
 from pydantic import BaseModel, SecretStr
 
-from delf.engine.secrets.known import secrets_of_settings, worth_hiding
 from delf.engine.secrets.matching import CONTEXT, Matcher, StreamMatcher
 from delf.errors import DelfError
+from delf.secrets import secrets_of_settings, worth_hiding
 
 REDACTED: Final = "[redacted]"
 
@@ -38,7 +38,7 @@ class Redactor:
     counts where it stands as a word of its own.
 
     Args:
-        secrets: The secrets as they are; see :func:`delf.engine.secrets.known.worth_hiding`
+        secrets: The secrets as they are; see :func:`delf.secrets.worth_hiding`
             for which of them count.
     """
 

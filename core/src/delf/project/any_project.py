@@ -1,8 +1,7 @@
-"""Projects: where an agent's settings come from that code does not give.
+"""``AnyProject``: what an agent takes from a project, whoever keeps its settings.
 
-Reading ``delf.toml``, ``DELF_*`` and ``--set`` is the package ``delf-project``, which an agent
-that is made in code does without. Whoever keeps settings elsewhere gives a :class:`Project` of
-their own.
+:mod:`delf.project.project` reads those of ``delf.toml``, ``DELF_*`` and ``--set``. A program that
+keeps settings elsewhere gives an object of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from delf.optional import optional
+from delf.errors import ConfigurationError
 from delf.plugins.journals import durable_journal
 from delf.types import IN_PROCESS
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from delf.trust import Trust
 
 
-class Project(Protocol):
+class AnyProject(Protocol):
     """What an agent takes from a project, as ``Agent(project=…)`` and ``from_project`` do."""
 
     @property
@@ -74,16 +73,9 @@ class Project(Protocol):
         ...
 
 
-def library() -> Any:
-    """The package that reads ``delf.toml``.
-
-    Raises:
-        OptionalDependencyError: When it is not installed.
-    """
-    return optional("delf_project", "what reads delf.toml")
-
-
-def project_at(path: str | os.PathLike[str] | Project, trust: bool | Trust = False) -> Project:
+def project_at(
+    path: str | os.PathLike[str] | AnyProject, trust: bool | Trust = False
+) -> AnyProject:
     """The project of a directory or of a ``delf.toml``; one that was read already stays as it is.
 
     Args:
@@ -93,12 +85,20 @@ def project_at(path: str | os.PathLike[str] | Project, trust: bool | Trust = Fal
     Raises:
         FolderNotTrustedError: When nobody trusts its files.
         ConfigurationError: When it is neither, or the file is wrong.
-        OptionalDependencyError: When the package is not installed that reads it.
     """
-    return library().project_at(path, trust) if isinstance(path, (str, os.PathLike)) else path
+    from delf.project.project import load_project
+
+    if not isinstance(path, (str, os.PathLike)):
+        return path
+    given = Path(path).expanduser()
+    if given.is_file():
+        return load_project(given.absolute().parent, file=given, trust=trust)
+    if not given.is_dir():
+        raise ConfigurationError(f"{given} does not exist", hint="name a folder or a delf.toml")
+    return load_project(given, trust=trust)
 
 
-def trust_of(project: Project | None) -> Trust:
+def trust_of(project: AnyProject | None) -> Trust:
     """Whose word counts that a project's folder is trusted.
 
     Of a project that a program keeps elsewhere, the program's.
@@ -115,7 +115,7 @@ def trust_of(project: Project | None) -> Trust:
 
 
 def connector_of(
-    project: Project | None, host: PluginHost, environ: Mapping[str, str], folder: Path
+    project: AnyProject | None, host: PluginHost, environ: Mapping[str, str], folder: Path
 ) -> Connect:
     """What makes connections by name, also where there is no project.
 
@@ -128,16 +128,12 @@ def connector_of(
     if project is not None:
         return project.connector(host)
 
-    def connect(name: str, **more: Any) -> Any:
-        make = library().Connector(
-            host=host, entries={}, environ=environ, folder=folder, trust=trust_of(None)
-        )
-        return make(name, **more)
+    from delf.project.connections import Connector
 
-    return connect
+    return Connector(host=host, entries={}, environ=environ, folder=folder, trust=trust_of(None))
 
 
-def journal_name(project: Project, host: PluginHost) -> str:
+def journal_name(project: AnyProject, host: PluginHost) -> str:
     """The journal that is used in a project: the one it names, else one that outlives the process.
 
     Args:

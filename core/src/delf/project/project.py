@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from delf.config import LLM_FIELDS, AgentConfig, make_config
-from delf.engine.secrets.known import Guess, secrets_of_headers, secrets_of_options
 from delf.environment import Source, beside, source_of
 from delf.errors import ConfigurationError
+from delf.project import texts
+from delf.project.connections import Connector
+from delf.project.entries import ConnectionEntry, PluginOptions, entries_of
+from delf.project.files import PREFER
+from delf.project.folder import read_folder
+from delf.project.values import Values, substitute
 from delf.records import dataclass
+from delf.secrets import Guess, secrets_of_headers, secrets_of_options
 from delf.trust import Trust
-from delf_project import texts
-from delf_project.connections import Connector
-from delf_project.entries import ConnectionEntry, PluginOptions, entries_of
-from delf_project.files import PREFER
-from delf_project.folder import read_folder
-from delf_project.values import Values, substitute
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
@@ -41,7 +41,7 @@ _ENDPOINT: Final = frozenset({"base_url", "api_key", "headers", "provider"})
 class Project:
     """What flags, ``--set``, ``DELF_*``, ``.env`` and ``delf.toml`` say together.
 
-    Implements :class:`delf.projects.Project`.
+    Implements :class:`delf.project.any_project.AnyProject`.
 
     Args:
         root: The directory of ``delf.toml``, or where the search for one began.
@@ -196,24 +196,6 @@ def load_project(
         agent_values=agent,
         trust=trust,
     )
-
-
-def project_at(path: str | os.PathLike[str], trust: bool | Trust = False) -> Project:
-    """The project of a directory or of a ``delf.toml``.
-
-    Args:
-        path: Either.
-        trust: Vouch for its folder, as for :func:`load_project`.
-
-    Raises:
-        ConfigurationError: When it is neither, or the file is wrong.
-    """
-    given = Path(path).expanduser()
-    if given.is_file():
-        return load_project(given.absolute().parent, file=given, trust=trust)
-    if not given.is_dir():
-        raise ConfigurationError(f"{given} does not exist", hint="name a folder or a delf.toml")
-    return load_project(given, trust=trust)
 
 
 _TYPED: Final[Source] = "command line"

@@ -101,7 +101,7 @@ def test_a_type_takes_its_settings_from_the_environment(host, project):
 
 
 def test_the_projects_dotenv_counts_wherever_the_command_runs(host, tmp_path, monkeypatch):
-    from delf_project import load_project
+    from delf.project.project import load_project
 
     below = tmp_path / "below"
     below.mkdir()

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from delf import load_project
 from delf.errors import ConfigurationError
+from delf.project.files import find_config
 from delf.settings import folder_of
-from delf_project import load_project
-from delf_project.files import find_config
 
 
 def test_the_nearest_file_upwards_is_used(tmp_path):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from delf_project.effects import Effect, effects
-from delf_project.folder import read_folder
+from delf.project.effects import Effect, effects
+from delf.project.folder import read_folder
 
 TOML = """
 [agent]

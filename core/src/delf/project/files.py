@@ -96,7 +96,7 @@ def _check_prefer(path: Path, content: object) -> None:
     if not all(isinstance(name, str) and name for name in names):
         raise ConfigurationError(
             f"{path} [plugins] prefer: it is no list of names",
-            hint='the plugins that win where several give one name: prefer = ["delf-plugin-sql"]',
+            hint='the plugins that win where several give one name: prefer = ["NAME"]',
         )
 
 

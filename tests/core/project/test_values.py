@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from delf.errors import ConfigurationError, EnvironmentKeyError
+from delf.project.values import Values, substitute
 from delf.settings import folder_of
-from delf_project.values import Values, substitute
 
 ENV = {"HOST": "db", "EMPTY": "", "SECRET": "pa$$word ${HOST}"}
 

@@ -20,12 +20,12 @@ from delf.errors import (
 )
 from delf.plugins.host import PluginHost
 from delf.plugins.loader import explain
+from delf.project.entries import ConnectionEntry
+from delf.project.values import Values
 from delf.records import dataclass
 from delf.specs import ConnectionSpec
 from delf.tools.connection import Connection
 from delf.trust import Trust
-from delf_project.entries import ConnectionEntry
-from delf_project.values import Values
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,10 +22,10 @@ from delf.folders import (
     read_file,
     said,
 )
+from delf.project.files import read_config
+from delf.project.values import substitute
 from delf.records import dataclass
 from delf.trust import Items, whole
-from delf_project.files import read_config
-from delf_project.values import substitute
 
 WORKERS: Final = "workers"
 _GENERATED: Final = "generated"

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from delf import Agent
+from delf import Agent, load_project
 from delf.environment import source_of
 from delf.errors import FolderNotTrustedError
+from delf.project.folder import read_folder
 from delf.trust import remember
-from delf_project import load_project
-from delf_project.folder import read_folder
 
 
 @pytest.fixture(autouse=True)

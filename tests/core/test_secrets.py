@@ -21,7 +21,8 @@ from pydantic import (
 )
 
 from delf import LLMConfig
-from delf.engine.secrets.known import (
+from delf.engine.secrets.redaction import REDACTED, Redactor
+from delf.secrets import (
     secrets_in,
     secrets_of_environ,
     secrets_of_model,
@@ -30,7 +31,6 @@ from delf.engine.secrets.known import (
     without_secrets,
     worth_hiding,
 )
-from delf.engine.secrets.redaction import REDACTED, Redactor
 from delf.settings import NamedValues, PluginSettings, SentValues, revealed
 
 

@@ -2,7 +2,7 @@ import textwrap
 
 import pytest
 
-from delf_project import load_project
+from delf import load_project
 
 
 @pytest.fixture

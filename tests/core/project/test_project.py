@@ -2,9 +2,9 @@ import os
 
 import pytest
 
-from delf.engine.secrets.known import worth_hiding
 from delf.errors import ConfigurationError, EnvironmentKeyError, ModelConfigurationError
 from delf.llm import LLMConfig
+from delf.secrets import worth_hiding
 
 # Precedence
 
@@ -231,7 +231,7 @@ def test_the_process_environment_is_never_written(project):
 
 
 def test_dotenv_is_that_of_the_file_else_that_of_the_start(tmp_path):
-    from delf_project import load_project
+    from delf.project.project import load_project
 
     below = tmp_path / "below"
     below.mkdir()

@@ -9,7 +9,7 @@ from typing import Any, Final, get_origin
 
 from delf.config import LLM_FIELDS, LLM_KEYS, PREFIX, AgentConfig
 from delf.errors import ConfigurationError, did_you_mean
-from delf_project.files import check_agent_key, check_connection_key, check_instance_name
+from delf.project.files import check_agent_key, check_connection_key, check_instance_name
 
 NESTED: Final = "__"
 OTHER_VARIABLES: Final = (

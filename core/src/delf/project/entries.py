@@ -10,10 +10,10 @@ from typing import Any, Final
 from delf.config import PREFIX
 from delf.environment import SourcedText, source_of
 from delf.errors import ConfigurationError, did_you_mean
+from delf.project.texts import scalar
+from delf.project.values import Given, Values
 from delf.records import dataclass
 from delf.types import Permission
-from delf_project.texts import scalar
-from delf_project.values import Given, Values
 
 _OWN_KEYS: Final = ("type", "allow", "confirm")
 

@@ -19,9 +19,16 @@ from urllib.parse import unquote, unquote_plus, urlsplit
 from pydantic import BaseModel
 
 from delf.config import LLM_FIELDS, PREFIX, AgentConfig
-from delf.engine.secrets.matching import HEAD, is_strong
 from delf.llm import LLMConfig
 from delf.settings import Named, SentAlong, revealed
+
+SHORTEST: Final = 6
+"""The fewest characters that a secret has, in every form of it."""
+
+_STRONG: Final = 8
+_LONG: Final = 16
+_KINDS: Final = (re.compile("[a-z]"), re.compile("[A-Z]"), re.compile("[0-9]"))
+_OTHER: Final = re.compile(r"[^\w\s]")
 
 _NAME: Final = re.compile(
     r"(?:(?:KEY|TOKEN|SECRET|PASSWORD|PASSPHRASE|CREDENTIAL|CONNECTION_STRING|WEBHOOK)S?"
@@ -110,6 +117,16 @@ class Guess(str):
     __slots__ = ()
 
 
+def is_strong(text: str) -> bool:
+    """Whether a text stands out so much that it is no part of another word.
+
+    It has 16 characters, or 8 of two kinds: small letters, capitals, digits, others.
+    """
+    if len(text) < _STRONG or not text.strip():
+        return False
+    return len(text) >= _LONG or sum(bool(kind.search(text)) for kind in (*_KINDS, _OTHER)) > 1
+
+
 def worth_hiding(secrets: Iterable[str]) -> set[str]:
     """Those of some texts that count as secrets.
 
@@ -123,7 +140,7 @@ def worth_hiding(secrets: Iterable[str]) -> set[str]:
         if isinstance(given, Guess):
             is_one = is_strong(text)
         else:
-            is_one = len(text) >= HEAD and text.lower() not in _PLACEHOLDERS
+            is_one = len(text) >= SHORTEST and text.lower() not in _PLACEHOLDERS
         if is_one:
             found.add(str(text))
     return found

@@ -1,0 +1,1 @@
+"""The settings of a project: ``delf.toml``, ``.env``, ``DELF_*`` variables and ``--set``."""
