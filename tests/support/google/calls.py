@@ -20,6 +20,7 @@ class Call:
     body: dict[str, Any] = field(default_factory=dict)
     media: bytes | None = None
     media_type: str | None = None
+    if_match: str | None = None
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]

@@ -238,7 +238,8 @@ class GoogleServer:
         arguments = method.arguments(path, pairs)
         if not upload:
             body = self._body(method, content, headers)
-            return self._run(method, Call(method.id, user, arguments, body))
+            seen = headers.get("If-Match")
+            return self._run(method, Call(method.id, user, arguments, body, if_match=seen))
         kind = given.get("uploadType")
         if kind == "resumable":
             return self._begin(method, arguments, headers, content, user)

@@ -278,7 +278,9 @@ class SheetsService:
             sheet.cells[spot] = cell
 
     def _do_mergeCells(self, book: Book, body: dict[str, Any]) -> None:
-        book.by_id(body["range"].get("sheetId", 0)).merges.append(body["range"])
+        merges = book.by_id(body["range"].get("sheetId", 0)).merges
+        if body["range"] not in merges:
+            merges.append(body["range"])
 
     def _do_autoResizeDimensions(self, book: Book, body: dict[str, Any]) -> None:
         book.by_id(body["dimensions"].get("sheetId", 0))
@@ -293,7 +295,9 @@ class SheetsService:
         if "basicChart" not in chart.get("spec", {}) and "pieChart" not in chart.get("spec", {}):
             raise ApiError(400, "a chart needs a spec")
         position = chart.get("position", {})
-        chart = {**chart, "chartId": book.new_id()}
+        if chart.get("chartId") in {c["chartId"] for s in book.sheets for c in s.charts}:
+            raise ApiError(400, f"A chart with id {chart['chartId']} already exists.")
+        chart = {"chartId": book.new_id(), **chart}
         if position.get("newSheet"):
             sheet = self._add_sheet(book, {})
         else:

@@ -49,7 +49,10 @@ class QuotaError(GoogleError):
 
 
 class LostAnswerError(GoogleError):
-    """A request was sent and its answer did not arrive: it may have been done, or not."""
+    """A change was sent and its answer did not arrive: it may have been done, or not.
+
+    Status and reason are those of a refusal that came after it, if one did.
+    """
 
 
 class LoginError(ConnectionUnavailableError):

@@ -24,7 +24,9 @@ class Request:
         body: What is sent as JSON, if anything.
         content: What is sent as it is.
         headers: More headers.
-        once: It must not be sent again when its answer was lost.
+        once: It must not be sent again when its answer was lost: twice is another thing than once,
+            and the service would do it twice.
+        harmless: It changes nothing, although it is no GET.
         most: The answer's bytes; a larger one is an error. None for the connection's limit.
     """
 
@@ -36,7 +38,13 @@ class Request:
     content: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS)
     once: bool = False
+    harmless: bool = False
     most: int | None = None
+
+    @property
+    def changes(self) -> bool:
+        """Whether the service is another one afterwards."""
+        return self.method != "GET" and not self.harmless
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -59,11 +67,19 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back."""
+    """What came back.
+
+    Args:
+        status: The HTTP status.
+        headers: Its headers.
+        content: Its body.
+        in_doubt: An attempt before this one may have been done; its answer was lost.
+    """
 
     status: int
     headers: Mapping[str, str]
     content: bytes
+    in_doubt: bool = False
 
     def json(self) -> dict[str, Any]:
         """The body as a JSON object; an empty one is empty.

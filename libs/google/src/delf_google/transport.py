@@ -119,7 +119,7 @@ class Transport:
         """The same; an answer that refuses is returned, too."""
         import httpx
 
-        lost, refused_token = False, None
+        doubt, refused_token = False, None
         for attempt in range(self.settings.retries + 1):
             last = attempt == self.settings.retries
             token = await self._tokens.get(refused_token)
@@ -127,34 +127,39 @@ class Transport:
                 answer = await self._once(request, token)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 if last:  # nothing was sent, so any request may be sent again
-                    raise self._unreachable(request, error) from None
+                    raise self._unreachable(request, error, doubt=doubt) from None
                 await self.sleep(pause(attempt))
                 continue
             except httpx.TransportError as error:
                 if request.once:
                     raise self._lost(request, _reason(error, self.settings.timeout)) from None
                 if last:
-                    raise self._unreachable(request, error) from None
-                lost = True
+                    raise self._unreachable(request, error, doubt=True) from None
+                doubt = True
                 await self.sleep(pause(attempt))
                 continue
             if answer.status == 401 and refused_token is None and not last:
                 refused_token = token
                 continue
-            if lost and request.method == "DELETE" and answer.status in _GONE:
+            if doubt and request.method == "DELETE" and answer.status in _GONE:
                 return Answer(204, answer.headers, b"")  # the lost answer was a yes
             wait = self.wait_before_again(answer, request, attempt)
             if last or wait is None:
-                return answer
-            lost = lost or answer.status in _PASSING
+                return replace(answer, in_doubt=doubt)
+            doubt = doubt or answer.status in _PASSING
             await self.sleep(wait)
         raise AssertionError  # the last attempt returns or raises
 
     def failure(self, answer: Answer, request: Request) -> Exception:
-        """The error for an answer that refuses."""
-        if request.once and answer.status in _PASSING:
-            return self._lost(request, f"HTTP {answer.status}")
+        """The error for an answer that refuses.
+
+        What a service says after an answer that was lost tells nothing of the attempt before:
+        it may refuse because that was done.
+        """
         problem = Problem(answer.status, answer.content)
+        if request.changes and (answer.in_doubt or answer.status in _PASSING):
+            said = problem.message if answer.in_doubt else f"HTTP {answer.status}"
+            return self._lost(request, said, problem)
         return problem.error(self._label(request), self._scopes)
 
     def wait_before_again(self, answer: Answer, request: Request, attempt: int) -> float | None:
@@ -230,15 +235,21 @@ class Transport:
     def _label(self, request: Request) -> str:
         return f"{self.name}: {request.what}"
 
-    def _lost(self, request: Request, reason: str) -> LostAnswerError:
+    def _lost(
+        self, request: Request, reason: str, problem: Problem | None = None
+    ) -> LostAnswerError:
         return LostAnswerError(
             f"{self._label(request)}: the answer was lost ({reason}), so it may have been done; "
-            "look before it is done again"
+            "look before it is done again",
+            status=0 if problem is None else problem.status,
+            reason="" if problem is None else problem.reason,
         )
 
-    def _unreachable(self, request: Request, error: Exception) -> ConnectionUnavailableError:
+    def _unreachable(self, request: Request, error: Exception, *, doubt: bool) -> Exception:
         host = urlsplit(request.url if "://" in request.url else self._root).netloc
         reason = _reason(error, self.settings.timeout)
+        if doubt and request.changes:
+            return self._lost(request, reason)
         return ConnectionUnavailableError(f"{self._label(request)}: {host}: {reason}")
 
 

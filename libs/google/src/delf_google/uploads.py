@@ -8,6 +8,7 @@ import json
 import logging
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -141,6 +142,7 @@ class Uploader:
             url=request.url,
             query={**request.query, "uploadType": "resumable"},
             body=request.body if request.body is not None else {},
+            harmless=True,  # nothing is made until the last chunk has arrived
             headers={
                 "X-Upload-Content-Type": kind,
                 "X-Upload-Content-Length": str(len(content)),
@@ -158,7 +160,8 @@ class Uploader:
             chunk = content[position : position + step]
             span = f"{position}-{position + len(chunk) - 1}" if chunk else "*"
             # A chunk is sent again only from where the service says.
-            sending = _put(request, address, chunk, f"bytes {span}/{size}", once=True)
+            doubt = False
+            sending = replace(_put(request, address, chunk, f"bytes {span}/{size}"), once=True)
             try:
                 answer = await self._transport.attempts(sending)
             except LostAnswerError:
@@ -168,8 +171,11 @@ class Uploader:
                 if failures > self._transport.settings.retries:
                     raise self._unknown(request)
                 await self._transport.sleep(pause(failures - 1))
+                doubt = position + len(chunk) == size
                 answer = await self._ask(request, address, size)
             if answer.status >= 400:
+                if doubt:  # with its last chunk an upload may be done, and its address gone
+                    raise self._unknown(request)
                 raise self._transport.failure(answer, request)
             if answer.status < 300:
                 return answer
@@ -179,7 +185,7 @@ class Uploader:
 
     async def _ask(self, request: Request, address: str, size: int) -> Answer:
         """How much of an upload has arrived."""
-        asking = _put(request, address, b"", f"bytes */{size}", once=False)
+        asking = replace(_put(request, address, b"", f"bytes */{size}"), harmless=True)
         try:
             return await self._transport.attempts(asking)
         except ConnectionUnavailableError:
@@ -192,14 +198,13 @@ class Uploader:
         )
 
 
-def _put(request: Request, address: str, chunk: bytes, span: str, *, once: bool) -> Request:
+def _put(request: Request, address: str, chunk: bytes, span: str) -> Request:
     return Request(
         what=request.what,
         method="PUT",
         url=address,
         content=chunk,
         headers={"Content-Range": span},
-        once=once,
     )
 
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, TypedDict, cast
 
-from delf import action
+from delf import CallContext, action
 from delf.errors import ToolRefusedError, did_you_mean
 from delf.protocols.connection import Allowed, ProposedCall
 from delf_calendar.events import Event, When, event_of, moment_text, times, zone_named
 from delf_google.addresses import Addresses, addresses
 from delf_google.connection import GoogleConnection
-from delf_google.errors import GoogleError
+from delf_google.errors import GoogleError, LostAnswerError
 from delf_google.requests import Request, segment
+from delf_google.transport import pause
 
 _MOST_FOUND: Final = 2500
 _MOST_CALENDARS: Final = 50
+_CHANGED: Final = 412
 _WRITES: Final = "calendar.events calendar.readonly"
 
 _Events = list[Event]
@@ -51,6 +54,26 @@ class Busy(TypedDict):
 
 _Calendars = list[CalendarInfo]
 _Spans = list[Busy]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of one event."""
+
+    what: str
+    event: str
+    calendar: str
+    notify: bool
+    context: CallContext | None
+
+    def check_seen(self, etag: str) -> None:
+        """Refuse to change another event than the one that a person has seen."""
+        basis = None if self.context is None else self.context.basis
+        if basis is not None and basis.partition("\n")[0] != etag:
+            raise ToolRefusedError(
+                "others have changed the event since a person saw it; nothing was written. "
+                "Call it again to ask about it as it is now"
+            )
 
 
 class Calendar(GoogleConnection):
@@ -135,7 +158,7 @@ class Calendar(GoogleConnection):
         }
         url = "calendar/v3/freeBusy"
         answer = await self.transport.json(
-            Request(what="look for free time", method="POST", url=url, body=body)
+            Request(what="look for free time", method="POST", url=url, body=body, harmless=True)
         )
         told: Mapping[str, Mapping[str, Any]] = answer.get("calendars") or {}
         # Google answers with the address that "primary" stands for.
@@ -214,22 +237,28 @@ class Calendar(GoogleConnection):
         recurrence: _Texts | None = None,
         reminders: _Minutes | None = None,
         notify: bool = True,
+        context: CallContext | None = None,
     ) -> Event:
         """Change what is given of an event; a new start alone moves it. Attendees are told, unless
         `notify` is false.
         """  # noqa: D205 - the model reads the whole paragraph
-        old = await self._get(event, calendar)
         named = {"summary": title, "description": description, "location": location}
-        body: dict[str, Any] = {key: value for key, value in named.items() if value is not None}
-        body |= _details(None, recurrence, reminders)
-        if start is not None or end is not None:
-            body |= await self._moved(event_of(old), start, end, calendar, zone)
-        if add_attendees or remove_attendees:
-            people: Sequence[Mapping[str, Any]] = old.get("attendees") or ()
-            body["attendees"] = _changed(people, add_attendees or [], remove_attendees or [])
-        if not body:
-            raise ToolRefusedError("say what is to be changed")
-        return await self._patch("change an event", event, calendar, body, notify=notify)
+        told: dict[str, Any] = {key: value for key, value in named.items() if value is not None}
+        told |= _details(None, recurrence, reminders)
+
+        async def body_for(old: Mapping[str, Any]) -> dict[str, Any]:
+            body = dict(told)
+            if start is not None or end is not None:
+                body |= await self._moved(event_of(old), start, end, calendar, zone)
+            if add_attendees or remove_attendees:
+                people: Sequence[Mapping[str, Any]] = old.get("attendees") or ()
+                body["attendees"] = _changed(people, add_attendees or [], remove_attendees or [])
+            if not body:
+                raise ToolRefusedError("say what is to be changed")
+            return body
+
+        change = Change("change an event", event, calendar, notify, context)
+        return await self._edit(change, body_for)
 
     @action("delete", effect="irreversible")
     async def delete(self, event: str, calendar: str = "primary", notify: bool = True) -> None:
@@ -251,16 +280,20 @@ class Calendar(GoogleConnection):
         comment: str = "",
         calendar: str = "primary",
         notify: bool = True,
+        context: CallContext | None = None,
     ) -> Event:
         """Answer an invitation; its organizer is told, unless `notify` is false."""
-        old = await self._get(event, calendar)
-        people: Sequence[Mapping[str, Any]] = old.get("attendees") or ()
-        if not any(person.get("self") for person in people):
-            raise ToolRefusedError(f"the user is not invited to {old.get('summary', event)!r}")
         own = {"responseStatus": answer} | ({"comment": comment} if comment else {})
-        attendees = [{**person, **(own if person.get("self") else {})} for person in people]
-        body = {"attendees": attendees}
-        return await self._patch("answer an invitation", event, calendar, body, notify=notify)
+
+        async def body_for(old: Mapping[str, Any]) -> dict[str, Any]:
+            people: Sequence[Mapping[str, Any]] = old.get("attendees") or ()
+            if not any(person.get("self") for person in people):
+                raise ToolRefusedError(f"the user is not invited to {old.get('summary', event)!r}")
+            mine = ({**person, **(own if person.get("self") else {})} for person in people)
+            return {"attendees": [*mine]}
+
+        change = Change("answer an invitation", event, calendar, notify, context)
+        return await self._edit(change, body_for)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
         """Which event and calendar are meant, and who is invited."""
@@ -288,19 +321,37 @@ class Calendar(GoogleConnection):
             Request(what="look at an event", url=f"{_events(calendar)}/{segment(event)}")
         )
 
-    async def _patch(
-        self, what: str, event: str, calendar: str, body: dict[str, Any], *, notify: bool
+    async def _edit(
+        self, change: Change, body_for: Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
     ) -> Event:
-        return event_of(
-            await self.transport.json(
-                Request(
-                    what=what,
-                    method="PATCH",
-                    url=f"{_events(calendar)}/{segment(event)}",
-                    query={"sendUpdates": _updates(notify)},
-                    body=body,
-                )
+        """Change an event as it is now; where somebody else changes it meanwhile, once more.
+
+        Attendees are written as a list: an answer that came meanwhile would be lost.
+        """
+        for attempt in range(self.settings.retries + 1):
+            old = await self._get(change.event, change.calendar)
+            etag = str(old.get("etag", ""))
+            change.check_seen(etag)
+            request = Request(
+                what=change.what,
+                method="PATCH",
+                url=f"{_events(change.calendar)}/{segment(change.event)}",
+                query={"sendUpdates": _updates(change.notify)},
+                body=await body_for(old),
+                headers={"If-Match": etag} if etag else {},
             )
+            try:
+                return event_of(await self.transport.json(request))
+            except LostAnswerError:  # it may be another one because it was done
+                raise
+            except GoogleError as error:
+                if error.status != _CHANGED:
+                    raise
+                await self.transport.sleep(pause(attempt) / 10)
+        raise GoogleError(
+            f"{self.name}: {change.what}: others change the event all the time; "
+            "nothing was written",
+            hint="try again later",
         )
 
     async def _moved(

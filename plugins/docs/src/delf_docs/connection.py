@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Final, Literal, TypedDict
 from weakref import WeakValueDictionary
@@ -18,7 +19,7 @@ from delf_docs.reading import heading_level, markdown_of, paragraphs, plain_text
 from delf_docs.settings import DocsSettings
 from delf_docs.writing import insert_blocks, text_style
 from delf_google.connection import GoogleConnection
-from delf_google.errors import GoogleError
+from delf_google.errors import GoogleError, LostAnswerError
 from delf_google.files import file_id
 from delf_google.requests import Request, segment
 from delf_google.transport import pause
@@ -56,6 +57,14 @@ class Replaced(TypedDict):
     """How often a text was found."""
 
     changed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A document as it was, and what the service said of its change."""
+
+    found: Mapping[str, Any]
+    answer: Mapping[str, Any]
 
 
 class Docs(GoogleConnection):
@@ -144,11 +153,8 @@ class Docs(GoogleConnection):
             raise ToolRefusedError("find is empty")
         contains = {"text": find, "matchCase": match_case}
         request = {"replaceAllText": {"containsText": contains, "replaceText": replacement}}
-        body: dict[str, Any] = {"requests": [request]}
-        if context is not None and context.basis is not None:
-            body["writeControl"] = {"requiredRevisionId": context.basis}
-        answer = await self._batch("replace text", file_id(document), body)
-        replies: list[dict[str, Any]] = answer.get("replies") or [{}]
+        done = await self._edit("replace text", document, lambda _: [request], context)
+        replies: list[dict[str, Any]] = done.answer.get("replies") or [{}]
         reply: dict[str, Any] = replies[0].get("replaceAllText") or {}
         return Replaced(changed=int(reply.get("occurrencesChanged") or 0))
 
@@ -247,7 +253,8 @@ class Docs(GoogleConnection):
             index, spare, before = place(found)
             return [*before, *insert_blocks(blocks, index, spare=spare)]
 
-        return _info(await self._edit("write a document", document, requests_for, context))
+        done = await self._edit("write a document", document, requests_for, context)
+        return _info(done.found)
 
     @cached_property
     def _turns(self) -> WeakValueDictionary[str, asyncio.Lock]:
@@ -259,7 +266,7 @@ class Docs(GoogleConnection):
         document: str,
         requests_for: Callable[[Mapping[str, Any]], list[dict[str, Any]]],
         context: CallContext | None = None,
-    ) -> Mapping[str, Any]:
+    ) -> Edit:
         """Change a document by requests that are made for it as it is now.
 
         Changes from here are made one after another. Of others' changes, whoever comes first
@@ -274,7 +281,7 @@ class Docs(GoogleConnection):
         document: str,
         requests_for: Callable[[Mapping[str, Any]], list[dict[str, Any]]],
         context: CallContext | None,
-    ) -> Mapping[str, Any]:
+    ) -> Edit:
         for attempt in range(self.settings.retries + 1):
             found = await self._get(document)
             if context is not None and context.basis not in (None, _revision(found)):
@@ -284,15 +291,15 @@ class Docs(GoogleConnection):
                 )
             requests = requests_for(found)
             if not requests:
-                return found
+                return Edit(found, {})
             try:
-                await self._change(what, found, requests)
+                return Edit(found, await self._change(what, found, requests))
+            except LostAnswerError:  # the revision may be another one because it was done
+                raise
             except GoogleError as error:
                 if error.status != 400 or "revision" not in error.message:
                     raise
                 await self.transport.sleep(pause(attempt) / 10)
-            else:
-                return found
         raise GoogleError(
             f"{self.name}: {what}: others change the document all the time; nothing was written",
             hint="try again later",
@@ -300,21 +307,19 @@ class Docs(GoogleConnection):
 
     async def _change(
         self, what: str, found: Mapping[str, Any], requests: list[dict[str, Any]]
-    ) -> None:
-        control = {"requiredRevisionId": found.get("revisionId")}
-        body = {"requests": requests, "writeControl": control}
-        await self._batch(what, str(found["documentId"]), body, once=True)
-
-    async def _batch(
-        self, what: str, key: str, body: dict[str, Any], *, once: bool = False
     ) -> dict[str, Any]:
+        """Send a batch. It is bound to a revision, so sending it again never does it twice."""
+        revision = found.get("revisionId")
+        body: dict[str, Any] = {"requests": requests}
+        if revision:
+            body["writeControl"] = {"requiredRevisionId": revision}
         return await self.transport.json(
             Request(
                 what=what,
                 method="POST",
-                url=f"{_DOCUMENTS}/{segment(key)}:batchUpdate",
+                url=f"{_DOCUMENTS}/{segment(str(found['documentId']))}:batchUpdate",
                 body=body,
-                once=once,
+                once=not revision,
             )
         )
 

@@ -31,6 +31,7 @@ from delf_drive.records import (
 )
 from delf_google.addresses import address
 from delf_google.connection import GoogleConnection
+from delf_google.errors import LostAnswerError
 from delf_google.files import read_task_file
 from delf_google.requests import Request, segment
 from delf_google.uploads import Uploader
@@ -426,11 +427,19 @@ class Drive(GoogleConnection):
         self, what: str, path: str, body: dict[str, Any], query: dict[str, Any]
     ) -> FileInfo:
         query = {"fields": FIELDS, **ALL_DRIVES, **query}
-        return file_of(
-            await self.transport.json(
-                Request(what=what, method="PATCH", url=path, query=query, body=body)
-            )
-        )
+        request = Request(what=what, method="PATCH", url=path, query=query, body=body)
+        try:
+            return file_of(await self.transport.json(request))
+        except LostAnswerError as error:
+            if not error.status:
+                raise
+            # A file that was moved is refused to be moved again.
+            look = Request(what=what, url=path, query={"fields": FIELDS, **ALL_DRIVES})
+            found = await self.transport.json(look)
+            parents = [query["addParents"]] if "addParents" in query else found.get("parents")
+            if found.get("parents") == parents and body.items() <= found.items():
+                return file_of(found)
+            raise
 
 
 def _shown(found: FileInfo) -> str:

@@ -29,6 +29,7 @@ from delf_gmail.writing import MOST_BYTES, Attachment, build
 from delf_google.addresses import People, address, addresses
 from delf_google.batch import read_many
 from delf_google.connection import GoogleConnection
+from delf_google.errors import GoogleError
 from delf_google.files import read_task_file
 from delf_google.requests import Method, Request, segment
 from delf_google.uploads import Uploader
@@ -286,8 +287,7 @@ class Gmail(GoogleConnection):
                 raise ToolRefusedError(f"there is no label {name!r}{did_you_mean(name, known)}")
         for name in adding:
             if name.lower() not in known:
-                made = await self._post("make a label", f"{_ME}/labels", {"name": name}, once=True)
-                known[name.lower()] = str(made["id"])
+                known[name.lower()] = await self._make_label(name)
         body = {
             "addLabelIds": [known[name.lower()] for name in adding],
             "removeLabelIds": [known[name.lower()] for name in removing],
@@ -482,6 +482,20 @@ class Gmail(GoogleConnection):
         return await self.transport.json(
             Request(what=what, method=method, url=url, body=body, once=once)
         )
+
+    async def _make_label(self, name: str) -> str:
+        """The id of a label that was made, here or by somebody else meanwhile."""
+        try:
+            made = await self._post("make a label", f"{_ME}/labels", {"name": name})
+        except GoogleError as error:
+            if error.status != 409:
+                raise
+            listed = await self._labels()
+            found = [item for item in listed if str(item["name"]).lower() == name.lower()]
+            if not found:
+                raise
+            made = found[0]
+        return str(made["id"])
 
     async def _change(self, ids: Sequence[str], body: dict[str, Any]) -> Changed:
         for start in range(0, len(ids), _MOST_CHANGED):

@@ -12,6 +12,7 @@ from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refu
 from delf.tools.action import Action, actions_of
 from delf.tools.permissions import is_allowed, needs_confirmation
 from delf_google.connection import GoogleConnection
+from delf_google.errors import LostAnswerError
 from delf_google.files import file_id
 from delf_google.requests import Request, segment
 from delf_sheets.cells import grid_of, records_of
@@ -348,16 +349,32 @@ class Sheets(GoogleConnection):
         return grid_of(sheets[0], formulas=formulas)
 
     async def _do(self, what: str, plan: Plan) -> None:
-        await self.transport.json(
+        request = Request(
+            what=what,
+            method="POST",
+            url=f"{_BOOKS}/{segment(plan.book.id)}:batchUpdate",
+            query={"fields": "spreadsheetId"},
+            body={"requests": plan.requests},
+            once=plan.once,
+        )
+        try:
+            await self.transport.json(request)
+        except LostAnswerError:
+            if not plan.made or not plan.made <= await self._ids(plan.book.id):
+                raise  # else the attempt whose answer was lost has done it all
+
+    async def _ids(self, book: str) -> set[int]:
+        """The ids of a spreadsheet's sheets and charts."""
+        found = await self.transport.json(
             Request(
-                what=what,
-                method="POST",
-                url=f"{_BOOKS}/{segment(plan.book.id)}:batchUpdate",
-                query={"fields": "spreadsheetId"},
-                body={"requests": plan.requests},
-                once=plan.once,
+                what="look at a spreadsheet",
+                url=f"{_BOOKS}/{segment(book)}",
+                query={"fields": "sheets(properties.sheetId,charts.chartId)"},
             )
         )
+        sheets: list[dict[str, Any]] = found.get("sheets") or []
+        charts = [int(chart["chartId"]) for sheet in sheets for chart in sheet.get("charts") or ()]
+        return {int(sheet["properties"].get("sheetId") or 0) for sheet in sheets}.union(charts)
 
 
 _LOOKS: Final = frozenset(inspect.signature(Sheets.format).parameters) - {

@@ -35,7 +35,20 @@ class Plan:
     def __init__(self, book: Book) -> None:
         self.book = book
         self.requests: list[dict[str, Any]] = []
-        self.once = False
+        self._once = False
+        self.made: set[int] = set()
+        """Ids of what is made. A batch that makes something that is there is refused as a whole."""
+
+    @property
+    def once(self) -> bool:
+        """Whether to do it twice is another thing than to do it once."""
+        return self._once and not self.made
+
+    def _grow(self, area: Area, height: int, width: int) -> None:
+        """Make a sheet large enough; a sheet grows again where that is done again."""
+        needed = growth(area, height, width)
+        self.requests += needed
+        self._once = self._once or bool(needed)
 
     # -- cells --------------------------------------------------------------------------
 
@@ -47,7 +60,7 @@ class Plan:
         if not width:
             raise ToolRefusedError("there are no rows to write")
         self._check_fits(area, len(grid), width, where)
-        self.requests += growth(area, len(grid), width)
+        self._grow(area, len(grid), width)
         cells, dates = _cells(grid, area.top, area.left, formulas=formulas)
         body = {"start": area.start, "rows": cells, "fields": "userEnteredValue"}
         self.requests.append({"updateCells": body})
@@ -60,7 +73,7 @@ class Plan:
             raise ToolRefusedError("there are no rows to append")
         width = max(len(row) for row in grid)
         if width > sheet.columns:
-            self.requests += growth(Area(sheet=sheet), 0, width)
+            self._grow(Area(sheet=sheet), 0, width)
         cells, dates = _cells(grid, 0, 0, formulas=formulas)
         for (row, column), kind in dates.items():
             form = {"numberFormat": {"type": kind, "pattern": FORMATS[kind]}}
@@ -68,7 +81,7 @@ class Plan:
         fields = "userEnteredValue" + (",userEnteredFormat.numberFormat" if dates else "")
         body = {"sheetId": sheet.id, "rows": cells, "fields": fields}
         self.requests.append({"appendCells": body})
-        self.once = True
+        self._once = True
         return len(grid)
 
     def clear(self, where: str) -> None:
@@ -80,13 +93,17 @@ class Plan:
         """Add a sheet. Its id is chosen here, so that later requests can name it."""
         if any(sheet.title.lower() == title.lower() for sheet in self.book.sheets):
             raise ToolRefusedError(f"there is a sheet {title!r} already")
-        sheet = Sheet(random.randrange(1, 2**31 - 1), title, rows, columns)  # noqa: S311 - an id
+        sheet = Sheet(self._new_id(), title, rows, columns)
         grid = {"rowCount": rows, "columnCount": columns}
         properties = {"sheetId": sheet.id, "title": title, "gridProperties": grid}
         self.requests.append({"addSheet": {"properties": properties}})
         self.book.sheets.append(sheet)
-        self.once = True
         return sheet
+
+    def _new_id(self) -> int:
+        made = random.randrange(1, 2**31 - 1)  # noqa: S311 - an id
+        self.made.add(made)
+        return made
 
     def _check_fits(self, area: Area, height: int, width: int, where: str) -> None:
         single = area.bottom == area.top + 1 and area.right == area.left + 1
@@ -135,11 +152,11 @@ class Plan:
             raise ToolRefusedError(f"a chart of {where} needs two columns: names, then numbers")
         columns = [_column(area, index) for index in range(area.left, right)]
         place = self.book.area(anchor) if anchor else Area(sheet=area.sheet, left=right + 1)
-        self.requests += growth(place, 1, 1)
+        self._grow(place, 1, 1)
         spec = _chart_spec(kind, title, columns)
         position = {"overlayPosition": {"anchorCell": place.start}}
-        self.requests.append({"addChart": {"chart": {"spec": spec, "position": position}}})
-        self.once = True
+        chart = {"chartId": self._new_id(), "spec": spec, "position": position}
+        self.requests.append({"addChart": {"chart": chart}})
 
 
 def with_header(rows: Sequence[Any]) -> list[Sequence[Any]]:
