@@ -100,6 +100,36 @@ async def test_a_weak_choice_is_told_with_what_was_passed_over(host):
     assert chosen.passed_over
 
 
+class Engine(Backend):
+    """A backend that makes an image before its first session."""
+
+    problem = "the image cannot be pulled:\n  no route to the registry"
+    libraries: tuple[str, ...] | None = None
+
+    async def prepare(self, libraries):
+        self.libraries = libraries
+        if self.problem:
+            raise SandboxUnavailableError(self.problem, hint="docker pull it")
+
+
+async def test_a_sandbox_that_cannot_be_made_ready_is_passed_over_before_a_task(host):
+    offer(host, "weak", "process")
+    engine = Engine()
+    offer(host, "strong", "container", factory=lambda **options: engine)
+    chosen = await choose_sandbox(host, AgentConfig(), {})
+    assert chosen.spec.name == "weak"
+    assert chosen.passed_over
+    assert "(strong: the image cannot be pulled: no route to the registry)" in chosen.warning
+    assert engine.closed == 1
+    for asked in (AgentConfig(min_isolation="container"), AgentConfig(sandbox="strong")):
+        with pytest.raises(SandboxUnavailableError, match="no route to the registry") as told:
+            await choose_sandbox(host, asked, {})
+        assert told.value.hint == "docker pull it"
+    engine.problem = ""
+    chosen = await choose_sandbox(host, AgentConfig(allowed_libs=("pandas",)), {})
+    assert (chosen.spec.name, engine.libraries) == ("strong", ("pandas",))
+
+
 async def test_isolation_is_never_lowered_silently(host):
     offer(host, "weak", "process")
     offer(host, "strong", "container", Unavailable("no daemon"))

@@ -49,9 +49,10 @@ def test_with_a_model(doctor, here):
 
 def test_keys_are_named_and_never_shown(run, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-sesame")
+    monkeypatch.setenv("DELF_LLM", "gpt-4o-mini")
     for arguments in ((), ("--json",)):
         result = run("doctor", *arguments)
-        assert result.exit_code == 0
+        assert result.exit_code == 0, result.output
         assert "OPENAI_API_KEY" in result.output
         assert "sesame" not in result.output
 
@@ -75,7 +76,8 @@ def test_no_sandbox_is_strong_enough(doctor, here):
     (here / "delf.toml").write_text(f'[agent]\nllm = "{model}"\nmin_isolation = "vm"\n')
     status, data = doctor()
     assert status == 1
-    assert problems(data) == ["no sandbox can be used"]
+    (told,) = problems(data)
+    assert told.startswith("no sandbox with isolation 'vm' or stronger works here: ")
     assert "weaker than min_isolation" in notes(data, "sandbox")
 
 
@@ -86,9 +88,10 @@ def test_nothing_is_installed(doctor, monkeypatch):
     assert status == 1
     hints = [item["hint"] for item in data["findings"] if item["status"] == "problem"]
     assert hints == [
+        "delf plugins install model-http",
         "delf plugins install sandbox-local",
         "delf plugins shows every plugin with its state",
-        "delf plugins install model-http",
+        "set DELF_LLM, [agent] llm in delf.toml, or --llm NAME",
     ]
 
 
@@ -124,7 +127,7 @@ def test_an_embedder_without_its_model(doctor, here, monkeypatch):
         '[plugins.embed-static]\nmodel = "nobody/nothing"\n'
     )
     status, data = doctor()
-    assert (status, data["ok"]) == (0, True)
+    assert (status, data["ok"]) == (1, False), "it was asked for, and cannot be had"
     assert "words are searched alone: the embedding model 'nobody/nothing'" in notes(
         data, "embedder"
     )
@@ -177,3 +180,47 @@ def test_a_damaged_journal_that_nobody_chose(doctor, here, monkeypatch):
     status, data = doctor()
     assert (status, data["ok"]) == (0, True)
     assert "is damaged" in notes(data, "journal")
+
+
+UNUSABLE = {
+    "a sandbox that there is not": ('sandbox = "dokcer"', "did you mean 'docker'?"),
+    "a strategy that there is not": ('strategy = "x"', "unknown strategy 'x'"),
+    "a memory that there is not": ('memory = "semantik"', "did you mean 'semantic'?"),
+    "an observer that there is not": ('observers = ["x"]', "unknown observer 'x'"),
+    "a way to ask that there is not": ('approvals = ["x"]', "unknown approval 'x'"),
+    "a prefilter that there is not": ('prefilter_mode = "x"', "no plugin serves prefilter_mode"),
+    "a file that is not there": ('files = ["none.csv"]', "none.csv' does not exist"),
+    "a sandbox that does not run here": ('sandbox = "docker"', "'docker' does not work here"),
+    "a connection that there is not": ("[connections.x]\ntype = 'gmial'", "did you mean 'gmail'?"),
+    "a variable that is not set": (
+        "[connections.x]\ntype = 'sql'\nurl = '${URL}'",
+        "the variable URL is not set",
+    ),
+}
+
+
+@pytest.mark.parametrize("command", [("doctor",), ("config", "check")], ids=" ".join)
+@pytest.mark.parametrize("case", UNUSABLE)
+def test_nothing_is_called_ready_that_a_task_would_stumble_on(run, here, case, command):
+    """What `delf run` says before it asks a model is said here, too, with what to do."""
+    line, told = UNUSABLE[case]
+    model = write_recording(here / "r.jsonl", "print(1)")
+    (here / "delf.toml").write_text(f'[agent]\nllm = "{model}"\n{line}\n')
+    ran = run("run", "a task")
+    assert ran.exit_code != 0
+    assert told in " ".join(ran.stderr.split())
+    found = run(*command, "--json")
+    assert found.exit_code == (1 if command == ("doctor",) else 2)
+    (problem,) = (p for p in json.loads(found.stdout)["findings"] if p["status"] == "problem")
+    assert told in problem["text"]
+
+
+@pytest.mark.parametrize("command", [("doctor",), ("config", "check")], ids=" ".join)
+def test_a_key_that_is_missing(run, here, command, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    (here / "delf.toml").write_text('[agent]\nllm = "gpt-4o-mini"\nstrategy = "x"\n')
+    found = run(*command, "--json")
+    assert found.exit_code > 0
+    told = problems(json.loads(found.stdout))
+    assert "OPENAI_API_KEY is not set" in " ".join(told)
+    assert "unknown strategy 'x'" in told, "all of them are told at once"

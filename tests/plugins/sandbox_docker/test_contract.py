@@ -75,3 +75,14 @@ async def test_a_container_is_no_machine_of_its_own(make_backend):
 class TestPlugin(PluginContract):
     name = "sandbox-docker"
     offers = {"sandbox": ["docker"], "command": ["sandbox"]}
+
+
+async def test_an_image_that_cannot_be_had_is_told_before_a_task(docker_engine):
+    backend = DockerBackend(engine=docker_engine.url, base_image="nobody/nothing:1", pool_size=0)
+    try:
+        assert isinstance(await backend.available(), Available), "the engine itself answers"
+        with pytest.raises(SandboxUnavailableError, match="cannot be built from") as told:
+            await backend.prepare(())
+        assert "base_image" in str(told.value.hint)
+    finally:
+        await backend.aclose()

@@ -219,6 +219,7 @@ class Runtime:
             row_files=self._formats.writable,
         )
         self._models.get(config.main_llm)
+        self._strategy(config.strategy)
         self._warming = asyncio.ensure_future(self._warm_up())
 
     def _open_hooks(self) -> None:
@@ -293,6 +294,17 @@ class Runtime:
     def _make(self, kind: type[Spec], name: str) -> Any:
         with using_environ(self._parts.environ):
             return make(self._host, self._host.spec(kind, name), self._parts.plugin_options)
+
+    def _strategy(self, name: str) -> Strategy:
+        """The strategy that was given as an object, or that of a name.
+
+        Raises:
+            PluginError: When it is not installed.
+        """
+        strategy = self._parts.strategy or self._strategies.get(name)
+        if strategy is None:
+            strategy = self._strategies[name] = self._make(StrategySpec, name)
+        return strategy
 
     def _channels(self) -> list[NamedChannel]:
         channels: list[NamedChannel] = []
@@ -483,10 +495,7 @@ class Runtime:
             output,
             self._in_background,
         )
-        strategy = self._parts.strategy or self._strategies.get(config.strategy)
-        if strategy is None:
-            strategy = self._make(StrategySpec, config.strategy)
-            self._strategies[config.strategy] = strategy
+        strategy = self._strategy(config.strategy)
         host = TaskHost(task, gate, approvals, scripts)
         return TaskPipeline(task, host, strategy, set_up, clock, self._warnings(set_up))
 

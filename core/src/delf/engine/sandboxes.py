@@ -10,10 +10,18 @@ from typing import Any
 
 from delf.config import AgentConfig
 from delf.errors import ConfigurationError, SandboxUnavailableError
+from delf.libraries import applying
 from delf.official import how_to_install, packages, usual
 from delf.plugins.host import PluginHost
 from delf.plugins.sandboxes import LIMIT_NAMES, Tried, make_sandbox
-from delf.protocols.sandbox import Available, Limits, SandboxBackend, Unavailable
+from delf.protocols.sandbox import (
+    Availability,
+    Available,
+    Limits,
+    SandboxBackend,
+    SupportsPreparation,
+    Unavailable,
+)
 from delf.records import dataclass
 from delf.specs import SandboxSpec
 from delf.types import Isolation, isolation_rank
@@ -59,6 +67,16 @@ class _Search:
     def make(self, spec: SandboxSpec) -> SandboxBackend:
         """The backend of a spec."""
         return make_sandbox(self.host, spec, self.config.sandbox_config, self.options)
+
+    async def ready(self, backend: SandboxBackend) -> Availability:
+        """Whether sessions can be opened; what they need, as an image, is made now."""
+        state = await backend.available()
+        if isinstance(state, Available) and isinstance(backend, SupportsPreparation):
+            try:
+                await backend.prepare(applying(self.config.allowed_libs))
+            except SandboxUnavailableError as error:
+                return Unavailable(" ".join(error.message.split()), error.hint or "")
+        return state
 
     @property
     def least(self) -> Isolation:
@@ -107,7 +125,7 @@ async def choose_sandbox(
     spec = host.spec(SandboxSpec, config.sandbox)
     _check_isolation(spec, spec.isolation, search.least, f"isolates by {spec.isolation}")
     backend = search.make(spec)
-    state = await backend.available()
+    state = await search.ready(backend)
     if isinstance(state, Unavailable):
         await backend.aclose()
         raise SandboxUnavailableError(
@@ -138,7 +156,7 @@ async def _choose_strongest(search: _Search) -> ChosenSandbox:
             passed.append(f"{spec.name} cannot import {', '.join(search.config.allowed_libs)}")
             continue
         backend = search.make(spec)
-        state = await backend.available()
+        state = await search.ready(backend)
         if isinstance(state, Unavailable):
             passed.append(f"{spec.name}: {state.reason}")
             hint = hint or state.hint

@@ -467,6 +467,22 @@ class SupportsLanguage(Protocol):
 
 
 @runtime_checkable
+class SupportsPreparation(Protocol):
+    """A backend that makes something before its first session, such as an image."""
+
+    async def prepare(self, libraries: tuple[str, ...]) -> None:
+        """Make it, if that was not done before. No task begins, and no model is asked, without it.
+
+        Args:
+            libraries: Third-party packages that scripts may import.
+
+        Raises:
+            SandboxUnavailableError: When it cannot be made, and why.
+        """
+        ...
+
+
+@runtime_checkable
 class SupportsWarmUp(Protocol):
     """A backend that can prepare sessions before they are asked for."""
 

@@ -262,15 +262,16 @@ class Setup:
             **more,
         )
 
-    async def start(self, agent: Agent, *, must_keep: bool = False) -> Agent:
+    async def start(self, agent: Agent | None = None, *, must_keep: bool = False) -> Agent:
         """The agent, started; one without a journal if the default one cannot be written.
 
         Its chat lives in memory, then.
 
         Args:
-            agent: The agent.
+            agent: The agent; a new one when omitted.
             must_keep: There is no use in one without a journal.
         """
+        agent = agent or self.agent()
         try:
             await agent.astart()
         except JournalUnavailableError as error:

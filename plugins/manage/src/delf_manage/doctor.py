@@ -8,8 +8,8 @@ import platform
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -64,7 +64,7 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
     state = state_of(ctx)
     ready = write_findings(state, _examine(state), as_json=as_json)
     if not as_json:
-        click.echo("\na task can run" if ready else "\nno task can run until ✗ is mended")
+        click.echo("\na task can run" if ready else "\nno task can run as configured: mend each ✗")
     ctx.exit(0 if ready else 1)
 
 
@@ -87,9 +87,8 @@ def write_findings(state: State, findings: Iterable[Finding], *, as_json: bool) 
 
 
 def examine_config(state: State) -> Iterator[Finding]:
-    """What is configured here, as far as it can be checked without using it."""
+    """What is configured here, and whether an agent starts with it."""
     from delf.errors import DelfError
-    from delf.plugins.factories import fitting_options
 
     try:
         project = state.load_project()
@@ -100,9 +99,17 @@ def examine_config(state: State) -> Iterator[Finding]:
         return
     yield Finding(area="agent", status="ok", text=f"{len(list(project.agent_values.leaves()))} set")
     host = state.discover(project.environ)
-    for finding in _connections(host, project):
-        wrong = finding.area == "tools" and finding.status == "note"
-        yield replace(finding, status="problem") if wrong else finding
+    found = [*_parts(host, project, project.agent), *_connections(host, project)]
+    found += _plugin_options(host, project)
+    found += asyncio.run(_embedder(host, project, project.agent))
+    yield from found
+    yield from asyncio.run(_task(state, host, project, found))
+
+
+def _plugin_options(host: PluginHost, project: Project) -> Iterator[Finding]:
+    from delf.errors import DelfError
+    from delf.plugins.factories import fitting_options
+
     for name in project.plugin_options:
         try:
             options = project.plugin_options[name]
@@ -152,17 +159,105 @@ def _examine(state: State) -> Iterator[Finding]:
         yield Finding(area="config", status="problem", text=error.message, hint=error.hint)
     environ = project.environ if project is not None else os.environ
     host = state.discover(environ)
-    yield from _plugins(host)
-    yield from asyncio.run(_sandboxes(host, project, config))
-    if config is not None:
-        yield _strategy(host, config)
-    yield from _models(host, config, environ)
-    if project is not None:
-        yield from _connections(host, project)
-        yield asyncio.run(_journal(host, project))
+    found = [*_plugins(host), *asyncio.run(_sandboxes(host, project, config))]
+    found += _keys(host, environ)
     if project is not None and config is not None:
-        yield from asyncio.run(_embedder(host, project, config))
-    yield from _folders()
+        found += _parts(host, project, config)
+    if project is not None:
+        found += [*_connections(host, project), asyncio.run(_journal(host, project))]
+    if project is not None and config is not None:
+        found += asyncio.run(_embedder(host, project, config))
+    found += _folders()
+    yield from found
+    if project is not None and config is not None:
+        yield from asyncio.run(_task(state, host, project, found))
+
+
+def _parts(host: PluginHost, project: Project, config: AgentConfig) -> Iterator[Finding]:
+    """What the configuration names and nobody has, and models that cannot be asked."""
+    from delf.errors import DelfError
+    from delf.official import how_to_install, packages, usual
+    from delf.specs import ApprovalSpec, MemorySpec, ObserverSpec, SandboxSpec, StrategySpec
+
+    named: list[tuple[type[Any], str]] = [(StrategySpec, config.strategy)]
+    if config.sandbox != "auto":
+        named.append((SandboxSpec, config.sandbox))
+    elif not host.specs(SandboxSpec):
+        hint = how_to_install(packages("sandbox")[usual("sandbox")])
+        text = "no sandbox is installed"
+        yield Finding(area="sandbox", status="problem", text=text, hint=hint)
+    if config.memory is not None:
+        named.append((MemorySpec, config.memory))
+    if "approvals" in config.model_fields_set:
+        named += [(ApprovalSpec, name) for name in config.approvals]
+    named += [(ObserverSpec, name) for name in config.observers]
+    for kind, name in named:
+        try:
+            host.spec(kind, name)
+        except DelfError as error:
+            yield Finding(area=kind.kind, status="problem", text=error.message, hint=error.hint)
+    yield from asyncio.run(_models(host, project, config))
+
+
+async def _models(host: PluginHost, project: Project, config: AgentConfig) -> list[Finding]:
+    """Whether each model could be asked; nobody asks it, but its key is looked for."""
+    from delf.engine.models.client import ModelPool
+    from delf.errors import DelfError
+    from delf.protocols.model import ModelContext
+
+    context = ModelContext(
+        environ=project.environ, providers=config.providers, api_key_for=config.api_key_for
+    )
+    found: list[Finding] = []
+    pool = ModelPool(host, context)
+    try:
+        _ = config.main_llm
+        for name in config.models:
+            model = config.models[name]
+            try:
+                await pool.check(model)
+            except DelfError as error:
+                problem = Finding(
+                    area="model", status="problem", text=error.message, hint=error.hint
+                )
+                found += [] if problem in found else [problem]
+            else:
+                text = f"{model.model} could be asked"
+                found.append(Finding(area="model", status="ok", text=text))
+    except DelfError as error:
+        found.append(Finding(area="model", status="problem", text=error.message, hint=error.hint))
+    finally:
+        await pool.aclose()
+    return found
+
+
+async def _task(
+    state: State, host: PluginHost, project: Project, found: Sequence[Finding]
+) -> list[Finding]:
+    """Do what `delf run` does up to the model's first call; what was found before is not repeated.
+
+    Args:
+        state: The program's flags.
+        host: The plugins.
+        project: The configuration.
+        found: What was found before.
+    """
+    from delf.errors import DelfError
+    from delf_cli.session import Options, Setup, log_to_stderr
+
+    log_to_stderr(state)
+    told = {finding.text for finding in found if finding.status == "problem"}
+    try:
+        agent = await Setup(project, host, Options(flags={})).start()
+        try:
+            await agent.acheck()
+        finally:
+            await agent.astop()
+    except DelfError as error:
+        if error.message in told:
+            return []
+        return [Finding(area="task", status="problem", text=error.message, hint=error.hint)]
+    return [Finding(area="task", status="ok", text="a task starts, and could ask its model")]
 
 
 def _config_file(project: Project) -> Iterator[Finding]:
@@ -185,13 +280,11 @@ def _plugins(host: PluginHost) -> Iterator[Finding]:
 async def _sandboxes(
     host: PluginHost, project: Project | None, config: AgentConfig | None
 ) -> list[Finding]:
-    """Every sandbox with its state; a problem if none is left that may be used."""
+    """Every sandbox with its state, and what was measured of it."""
     from delf.specs import SandboxSpec
     from delf.types import isolation_rank
 
     found: list[Finding] = []
-    usable: list[str] = []
-    wanted = config.sandbox if config is not None else "auto"
     least = config.min_isolation if config is not None else "process"
     options: Mapping[str, Mapping[str, Any]] = project.plugin_options if project is not None else {}
     for spec in host.specs(SandboxSpec):
@@ -199,30 +292,13 @@ async def _sandboxes(
         text = f"{spec.name}, isolation {looked.isolation}: {looked.text}"
         if looked.works and isolation_rank(looked.isolation) < isolation_rank(least):
             text += f"; weaker than min_isolation = {least!r}"
-        elif looked.works and wanted in ("auto", spec.name):
-            usable.append(spec.name)
         status: Status = "ok" if looked.works else "note"
         found.append(Finding(area="sandbox", status=status, text=text, hint=looked.hint))
         for name, active in looked.measures.items():
             text = f"{spec.name}: {name}: {'yes' if active else 'no'}"
             status = "ok" if active else "note"
             found.append(Finding(area="sandbox", status=status, text=text))
-    if not usable:
-        what = "no sandbox can be used" if wanted == "auto" else f"{wanted!r} cannot be used"
-        install = None if found else "delf plugins install sandbox-local"
-        found.append(Finding(area="sandbox", status="problem", text=what, hint=install))
     return found
-
-
-def _strategy(host: PluginHost, config: AgentConfig) -> Finding:
-    from delf.errors import PluginError
-    from delf.specs import StrategySpec
-
-    try:
-        spec = host.spec(StrategySpec, config.strategy)
-    except PluginError as error:
-        return Finding(area="strategy", status="problem", text=error.message, hint=error.hint)
-    return Finding(area="strategy", status="ok", text=f"{spec.name}, of {host.origin(spec)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,11 +369,8 @@ async def _measured(tried: Tried, claims: Mapping[str, bool], detail: str) -> _L
     return _Looked(text=text, works=True, isolation=believed, measures={**claims, **found})
 
 
-def _models(
-    host: PluginHost, config: AgentConfig | None, environ: Mapping[str, str]
-) -> Iterator[Finding]:
-    """Keys by name, never by value; then whether a model can be asked."""
-    from delf.errors import DelfError, ModelConfigurationError
+def _keys(host: PluginHost, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Keys by name, never by value."""
     from delf.specs import ModelSpec
 
     keys = sorted(name for name in environ if name.endswith(_KEY_SUFFIX) and environ[name])
@@ -308,37 +381,6 @@ def _models(
     if not host.specs(ModelSpec):
         hint = "delf plugins install model-http"
         yield Finding(area="model", status="problem", text="no model is installed", hint=hint)
-        return
-    if config is None:
-        return
-    try:
-        chosen = config.main_llm
-    except ModelConfigurationError as error:
-        status: Status = "note" if keys else "problem"
-        yield Finding(area="model", status=status, text=error.message, hint=error.hint)
-        return
-    try:
-        asyncio.run(_make_model(host, config, environ))
-        yield Finding(area="model", status="ok", text=f"{chosen.model} is configured")
-    except DelfError as error:
-        text = f"{chosen.model}: {error.message}"
-        yield Finding(area="model", status="problem", text=text, hint=error.hint)
-
-
-async def _make_model(host: PluginHost, config: AgentConfig, environ: Mapping[str, str]) -> None:
-    """Make the configured model, which asks nothing of it but finds its key.
-
-    Raises:
-        DelfError: When it cannot be made.
-    """
-    from delf.protocols.model import ModelContext
-
-    context = ModelContext(
-        environ=environ, providers=config.providers, api_key_for=config.api_key_for
-    )
-    chosen = config.main_llm
-    model = host.resolve(host.model_spec(chosen))(chosen, context)
-    await model.aclose()
 
 
 def _connections(host: PluginHost, project: Project) -> Iterator[Finding]:
@@ -349,7 +391,7 @@ def _connections(host: PluginHost, project: Project) -> Iterator[Finding]:
         try:
             project.connector(host)(name)
         except DelfError as error:
-            yield Finding(area="tools", status="note", text=error.message, hint=error.hint)
+            yield Finding(area="tools", status="problem", text=error.message, hint=error.hint)
         else:
             yield Finding(area="tools", status="ok", text=f"{name} ({entry.type}) is configured")
     for warning in plugin_warnings(host, project):
@@ -378,7 +420,10 @@ async def _journal(host: PluginHost, project: Project) -> Finding:
 
 
 async def _embedder(host: PluginHost, project: Project, config: AgentConfig) -> list[Finding]:
-    """Whether the agent's embedder has what it needs; without one words are searched alone."""
+    """Whether the agent's embedder has what it needs.
+
+    Words are searched alone without one, which is a problem only where one was asked for.
+    """
     from delf.errors import DelfError
     from delf.plugins.embedders import Embedders
     from delf.protocols.context import PluginContext
@@ -395,7 +440,8 @@ async def _embedder(host: PluginHost, project: Project, config: AgentConfig) -> 
             await embedder.check()
     except DelfError as error:
         text = f"words are searched alone: {error.message}"
-        return [Finding(area="embedder", status="note", text=text, hint=error.hint)]
+        status: Status = "note" if config.embedder is None else "problem"
+        return [Finding(area="embedder", status=status, text=text, hint=error.hint)]
     finally:
         await embedders.aclose()
     return [Finding(area="embedder", status="ok", text=f"{embedder.model} is there")]

@@ -118,18 +118,29 @@ class DockerBackend:
         """Whether an engine answers."""
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
-                version, built = await self.engine.run(self._look)
+                version = await self.engine.run(self._look)
         except TimeoutError:
             reason = f"the Docker engine at {self.engine.url} does not answer"
             return Unavailable(reason, "docker info says more")
         except SandboxUnavailableError as error:
             return Unavailable(error.message, error.hint or "")
-        image = "" if built else f", image to be built from {self._base_image} on first use"
-        return Available(f"Docker {version}{image}")
+        return Available(f"Docker {version}")
 
-    def _look(self) -> tuple[str, bool]:
+    def _look(self) -> str:
         version: Mapping[str, Any] = self.engine.client().version()
-        return str(version["Version"]), is_built(self.engine, self._recipe(()))
+        return str(version["Version"])
+
+    async def prepare(self, libraries: tuple[str, ...]) -> None:
+        """Build the image, which the engine keeps.
+
+        Args:
+            libraries: What is installed in it.
+
+        Raises:
+            SandboxUnavailableError: When it cannot be built, as without a base image.
+        """
+        self._follow_loop()
+        await self._prepare(libraries)
 
     async def open(self, spec: SessionSpec) -> ContainerSession:
         """A session in a container that no other task has used."""
