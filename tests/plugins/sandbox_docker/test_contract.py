@@ -2,8 +2,11 @@ import asyncio
 
 import pytest
 
+from delf.errors import SandboxUnavailableError
 from delf.isolation import measure
+from delf.protocols.sandbox import Available
 from delf.testing import PluginContract, SandboxContract
+from delf_sandbox_docker.backend import DockerBackend
 from delf_sandbox_docker.engine import LABEL_OWNER, owner
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(120)]
