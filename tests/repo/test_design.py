@@ -7,7 +7,7 @@ import pytest
 from support.workspace import CORE, ROOT
 
 SOURCE = CORE / "src/delf"
-HOMES = (SOURCE, ROOT / "libs/cli/src", ROOT / "plugins/run/src")
+HOMES = (SOURCE, ROOT / "libs/cli/src", ROOT / "plugins/cli/src")
 PAGE = (ROOT / "docs/design.md").read_text(encoding="utf-8")
 WALKS = dict(re.findall(r"^### (.+?)\n```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
 

@@ -23,8 +23,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 BIN = Path(sys.executable).parent
 STANDARD = (
-    "approval-terminal", "chat", "files", "journal-sql", "llm", "manage", "model-http", "run",
-    "sandbox-local", "strategy-codegen",
+    "approval-terminal", "chat", "cli", "files", "journal-sql", "llm", "model-http", "sandbox-local",
+    "strategy-codegen",
 )  # fmt: skip
 BUILT = (*STANDARD, "devkit", "model-recorded")
 SCRIPT = """
@@ -102,7 +102,7 @@ def test_a_fresh_environment_has_what_is_named_and_loses_it_again(
     assert (bare.returncode, bare.stdout) == (2, "")
     assert bare.stderr.splitlines() == [
         "error: no command 'run' is installed",
-        "hint: pip install delf-plugin-run",
+        "hint: pip install delf-plugin-cli",
     ]
     install("delf-core[standard]", "delf-plugin-model-recorded")
     listed = run(venv / "bin/delf", "plugins", cwd=tmp_path)

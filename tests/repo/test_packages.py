@@ -13,7 +13,7 @@ from delf.plugins.host import PluginHost
 from delf.specs import PrefilterSpec
 from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Plugin, imports_of, place, tree_of
 
-PLUGIN_LINES = 60
+PLUGIN_LINES = 80
 PLUGIN_IMPORTS = ("delf.hookspecs.", "delf.specs.", "__future__.", "collections.abc.", "typing.")
 
 OURS = {f"delf-plugin-{plugin.name}" for plugin in PLUGINS}
@@ -22,7 +22,7 @@ every_plugin = pytest.mark.parametrize("plugin", PLUGINS, ids=lambda plugin: plu
 every_package = pytest.mark.parametrize(
     "folder",
     [CORE, *(package.folder for package in (*LIBRARIES, *PLUGINS))],
-    ids=lambda folder: folder.name,
+    ids=lambda folder: str(folder.relative_to(ROOT)),
 )
 
 

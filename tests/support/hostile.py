@@ -216,7 +216,16 @@ def _plugins(checkout: Checkout) -> None:
 
 
 def _modules(checkout: Checkout) -> None:
-    names = ("sitecustomize", "usercustomize", "click", "delf", "delf_cli", "delf_run", "pip", "uv")
+    names = (
+        "sitecustomize",
+        "usercustomize",
+        "click",
+        "delf",
+        "delf_cli",
+        "delf_plugin_cli",
+        "pip",
+        "uv",
+    )
     for name in (*names, "json", "httpx", "yaml", "dotenv", "conftest", "setup", "tools"):
         checkout.write(f"{name}.py", checkout.code())
 

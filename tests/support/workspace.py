@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from delf.official import module_of
+
 ROOT: Final = Path(__file__).parents[2]
 CORE: Final = ROOT / "core"
 
@@ -39,6 +41,10 @@ class Library:
 
 class Plugin(Library):
     """A folder in plugins/ with a pyproject.toml."""
+
+    @property
+    def module(self) -> str:
+        return module_of(f"delf-plugin-{self.name}")
 
 
 LIBRARIES: Final = tuple(

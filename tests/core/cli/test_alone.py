@@ -71,7 +71,7 @@ def test_a_broken_plugin_tells_no_secret(alone, tmp_path):
 @pytest.mark.parametrize(
     ("command", "package"),
     [
-        ("run", "delf-plugin-run"),
+        ("run", "delf-plugin-cli"),
         ("sandbox", "delf-plugin-sandbox-docker"),
         ("rnu", "delf-core[standard]"),
     ],

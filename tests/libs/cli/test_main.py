@@ -262,7 +262,7 @@ def test_without_its_package_a_command_names_it(run, monkeypatch, command):
     assert result.exit_code == 2
     assert result.stderr.splitlines() == [
         f"error: no command {command!r} is installed",
-        f"hint: {how_to_install('delf-plugin-run')}",
+        f"hint: {how_to_install('delf-plugin-cli')}",
     ]
 
 
@@ -303,7 +303,7 @@ def test_the_environment_of_tests_is_clean():
 @pytest.mark.parametrize(
     ("name", "package"),
     [
-        ("run", "delf-plugin-run"),
+        ("run", "delf-plugin-cli"),
         ("sandbox", "delf-plugin-sandbox-docker"),
         ("demo", "delf-plugin-demo"),
     ],

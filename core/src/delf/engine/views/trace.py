@@ -325,7 +325,7 @@ class Trace:
             calls: Whether to list the calls.
 
         Raises:
-            OptionalDependencyError: When the plugin ``run`` is not installed, which draws it.
+            OptionalDependencyError: When the plugin ``cli`` is not installed, which draws it.
         """
         from delf.plugins.host import PluginHost
 

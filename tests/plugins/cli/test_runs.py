@@ -177,7 +177,7 @@ def test_the_place_may_stand_in_the_configuration(delf_project, place, filled):
 
 
 async def test_follow_goes_on_until_the_end(place, open_journal):
-    from delf_run.runs import _events
+    from delf_plugin_cli.runs import _events
 
     journal, reader = open_journal(place), open_journal(place)
     with pytest.raises(UnknownTaskError):
@@ -195,7 +195,7 @@ async def test_follow_goes_on_until_the_end(place, open_journal):
 
 async def test_follow_misses_nothing_when_its_subscription_begins_late(place, open_journal):
     from delf_journal_sql.writer import Call
-    from delf_run.runs import _events
+    from delf_plugin_cli.runs import _events
 
     journal, reader = open_journal(place), open_journal(place)
     await journal.append(TaskStarted(task_id="t", seq=1, at=1.0, task="x"))
@@ -212,7 +212,7 @@ async def test_follow_misses_nothing_when_its_subscription_begins_late(place, op
 
 
 async def test_follow_ends_when_nobody_works_on_the_task(place, open_journal, monkeypatch, capsys):
-    from delf_run import runs as command
+    from delf_plugin_cli import runs as command
 
     monkeypatch.setattr(command, "_LOOK_SECONDS", 0.01)
     journal, reader = open_journal(place), open_journal(place)

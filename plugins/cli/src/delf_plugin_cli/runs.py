@@ -23,7 +23,7 @@ from delf_cli.output import json_text
 from delf_cli.pruning import DURATION, Pruning, prune_options
 from delf_cli.summary import summary_of
 from delf_cli.tables import one_line
-from delf_run import runs_view as render
+from delf_plugin_cli import runs_view as render
 
 T = TypeVar("T")
 
@@ -232,7 +232,7 @@ def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:
 async def _find(journal: SharedJournal, limit: int, **wanted: Any) -> list[TaskRecord]:
     """Tasks; of those that run, which wait for a person."""
     found = await journal.find(limit, **wanted)
-    if not isinstance(journal, SharedJournal) or all(task.state != "running" for task in found):
+    if all(task.state != "running" for task in found):
         return list(found)
     waiting = {r.task.task_id for r in await journal.find_requests(waiting=True)}
     return [replace(t, state="waiting") if t.task_id in waiting else t for t in found]

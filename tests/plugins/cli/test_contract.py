@@ -4,10 +4,11 @@ from delf.testing import PluginContract
 
 
 class TestPackage(PluginContract):
-    name = "manage"
+    name = "cli"
+    module = "delf_plugin_cli"
     offers = {
         "command": [
             "config", "doctor", "inspect", "plugins available", "plugins check", "plugins install", "plugins uninstall",
-            "runs stop",
+            "resume", "run", "runs", "runs stop",
         ]
     }  # fmt: skip

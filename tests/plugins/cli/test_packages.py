@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from delf.errors import ConfigurationError, DelfError, PluginError
 from delf.official import all_packages
 from delf_cli.main import cli
-from delf_manage import installer, packages
-from delf_manage.available import purposes
-from delf_manage.sources import Package, Sources, clone, sources
+from delf_plugin_cli import installer, packages
+from delf_plugin_cli.available import purposes
+from delf_plugin_cli.sources import Package, Sources, clone, sources
 
 
 def at_hand(folder: Path, editable=False, **needs: list[str]) -> Sources:
@@ -37,7 +37,7 @@ def arguments(here, *names, **options):
 def known(monkeypatch):
     """The made-up packages are delf's own."""
     ours = all_packages() | {f"delf-plugin-made-up-{name}" for name in ("box", "kit", "gears")}
-    monkeypatch.setattr("delf_manage.sources.all_packages", lambda: ours)
+    monkeypatch.setattr("delf_plugin_cli.sources.all_packages", lambda: ours)
 
 
 def test_what_a_clone_has_comes_from_it_with_what_it_needs(tmp_path, known):
@@ -200,7 +200,7 @@ def test_nobody_who_can_be_asked_is_an_error_that_says_how():
 def test_on_a_terminal_it_is_asked(answer, status, ended):
     """A line feed alone is a no."""
     code = (
-        "import click\nfrom delf_manage.installer import agree\n"
+        "import click\nfrom delf_plugin_cli.installer import agree\n"
         "@click.command()\ndef main():\n"
         "    agree(['installs into here:'], ['pip', 'in stall'], 'install?', yes=False)\n"
         "    click.echo('went on')\nmain()"

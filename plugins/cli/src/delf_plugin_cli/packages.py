@@ -14,9 +14,9 @@ import click
 from delf.errors import DelfError, PluginError, did_you_mean
 from delf_cli.complete import completes
 from delf_cli.state import state_of
-from delf_manage import installer
-from delf_manage.available import purposes
-from delf_manage.sources import sources
+from delf_plugin_cli import installer
+from delf_plugin_cli.available import purposes
+from delf_plugin_cli.sources import sources
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost

@@ -19,7 +19,7 @@ import click
 from delf import __version__, namesake
 from delf.hookspecs import DISTRIBUTION
 from delf_cli.state import State, state_of
-from delf_manage.sources import clone, is_installed
+from delf_plugin_cli.sources import clone, is_installed
 
 if TYPE_CHECKING:
     from delf.config import AgentConfig

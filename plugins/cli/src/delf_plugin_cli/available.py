@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from delf.official import PLUGIN_PREFIX
-from delf_manage.sources import is_installed
+from delf_plugin_cli.sources import is_installed
 
 
 @click.command("available")

@@ -1,1 +1,0 @@
-"""Tasks from the command line: ``delf run``, ``delf resume`` and ``delf runs``."""

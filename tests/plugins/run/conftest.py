@@ -1,3 +1,0 @@
-"""The program, run in this process."""
-
-from support.cli_fixtures import *  # noqa: F403 - here, run
