@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import py_compile
+import sys
+from importlib.util import cache_from_source
+from pathlib import Path
+
 import pytest
 
 from delf import Approved
@@ -143,3 +148,60 @@ async def test_folders_that_a_program_names_are_its_own(bench):
     bench.worker("spy")
     bench.answers("look", "print('seen')")
     assert (await bench.run(CALL)).text == "seen"
+
+
+def compiled(path, canary, out):
+    """What leaves the canary, compiled so that no look at its source counts."""
+    bad = path.with_name("bad.txt")
+    bad.write_text(f"from pathlib import Path\nPath({str(canary)!r}).touch()\n")
+    out.parent.mkdir(exist_ok=True)
+    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    py_compile.compile(str(bad), str(out), str(path), doraise=True, invalidation_mode=mode)
+    bad.unlink()
+
+
+NEIGHBOURS = {
+    "a compiled copy": lambda path, canary: compiled(path, canary, Path(cache_from_source(path))),
+    "a compiled module": lambda path, canary: (
+        path.unlink(), compiled(path, canary, path.with_suffix(".pyc")),
+    ),
+    "a package": lambda path, canary: (
+        path.unlink(),
+        path.with_suffix("").mkdir(),
+        (path.with_suffix("") / "__init__.py").write_text(
+            f"from pathlib import Path\nPath({str(canary)!r}).touch()\n"
+        ),
+    ),
+    "another text": lambda path, canary: path.write_text(
+        f"from pathlib import Path\nPath({str(canary)!r}).touch()\n"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("trick", NEIGHBOURS)
+async def test_of_what_is_imported_beside_tools_only_what_was_trusted_runs(
+    bench, canary, trick, monkeypatch
+):
+    name = f"neighbour_{list(NEIGHBOURS).index(trick)}"
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    worker, tools = with_tools(bench, canary.with_name("own"))
+    tools.write_text(f"import {name}\n{tools.read_text()}")
+    beside = tools.with_name(f"{name}.py")
+    beside.write_text("x = 1\n")
+    trust(bench, worker, tools, beside)
+    NEIGHBOURS[trick](beside, canary)
+    bench.answers("look", "print(await look())")
+    response = await bench.run(CALL, Workers())
+    assert not canary.exists()
+    assert (response.text == "seen") is (trick == "a compiled copy")
+
+
+async def test_a_module_beside_tools_is_imported_as_it_was_trusted(bench, canary, monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    worker, tools = with_tools(bench, canary)
+    tools.write_text(f"from neighbour_of_all import x\n{tools.read_text()}")
+    beside = tools.with_name("neighbour_of_all.py")
+    beside.write_text("x = 1\n")
+    trust(bench, worker, tools, beside)
+    bench.answers("look", "print(await look())")
+    assert (await bench.run(CALL, Workers())).text == "seen"

@@ -6,21 +6,26 @@ import importlib.util
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, cast
 
 from delf.environment import using_environ
-from delf.errors import ConfigurationError, DelfError, ToolDefinitionError
+from delf.errors import (
+    ConfigurationError,
+    DelfError,
+    FolderNotTrustedError,
+    ToolDefinitionError,
+)
 from delf.tools.connection import Connection
 from delf.tools.function import Tool
 
 ToolLike = Tool[Any, Any] | Connection
+Read = Callable[[Path], bytes]
 
 
-def load_tools(
-    path: Path, environ: Any, read: Callable[[Path], bytes] = Path.read_bytes
-) -> list[ToolLike]:
+def load_tools(path: Path, environ: Any, read: Read | None = None) -> list[ToolLike]:
     """The tools and connections at the top level of a file.
 
     What the file imports from elsewhere counts only if it is a connection, or is named in the
@@ -29,7 +34,8 @@ def load_tools(
     Args:
         path: The file. Its folder is put on ``sys.path``, so that it can import its neighbours.
         environ: Where its connections look up their settings.
-        read: Gives its content, which is what runs: no compiled copy beside it does.
+        read: Gives the content of the file and of the modules beside it, which is what runs. No
+            compiled copy of them does, and no folder there is a package.
 
     Raises:
         ConfigurationError: When it cannot be read or run, naming the line.
@@ -49,21 +55,60 @@ def load_tools(
     return tools
 
 
-def _import(path: Path, shown: Path, read: Callable[[Path], bytes]) -> ModuleType:
-    folder = str(path.parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+class _Beside:
+    """Finds modules in one folder: its Python files, and nothing that is compiled or deeper."""
+
+    def __init__(self, folder: Path, read: Read) -> None:
+        self._folder = folder
+        self._read = read
+
+    def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Where a module is; None where it is elsewhere."""
+        del target
+        path = self._folder / f"{fullname.rpartition('.')[2]}.py"
+        if not path.is_file():
+            return None
+        loader = _Source(fullname, path, self._read)
+        return importlib.util.spec_from_file_location(fullname, path, loader=loader)
+
+
+class _Source(SourceFileLoader):
+    """Runs what was read; the interpreter's own loader would prefer a compiled copy."""
+
+    def __init__(self, fullname: str, path: Path, read: Read) -> None:
+        super().__init__(fullname, str(path))
+        self._read = read
+
+    def get_code(self, fullname: str) -> CodeType:
+        del fullname
+        return compile(self._read(Path(self.path)), self.path, "exec", dont_inherit=True)
+
+
+def _make_importable(folder: Path, read: Read | None) -> None:
+    """Let modules of a folder be imported, unless the program does so already."""
+    place = str(folder)
+    is_known = place in sys.path
+    if not is_known:
+        sys.path.insert(0, place)
+    if read is not None and (
+        not is_known or isinstance(sys.path_importer_cache.get(place), _Beside)
+    ):
+        sys.path_importer_cache[place] = cast("Any", _Beside(folder, read))
+
+
+def _import(path: Path, shown: Path, read: Read | None) -> ModuleType:
+    _make_importable(path.parent, read)
     name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else ""
     name = name or f"delf_tools_{len(sys.modules)}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None:
         raise ConfigurationError(f"--tools {shown}: it is no Python file", hint="name it NAME.py")
-    source = _source(read, shown)
+    source = _source(read or Path.read_bytes, shown)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # annotations are looked up there
     try:
         exec(compile(source, path, "exec"), vars(module))  # noqa: S102 - what the user trusts
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, FolderNotTrustedError):
         raise
     except SyntaxError as error:
         at = f"{error.filename}:{error.lineno}"
@@ -78,7 +123,7 @@ def _import(path: Path, shown: Path, read: Callable[[Path], bytes]) -> ModuleTyp
     return module
 
 
-def _source(read: Callable[[Path], bytes], path: Path) -> bytes:
+def _source(read: Read, path: Path) -> bytes:
     try:
         return read(path)
     except OSError as error:
