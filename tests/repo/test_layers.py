@@ -17,6 +17,7 @@ CONTRACTS = frozenset(
         "delf.answers",
         "delf.bodies",
         "delf.chunks",
+        "delf.conversion",
         "delf.environment",
         "delf.errors",
         "delf.events",
@@ -96,12 +97,14 @@ def test_the_core_imports_no_plugin() -> None:
 
 def test_the_guest_needs_the_standard_library_only() -> None:
     guest = ROOT / "libs/sandbox/src/delf_sandbox/guest"
-    shared = [CORE / f"src/delf/{name}.py" for name in ("filenames", "values")]
+    shared = [CORE / f"src/delf/{name}.py" for name in ("conversion", "filenames", "values")]
     found = [
         f"{place(path, node)} imports {name}"
         for path in [*shared, *sorted(guest.glob("*.py"))]
         for node, name in imports_of(path, late=False)
-        if not name.startswith(("delf.filenames", "delf.values", "delf_sandbox.guest"))
+        if not name.startswith(
+            ("delf.conversion", "delf.filenames", "delf.values", "delf_sandbox.guest")
+        )
         and name.partition(".")[0] not in sys.stdlib_module_names
     ]
     assert not found, "\n".join(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+from datetime import datetime
 from typing import Any
 
 USES = {
@@ -12,7 +13,10 @@ import pandas as pd
 days = pd.DataFrame({"day": pd.to_datetime(["2024-01-02", "2024-01-03", "2024-02-01"]), "n": [1, 2, 4]})
 by_month = days.groupby(days["day"].dt.to_period("M"))["n"].sum()
 assert pd.Timestamp.now().year >= 2024 and days["day"][0].to_pydatetime().date().day == 2
-int(by_month.iloc[0])
+add_to_output_files("months.csv", by_month)
+import json
+assert json.loads(json.dumps({"n": by_month.iloc[0]})) == {"n": 3}
+(int(by_month.iloc[0]), by_month, days[:1])
 """,
     "python-dateutil": "from dateutil import parser\nparser.parse('2 Jan 2024 10:00').isoformat()",
     "pytz": "import pytz\nfrom datetime import datetime\nstr(pytz.timezone('Europe/Berlin').localize(datetime(2024, 7, 1)).utcoffset())",
@@ -50,8 +54,8 @@ file.getvalue()[1:4].decode()
     "pillow": "import io\nfrom PIL import Image\nf = io.BytesIO()\nImage.new('RGB', (4, 4), 'red').save(f, 'PNG')\nImage.open(f).size[0]",
     "sympy": "import sympy\nstr(sympy.factor('x**2 - 1'))",
     "networkx": "import networkx as nx\nnx.shortest_path_length(nx.path_graph(5), 0, 4)",
-    "polars": "import polars as pl\npl.DataFrame({'a': [1, 2]})['a'].sum()",
-    "pyarrow": "import pyarrow as pa\npa.table({'a': [1, 2]}).num_rows",
+    "polars": "import polars as pl\npl.DataFrame({'a': [1, 2]}).with_columns(b=pl.lit('x'))[:1]",
+    "pyarrow": "import pyarrow as pa\npa.table({'a': [1, None]})",
     "duckdb": "import duckdb\nduckdb.connect().execute('select 40 + 2').fetchall()[0][0]",
     "tabulate": "from tabulate import tabulate\ntabulate([[1, 2]], headers=['a', 'b'])",
 }
@@ -59,7 +63,11 @@ file.getvalue()[1:4].decode()
 
 ANSWERS: dict[str, Any] = {
     "numpy": 5.0,
-    "pandas": 3,
+    "pandas": [
+        3,
+        [{"day": "2024-01", "n": 3}, {"day": "2024-02", "n": 4}],
+        [{"day": datetime(2024, 1, 2), "n": 1}],
+    ],
     "python-dateutil": "2024-01-02T10:00:00",
     "pytz": "2:00:00",
     "openpyxl": 1,
@@ -74,8 +82,8 @@ ANSWERS: dict[str, Any] = {
     "pillow": 4,
     "sympy": "(x - 1)*(x + 1)",
     "networkx": 4,
-    "polars": 3,
-    "pyarrow": 2,
+    "polars": [{"a": 1, "b": "x"}],
+    "pyarrow": [{"a": 1}, {"a": None}],
     "duckdb": 42,
     "tabulate": "  a    b\n---  ---\n  1    2",
 }

@@ -337,6 +337,8 @@ def _encode_other(value: Any) -> Any:
         return None
     if isinstance(value, enum.Enum):
         return _encode(value.value)
+    if getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0):
+        raise UnsupportedValueError("a moment of nanoseconds cannot be passed; pass it as text")
     for base, encoder in ENCODERS.items():
         if isinstance(value, base):
             return encoder(value)

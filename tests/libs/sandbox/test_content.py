@@ -3,15 +3,25 @@
 import dataclasses
 import datetime as dt
 import io
-import json
 import math
 from decimal import Decimal
+from typing import NamedTuple
 
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from delf.filenames import check_file_name
 from delf.values import loads
 from delf_sandbox.guest.content import ContentTooLargeError, make_content
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
 
 
 @dataclasses.dataclass
@@ -20,20 +30,11 @@ class Item:
     note: str = ""
 
 
-class Frame:
-    """Quacks like a data frame."""
-
-    columns = ["n", "when"]
-
-    def itertuples(self, index, name):
-        assert (index, name) == (False, None)
-        return iter([(1, dt.datetime(2026, 1, 2)), (math.nan, None)])
-
-    def to_csv(self, index, sep=","):
-        return f"n{sep}when\n"
-
-    def to_json(self, orient, date_format, **options):
-        return json.dumps([orient, date_format, options])
+FRAME = pd.DataFrame({"n": [1.5, math.nan], "when": [pd.Timestamp("2026-01-02 03:04"), pd.NaT]})
+BY_REGION = pd.DataFrame({"region": ["north", "south"], "n": [1, 2]}).groupby("region")[["n"]].sum()
+TWO_LEVELS = BY_REGION.agg({"n": ["sum", "max"]}).T.set_axis(
+    pd.MultiIndex.from_tuples([("n", "sum"), ("n", "max")]), axis=1
+)
 
 
 CONTENT = {
@@ -60,10 +61,59 @@ CONTENT = {
     "rows without names": ("a.csv", [[1, 2], (3, 4), 5], "1,2\n3,4\n5\n"),
     "values of a dict": ("a.csv", {"x": {"a": 1}}.values(), "a\n1\n"),
     "no rows": ("a.csv", [], ""),
-    "a frame": ("a.csv", Frame(), "n,when\n"),
-    "a frame by tabs": ("a.tsv", Frame(), "n\twhen\n"),
-    "a frame as JSON": ("a.json", Frame(), '["records", "iso", {"indent": 2}]'),
-    "a frame as lines of JSON": ("a.jsonl", Frame(), '["records", "iso", {"lines": true}]'),
+    "a frame": ("a.csv", FRAME, "n,when\n1.5,2026-01-02 03:04:00\n,\n"),
+    "a frame by tabs": ("a.tsv", FRAME, "n\twhen\n1.5\t2026-01-02 03:04:00\n\t\n"),
+    "a frame as lines of JSON": (
+        "a.jsonl",
+        FRAME,
+        '{"n": 1.5, "when": "2026-01-02T03:04:00"}\n{"n": null, "when": null}\n',
+    ),
+    "an index": ("a.csv", BY_REGION, "region,n\nnorth,1\nsouth,2\n"),
+    "an index as JSON": (
+        "a.json",
+        BY_REGION[:1],
+        '[\n  {\n    "region": "north",\n    "n": 1\n  }\n]',
+    ),
+    "an index as a page": (
+        "a.html",
+        BY_REGION[:1],
+        (
+            '<table border="1">\n<tr><th>region</th><th>n</th></tr>\n'
+            "<tr><td>north</td><td>1</td></tr>\n</table>\n"
+        ),
+    ),
+    "columns of two levels": ("a.csv", TWO_LEVELS, "index,n_sum,n_max\nn,3,2\n"),
+    "a series": ("a.csv", BY_REGION["n"], "region,n\nnorth,1\nsouth,2\n"),
+    "a series of which only the values say something": ("a.csv", FRAME["n"][:1], "n\n1.5\n"),
+    "a table of Arrow": ("a.csv", pa.table({"n": [1, None], "s": ["a", "b"]}), "n,s\n1,a\n,b\n"),
+    "a frame of polars": (
+        "a.csv",
+        pl.DataFrame({"n": [1, None], "s": ["a", "b"]}),
+        "n,s\n1,a\n,b\n",
+    ),
+    "an array": ("a.csv", np.array([[1, 2], [3, 4]]), "1,2\n3,4\n"),
+    "numbers of numpy": (
+        "a.json",
+        {np.int64(1): np.int64(3), "x": np.arange(3), "b": b"\xff"},
+        '{\n  "1": 3,\n  "x": [\n    0,\n    1,\n    2\n  ],\n  "b": "/w=="\n}',
+    ),
+    "numbers of numpy in rows": (
+        "a.csv",
+        [
+            {
+                "a": np.float64(1.5),
+                "b": np.int64(3),
+                "c": np.datetime64("2026-01-02T03:04:00.0", "ns"),
+            }
+        ],
+        "a,b,c\n1.5,3,2026-01-02 03:04:00\n",
+    ),
+    "frames in a dict": (
+        "a.json",
+        {"t": BY_REGION[1:]},
+        '{\n  "t": [\n    {\n      "region": "south",\n      "n": 2\n    }\n  ]\n}',
+    ),
+    "rows that are named tuples": ("a.csv", [Point(1, 2)], "x,y\n1,2\n"),
 }
 
 
@@ -82,10 +132,17 @@ SHEETS = {
     ),
     "lists": ([[1, "x"], [None]], {"Sheet1": [[1, "x"], [None]]}),
     "sheets by name": ({"A": [{"n": 1}], 2: []}, {"A": [["n"], [1]], "2": []}),
-    "a frame": (Frame(), {"Sheet1": [["n", "when"], [1, dt.datetime(2026, 1, 2)], [None, None]]}),
+    "a frame": (
+        FRAME,
+        {"Sheet1": [["n", "when"], [1.5, dt.datetime(2026, 1, 2, 3, 4)], [None, None]]},
+    ),
+    "frames by sheet": (
+        {"A": BY_REGION, "B": BY_REGION["n"]},
+        {name: [["region", "n"], ["north", 1], ["south", 2]] for name in "AB"},
+    ),
     "what a cell cannot hold": (
         [[Item(1), {1}, Decimal("NaN")]],
-        {"Sheet1": [["Item(id=1, note='')", "[1]", None]]},
+        {"Sheet1": [['{"id": 1, "note": ""}', "[1]", None]]},
     ),
 }
 
@@ -105,12 +162,46 @@ def test_workbooks_go_to_the_host_as_rows(case):
         ("a.csv", {"a": 1}, TypeError, "made from a list of rows, not from one dict"),
         ("a.xlsx", "text", TypeError, "cannot make a workbook from a str"),
         ("a.xlsx", {"a": 1}, TypeError, "cannot make a workbook from a dict"),
+        ("a.pdf", {"a": 1}, TypeError, "cannot make a .pdf file from a dict; give bytes"),
         ("a.ods", [], RuntimeError, "making .ods files is not possible; write a .csv"),
     ],
 )
 def test_what_has_no_form_as_a_file(name, value, kind, message):
     with pytest.raises(kind, match=message):
         make_content(name, value, [".xlsx"])
+
+
+ENDINGS = {
+    "report": ({"a": 1}, ".json"),
+    "rows": ([1], ".json"),
+    "table": (FRAME, ".csv"),
+    "text": ("x", ".txt"),
+    "sub/picture": (b"\x89PNG\r\n\x1a\n", ".png"),
+    "bytes": (b"?", ""),
+    "a.dat": ({"a": 1}, ""),
+}
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_a_name_without_an_ending_gets_one_by_the_content(name):
+    content, ending = ENDINGS[name]
+    assert make_content(name, content).ending == ending
+
+
+PARQUET = {
+    "an index": (BY_REGION, [{"region": "north", "n": 1}, {"region": "south", "n": 2}]),
+    "a series": (BY_REGION["n"][:1], [{"region": "north", "n": 1}]),
+    "polars": (pl.DataFrame({"a": [dt.date(2026, 1, 2)]}), [{"a": dt.date(2026, 1, 2)}]),
+    "Arrow": (pa.table({"a": [1]}), [{"a": 1}]),
+    "rows": ([{"a": np.int64(1)}], [{"a": 1}]),
+}
+
+
+@pytest.mark.parametrize("case", PARQUET)
+def test_parquet_of_any_table(case):
+    table, rows = PARQUET[case]
+    made = make_content("a.parquet", table).data
+    assert pyarrow.parquet.read_table(io.BytesIO(made)).to_pylist() == rows
 
 
 def test_a_workbook_without_the_plugin_names_it():

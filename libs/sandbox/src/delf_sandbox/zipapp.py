@@ -9,11 +9,12 @@ import marshal
 from functools import cache
 from pathlib import Path
 
+import delf.conversion
 import delf.filenames
 import delf.values
 
 _HERE = Path(__file__).resolve().parent
-_OF_DELF = (delf.filenames, delf.values)
+_OF_DELF = (delf.conversion, delf.filenames, delf.values)
 _EPOCH = (2020, 1, 1, 0, 0, 0)
 _PACKAGES = ("delf/__init__.py", "delf_sandbox/__init__.py")
 

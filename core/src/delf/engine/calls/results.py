@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, cast
 
 from delf.chunks import dump_chunks, in_turns, is_large
-from delf.engine.calls.plain import plain_or_text
+from delf.conversion import plain
 from delf.engine.secrets.redaction import Redactor
 from delf.values import UnsupportedValueError, dumps, loads
 
@@ -46,9 +46,9 @@ class Results:
             raise
         except UnsupportedValueError:
             told: dict[str, None] = {}
-            plain = await asyncio.to_thread(plain_or_text, result, told)
+            data = await asyncio.to_thread(plain, result, told)
             note = f"passed as text: {', '.join(told)}" if told else None
-            return *await self._take(plain), note
+            return *await self._take(data), note
 
     async def _take(self, result: Any) -> tuple[Any, bytes]:
         if type(result) not in _SMALL and is_large(result):
@@ -61,9 +61,9 @@ class Results:
             encoded = self.encode(result)
             found = self._redactor.knows_any and self._redactor.is_in(encoded)
         if found:
-            plain = _read(encoded)
-            clean = self._redactor.value(plain)
-            if clean is not plain:
+            read = _read(encoded)
+            clean = self._redactor.value(read)
+            if clean is not read:
                 return clean, self.encode(clean)
         return result, encoded
 

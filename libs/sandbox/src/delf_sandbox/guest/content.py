@@ -1,21 +1,22 @@
 """What ``add_to_output_files`` makes of a script's values: bytes, or rows for the host.
 
-Text and bytes are written as they are, dicts and lists as JSON, rows as CSV or TSV by the
+Text and bytes are written as they are, dicts and lists as JSON, rows as CSV, TSV or HTML by the
 name's ending. Workbooks are made on the host, from rows: the guest has the standard library
-only.
+only. Values of data libraries follow the rules of :mod:`delf.conversion`.
 """
 
 from __future__ import annotations
 
+import base64
 import csv
 import dataclasses
 import datetime as dt
 import decimal
+import html
 import io
 import json
 import math
 from collections.abc import (
-    Callable,
     Collection,
     Iterable,
     Iterator,
@@ -23,12 +24,29 @@ from collections.abc import (
     Mapping,
     ValuesView,
 )
+from itertools import chain
 from typing import Any, TypeGuard, cast
 
+from delf.conversion import Table, fields_of, plain_or_as_is, table_of
 from delf.values import TooLargeError, UnsupportedValueError, check_size, dumps
 
-_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+_SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+_LINES = (".jsonl", ".ndjson")
+_PAGES = (".html", ".htm")
 _WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods")
+_NEVER_TEXT = frozenset(
+    {".arrow", ".avro", ".bmp", ".db", ".docx", ".feather", ".gif", ".gz", ".jpeg", ".jpg", ".orc"}
+    | {".pdf", ".png", ".pptx", ".sqlite", ".webp", ".zip"}
+)
+_STARTS = {
+    b"%PDF-": ".pdf",
+    b"\x89PNG\r\n": ".png",
+    b"\xff\xd8\xff": ".jpg",
+    b"GIF8": ".gif",
+    b"PAR1": ".parquet",
+    b"SQLite format 3\0": ".sqlite",
+    b"PK\x03\x04": ".zip",
+}
 _CELLS = (str, int, float, dt.datetime, dt.date, dt.time, decimal.Decimal)
 _LARGEST = 50 * 1024 * 1024
 Grid = list[list[Any]]
@@ -41,10 +59,12 @@ class Content:
     Args:
         data: Its bytes, or rows in tagged JSON: the first names the columns.
         is_rows: Whether the host makes the file from rows.
+        ending: What the name lacks, where it had no ending.
     """
 
     data: bytes
     is_rows: bool = False
+    ending: str = ""
 
 
 class ContentTooLargeError(Exception):
@@ -70,9 +90,11 @@ def make_content(
 ) -> Content:
     """Content in the form that its type and the name's ending ask for.
 
+    A name without an ending gets one by the content.
+
     Args:
         name: The file's name.
-        content: Text, bytes, a dict, a list, a data frame, or a file in memory.
+        content: Text, bytes, a dict, a list, a table of a data library, or a file in memory.
         row_files: Endings of files that the host can make from rows.
         most: Bytes that it may have, as records of many columns take much more than they seem.
 
@@ -81,10 +103,29 @@ def make_content(
         RuntimeError: When the host would need a plugin for it.
         ContentTooLargeError: When it would be larger; what is written as it is is not looked at.
     """
-    ending = _ending(name)
     whole = getattr(content, "getvalue", None)
     if callable(whole):  # io.StringIO, io.BytesIO
         content = whole()
+    ending = _ending(name)
+    table = None
+    if not _is_bytes(content) and not _is_plain(content):
+        table = table_of(content)
+        if table is None:
+            content = _known(name, content)
+    missing = "" if ending else _ending_for(content, table)
+    made = _make(name, ending or missing, content, table, row_files, most)
+    return dataclasses.replace(made, ending=missing)
+
+
+def _make(
+    name: str,
+    ending: str,
+    given: Any,
+    table: Table | None,
+    row_files: Collection[str],
+    most: int,
+) -> Content:
+    content = given
     if _is_bytes(content):
         return Content(bytes(content))
     if isinstance(content, Mapping) or _is_list(content):
@@ -95,31 +136,45 @@ def make_content(
         except UnsupportedValueError:
             pass  # a file may be deeper than a message
     if ending in row_files or ending in _WORKBOOKS:
-        return _workbook(name, ending, content, row_files, most)
+        return _workbook(name, ending, content, table, row_files, most)
     if isinstance(content, str):
         return Content(content.encode("utf-8", "surrogatepass"))
-    if _is_frame(content):
-        return Content(_frame_to_bytes(ending, content))
+    if ending == ".parquet":
+        return Content(_parquet(name, content, table))
+    if ending in _NEVER_TEXT:
+        raise TypeError(
+            f"{name!r}: cannot make a {ending} file from a {type(given).__name__}; give bytes"
+        )
+    if table is not None:
+        return Content(_table_file(ending, table, most))
     separator = _SEPARATORS.get(ending)
-    if separator is not None and _is_list(content):
-        return Content(_separated(_grid(content, most), separator, most))
     if separator is not None and isinstance(content, Mapping):
         raise TypeError(f"{name!r}: a {ending} file is made from a list of rows, not from one dict")
-    if ending in (".jsonl", ".ndjson") and _is_list(content):
+    if separator is not None:
+        return Content(_separated(_grid(given, most), separator, most))
+    if ending in _PAGES and _is_list(content):
+        return Content(_page(_grid(content, most), most))
+    if ending in _LINES and _is_list(content):
         lines = _Text(most)
         lines.writelines(_json(item) + "\n" for item in content)
         return Content(lines.getvalue().encode())
-    if isinstance(content, Mapping) or _is_list(content):
-        return Content(_indented_json(content, most).encode())
-    raise TypeError(
-        f"{name!r}: cannot write a {type(content).__name__} as a file; "
-        "give text, bytes, a dict, a list of dicts or a data frame"
-    )
+    return Content(_indented_json(given, most).encode())
 
 
 def _ending(name: str) -> str:
     last = name.rsplit("/", 1)[-1].lower()
     return last[last.rfind(".") :] if "." in last else ""
+
+
+def _ending_for(content: Any, table: Table | None) -> str:
+    if table is not None:
+        return ".csv"
+    if isinstance(content, str):
+        return ".txt"
+    if _is_bytes(content):
+        start = bytes(content[:16])
+        return next((ending for begin, ending in _STARTS.items() if start.startswith(begin)), "")
+    return ".json"
 
 
 def _is_bytes(value: Any) -> TypeGuard[bytes | bytearray]:
@@ -130,50 +185,82 @@ def _is_list(value: Any) -> TypeGuard[Collection[Any]]:
     return isinstance(value, (list, tuple, set, frozenset, KeysView, ValuesView))
 
 
-def _is_frame(value: Any) -> bool:
-    return hasattr(value, "to_csv") and hasattr(value, "columns")
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, (str, Mapping)) or _is_list(value)
+
+
+def _known(name: str, content: Any) -> Any:
+    """A value of another type as a list or a dict, by the rules for its type."""
+    made = plain_or_as_is(content)
+    if isinstance(made, (list, dict)):
+        return cast("Any", made)
+    raise TypeError(
+        f"{name!r}: cannot write a {type(content).__name__} as a file; "
+        "give text, bytes, a dict, a list of dicts or a data frame"
+    )
 
 
 # -- JSON -----------------------------------------------------------------------------------
 
 
 def _json(value: Any) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_jsonable)
-    except ValueError:
-        return json.dumps(_without_nan(value), ensure_ascii=False, default=_jsonable)
+    return "".join(_pieces(value, None))
 
 
 def _indented_json(value: Any, most: int) -> str:
-    encoder = json.JSONEncoder(indent=2, ensure_ascii=False, allow_nan=False, default=_jsonable)
     text = _Text(most)
     try:
-        text.writelines(encoder.iterencode(value))
-    except ValueError:
+        text.writelines(_encoder(2).iterencode(value))
+    except (ValueError, TypeError):
         text = _Text(most)
-        text.writelines(encoder.iterencode(_without_nan(value)))
+        text.writelines(_encoder(2).iterencode(_for_json(value)))
     return text.getvalue()
 
 
+def _pieces(value: Any, indent: int | None) -> Iterable[str]:
+    try:
+        return [_encoder(indent).encode(value)]
+    except (ValueError, TypeError):
+        return _encoder(indent).iterencode(_for_json(value))
+
+
+def _encoder(indent: int | None) -> json.JSONEncoder:
+    return json.JSONEncoder(indent=indent, ensure_ascii=False, allow_nan=False, default=_jsonable)
+
+
 def _jsonable(value: Any) -> Any:
-    if isinstance(value, (dt.datetime, dt.date, dt.time)):
+    """What the json module does not know, as what it writes."""
+    if isinstance(value, (dt.datetime, dt.date, dt.time)) and type(value).__name__ != "NaTType":
         return value.isoformat()
+    if _is_bytes(value):
+        return base64.b64encode(value).decode("ascii")
     if isinstance(value, (set, frozenset, KeysView, ValuesView)):
         return list(cast("Collection[Any]", value))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    made = plain_or_as_is(value)
+    if type(made) is not type(value):
+        return _for_json(made)
     return str(value)
 
 
-def _without_nan(value: Any) -> Any:
-    """The value with null where JSON has no number."""
+def _for_json(value: Any) -> Any:
+    """The value with names that are text, and with null where JSON has no number."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        return {_json_key(key): _for_json(item) for key, item in items}
     if isinstance(value, (list, tuple)):
-        return [_without_nan(item) for item in cast("list[Any]", value)]
+        return [_for_json(item) for item in cast("list[Any]", value)]
     return value
+
+
+def _json_key(key: Any) -> Any:
+    if key is None or isinstance(key, (str, int, float)):
+        return key
+    made = _jsonable(key)
+    if isinstance(made, (list, dict)):
+        return _json(made)
+    return made
 
 
 # -- rows -----------------------------------------------------------------------------------
@@ -183,7 +270,7 @@ def _grid(rows: Collection[Any], most: int) -> Iterator[list[Any]]:
     """Rows as lists of cells; records get a first row with the names of their columns."""
     records = [_record(row) for row in rows]
     if not records or any(record is None for record in records):
-        yield from (list(row) if _is_list(row) else [row] for row in rows)
+        yield from (_cells(row) for row in rows)
         return
     found = cast("list[Mapping[Any, Any]]", records)
     columns = list(dict.fromkeys(key for record in found for key in record))
@@ -196,27 +283,126 @@ def _grid(rows: Collection[Any], most: int) -> Iterator[list[Any]]:
 def _record(row: Any) -> Mapping[Any, Any] | None:
     if isinstance(row, Mapping):
         return cast("Mapping[Any, Any]", row)
-    if dataclasses.is_dataclass(row) and not isinstance(row, type):
-        return {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
-    return None
+    named = getattr(row, "_asdict", None)
+    return cast("Mapping[Any, Any]", named()) if callable(named) else fields_of(row)
+
+
+def _cells(row: Any) -> list[Any]:
+    if not _is_list(row):
+        row = plain_or_as_is(row)
+    return list(row) if _is_list(row) else [row]
+
+
+def _table_file(ending: str, table: Table, most: int) -> bytes:
+    if ending in _LINES:
+        lines = _Text(most)
+        lines.writelines(
+            _json(dict(zip(table.columns, row, strict=True))) + "\n" for row in table.rows
+        )
+        return lines.getvalue().encode()
+    if ending in (".json", ".geojson"):
+        text = _Text(most)
+        rows = (dict(zip(table.columns, row, strict=True)) for row in table.rows)
+        text.write(_array(rows, text))
+        return text.getvalue().encode()
+    grid = chain([table.columns], table.rows)
+    if ending in _PAGES:
+        return _page(grid, most)
+    return _separated(grid, _SEPARATORS.get(ending, ","), most)
+
+
+def _array(rows: Iterable[Any], text: _Text) -> str:
+    """Write an array item by item, so that one that is too large is not made; give its end."""
+    begun = False
+    for row in rows:
+        lines = "".join(_pieces(row, 2)).replace("\n", "\n  ")
+        text.write(f"{',' if begun else '['}\n  {lines}")
+        begun = True
+    return "\n]" if begun else "[]"
 
 
 def _separated(grid: Iterable[list[Any]], separator: str, most: int) -> bytes:
     out = _Text(most)
     writer = csv.writer(out, delimiter=separator, lineterminator="\n")
-    writer.writerows([_nested_as_json(cell) for cell in row] for row in grid)
+    writer.writerows([_shown(cell) for cell in row] for row in grid)
     return out.getvalue().encode("utf-8", "surrogatepass")
 
 
-def _nested_as_json(cell: Any) -> Any:
-    return _json(cell) if isinstance(cell, (dict, list)) else cell
+def _page(grid: Iterable[list[Any]], most: int) -> bytes:
+    """The rows as a table of HTML."""
+    out = _Text(most)
+    out.write('<table border="1">\n')
+    for number, row in enumerate(grid):
+        name = "td" if number else "th"
+        cells = (_shown(cell) for cell in row)
+        texts = ("" if cell is None else html.escape(str(cell)) for cell in cells)
+        out.write("<tr>" + "".join(f"<{name}>{text}</{name}>" for text in texts) + "</tr>\n")
+    out.write("</table>\n")
+    return out.getvalue().encode("utf-8", "surrogatepass")
+
+
+def _shown(cell: Any) -> Any:
+    """A cell as text files have it: what is nested becomes JSON, what is missing nothing."""
+    kind = cast("Any", type(cell))
+    if kind is str or kind is int:
+        return cell
+    if not isinstance(cell, (str, int, float, decimal.Decimal, dt.date, dt.time, type(None))):
+        cell = plain_or_as_is(cell)
+    if _is_bytes(cell):
+        return base64.b64encode(cell).decode("ascii")
+    if cell is None or type(cell).__name__ in _MISSING:
+        return None
+    if isinstance(cell, (float, decimal.Decimal)) and cell != cell:  # noqa: PLR0124 - NaN
+        return None
+    if isinstance(cell, float):
+        return float(cell)  # numpy's say their type, too
+    return _json(cell) if isinstance(cell, (Mapping, list, tuple, set, frozenset)) else cell
+
+
+_MISSING = frozenset({"NAType", "NaTType"})
+
+
+def _parquet(name: str, content: Any, table: Table | None) -> bytes:
+    """A file of Parquet, which keeps the types of a table's columns."""
+    out = io.BytesIO()
+    try:
+        if table is not None and hasattr(content, "write_parquet"):
+            content.write_parquet(out)
+        elif table is not None and hasattr(content, "to_parquet") and hasattr(content, "columns"):
+            if len(table.columns) != content.shape[1]:
+                width = len(table.columns) - content.shape[1]
+                content = content.reset_index(names=table.columns[:width])
+            content.set_axis(table.columns, axis=1).to_parquet(out, index=False)
+        else:
+            _parquet_of_rows(content, table, out)
+    except ImportError as error:
+        raise TypeError(
+            f"{name!r}: a .parquet file needs pyarrow among the allowed libraries ({error}); "
+            "write a .csv file instead"
+        ) from None
+    return out.getvalue()
+
+
+def _parquet_of_rows(content: Any, table: Table | None, out: io.BytesIO) -> None:
+    pyarrow: Any = __import__("pyarrow.parquet")
+    if table is None or not hasattr(content, "column_names"):
+        rows: Any = content
+        if table is not None:
+            rows = (dict(zip(table.columns, row, strict=True)) for row in table.rows)
+        content = pyarrow.Table.from_pylist([plain_or_as_is(row) for row in rows])
+    pyarrow.parquet.write_table(content, out)
 
 
 # -- workbooks ------------------------------------------------------------------------------
 
 
 def _workbook(
-    name: str, ending: str, content: Any, row_files: Collection[str], most: int
+    name: str,
+    ending: str,
+    content: Any,
+    table: Table | None,
+    row_files: Collection[str],
+    most: int,
 ) -> Content:
     if ending not in row_files:
         advice = (
@@ -225,7 +411,7 @@ def _workbook(
             else "is not possible"
         )
         raise RuntimeError(f"{name!r}: making {ending} files {advice}; write a .csv file instead")
-    sheets = _sheets(content, most)
+    sheets = [("Sheet1", _sheet(table))] if table is not None else _sheets(content, most)
     if sheets is None:
         raise TypeError(
             f"{name!r}: cannot make a workbook from a {type(content).__name__}; give a list of "
@@ -247,43 +433,21 @@ def _sheets(content: Any, most: int) -> list[tuple[str, Grid]] | None:
 
 
 def _one_sheet(rows: Any, most: int) -> Grid | None:
-    if _is_frame(rows):
-        return [list(rows.columns), *_frame_rows(rows)]
+    if not _is_list(rows):
+        table = table_of(rows)
+        if table is not None:
+            return _sheet(table)
+        rows = plain_or_as_is(rows)
     return list(_grid(rows, most // 2)) if _is_list(rows) else None
+
+
+def _sheet(table: Table) -> Grid:
+    return [table.columns, *table.rows]
 
 
 def _cell(value: Any) -> Any:
     """A value that a cell can hold; what is nested becomes JSON, what is unknown text."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return None
-    if isinstance(value, (float, decimal.Decimal)) and value != value:  # noqa: PLR0124 - NaN
-        return None
-    if isinstance(value, _CELLS):
-        return value
-    item = getattr(value, "item", None)
-    if callable(item):  # a number of numpy
-        return item()
-    if isinstance(value, (Mapping, list, tuple, set, frozenset)):
-        return _json(value)
-    return str(value)
-
-
-# -- data frames, of whatever library -------------------------------------------------------
-
-
-def _frame_rows(frame: Any) -> Grid:
-    rows: Iterable[Any] = frame.itertuples(index=False, name=None)
-    return [list(row) for row in rows]
-
-
-def _frame_to_bytes(ending: str, frame: Any) -> bytes:
-    writers: dict[str, Callable[[], Any]] = {
-        ".json": lambda: frame.to_json(orient="records", indent=2, date_format="iso"),
-        ".jsonl": lambda: frame.to_json(orient="records", lines=True, date_format="iso"),
-        ".ndjson": lambda: frame.to_json(orient="records", lines=True, date_format="iso"),
-        ".tsv": lambda: frame.to_csv(index=False, sep="\t"),
-        ".html": lambda: frame.to_html(index=False),
-        ".parquet": lambda: frame.to_parquet(None),
-    }
-    made = writers.get(ending, lambda: frame.to_csv(index=False))()
-    return made if isinstance(made, bytes) else str(made).encode("utf-8", "surrogatepass")
+    shown = _shown(value)
+    if shown is None or isinstance(shown, _CELLS):
+        return shown
+    return str(shown)

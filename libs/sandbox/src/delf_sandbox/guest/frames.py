@@ -25,7 +25,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from delf.values import TooLargeError, check_size, dumps
+from delf.conversion import plain_or_as_is
+from delf.values import TooLargeError, UnsupportedValueError, check_size, dumps
 
 _LENGTH = struct.Struct(">I")
 HEADER = _LENGTH.size
@@ -47,11 +48,18 @@ def encode(frame: list[Any], limit: int) -> bytes:
         FrameTooLargeError: When it is over the limit, or has too many values.
     """
     try:
+        payload = _dumps_within(frame, limit)
+    except UnsupportedValueError:
+        payload = _dumps_within(plain_or_as_is(frame), limit)
+    return _header(len(payload), limit) + payload
+
+
+def _dumps_within(frame: list[Any], limit: int) -> bytes:
+    try:
         check_size(frame, limit)
     except TooLargeError as error:
         raise FrameTooLargeError(str(error)) from None
-    payload = dumps(frame)
-    return _header(len(payload), limit) + payload
+    return dumps(frame)
 
 
 def frame_around(head: bytes, value: bytes, limit: int) -> tuple[bytes, bytes, bytes]:

@@ -158,6 +158,7 @@ class FileSender:
         except ContentTooLargeError:
             message = f"{name!r} has more than {limit:,} bytes, which is the most that is allowed"
             raise LimitReachedError("file", message) from None
+        name += made.ending
         data, kind = made.data, "rows" if made.is_rows else "file"
         if len(data) > limit:
             message = f"{name!r} has {len(data):,} bytes; at most {limit:,} are allowed"

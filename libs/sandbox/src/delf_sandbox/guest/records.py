@@ -11,6 +11,7 @@ import uuid
 from typing import Any, NoReturn, cast
 
 from delf import values
+from delf.conversion import plain_or_as_is
 
 
 def _record() -> type[dict[str, Any]]:
@@ -63,7 +64,8 @@ def jsonable(value: Any) -> Any:
         return sorted(cast("set[Any]", value), key=repr)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    return _not_jsonable(value)
+    made = plain_or_as_is(value)
+    return made if type(made) is not type(value) else _not_jsonable(value)
 
 
 def _not_jsonable(value: Any) -> NoReturn:

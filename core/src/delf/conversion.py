@@ -1,0 +1,421 @@
+"""Values of data libraries as plain data: one set of rules for results, arguments and files.
+
+The same file runs on the host and inside every sandbox, so it uses the standard library only,
+and knows a library by the module of its types. ``docs/values.md`` says what becomes of each type.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import operator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any, Final, NamedTuple, cast
+
+from delf.values import PLAIN, UnsupportedValueError, dumps, kind_name
+
+_LIBRARIES: Final = frozenset({"numpy", "pandas", "polars", "pyarrow", "duckdb", "_duckdb"})
+_MAX_TEXT: Final = 10_000
+_ROWS_AT_ONCE: Final = 10_000
+_TOO_LONG: Final = 10**4300
+"""Python writes no integer of more digits."""
+_ONE_COLUMN: Final = "value"
+_DATES: Final = "Mm"
+_STRUCTURE: Final = "V"
+_LONG: Final = ("longdouble", "clongdouble", "float128", "complex256", "float96", "complex192")
+_REFUSALS: Final = (TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError)
+Text = Callable[[Any], Any]
+
+
+class Table(NamedTuple):
+    """A table of any library: the names of its columns, and its rows as plain values."""
+
+    columns: list[str]
+    rows: Iterator[list[Any]]
+
+
+def plain(value: Any, told: dict[str, None] | None = None) -> Any:
+    """A value whose every part is plain data: numbers, text, bytes, dates, lists and dicts.
+
+    A table becomes a list of dicts. What no rule covers becomes its text.
+
+    Args:
+        value: Any value.
+        told: Gets the names of the types that became texts.
+    """
+    names: dict[str, None] = {} if told is None else told
+
+    def text(part: Any) -> Any:
+        names[kind_name(part)] = None
+        return _text(part)
+
+    return _at_any_depth(value, text)
+
+
+def plain_or_as_is(value: Any) -> Any:
+    """As :func:`plain`, but what no rule covers stays as it is, so that the wire refuses it."""
+    return _at_any_depth(value, lambda part: part)
+
+
+def table_of(value: Any) -> Table | None:
+    """A value as a table, if it is one of a data library, or one of its columns with an index.
+
+    An index that has a name, or that is more than the numbers of the rows, becomes columns.
+    Columns of several levels get one name. A missing cell is None, NaN included.
+
+    Args:
+        value: Any value.
+    """
+    return _table(value, _text)
+
+
+def _at_any_depth(value: Any, text: Text) -> Any:
+    try:
+        return _plain(value, text)
+    except RecursionError:
+        if text(value) is value:
+            return value
+        return f"<{kind_name(value)}, nested too deeply>"
+
+
+def _plain(value: Any, text: Text) -> Any:
+    kind = cast("Any", type(value))
+    if kind in PLAIN:
+        return value if kind is not int or abs(value) < _TOO_LONG else text(value)
+    if kind is not list and kind is not dict:
+        made = _of_library(value, text)
+        if made is not _NOT_ONE:
+            return made
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        return {_key(key, text): _plain(item, text) for key, item in items}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, text) for item in cast("Iterable[Any]", value)]
+    named = fields_of(value)
+    if named is not None:
+        return {name: _plain(item, text) for name, item in named.items()}
+    if isinstance(value, dt.datetime) and getattr(value, "nanosecond", 0):
+        return value.isoformat()
+    if _can_be_passed(value):
+        return value
+    if isinstance(value, (set, frozenset)):
+        return [_plain(item, text) for item in cast("Collection[Any]", value)]
+    for as_data in _WAYS:
+        try:
+            data = as_data(value)
+        except _REFUSALS:
+            continue
+        if type(data) is not kind:
+            return _plain(data, text)
+    return text(value)
+
+
+def fields_of(value: Any) -> dict[str, Any] | None:
+    """The fields of a dataclass, a model of pydantic, an object of attrs, or a database's row."""
+    kind = cast("Any", type(value))
+    if isinstance(value, type) or kind in PLAIN:
+        return None
+    if dataclasses.is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if hasattr(kind, "model_fields") and callable(getattr(value, "model_dump", None)):
+        dumped = value.model_dump()
+        return cast("dict[str, Any]", dumped) if isinstance(dumped, dict) else None
+    attributes = getattr(kind, "__attrs_attrs__", None) or ()
+    names = [field.name for field in attributes] or list(getattr(kind, "__struct_fields__", ()))
+    if names:
+        return {name: getattr(value, name) for name in names}
+    if kind.__name__ in _ROWS and callable(getattr(value, "keys", None)):
+        return {str(name): value[name] for name in value.keys()}  # noqa: SIM118 - no mapping
+    return None
+
+
+_ROWS: Final = frozenset({"Row"})  # of sqlite3
+
+
+def _key(key: Any, text: Text) -> Any:
+    made = _plain(key, text)
+    if isinstance(key, tuple) and isinstance(made, list):
+        made = tuple(cast("list[Any]", made))
+    return made if _can_be_passed({made: None}) else _text(key)
+
+
+def _can_be_passed(value: Any) -> bool:
+    try:
+        dumps(value)
+    except (UnsupportedValueError, TypeError):
+        return False
+    return True
+
+
+def _text(value: Any) -> str:
+    try:
+        return str(value)[:_MAX_TEXT]
+    except Exception as error:
+        return f"<{kind_name(value)}, which cannot be shown: {type(error).__name__}>"
+
+
+_WAYS: Final[tuple[Callable[[Any], Any], ...]] = (
+    lambda value: (value.dtype, value.item())[1],  # a scalar that is like numpy's
+    lambda value: value.to_dict("records"),  # a table that is like one of pandas
+    lambda value: value.to_dicts(),
+    lambda value: value.tolist(),  # an array
+    lambda value: value.to_list(),
+    lambda value: value.model_dump(),
+    operator.index,
+    float,
+)
+"""How other libraries give their values as plain data, the closest first."""
+
+# -- the libraries ----------------------------------------------------------------------------
+
+_NOT_ONE: Final[Any] = object()
+
+
+def _library(value: Any) -> str | None:
+    """The data library whose type a value has, a subclass included."""
+    for base in type(value).__mro__[:-1]:
+        root = base.__module__.partition(".")[0]
+        if root in _LIBRARIES:
+            return root
+    return None
+
+
+def _of_library(value: Any, text: Text) -> Any:
+    """A value of a data library as plain data."""
+    library = _library(value)
+    if library is None:
+        return _NOT_ONE
+    if kind_name(value) in _MISSING:
+        return None
+    if library == "numpy":
+        return _numpy(value, text)
+    if library == "pandas":
+        made = _pandas_column(value, text)
+        if made is not _NOT_ONE:
+            return made
+    elif kind_name(value) in _COLUMNS:
+        return [_plain(item, text) for item in _arrow_or_polars_cells(value)]
+    elif hasattr(value, "as_py"):
+        return _plain(_scalar(value), text)
+    table = _table(value, text)
+    if table is None:
+        return _NOT_ONE
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+_MISSING: Final = frozenset({"NAType", "NaTType", "MaskedConstant"})
+_COLUMNS: Final = frozenset({"Series", "ChunkedArray"})
+
+
+def _table(value: Any, text: Text) -> Table | None:
+    library = _library(value)
+    kind = kind_name(value)
+    if library == "pandas" and hasattr(value, "index") and hasattr(value, "iloc"):
+        if not hasattr(value, "columns"):
+            name = value.name
+            value = value.to_frame(_ONE_COLUMN if name is None else name)
+        return _pandas(value, text)
+    if library == "polars":
+        if kind == "LazyFrame":
+            value = value.collect()
+        elif kind == "Series":
+            value = value.to_frame(value.name or _ONE_COLUMN)
+        if hasattr(value, "iter_slices"):
+            parts = value.iter_slices(_ROWS_AT_ONCE)
+            cells = ([_arrow_or_polars_cells(c) for c in part.get_columns()] for part in parts)
+            return _by_columns(value.columns, cells, text)
+    if library == "pyarrow":
+        if kind == "RecordBatchReader":
+            value = value.read_all()
+        if hasattr(value, "column_names"):
+            starts = range(0, value.num_rows, _ROWS_AT_ONCE)
+            parts = (value.slice(start, _ROWS_AT_ONCE) for start in starts)
+            cells = ([_arrow_or_polars_cells(c) for c in part.columns] for part in parts)
+            return _by_columns(value.column_names, cells, text)
+    if library in ("duckdb", "_duckdb") and hasattr(value, "fetchall"):
+        rows = value.fetchall()
+        columns = unique_names(map(str, value.columns))
+        return Table(columns, ([_cell(cell, text) for cell in row] for row in rows))
+    if library == "numpy" and getattr(value, "ndim", 0) == 1 and value.dtype.names:
+        names = value.dtype.names
+        rows = ([_cell(row[name], text) for name in names] for row in value)
+        return Table(unique_names(names), rows)
+    return None
+
+
+def _by_columns(
+    names: Iterable[Any], parts: Iterable[Collection[Iterable[Any]]], text: Text
+) -> Table:
+    rows = (
+        [_cell(cell, text) for cell in row] for part in parts for row in zip(*part, strict=True)
+    )
+    return Table(unique_names(map(_flat, names)), rows)
+
+
+def unique_names(names: Iterable[str]) -> list[str]:
+    """The names, those that are there twice with a number.
+
+    Args:
+        names: Of columns.
+    """
+    taken: dict[str, None] = {}
+    listed = list(names)
+    for own in listed:
+        name, number = own, 1
+        while name in taken or (number > 1 and name in listed):
+            number += 1
+            name = f"{own}_{number}"
+        taken[name] = None
+    return list(taken)
+
+
+def _flat(name: Any) -> str:
+    """The name of a column as one text; the levels of several are joined."""
+    if isinstance(name, tuple):
+        parts = [_flat(part) for part in cast("tuple[Any, ...]", name)]
+        return "_".join(part for part in parts if part)
+    if isinstance(name, dt.datetime) and name.time() == dt.time() and name.tzinfo is None:
+        return name.date().isoformat()
+    if isinstance(name, (dt.datetime, dt.date)):
+        return name.isoformat()
+    return str(name)
+
+
+def _cell(value: Any, text: Text) -> Any:
+    """A cell of a table, where NaN is a missing value."""
+    kind = cast("Any", type(value))
+    if kind is float:
+        return value if value == value else None  # noqa: PLR0124 - NaN
+    if kind in PLAIN:
+        return value
+    made = _plain(value, text)
+    return _cell(made, text) if type(made) is float else made
+
+
+# -- pandas -----------------------------------------------------------------------------------
+
+
+def _pandas(frame: Any, text: Text) -> Table:
+    index = frame.index
+    levels = 0 if _only_numbers(index) else index.nlevels
+    one = "index" if levels == 1 else "level_{}"
+    names = [
+        one.format(n) if name is None else name
+        for n, name in enumerate(index.names if levels else ())
+    ]
+
+    def parts() -> Iterator[list[list[Any]]]:
+        for start in range(0, len(frame), _ROWS_AT_ONCE):
+            part = frame.iloc[start : start + _ROWS_AT_ONCE]
+            found = [part.index.get_level_values(n) for n in range(levels)]
+            cells = [part.iloc[:, n] for n in range(part.shape[1])]
+            yield [_pandas_cells(column) for column in chain(found, cells)]
+
+    return _by_columns([*names, *frame.columns], parts(), text)
+
+
+def _only_numbers(index: Any) -> bool:
+    """Whether an index says no more than the numbers of the rows."""
+    return (
+        kind_name(index) == "RangeIndex"
+        and index.name is None
+        and index.start == 0
+        and index.step == 1
+    )
+
+
+def _pandas_cells(column: Any) -> list[Any]:
+    return list(column.astype(object)) if kind_name(column.dtype) == "SparseDtype" else [*column]
+
+
+def _pandas_column(value: Any, text: Text) -> Any:
+    """A column without an index of its own, an index, an array or a scalar of pandas."""
+    if hasattr(value, "iloc"):
+        if hasattr(value, "columns") or not _only_numbers(value.index):
+            return _NOT_ONE
+        return [_cell(item, text) for item in _pandas_cells(value)]
+    if isinstance(value, dt.datetime):
+        return value.isoformat() if value.nanosecond else value.to_pydatetime()  # type: ignore[attr-defined]
+    if isinstance(value, dt.timedelta):
+        return str(value) if value.nanoseconds else value.to_pytimedelta()  # type: ignore[attr-defined]
+    if hasattr(value, "dtype") and hasattr(value, "__iter__"):  # an index, an extension array
+        return [_cell(item, text) for item in value]
+    if kind_name(value) in ("Period", "Interval"):
+        return str(value)
+    return _NOT_ONE
+
+
+# -- numpy ------------------------------------------------------------------------------------
+
+
+def _numpy(value: Any, text: Text) -> Any:
+    dtype = getattr(value, "dtype", None)
+    if dtype is None or not hasattr(value, "item"):
+        return _NOT_ONE
+    if not value.shape:
+        one = value[()] if hasattr(value, "__array_finalize__") else value
+        return _numpy_scalar(one, dtype, text)
+    if dtype.kind in "biufcSU" and dtype.name not in _LONG:
+        return value.tolist()
+    return [_plain(item, text) for item in value]
+
+
+def _numpy_scalar(value: Any, dtype: Any, text: Text) -> Any:
+    if kind_name(value) in _MISSING:
+        return None
+    if dtype.kind in _DATES:
+        return _numpy_moment(value)
+    if dtype.kind == _STRUCTURE and dtype.names:
+        return {name: _plain(value[name], text) for name in dtype.names}
+    if dtype.name in _LONG:
+        return complex(value) if dtype.kind == "c" else float(value)
+    if not hasattr(value, "item"):  # an object in an array without dimensions
+        return _plain(value, text)
+    made = value.item()
+    return made if type(made) is not type(value) else _text(value)
+
+
+def _numpy_moment(value: Any) -> Any:
+    """A moment or a duration of numpy, as text where Python has none of that kind."""
+    if value != value:  # noqa: PLR0124 - NaT
+        return None
+    made = value.item()
+    if not isinstance(made, int):
+        return made
+    try:
+        exact = value.astype(f"{value.dtype.kind}8[us]")
+        if exact == value and not isinstance(exact.item(), int):
+            return exact.item()
+    except _REFUSALS:
+        pass
+    return str(value)
+
+
+# -- polars and Arrow -------------------------------------------------------------------------
+
+
+def _arrow_or_polars_cells(column: Any) -> list[Any]:
+    """The cells of a column; as text where Python has no value of that kind."""
+    if hasattr(column, "to_pylist"):
+        try:
+            return column.to_pylist()
+        except _REFUSALS:
+            return column.cast("string").to_pylist()
+    if getattr(column.dtype, "time_unit", None) == "ns" and hasattr(column.dt, "nanosecond"):
+        cells = column.to_list()
+        try:
+            beyond = ((column.to_physical() % 1000) != 0).to_list()
+        except _REFUSALS:
+            return cells
+        if any(beyond):
+            return column.dt.to_string("iso").to_list()
+        return cells
+    return column.to_list()
+
+
+def _scalar(value: Any) -> Any:
+    try:
+        return value.as_py()
+    except _REFUSALS:
+        return str(value)
