@@ -115,6 +115,37 @@ async def test_a_login_that_is_not_there(
     assert google.logins.refreshes == refreshes
 
 
+async def test_a_login_keeps_what_it_was_given_for(
+    google: GoogleServer, connect: Any, tmp_path: pathlib.Path
+) -> None:
+    client = tmp_path / "client_secrets.json"
+    client.write_text(json.dumps(google.logins.client_secrets(google.url)))
+    gmail = connect(Gmail, oauth_credentials=str(client))
+    store = TokenStore()
+    login = {**google.logins.authorized_user(google.url, USER, ALL), "scopes": ALL, "own": 1}
+    store.write("default", CLIENT_ID, login)
+    assert await gmail.labels()
+    google.logins.expire_all()
+    assert await labels(gmail)
+    kept = store.read("default", CLIENT_ID) or {}
+    assert sorted(kept["scopes"]) == sorted(ALL)
+    assert kept["token"] in google.logins.tokens
+    assert kept["own"] == 1
+
+
+async def test_a_file_that_google_auth_wrote(
+    google: GoogleServer, connect: Any, tmp_path: pathlib.Path
+) -> None:
+    from google.oauth2.credentials import Credentials
+
+    info = google.logins.authorized_user(google.url, USER, ALL)
+    own = {key: info[key] for key in ("refresh_token", "client_id", "client_secret", "token_uri")}
+    path = tmp_path / "token.json"
+    path.write_text(Credentials(None, scopes=ALL, **own).to_json())
+    assert "type" not in json.loads(path.read_text())
+    assert await labels(connect(Gmail, oauth_credentials=str(path)))
+
+
 def test_a_keyring_is_preferred(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     import keyring
     from keyring.backend import KeyringBackend

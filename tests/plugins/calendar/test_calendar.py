@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+from types import SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from delf.errors import ToolRefusedError
+from delf.protocols.connection import ProposedCall
 from delf.testing import Call, ConnectionContract
 from delf_calendar import Calendar
 from delf_google.connection import SCOPES
@@ -204,3 +206,74 @@ def test_units_of_permission() -> None:
     }
     assert Calendar(allow=["list"]).needed_scopes() == (SCOPES + "calendar.readonly",)
     assert Calendar().needed_scopes() == (SCOPES + "calendar.events", SCOPES + "calendar.readonly")
+
+
+async def test_an_answer_that_came_meanwhile_is_kept(google: GoogleServer, calendar: Any) -> None:
+    made = await calendar.create("Review", NOON, attendees=["bob@example.com"])
+    get, accepted = calendar._get, False
+
+    async def slow(event: str, name: str) -> Any:
+        nonlocal accepted
+        found = await get(event, name)
+        if not accepted:
+            accepted = True
+            kept = google.calendar.calendar(USER).events[event]
+            kept["attendees"][0]["responseStatus"] = "accepted"
+            kept["etag"] = '"99"'
+        return found
+
+    calendar._get = slow
+    changed = await calendar.update(made["id"], add_attendees=["eve@example.com"])
+    assert [(p["email"], p["response"]) for p in changed["attendees"]] == [
+        ("bob@example.com", "accepted"),
+        ("eve@example.com", "needsAction"),
+    ]
+
+
+async def test_what_a_person_saw_is_what_is_changed(calendar: Any) -> None:
+    made = await calendar.create("Review", NOON, attendees=[USER])
+    shown = await calendar.check(
+        ProposedCall(action="respond", arguments={"event": made["id"], "answer": "accepted"})
+    )
+    context = SimpleNamespace(basis=shown.basis)
+    await calendar.update(made["id"], title="Another")
+    with pytest.raises(ToolRefusedError, match="changed the event since a person saw it"):
+        await calendar.respond(made["id"], "accepted", context=context)
+
+
+async def test_a_cancelled_one_of_a_series(google: GoogleServer, calendar: Any) -> None:
+    await calendar.create("Daily", NOON, recurrence=["RRULE:FREQ=DAILY;COUNT=3"])
+    second = (await calendar.list(**WEEK))["events"][1]
+    await calendar.delete(second["id"])
+    gone = await calendar.get(second["id"])
+    assert (gone["status"], gone["start"]) == ("cancelled", second["start"])
+    del google.calendar.calendar(USER).events[second["id"]]["originalStartTime"]["dateTime"]
+    assert (await calendar.get(second["id"]))["start"] is None
+    with pytest.raises(ToolRefusedError, match="is cancelled and has no time"):
+        await calendar.update(second["id"], start=NOON)
+
+
+BACK = dt.datetime(2026, 10, 25, 2, 30)
+"""An hour that comes twice in Berlin."""
+
+
+@pytest.mark.parametrize("fold", [0, 1])
+@pytest.mark.parametrize("zone", [BERLIN, None])
+async def test_an_hour_that_comes_twice(calendar: Any, fold: int, zone: Any) -> None:
+    start = BACK.replace(fold=fold, tzinfo=zone)
+    made = await calendar.create("Night", start)
+    utc = dt.datetime(2026, 10, 25, fold, 30, tzinfo=dt.UTC)
+    assert made["start"] == utc
+    assert made["end"] == utc + dt.timedelta(hours=1)
+    moved = await calendar.update(made["id"], start=BACK.replace(day=24))
+    assert moved["end"] - moved["start"] == dt.timedelta(hours=1)
+    back = await calendar.update(made["id"], start=start)
+    assert (back["start"], back["end"]) == (utc, utc + dt.timedelta(hours=1))
+
+
+async def test_an_hour_that_never_comes(calendar: Any) -> None:
+    with pytest.raises(ToolRefusedError, match="no 02:30 on 2026-03-29 in Europe/Berlin"):
+        await calendar.create("Night", dt.datetime(2026, 3, 29, 2, 30))
+    before = dt.datetime(2026, 3, 29, 1, 30)
+    made = await calendar.create("Night", before)
+    assert made["end"] - made["start"] == dt.timedelta(hours=1)

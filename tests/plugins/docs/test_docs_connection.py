@@ -249,3 +249,20 @@ def test_units() -> None:
     methods = {m.get("permission", m["name"]) for m in Docs.inspect(verbose=True)["methods"]}
     assert methods == {"read", "create", "update", "format", "delete"}
     assert Docs(allow=["read", "create"]).needed_scopes() == (SCOPES + "documents",)
+
+
+@pytest.mark.parametrize("taken_out", ["\x0c", "\x01", "\x1f", "\x08", "\ue000", "\uf8ff", "\r"])
+async def test_what_docs_takes_out_shifts_no_looks(docs: Any, taken_out: str) -> None:
+    text = (
+        f"a{taken_out}b **bold** c\n\n- x{taken_out} `code`\n\n| h{taken_out} |\n|---|\n| **v** |"
+    )
+    made = await docs.create("Notes", text)
+    shown = (await docs.read(made["id"]))["markdown"]
+    assert "**bold** c" in shown
+    assert "- x `code`" in shown
+    assert "| **v** |" in shown
+
+
+async def test_half_of_a_character_is_refused(docs: Any) -> None:
+    with pytest.raises(ToolRefusedError, match="half of a character"):
+        await docs.create("a\ud83d")

@@ -232,3 +232,45 @@ def test_units_of_permission() -> None:
     assert {unit for unit, _ in methods.values()} == {"read", "send"}
     assert {effect for unit, effect in methods.values() if unit == "read"} == {"read"}
     assert methods["send"] == methods["reply"] == methods["send_draft"] == ("send", "irreversible")
+
+
+async def test_an_answer_to_ones_own_mail_goes_to_those_who_got_it(
+    google: GoogleServer, gmail: Any
+) -> None:
+    google.gmail.box("eve@example.com")
+    sent = await gmail.send("Bob <bob@example.com>", "Plan", "One", cc="eve@example.com")
+    await gmail.reply(sent["id"], "Two")
+    assert sent_to(google)["to"] == "Bob <bob@example.com>"
+    assert len(google.gmail.box("eve@example.com").mails) == 1
+    await gmail.reply(sent["id"], "Three", everyone=True)
+    assert sent_to(google, "eve@example.com")["cc"] == "eve@example.com"
+    assert USER not in sent_to(google)["to"]
+
+
+HIDDEN = "=?utf-8?Q?M=C3=BCller=2C_Ada?= <ada.m@example.com>, =?utf-8?q?x=2C_eve=40far=2Eexample?= <max@example.com>"
+
+
+async def test_a_comma_in_an_encoded_name_is_no_border(google: GoogleServer, gmail: Any) -> None:
+    """Names are decoded after a header was split: else a sender could add people."""
+    raw = f"From: {HIDDEN.split(', ')[0]}\r\nTo: {HIDDEN}\r\nCc: {HIDDEN}\r\nSubject: x\r\n\r\nx"
+    message = google.gmail.deliver(USER, raw.encode())
+    people = ['"Müller, Ada" <ada.m@example.com>', '"x, eve@far.example" <max@example.com>']
+    mail = await gmail.read(message.id)
+    assert (mail["sender"], mail["to"], mail["cc"]) == (people[0], people, people)
+    (line,) = (await gmail.search())["messages"]
+    assert (line["sender"], line["to"]) == (people[0], ", ".join(people))
+    google.gmail.box("eve@far.example")
+    google.gmail.box("ada.m@example.com")
+    await gmail.reply(message.id, "yes", everyone=True)
+    await gmail.send(mail["sender"], "Hello", "x")  # what was read can be written to
+    assert len(google.gmail.box("ada.m@example.com").mails) == 2
+    assert not google.gmail.box("eve@far.example").mails
+
+
+async def test_a_text_that_comes_apart_from_its_message(google: GoogleServer, gmail: Any) -> None:
+    google.gmail.deliver(USER, mail("Long", "word " * 60_000 + "the end", Message_ID="<1@x>"))
+    (line,) = (await gmail.search())["messages"]
+    text = (await gmail.read(line["id"]))["text"]
+    assert text.startswith("word word")
+    assert len(text) == 100_000
+    assert (await gmail.thread(line["thread"]))["messages"][0]["text"] == text

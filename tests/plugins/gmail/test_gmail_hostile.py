@@ -52,6 +52,62 @@ async def test_charsets_that_are_wrong(read: Any, declared: str) -> None:
     assert "Gr" in (await read(plain("iso-8859-1", "Grüße", declared)))["text"]
 
 
+@pytest.mark.parametrize(
+    ("declared", "charset", "text"),
+    [
+        ("gb2312", "gbk", "囍朱镕基"),
+        ("GB_2312-80", "gb18030", "€你好"),
+        ("shift_jis", "cp932", "①髙﨑～"),
+        ("cp932", "cp932", "①髙﨑"),
+        ("x-sjis", "cp932", "㈱"),
+        ("ks_c_5601-1987", "cp949", "똠방각하"),
+        ("euc-kr", "cp949", "펲시"),
+        ("big5", "cp950", "€中文"),
+        ("iso-8859-8-i", "iso-8859-8", "שלום"),
+        ("iso-8859-8-e", "iso-8859-8", "שלום"),
+        ("iso-8859-1", "cp1252", "“quoted” – €"),
+        ("us-ascii", "cp1252", "it’s"),
+        ("windows-874", "cp874", "สวัสดี"),
+        ("x-mac-roman", "macroman", "Grüße"),
+    ],
+)
+async def test_charsets_that_mean_a_larger_one(
+    read: Any, declared: str, charset: str, text: str
+) -> None:
+    assert (await read(plain(charset, text, declared)))["text"] == text
+    word = base64.b64encode(text.encode(charset)).decode()
+    assert decoded(f"=?{declared}?b?{word}?=") == text
+
+
+def alternatives(text: str, page: str) -> bytes:
+    return (
+        'Subject: x\r\nContent-Type: multipart/alternative; boundary="b"\r\n\r\n'
+        f"--b\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n{text}\r\n"
+        f"--b\r\nContent-Type: text/html; charset=utf-8\r\n\r\n{page}\r\n--b--\r\n"
+    ).encode()
+
+
+LONG = "<p>" + "The invoice is due on Friday and amounts to 700 euros. " * 5 + "</p>"
+
+
+@pytest.mark.parametrize(
+    ("text", "page", "wins"),
+    [
+        ("Your email client does not support HTML.", "<p>Lunch at 12?</p>", "Lunch at 12?"),
+        ("Ihr Programm zeigt kein HTML an.", LONG, "700 euros"),
+        ("Please view this message in a browser: https://x.example/a", LONG, "700 euros"),
+        ("Lunch at 12?", "<p>Lunch at 12?</p>", "Lunch at 12?"),
+        ("Read the HTML book.", "<p>Read the <b>HTML book</b>.</p>", "Read the HTML book."),
+        ("The plain text of it. " * 40, LONG, "The plain text"),
+        ("See the list: https://x.example/1", "<p>See <a href='https://x.example/" + "y" * 300 + "'>it</a></p>", "See the list"),
+    ],
+)  # fmt: skip
+async def test_a_part_that_only_stands_in_hides_no_text(
+    read: Any, text: str, page: str, wins: str
+) -> None:
+    assert wins in (await read(alternatives(text, page)))["text"]
+
+
 async def test_raw_bytes_in_headers(read: Any) -> None:
     raw = b"From: B\xf6b <bob@example.com>\r\nSubject: Gr\xfc\xdfe \xff\r\nTo: \xff\r\n\r\nx"
     assert "bob@example.com" in (await read(raw))["sender"]

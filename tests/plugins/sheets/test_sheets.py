@@ -234,3 +234,37 @@ def test_units_of_permission() -> None:
     assert methods == {"read", "write", "create", "format", "chart", "batch"}
     assert Sheets(allow="read").needed_scopes() == (SCOPES + "spreadsheets.readonly",)
     assert Sheets().needed_scopes() == (SCOPES + "spreadsheets",)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "kind"),
+    [
+        ("#,##0;[Red]-#,##0", "NUMBER"),
+        ('0 "days"', "NUMBER"),
+        ("0\\d", "NUMBER"),
+        ("[Cyan][<0]0.0;0", "NUMBER"),
+        ("#,##0.00 €", "CURRENCY"),
+        ("[$₹-4009]#,##0", "CURRENCY"),
+        ("0%;[Red]-0%", "PERCENT"),
+        ("0.00E+00", "SCIENTIFIC"),
+        ("yyyy-mm-dd;@", "DATE"),
+        ("mmmm yy", "DATE"),
+        ("dd/mm/yyyy hh:mm", "DATE_TIME"),
+        ("[h]:mm", "TIME"),
+        ("mm:ss.000", "TIME"),
+        ("@", "TEXT"),
+    ],
+)
+async def test_what_a_number_format_makes_of_a_number(
+    google: GoogleServer, sheets: Any, book: str, pattern: str, kind: str
+) -> None:
+    await sheets.format(book, "A1", number_format=pattern)
+    look = google.sheets.books[book].sheets[0].cells[0, 0]["userEnteredFormat"]
+    assert look["numberFormat"] == {"type": kind, "pattern": pattern}
+
+
+async def test_cells_that_only_have_looks_are_no_rows(sheets: Any, book: str) -> None:
+    await sheets.write(book, "A1", [{"name": "Ada", "net": 7.5}, {"name": None, "net": 9}])
+    await sheets.format(book, "A:D", number_format="0.00", bold=True)
+    assert await sheets.read(book) == [{"name": "Ada", "net": 7.5}, {"name": None, "net": 9}]
+    assert await sheets.read(book, header=False) == [["name", "net"], ["Ada", 7.5], [None, 9]]

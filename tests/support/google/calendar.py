@@ -362,6 +362,9 @@ class CalendarService:
 
     def _shown(self, event: dict[str, Any], user: str, calendar: Calendar) -> dict[str, Any]:
         shown = copy.deepcopy(event)
+        if shown["status"] == "cancelled" and "recurringEventId" in shown:
+            kept = ("id", "kind", "etag", "status", "recurringEventId", "originalStartTime")
+            return {name: shown[name] for name in kept}
         for side in ("start", "end"):
             if "dateTime" in shown[side]:
                 zone = ZoneInfo(shown[side].get("timeZone", calendar.zone))

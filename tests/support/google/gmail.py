@@ -18,6 +18,7 @@ from typing import Any
 from support.google.calls import ApiError, Call, Ids, page, serves
 
 SYSTEM = ("INBOX", "SENT", "DRAFT", "TRASH", "SPAM", "UNREAD", "STARRED", "IMPORTANT")
+LARGE = 200_000
 ADDRESS = re.compile(r"[^@\s<>,;]+@[^@\s<>,;]+$")
 
 
@@ -398,7 +399,7 @@ def _payload(mail: Mail, part: Message, number: str) -> dict[str, Any]:
         return found
     data = bytes(part.get_payload(decode=True) or b"")
     found["body"] = {"size": len(data)}
-    if name or part.get_content_maintype() not in ("text", "multipart"):
+    if name or part.get_content_maintype() not in ("text", "multipart") or len(data) > LARGE:
         found["body"]["attachmentId"] = f"A{mail.id}-{number}"
     elif data:
         found["body"]["data"] = base64.urlsafe_b64encode(data).decode()

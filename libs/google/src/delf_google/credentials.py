@@ -51,7 +51,7 @@ class Tokens:
         self._store = store or TokenStore()
         self._lock = threading.Lock()
         self._made: Any = None
-        self._client_id: str | None = None
+        self._login: Mapping[str, Any] | None = None
 
     async def get(self, instead_of: str | None = None) -> str:
         """A token that is good now.
@@ -111,10 +111,14 @@ class Tokens:
 
     def _keep(self, made: Any) -> None:
         """Let other processes use the new token, too."""
-        if self._client_id is None:
+        old = self._login
+        if old is None:
             return
+        # What a token was given for is told with it, if at all.
+        scopes = sorted(made.granted_scopes or old.get("scopes") or ())
+        new = {**old, **json.loads(made.to_json()), "scopes": scopes}
         try:
-            self._store.write(self._settings.account, self._client_id, json.loads(made.to_json()))
+            self._store.write(self._settings.account, str(old["client_id"]), new)
         except OSError as error:
             _log.warning("%s: the login cannot be kept: %s", self._name, error.strerror)
 
@@ -143,7 +147,7 @@ class Tokens:
 
     def _of_user(self, path: str) -> Any:
         info = read_json(path, self._name)
-        if info.get("type") == "authorized_user":
+        if is_login(info):
             return self._authorised(info)
         client = client_of(info, path, self._name)
         self._check_address("the login of `delf google login`")
@@ -153,7 +157,7 @@ class Tokens:
                 f"{self._name}: nobody has logged in as {self._settings.account!r} yet",
                 hint=f"run {LOGIN}",
             )
-        self._client_id = client["client_id"]
+        self._login = {**login, "client_id": client["client_id"]}
         return self._authorised(login)
 
     def _authorised(self, info: Mapping[str, Any]) -> Any:
@@ -215,6 +219,12 @@ def read_json(path: str, name: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ConnectionConfigurationError(f"{name}: {path!r} holds no credentials (no JSON)")
     return cast("dict[str, Any]", found)
+
+
+def is_login(info: Mapping[str, Any]) -> bool:
+    """Whether a file is the login of a user: of gcloud, or as google-auth writes its tokens."""
+    own = {"refresh_token", "client_id", "client_secret"} <= info.keys()
+    return info.get("type") == "authorized_user" or own
 
 
 def client_of(info: Mapping[str, Any], path: str, name: str) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import quote
 
+from delf.errors import ToolRefusedError
+
 Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 _NO_HEADERS: Mapping[str, str] = {}
 
@@ -57,12 +59,19 @@ class Request:
         return pairs
 
     def payload(self) -> tuple[bytes | None, dict[str, str]]:
-        """Body and headers."""
+        """Body and headers.
+
+        Raises:
+            ToolRefusedError: When a text cannot be written as UTF-8.
+        """
         headers = dict(self.headers)
         if self.body is None:
             return self.content, headers
         headers["Content-Type"] = "application/json"
-        return json.dumps(self.body, ensure_ascii=False).encode(), headers
+        try:
+            return json.dumps(self.body, ensure_ascii=False).encode(), headers
+        except UnicodeEncodeError:
+            raise ToolRefusedError(f"{self.what}: a text holds half of a character") from None
 
 
 @dataclass(frozen=True, slots=True)

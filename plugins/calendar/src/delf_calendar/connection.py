@@ -6,12 +6,22 @@ import datetime as dt
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal, TypedDict, cast
+from typing import Any, ClassVar, Final, Literal, TypedDict
 
 from delf import CallContext, action
 from delf.errors import ToolRefusedError, did_you_mean
 from delf.protocols.connection import Allowed, ProposedCall
-from delf_calendar.events import Event, When, event_of, moment_text, times, zone_named
+from delf_calendar.events import (
+    Event,
+    When,
+    event_of,
+    later,
+    length_of,
+    moment_text,
+    on_the_wall,
+    times,
+    zone_named,
+)
 from delf_google.addresses import Addresses, addresses
 from delf_google.connection import GoogleConnection
 from delf_google.errors import GoogleError, LostAnswerError
@@ -306,7 +316,7 @@ class Calendar(GoogleConnection):
             version, found = str(old.get("etag", "")), event_of(old)
             people = ", ".join(person["email"] for person in found["attendees"]) or "nobody"
             series = ", the whole series" if old.get("recurrence") else ""
-            when = f"{found['start']} to {found['end']}{series}"
+            when = f"{found['start']} to {found['end']}{series}" if found["start"] else "cancelled"
             lines.append(f"{found['title']!r}, {when}, with {people}")
         if calendar != "primary":
             known = (c["name"] for c in await self.calendars() if c["id"] == calendar)
@@ -358,21 +368,18 @@ class Calendar(GoogleConnection):
         self, old: Event, start: When | None, end: When | None, calendar: str, zone: str
     ) -> dict[str, Any]:
         """New times; with a new start alone it takes as long as before."""
-        length: dt.timedelta = cast("Any", old["end"]) - cast("Any", old["start"])
-        kind = isinstance(start, dt.datetime) if start is not None else not old["all_day"]
-        if end is None and start is not None and kind != old["all_day"]:
-            end = start + length
-        start = start if start is not None else old["start"]
-        if isinstance(start, dt.datetime) and isinstance(end, dt.datetime):
-            known = await self._zone(calendar, start, end, zone=zone or old["zone"] or "")
-            if (start.tzinfo is None) != (end.tzinfo is None):
-                start, end = (
-                    when if when.tzinfo else when.replace(tzinfo=zone_named(known))
-                    for when in (start, end)
-                )
-        else:
-            known = zone or old["zone"] or "UTC"
-        found = times(start, end, known)
+        old_start, old_end = old["start"], old["end"]
+        if old_start is None or old_end is None:
+            raise ToolRefusedError(f"{old['title'] or old['id']!r} is cancelled and has no time")
+        first = start if start is not None else old_start
+        known = zone or old["zone"] or "UTC"
+        if isinstance(first, dt.datetime):
+            known = await self._zone(calendar, first, end, zone=zone or old["zone"] or "")
+            first = on_the_wall(first, known)
+            end = on_the_wall(end, known) if isinstance(end, dt.datetime) else end
+        if end is None and isinstance(first, dt.datetime) != old["all_day"]:
+            end = later(first, length_of(old_start, old_end))
+        found = times(first, end, known)
         for place in found.values():  # a change keeps what it does not take away
             place.setdefault("dateTime", None)
             place.setdefault("date", None)

@@ -24,12 +24,15 @@ class Attendee(TypedDict):
 
 
 class Event(TypedDict):
-    """An event. ``series`` is the id of the series that it is one of."""
+    """An event. ``series`` is the id of the series that it is one of.
+
+    One of a series that was cancelled has the time that it had, or none.
+    """
 
     id: str
     title: str
-    start: When
-    end: When
+    start: When | None
+    end: When | None
     all_day: bool
     zone: str | None
     location: str
@@ -46,7 +49,7 @@ class Event(TypedDict):
 
 def event_of(resource: Mapping[str, Any]) -> Event:
     """An event as the service describes it."""
-    start: Mapping[str, Any] = resource.get("start") or {}
+    start: Mapping[str, Any] = resource.get("start") or resource.get("originalStartTime") or {}
     people: Sequence[Mapping[str, Any]] = resource.get("attendees") or ()
     organizer: Mapping[str, Any] = resource.get("organizer") or {}
     mine = next((person for person in people if person.get("self")), None)
@@ -78,10 +81,12 @@ def event_of(resource: Mapping[str, Any]) -> Event:
     )
 
 
-def _moment(place: Mapping[str, Any]) -> When:
+def _moment(place: Mapping[str, Any]) -> When | None:
     if "date" in place:
         return dt.date.fromisoformat(str(place["date"]))
-    moment = dt.datetime.fromisoformat(str(place.get("dateTime")))
+    if "dateTime" not in place:
+        return None
+    moment = dt.datetime.fromisoformat(str(place["dateTime"]))
     if moment.tzinfo is None and place.get("timeZone"):
         return moment.replace(tzinfo=zone_named(str(place["timeZone"])))
     return moment
@@ -94,17 +99,18 @@ def times(start: When, end: When | None, zone: str) -> dict[str, Any]:
         ToolRefusedError: When they do not fit each other.
     """
     whole_day = not isinstance(start, dt.datetime)
-    if end is None:
-        end = start + (_DAY if whole_day else _HOUR)
-    if whole_day == isinstance(end, dt.datetime):
+    if end is not None and whole_day == isinstance(end, dt.datetime):
         raise ToolRefusedError("start and end are both dates, or both have a time")
-    if isinstance(start, dt.datetime) and isinstance(end, dt.datetime):
-        if (start.tzinfo is None) != (end.tzinfo is None):
+    own_zone = zone
+    if isinstance(start, dt.datetime):
+        if isinstance(end, dt.datetime) and (start.tzinfo is None) != (end.tzinfo is None):
             raise ToolRefusedError("start and end both have a zone, or neither has")
         own_zone = _zone_of(start) or zone
-    else:
-        own_zone = zone
-    if end < start or (whole_day and end == start):
+        start = on_the_wall(start, own_zone)
+        end = on_the_wall(end, own_zone) if isinstance(end, dt.datetime) else None
+    if end is None:
+        end = later(start, _DAY if whole_day else _HOUR)
+    if _is_before(end, start) or (whole_day and end == start):
         raise ToolRefusedError(
             f"the event ends ({end}) before it begins ({start}); the end of whole days is the day "
             "after the last one"
@@ -117,6 +123,47 @@ def _place(when: When, zone: str) -> dict[str, Any]:
     if isinstance(when, dt.datetime):
         return {"dateTime": when.isoformat(timespec="seconds"), "timeZone": zone}
     return {"date": when.isoformat()}
+
+
+def later(when: When, by: dt.timedelta) -> When:
+    """The time after so long; hours that the clock is put back or forward count."""
+    if not isinstance(when, dt.datetime) or when.tzinfo is None:
+        return when + by
+    return (when.astimezone(dt.UTC) + by).astimezone(when.tzinfo)
+
+
+def length_of(start: When, end: When) -> dt.timedelta:
+    """How long it is from one time to another."""
+    if isinstance(start, dt.datetime) and isinstance(end, dt.datetime):
+        return dt.timedelta(seconds=end.timestamp() - start.timestamp())
+    return dt.timedelta(days=end.toordinal() - start.toordinal())
+
+
+def _is_before(one: When, other: When) -> bool:
+    # Two times of one zone would be compared by what the clock on the wall shows.
+    if isinstance(one, dt.datetime) and isinstance(other, dt.datetime):
+        return one.timestamp() < other.timestamp()
+    return one < other
+
+
+def on_the_wall(when: dt.datetime, zone: str) -> dt.datetime:
+    """The moment when a clock in a zone shows a time; one that has a zone stays as it is.
+
+    An hour that comes twice is the first one, or with ``fold=1`` the second.
+
+    Raises:
+        ToolRefusedError: When no clock shows it, because it is put forward then.
+    """
+    if when.tzinfo is not None:
+        return when
+    moment = when.replace(tzinfo=zone_named(zone))
+    back = moment.astimezone(dt.UTC).astimezone(moment.tzinfo)
+    if back.replace(tzinfo=None) != when:
+        raise ToolRefusedError(
+            f"there is no {when:%H:%M} on {when:%Y-%m-%d} in {zone}: the clock is put forward, "
+            f"to {back:%H:%M}"
+        )
+    return moment
 
 
 def _zone_of(when: dt.datetime) -> str | None:

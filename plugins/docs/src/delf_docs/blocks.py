@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
+
+# Taken out by the service, they would be counted here and not there.
+_TAKEN_OUT: Final = re.compile("[\x00-\x08\x0c-\x1f\ue000-\uf8ff]")
 
 
 def units(text: str) -> int:
@@ -31,7 +35,8 @@ class Text:
     size: int = 0
 
     def add(self, text: str, styles: Sequence[tuple[str, Any]] = ()) -> None:
-        """Append text with styles."""
+        """Append text with styles, without what the service would take out of it."""
+        text = _TAKEN_OUT.sub("", text)
         length = units(text)
         self.text += text
         if length:

@@ -22,6 +22,7 @@ from delf_gmail.reading import (
     line_of,
     mail_of,
     people_in,
+    texts_elsewhere,
     unbase64,
 )
 from delf_gmail.settings import GmailSettings
@@ -139,6 +140,7 @@ class Gmail(GoogleConnection):
     async def read(self, message: str) -> Mail:
         """A message by its id: people, subject, text (HTML reduced to text), attachments."""
         resource = await self._get(message)
+        await self._fill(resource)
         names = await self._label_names([resource])
         return await asyncio.to_thread(mail_of, resource, names(resource), self.settings.body_chars)
 
@@ -149,6 +151,8 @@ class Gmail(GoogleConnection):
             Request(what="read a conversation", url=f"{_ME}/threads/{segment(thread)}")
         )
         resources: list[dict[str, Any]] = found.get("messages") or []
+        for item in resources:
+            await self._fill(item)
         names = await self._label_names(resources)
         most = self.settings.body_chars
         mails = [await asyncio.to_thread(mail_of, item, names(item), most) for item in resources]
@@ -347,22 +351,33 @@ class Gmail(GoogleConnection):
         ]
         return await read_many(self.transport, "batch", requests)
 
+    async def _fill(self, resource: dict[str, Any]) -> None:
+        """Get the texts of a message that were too large to come with it."""
+        for body in texts_elsewhere(resource.get("payload") or {}):
+            self._check_size("the text", int(body.get("size") or 0))
+            body["data"] = await self._attached(str(resource["id"]), str(body["attachmentId"]))
+
     async def _content(self, message: str, part: Part) -> bytes:
         if part.attachment_id is None:
             return unbase64(part.data or "")
+        self._check_size(part.name, part.size)
+        data = await self._attached(message, part.attachment_id)
+        return await asyncio.to_thread(unbase64, data)
+
+    def _check_size(self, what: str, size: int) -> None:
         most = self.settings.max_bytes
-        if part.size > most:
-            raise ToolRefusedError(
-                f"{part.name} has {part.size:,} bytes; at most {most:,} are read"
-            )
+        if size > most:
+            raise ToolRefusedError(f"{what} has {size:,} bytes; at most {most:,} are read")
+
+    async def _attached(self, message: str, key: str) -> str:
         found = await self.transport.json(
             Request(
                 what="read an attachment",
-                url=f"{_ME}/messages/{segment(message)}/attachments/{segment(part.attachment_id)}",
-                most=2 * most,  # it is base64
+                url=f"{_ME}/messages/{segment(message)}/attachments/{segment(key)}",
+                most=2 * self.settings.max_bytes,  # it is base64
             )
         )
-        return await asyncio.to_thread(unbase64, str(found.get("data") or ""))
+        return str(found.get("data") or "")
 
     async def _labels(self) -> list[dict[str, Any]]:
         found = await self.transport.json(Request(what="list labels", url=f"{_ME}/labels"))
@@ -429,10 +444,14 @@ class Gmail(GoogleConnection):
     async def _correspondents(
         self, message: str, *, everyone: bool
     ) -> tuple[dict[str, Any], dict[str, str], Sequence[str], Sequence[str]]:
-        """A message, its headers, whom an answer goes to, and who gets a copy."""
+        """A message, its headers, whom an answer goes to, and who gets a copy.
+
+        An answer to what the user sent goes to those who got it.
+        """
         old = await self._get(message, format="metadata", metadataHeaders=_REPLY_HEADERS)
         payload: dict[str, Any] = old.get("payload") or {}
-        to = people_in(payload, "Reply-To") or people_in(payload, "From")
+        to = people_in(payload, "To") if "SENT" in (old.get("labelIds") or ()) else []
+        to = to or people_in(payload, "Reply-To") or people_in(payload, "From")
         cc = await self._others(payload, to) if everyone else ()
         return old, headers_of(payload), to, cc
 
@@ -453,6 +472,7 @@ class Gmail(GoogleConnection):
             Request(what="read a draft", url=f"{_ME}/drafts/{segment(draft)}")
         )
         message: dict[str, Any] = found["message"]
+        await self._fill(message)
         text = await asyncio.to_thread(draft_text, message)
         return Allowed(preview=text, basis=f"{message['id']}\n{text}")
 

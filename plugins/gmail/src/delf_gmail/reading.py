@@ -21,7 +21,27 @@ from delf_gmail.html_text import text_of
 
 _DEEPEST: Final = 60
 _SHIFTING: Final = re.compile(r"utf-7|iso2022|hz|utf-16|utf-32")
+_HTML: Final = re.compile(r"\bx?html\b", re.IGNORECASE)
+_LINKS: Final = re.compile(r"\(?https?://\S+")
+_LONGEST_STAND_IN: Final = 600
 _CHARSET: Final = re.compile(r'charset\s*=\s*"?([^\s";]+)', re.IGNORECASE)
+
+
+_MEANT: Final = {
+    **dict.fromkeys(("gb2312", "gbk", "euc-cn", "gb-2312-80", "chinese", "cn-gb"), "gb18030"),
+    **dict.fromkeys(("shift-jis", "sjis", "ms-kanji", "windows-31j"), "cp932"),
+    **dict.fromkeys(("euc-kr", "ks-c-5601-1987", "ksc5601", "ks-c-5601", "windows-949"), "cp949"),
+    **dict.fromkeys(("big5", "cn-big5"), "cp950"),
+    **dict.fromkeys(("iso-8859-8-i", "iso-8859-8-e", "logical"), "iso-8859-8"),
+    **dict.fromkeys(("iso-8859-6-i", "iso-8859-6-e"), "iso-8859-6"),
+    **dict.fromkeys(("us-ascii", "ascii", "iso-8859-1", "latin1", "ansi"), "cp1252"),
+    **dict.fromkeys(("tis-620", "iso-8859-11", "windows-874"), "cp874"),
+    "iso-8859-9": "cp1254",
+    "unicode-1-1-utf-7": "utf-7",
+    "utf8mb4": "utf-8",
+    "mac-roman": "macroman",
+}
+"""Charsets that programs name when they write another one, which has all of its characters."""
 
 
 class FileInMail(TypedDict):
@@ -102,15 +122,6 @@ def decoded(value: str) -> str:
     )
 
 
-def addresses(value: str) -> list[str]:
-    """The people of a header: ``Ada <ada@example.com>``."""
-    return [
-        f"{name} <{address}>" if name else address
-        for name, address in getaddresses([value])
-        if address
-    ]
-
-
 def people_in(payload: Resource, header: str) -> list[str]:
     """The people of a header as a mail server reads it; names are decoded, addresses never.
 
@@ -119,22 +130,37 @@ def people_in(payload: Resource, header: str) -> list[str]:
     Raises:
         ToolRefusedError: When one of them is no address.
     """
-    found = cast("Sequence[Resource]", payload.get("headers") or ())
-    values = [
-        str(h.get("value", "")) for h in found if str(h.get("name")).lower() == header.lower()
-    ]
     people: list[str] = []
-    for name, address in getaddresses(values):
-        if not name and not address:
-            continue
-        shown = "".join(c if c.isprintable() else " " for c in decoded(name)).strip()
+    for name, address in _pairs(payload, header):
         try:
-            people.append(str(Address(display_name=shown, addr_spec=address)))
+            people.append(str(Address(display_name=name, addr_spec=address)))
         except (HeaderParseError, ValueError, IndexError):
             raise ToolRefusedError(
                 f"{header} of the message: {(address or name)[:200]!r} is no address of mail"
             ) from None
     return people
+
+
+def people_of(payload: Resource, header: str) -> list[str]:
+    """The same to be read: what is no address stays as it is."""
+    people: list[str] = []
+    for name, address in _pairs(payload, header):
+        try:
+            people.append(str(Address(display_name=name, addr_spec=address)))
+        except (HeaderParseError, ValueError, IndexError):
+            people.append(f"{name} <{address}>" if name and address else name or address)
+    return people
+
+
+def _pairs(payload: Resource, header: str) -> Iterator[tuple[str, str]]:
+    """Names and addresses: split first, as encoded words may hold commas, and decoded then."""
+    for item in cast("Sequence[Resource]", payload.get("headers") or ()):
+        if str(item.get("name", "")).lower() != header.lower():
+            continue
+        for name, address in getaddresses([str(item.get("value", ""))]):
+            shown = "".join(c if c.isprintable() else " " for c in decoded(name)).strip()
+            if shown or address:
+                yield shown, address
 
 
 def draft_text(resource: Resource) -> str:
@@ -177,13 +203,14 @@ def moment_of(resource: Resource) -> dt.datetime | None:
 
 def line_of(resource: Resource, labels: Sequence[str]) -> MessageLine:
     """A message for a list."""
-    headers = headers_of(resource.get("payload") or {})
+    payload: Resource = resource.get("payload") or {}
+    headers = headers_of(payload)
     return MessageLine(
         id=str(resource["id"]),
         thread=str(resource["threadId"]),
         date=moment_of(resource),
-        sender=headers.get("from", ""),
-        to=headers.get("to", ""),
+        sender=", ".join(people_of(payload, "From")),
+        to=", ".join(people_of(payload, "To")),
         subject=headers.get("subject", ""),
         snippet=html.unescape(str(resource.get("snippet") or "")),
         labels=list(labels),
@@ -210,10 +237,10 @@ def mail_of(resource: Resource, labels: Sequence[str], most: int) -> Mail:
         id=str(resource["id"]),
         thread=str(resource["threadId"]),
         date=moment_of(resource),
-        sender=headers.get("from", ""),
-        to=addresses(headers.get("to", "")),
-        cc=addresses(headers.get("cc", "")),
-        reply_to=headers.get("reply-to", ""),
+        sender=", ".join(people_of(payload, "From")),
+        to=people_of(payload, "To"),
+        cc=people_of(payload, "Cc"),
+        reply_to=", ".join(people_of(payload, "Reply-To")),
         subject=headers.get("subject", ""),
         text=text,
         attachments=[
@@ -247,9 +274,37 @@ def body_text(payload: Resource, depth: int = 0) -> str:
 
 
 def _best(texts: Sequence[tuple[Resource, str]]) -> str:
-    """Of alternatives the plain one, unless it says nothing."""
-    plain = [text for child, text in texts if child.get("mimeType") == "text/plain" and text]
-    return plain[0] if plain else next((text for _, text in reversed(texts) if text), "")
+    """Of alternatives the plain one, unless it only stands in for another."""
+    plain = next((text for child, text in texts if _kind(child) == "text/plain" and text), "")
+    rich = next(
+        (text for child, text in reversed(texts) if _kind(child) != "text/plain" and text), ""
+    )
+    return rich if rich and _stands_in(plain, rich) else plain or rich
+
+
+def _stands_in(plain: str, rich: str) -> bool:
+    """Whether a plain text tells much less than the other, as that a program has no HTML."""
+    if len(plain) > _LONGEST_STAND_IN:
+        return False
+    if _HTML.search(plain) and not _HTML.search(rich):
+        return True
+    said, shown = (len(re.findall(r"\w+", _LINKS.sub("", text))) for text in (plain, rich))
+    return shown > 2 * said + 20
+
+
+def _kind(payload: Resource) -> str:
+    return str(payload.get("mimeType") or "").lower()
+
+
+def texts_elsewhere(payload: Resource, depth: int = 0) -> Iterator[dict[str, Any]]:
+    """Bodies of texts that are too large to come with their message."""
+    body: Any = payload.get("body") or {}
+    is_text = _kind(payload) in ("text/plain", "text/html") and not payload.get("filename")
+    if is_text and body.get("attachmentId") and not body.get("data"):
+        yield body
+    if depth < _DEEPEST:
+        for child in cast("Sequence[Resource]", payload.get("parts") or ()):
+            yield from texts_elsewhere(child, depth + 1)
 
 
 def files_of(payload: Resource) -> list[Part]:
@@ -313,12 +368,19 @@ def _charset(payload: Resource) -> str | None:
     return None
 
 
+def codec_of(charset: str | None) -> str | None:
+    """Python's codec for a charset as mails name it, or a larger one that is meant by its name."""
+    name = (charset or "").strip().lower().replace("_", "-")
+    name = _MEANT.get(name.removeprefix("x-"), name)
+    try:
+        return codecs.lookup(name).name if name else None
+    except (LookupError, ValueError):
+        return None
+
+
 def _text(data: bytes, charset: str | None) -> str:
     """Bytes as text: Gmail gives UTF-8, or what the sender said, or what the sender sent."""
-    try:
-        known = codecs.lookup(charset).name if charset else None
-    except (LookupError, ValueError):
-        known = None
+    known = codec_of(charset)
     # A text of these has the bytes of another text in UTF-8.
     first = known is not None and _SHIFTING.match(known) is not None
     order = (known or "utf-8", "utf-8") if first else ("utf-8", known or "cp1252")

@@ -112,10 +112,21 @@ def _serial(value: Any) -> tuple[float, str | None]:
 
 
 def grid_of(sheet: Mapping[str, Any], *, formulas: bool = False) -> list[list[Any]]:
-    """The values of a range, row by row; rows and cells at the ends that are empty are left out."""
+    """The values of a range, row by row; rows and cells at the ends that are empty are left out.
+
+    The service gives cells that only have a format, too.
+    """
     data: Sequence[Mapping[str, Any]] = sheet.get("data") or ()
     rows: Sequence[Mapping[str, Any]] = data[0].get("rowData") or () if data else ()
-    return [[value_of(cell, formulas=formulas) for cell in row.get("values") or ()] for row in rows]
+    grid: list[list[Any]] = []
+    for row in rows:
+        cells = [value_of(cell, formulas=formulas) for cell in row.get("values") or ()]
+        while cells and cells[-1] is None:
+            cells.pop()
+        grid.append(cells)
+    while grid and not grid[-1]:
+        grid.pop()
+    return grid
 
 
 def records_of(grid: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:

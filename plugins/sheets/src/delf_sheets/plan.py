@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, cast
 
@@ -23,6 +25,12 @@ _NAMED_COLORS: Final = {
     "grey": "#808080",
     "gray": "#808080",
 }
+
+_LITERAL: Final = re.compile(r'"[^"]*"|\\.|[_*].')
+_BRACKETS: Final = re.compile(r"\[[^\]]*\]")
+_ELAPSED: Final = re.compile(r"\[(h+|m+|s+)\]", re.IGNORECASE)
+_PARTS_OF_SECONDS: Final = re.compile(r"\.0+")
+_EXPONENT: Final = re.compile(r"e[+-]")
 
 
 class Plan:
@@ -268,14 +276,28 @@ def _look(look: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 
 def _number_format(pattern: str) -> dict[str, str]:
-    kind = "PERCENT" if "%" in pattern else "CURRENCY" if set(pattern) & set("$€£¥") else "NUMBER"
-    if set(pattern.lower()) & set("yd"):
-        kind = "DATE_TIME" if "h" in pattern.lower() else "DATE"
-    elif "h" in pattern.lower():
-        kind = "TIME"
-    elif pattern == "@":
-        kind = "TEXT"
-    return {"type": kind, "pattern": pattern}
+    return {"type": _kind_of(pattern), "pattern": pattern}
+
+
+def _kind_of(pattern: str) -> str:
+    """What a pattern makes of a number, by its first section: the others are of the same kind.
+
+    Texts and what stands in brackets, as a color or a condition, say nothing of it.
+    """
+    said = _LITERAL.sub("", pattern).split(";")[0]
+    bare = _BRACKETS.sub("", said).lower()
+    is_time = bool(set(bare) & set("hs") or _ELAPSED.search(said))
+    is_date = bool(set(bare) & set("yd")) or ("m" in bare and not is_time)
+    if (is_time or is_date) and not set(_PARTS_OF_SECONDS.sub("", bare)) & set("0#?"):
+        return "DATE_TIME" if is_time and is_date else "DATE" if is_date else "TIME"
+    if bare.strip() == "@":
+        return "TEXT"
+    if "%" in bare:
+        return "PERCENT"
+    if _EXPONENT.search(bare):
+        return "SCIENTIFIC"
+    is_money = any(unicodedata.category(character) == "Sc" for character in pattern)
+    return "CURRENCY" if is_money else "NUMBER"
 
 
 def _color(text: str) -> dict[str, float]:
