@@ -11,6 +11,7 @@ import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Final, Literal, get_args
 
@@ -26,8 +27,8 @@ CallStatus = Literal["ok", "error", "refused", "rejected", "cancelled"]
 ScriptStatus = Literal["done", "failed", "rerun", "limit", "crashed", "cancelled"]
 ANSWER: Final = "answer"
 """The call with which a script gives the answer of a task that wants data."""
-NEVER_MADE: Final = "NeverMade"
-"""The ``raised`` of a call that was cancelled while its beginning was written down."""
+Cancellation = Literal["given_up", "cut_off", "never_made"]
+"""Why a call was cancelled: its script gave it up, its sandbox died, or it had not been made."""
 
 Remember = Literal["no", "task", "until_revoked"]
 Covers = Literal["call", "action"]
@@ -35,6 +36,20 @@ DecisionKind = Literal["approved", "edited", "rejected", "expired", "already_don
 DecisionSource = Literal[
     "person", "policy", "nobody", "timeout", "given_up", "sandbox_died", "changed"
 ]
+
+
+class Step(StrEnum):
+    """The loop's own steps; a strategy's may have any other name."""
+
+    RECALL = "recall"
+    SETUP = "setup"
+    SELECT = "select"
+    CONTEXT = "context"
+    PREVIEW = "preview"
+    EXECUTE = "execute"
+    RERUN = "rerun"
+    RETRY = "retry"
+    LEARN = "learn"
 
 
 class _Weighed:
@@ -126,8 +141,8 @@ class TaskPostponed(_Event):
 class StepStarted(_Event):
     """A step of the loop began; ``attempt`` counts passes through generation from 1.
 
-    The loop's own: ``recall``, ``setup``, ``select``, ``context``, ``preview``, ``execute``,
-    ``rerun``, ``retry``, ``learn``; ``codegen`` adds ``generate``, and other strategies add theirs.
+    The loop's own are those of :class:`Step`; ``codegen`` adds ``generate``, and other strategies
+    add theirs.
     """
 
     step: str
@@ -260,6 +275,8 @@ class CallFinished(_Event):
     ``raised`` is the exception that the script saw, ``ToolError`` or one of its siblings; None
     when it got a result, which can be a tool's own error as text. ``digest`` identifies a call
     that was turned down before anybody was asked; of others it is in an earlier event.
+    ``cancellation`` is set when ``status`` is ``cancelled``. ``can_retry`` is False when no other
+    script could do better.
     """
 
     call_id: int
@@ -271,6 +288,8 @@ class CallFinished(_Event):
     description: str | None = None
     raised: str | None = None
     digest: str | None = None
+    cancellation: Cancellation | None = None
+    can_retry: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -547,7 +566,7 @@ _WORDS: Final = {"CallStatus", "ScriptStatus", "DecisionKind", "DecisionSource",
     "Isolation",
 }
 _NUMBERS: Final = {"None", "bool", "int", "float", "tuple[int, ...]", "Usage"}
-_OF_OUR_OWN: Final = _NUMBERS | _WORDS | {"Purpose"}
+_OF_OUR_OWN: Final = _NUMBERS | _WORDS | {"Purpose", "Cancellation"}
 """Types of what is made here: numbers, and words of the events' own."""
 _TEXTS: Final = {
     cls: tuple(

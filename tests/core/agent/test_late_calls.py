@@ -51,7 +51,7 @@ class Bench:
         """How the calls of an action ended, as the journal has it."""
         events = await self.journal.read(task_id)
         return [
-            (e.status, e.raised)
+            (e.status, e.cancellation)
             for e in events
             if isinstance(e, ev.CallFinished) and e.action == action
         ]
@@ -144,7 +144,7 @@ async def test_a_call_that_does_not_end_in_time_is_told_to_a_person(
     assert response.text == "['looked up', 'back']"
     assert [(r.action, r.outcome_unknown) for r in bench.asked] == [("pay", True)]
     ends = await bench.ends_of(response.trace.task_id, "pay")
-    assert ends == [("cancelled", "SandboxDied"), ("ok", None)]
+    assert ends == [("cancelled", "cut_off"), ("ok", None)]
 
 
 class GivenUp:
@@ -431,7 +431,7 @@ async def test_what_was_decided_about_a_call_holds_though_its_sandbox_dies_befor
     assert made == ["b"]
     assert len(bench.asked) == 1
     ends = await bench.ends_of(response.trace.task_id, "write")
-    assert ends == [("cancelled", "NeverMade"), ("ok", None)]
+    assert ends == [("cancelled", "never_made"), ("ok", None)]
 
 
 class StuckSession:

@@ -74,8 +74,11 @@ async def test_a_large_frame_that_is_none_ends_the_sandbox(guest):
 @pytest.mark.parametrize(
     ("frame", "outcome"),
     [
-        (["failed", "E", "m", 3, "x", {}], Failed(kind="E", message="m", line=3, source="x")),
-        (["failed", "E", "m", None, None, {}], Failed(kind="E", message="m")),
+        (
+            ["failed", "E", "m", 3, "x", {}, 7],
+            Failed(kind="E", message="m", line=3, source="x", call_id=7),
+        ),
+        (["failed", "E", "m", None, None, {}, None], Failed(kind="E", message="m")),
         (
             ["limit", "memory", "m", 1, "s", {}],
             LimitReached(limit="memory", message="m", line=1, source="s"),
@@ -435,7 +438,7 @@ async def test_halves_of_surrogate_pairs_do_not_reach_the_host(guest):
 async def test_long_words_are_cut(guest):
     running = await guest.start()
     long = "x" * 40_000
-    await guest.send(["failed", long, long, 1, None, {f"n{i}": "t" for i in range(500)}])
+    await guest.send(["failed", long, long, 1, None, {f"n{i}": "t" for i in range(500)}, None])
     outcome = await running
     assert len(outcome.kind) == 200
     assert len(outcome.message) < 21_000

@@ -185,3 +185,21 @@ async def test_text_that_is_no_script(bench, code):
     outcome = await run(code)
     assert isinstance(outcome, Failed | Done), outcome
     assert done(await run("1 + 1")).value == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "call"),
+    [
+        ("await refused()", 1),
+        ("try:\n    await refused()\nexcept ToolError:\n    pass\nraise ValueError('no')", None),
+    ],
+    ids=["a call's", "its own"],
+)
+async def test_a_failure_says_whether_a_call_is_behind_it(bench, code, call):
+    from delf.protocols.sandbox import Raised
+
+    run = await bench.open(
+        RecordingScriptHost({"refused": lambda: Raised("ApprovalRejected", "no")})
+    )
+    outcome = await run(code)
+    assert (outcome.message, outcome.call_id) == ("no", call)

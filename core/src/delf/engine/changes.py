@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from delf import events as ev
-from delf.events import NEVER_MADE
 from delf.records import dataclass
 
 _MAX_LINE: Final = 200
@@ -71,7 +70,7 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
     for number, (attempt, call) in begun.items():
         end = ends.get(number)
         certain = end is not None and end.status == "ok"
-        given_up = end is None or (end.status == "cancelled" and end.raised != NEVER_MADE)
+        given_up = end is None or (end.status == "cancelled" and end.cancellation != "never_made")
         if (certain or given_up) and script in (None, attempt):
             found.append(
                 Change(

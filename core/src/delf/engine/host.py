@@ -17,6 +17,7 @@ from delf.engine.scripts import ScriptRunner, named_actions
 from delf.engine.task import TaskState
 from delf.engine.toolset import BoundAction, Toolset
 from delf.errors import (
+    BudgetExceededError,
     CodeGenerationError,
     DelfError,
     ReplayMismatch,
@@ -28,18 +29,17 @@ from delf.events import (
     RerunRequested,
     RetryScheduled,
     ScriptGenerated,
+    Step,
     TaskStarted,
     Warned,
 )
 from delf.messages import Message, ModelReply, ModelRequest, ModelTool, system
 from delf.protocols.model import ModelSession, SupportsTools
 from delf.protocols.sandbox import (
-    GIVEN_UP,
     CallAnswer,
     CallRequest,
     Done,
     Failed,
-    Outcome,
     Rerun,
 )
 from delf.protocols.strategy import OnDelta, ScriptResult, ToolDescription
@@ -187,11 +187,9 @@ class TaskHost:
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
-            if self._closed:
-                work.cancel()
-            else:
+            if not self._closed:
                 self._gate.gave_up(request.call_id)
-                work.cancel(GIVEN_UP)
+            work.cancel()
             await asyncio.wait({work})
             raise
         except (ReplayMismatch, UnrecordedCallError) as error:
@@ -250,6 +248,8 @@ class TaskHost:
         self._last_counts = isinstance(outcome, (Done, Rerun))
         if isinstance(outcome, Rerun):
             await self._record_rerun(outcome, attempt)
+        raised = self.scripts.raised_behind(outcome)
+        cause = None if raised is None else raised.cause
         changes = [*map(str, changes_of(log.events, attempt))]
         printed = self._printed()
         return ScriptResult(
@@ -260,9 +260,10 @@ class TaskHost:
             is_silent=isinstance(outcome, Done)
             and (outcome.value is None or outcome.value == "")
             and not (printed.strip() or changes or self.scripts.output.files),
-            refused=self._refusal_behind(outcome),
-            can_retry=not self._is_hopeless(outcome)
+            refused=_refusal_behind(cause),
+            can_retry=(raised is None or raised.can_retry)
             and (self._last_counts or self.scripts.may_go_on),
+            cause=cause,
         )
 
     async def _ask_about(
@@ -272,7 +273,7 @@ class TaskHost:
         config = self._task.config
         if config.confirm_mode != "plan" or config.approval_mode != "interactive" or not named:
             return None
-        async with self._task.log.step("preview", attempt):
+        async with self._task.log.step(Step.PREVIEW, attempt):
             past = self._task.replay.plan(attempt)
             reason = await self.approvals.decide_script(code, attempt, named, past)
         if reason is None:
@@ -282,7 +283,7 @@ class TaskHost:
 
     async def _record_rerun(self, outcome: Rerun, attempt: int) -> None:
         self._reruns += 1
-        async with self._task.log.step("rerun", self._reruns):
+        async with self._task.log.step(Step.RERUN, self._reruns):
             await self._task.log.record(
                 RerunRequested,
                 attempt=self._reruns,
@@ -290,21 +291,6 @@ class TaskHost:
                 remaining=outcome.remaining,
                 variables=outcome.variables,
             )
-
-    def _refusal_behind(self, outcome: Outcome) -> DelfError | None:
-        """What the budget refused to a script that failed with it; one that it caught is past."""
-        refused = list(self._task.models.refused)
-        self._task.models.refused.clear()
-        if not isinstance(outcome, Failed):
-            return None
-        behind = (error for error in reversed(refused) if error.message in outcome.message)
-        return next(behind, None)
-
-    def _is_hopeless(self, outcome: Outcome) -> bool:
-        """Whether a script failed with a call's error that every other script would get, too."""
-        told = list(self._gate.hopeless)
-        self._gate.hopeless.clear()
-        return isinstance(outcome, Failed) and any(text in outcome.message for text in told)
 
     # -- the answer, and what people see --------------------------------------------------
 
@@ -390,7 +376,7 @@ class TaskHost:
         if not self._is_run:
             await self._task.log.record(RetryScheduled, attempt=attempt, error=reason)
             return
-        async with self._task.log.step("retry", attempt):
+        async with self._task.log.step(Step.RETRY, attempt):
             await self._task.log.record(RetryScheduled, attempt=attempt, error=reason)
 
     def _next_attempt(self) -> int:
@@ -411,10 +397,6 @@ class TaskHost:
         self._closed = True
         self._gate.close()
 
-    def failure_behind(self, error: DelfError) -> BaseException | None:
-        """What a tool raised, where a script failed with what it was told of that."""
-        return self._gate.failure_behind(error)
-
     async def wait_for_rest(self, seconds: float) -> None:
         """Wait until no call and no file is under way.
 
@@ -425,3 +407,10 @@ class TaskHost:
             await self._gate.wait_for_calls(seconds)
         finally:
             await self.scripts.output.all_written(seconds)
+
+
+def _refusal_behind(error: BaseException | None) -> BudgetExceededError | None:
+    """The refusal of the budget that a tool's failure is or has as its cause."""
+    while error is not None and not isinstance(error, BudgetExceededError):
+        error = error.__cause__ or error.__context__
+    return error

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import time
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Final, NoReturn
@@ -25,6 +26,7 @@ from delf.events import (
     SandboxOpened,
     ScriptFinished,
     ScriptStatus,
+    Step,
     Warned,
 )
 from delf.protocols.sandbox import (
@@ -120,6 +122,8 @@ _CUT_SECONDS: Final = 1.0
 _MORE_LIVES: Final = 5
 """How often a script is run once more whose sandbox died, and that got no further: it may be the
 reason itself."""
+_KEPT_FAILURES: Final = 200
+"""Of how many failed calls of a script it is known what their tools raised."""
 _SLACK: Final = 1.25
 """A sandbox enforces limits on output itself; here a script ends a little above."""
 _LATE_SECONDS: Final = 10.0
@@ -169,6 +173,7 @@ class ScriptRunner:
         """What of Python the sandbox lacks."""
         self.script_start = ScriptStart()
         """Clock and chance of the script that runs; read by the session."""
+        self._raised: OrderedDict[int, Raised] = OrderedDict()
         self._printed = 0
         self.printed_text: list[str] = []
         """What the script that runs, or ran last, printed."""
@@ -198,6 +203,12 @@ class ScriptRunner:
         if opening is None or not opening.done() or opening.cancelled():
             return False
         return opening.exception() is None and opening.result().alive
+
+    def raised_behind(self, outcome: Outcome) -> Raised | None:
+        """The answer to a call with whose failure a script failed, if it did."""
+        if not isinstance(outcome, Failed) or outcome.call_id is None:
+            return None
+        return self._raised.get(outcome.call_id)
 
     @property
     def may_go_on(self) -> bool:
@@ -258,7 +269,7 @@ class ScriptRunner:
             ReplayMismatch: When a resumed task's script is not the recorded one.
             UnrecordedCallError: When the end of a call could not be recorded.
         """
-        async with self._log.step("execute", attempt):
+        async with self._log.step(Step.EXECUTE, attempt):
             started = time.perf_counter()
             outcome = await self._run_or_recall(code, attempt)
             if not isinstance(outcome, Done):  # before another script, or an answer of a model
@@ -331,6 +342,7 @@ class ScriptRunner:
         seed = f"{self._task.seed}/{attempt}"
         self.script_start = ScriptStart(seed=seed, clock=clock, turns=turns)
         self.printed_text.clear()
+        self._raised.clear()
         return past
 
     def _calls_made(self) -> int:
@@ -414,7 +426,12 @@ class ScriptRunner:
         self._allowance.called()
         try:
             check_size([request.args, request.kwargs], self._spec.limits.frame_bytes)
-            return await self._gate.call(request)
+            answer = await self._gate.call(request)
+            if isinstance(answer, Raised):
+                self._raised[request.call_id] = answer
+                if len(self._raised) > _KEPT_FAILURES:
+                    self._raised.popitem(last=False)
+            return answer
         except UnsupportedValueError as error:
             return Raised("ToolArgumentError", f"the arguments cannot be passed: {error}")
         except (UnrecordedCallError, ReplayMismatch, RecordedLimit) as error:

@@ -165,10 +165,14 @@ class Raised:
         kind: The exception's name in the script: ``ToolError``, ``ToolException``,
             ``ToolNotAllowed``, ``ApprovalRejected`` or ``ToolArgumentError``.
         message: What the script and the model read.
+        cause: What the tool raised, on the host.
+        can_retry: Whether another script could do better.
     """
 
     kind: str
     message: str
+    cause: BaseException | None = field(default=None, repr=False, compare=False)
+    can_retry: bool = field(default=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,15 +185,14 @@ class Told:
 CallAnswer = Returned | Raised | Told
 
 
-GIVEN_UP: Final = "the script gave the call up"
-"""The message with which a session cancels a call that the script cancelled itself."""
-
-
 class ScriptHost(Protocol):
     """What a session calls while a script runs. All of it runs on the host's event loop."""
 
     async def call(self, request: CallRequest) -> CallAnswer:
-        """Make a call on the script's behalf. Cancelled when the script gives it up."""
+        """Make a call on the script's behalf.
+
+        Cancelled when the sandbox is gone, or after :meth:`SupportsReplay.gave_up`.
+        """
         ...
 
     def printed(self, text: str) -> None:
@@ -285,6 +288,8 @@ class Failed:
         line: The failing line of the script, from 1.
         source: That line's text.
         variables: The names alive, with their types.
+        call_id: The call whose failure the exception is or was raised from, by the number of its
+            :class:`CallRequest`.
     """
 
     kind: str
@@ -292,6 +297,7 @@ class Failed:
     line: int | None = None
     source: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    call_id: int | None = None
 
     def __post_init__(self) -> None:
         _cut(self, kind=MAX_NAME, message=MAX_MESSAGE, source=MAX_MESSAGE)

@@ -97,6 +97,8 @@ class ScriptResult:
         refused: Why the task cannot go on, when the script failed because the budget was used up.
         can_retry: Whether another script could do better. It could not where a call failed for a
             reason that stays, as a service that does not answer or a right that is missing.
+        cause: What a tool raised, where the script failed with that. A strategy that fails with
+            the script raises its error ``from`` this, so that programs see the reason.
         is_silent: Whether it came to its end with nothing to show for: it printed nothing, left no
             value, handed no file over and changed nothing.
     """
@@ -107,6 +109,7 @@ class ScriptResult:
     changes: Sequence[str] = ()
     refused: DelfError | None = None
     can_retry: bool = True
+    cause: BaseException | None = None
     is_silent: bool = False
 
 

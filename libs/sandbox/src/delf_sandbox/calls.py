@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from delf.protocols.sandbox import GIVEN_UP, CallAnswer, CallRequest, Raised, ScriptHost
+from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, ScriptHost
 from delf_sandbox.starting import start_task
 from delf_sandbox.wire import WireError
 
@@ -40,7 +40,7 @@ class OpenCall:
         self.task: asyncio.Task[None] | None = None
         self.given_up = False
 
-    def give_up(self, *why: str) -> asyncio.Task[None] | None:
+    def give_up(self) -> asyncio.Task[None] | None:
         """Cancel it, unless it was before: a second time would cut its cleaning up short.
 
         Returns:
@@ -49,7 +49,7 @@ class OpenCall:
         if self.given_up or self.task is None:
             return None
         self.given_up = True
-        self.task.cancel(*why)
+        self.task.cancel()
         return self.task
 
 
@@ -103,7 +103,7 @@ class OpenCalls:
             self._let_go(waiting)
         elif call := self.served.get(number):
             # After its first step: what a script that runs once more does not wait for is known.
-            self._loop.call_soon(call.give_up, GIVEN_UP)
+            self._loop.call_soon(call.give_up)
 
     def drop_waiting(self) -> None:
         """Those that nobody serves yet will not be served."""

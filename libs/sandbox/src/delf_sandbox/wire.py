@@ -134,7 +134,7 @@ def parse_call(frame: Sequence[Any]) -> CallRequest:
         args=args,
         kwargs=kwargs,
         alone=more[:1] == [True],
-        line=(_line(more[1]) or None) if len(more) > 1 else None,
+        line=(_number(more[1]) or None) if len(more) > 1 else None,
     )
 
 
@@ -154,15 +154,16 @@ def parse_outcome(frame: Sequence[Any]) -> Outcome:
     name = frame[0]
     if name == "done" and _fits(frame, object, dict):
         return Done(value=frame[1], variables=frame[2])
-    if name in ("failed", "limit") and _fits(frame, str, str, object, object, dict):
+    failed = name == "failed" and _fits(frame, str, str, object, object, dict, object)
+    if failed or (name == "limit" and _fits(frame, str, str, object, object, dict)):
         what: dict[str, Any] = {
             "message": frame[2],
-            "line": _line(frame[3]),
+            "line": _number(frame[3]),
             "source": frame[4] if isinstance(frame[4], str) else None,
             "variables": frame[5],
         }
-        if name == "failed":
-            return Failed(kind=frame[1], **what)
+        if failed:
+            return Failed(kind=frame[1], call_id=_number(frame[6]), **what)
         return LimitReached(limit=frame[1], **what)
     if name == "rerun" and _fits(frame, str, str, list, dict):
         return Rerun(
@@ -171,7 +172,7 @@ def parse_outcome(frame: Sequence[Any]) -> Outcome:
     raise WireError(f"the sandbox sent a malformed {str(name)[:40]!r} frame")
 
 
-def _line(value: Any) -> int | None:
+def _number(value: Any) -> int | None:
     return value if type(value) is int else None
 
 

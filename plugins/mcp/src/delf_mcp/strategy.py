@@ -25,7 +25,7 @@ class OneCall:
         wanted = json.loads(host.task)
         answer = await host.call(wanted["call"], wanted["arguments"])
         if isinstance(answer, Raised):
-            raise ToolExecutionError(answer.message, can_retry=False)
+            raise ToolExecutionError(answer.message, can_retry=False) from answer.cause
         value: Any = answer.message if isinstance(answer, Told) else answer.value
         return json.dumps(to_jsonable_python(value, bytes_mode="base64"))
 

@@ -95,6 +95,8 @@ class MontySession:
         self._rerun: tuple[str, str, tuple[str, ...]] | None = None
         self._printed = 0
         self._numbers = 0
+        self._raised: dict[tuple[str, str], int] = {}
+        """Which call of the script raised what: Monty makes exceptions anew, by name and text."""
         self._budget = Budget(spec.limits)
         self._copied_bytes = 2 * spec.limits.frame_bytes
         self._chunks: list[bytes] = []
@@ -134,6 +136,7 @@ class MontySession:
         self._sources[f"<python-input-{self._feeds}>"] = Source(code, prepared.lines)
         self._limit = self._rerun = None
         self._printed = 0
+        self._raised.clear()
         self._host = host
         try:
             outcome = await self._run_to_the_end(prepared)
@@ -217,7 +220,10 @@ class MontySession:
             if ended_itself(error):
                 return Done()
             limits = self._spec.limits
-            return describe(error, self._sources, self._tools, modules_of(self._spec), limits)
+            ended = describe(error, self._sources, self._tools, modules_of(self._spec), limits)
+            if isinstance(ended, Failed):
+                return replace(ended, call_id=self._raised.get((ended.kind, ended.message)))
+            return ended
         return Crashed(message=f"the interpreter is gone: {error}")
 
     async def _watch_scratch(self, running: asyncio.Task[Any]) -> None:
@@ -329,7 +335,10 @@ class MontySession:
         task = asyncio.ensure_future(host.call(request))
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
-        return await _apart(self._unpack, await task)
+        answer = await task
+        if isinstance(answer, Raised):
+            self._raised[answer.kind, answer.message] = number
+        return await _apart(self._unpack, answer)
 
     def _checked(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]

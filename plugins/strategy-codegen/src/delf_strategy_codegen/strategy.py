@@ -128,7 +128,7 @@ class CodegenStrategy:
                     if result.refused is not None:
                         raise result.refused
                     if retries >= host.retry_count or not result.can_retry:
-                        raise as_error(outcome)
+                        raise as_error(outcome) from result.cause
                     retries += 1
                     await host.retrying(_reason(outcome))
                     messages += _as_written(calls, _what_went_wrong(code, outcome, result))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import DelfError, ToolExecutionError
-from delf.protocols.sandbox import Raised
+from delf.protocols.sandbox import Raised, Returned
 from delf.protocols.strategy import StrategyHost
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ class WorkerStrategy:
         arguments = {"worker": named["worker"], "task": named["task"] or DEFAULT_TASK}
         answer = await host.call("workers.call", {**arguments, **_more(given)})
         if isinstance(answer, Raised):
-            raise ToolExecutionError(answer.message)
-        value: Any = getattr(answer, "value", None)
+            raise ToolExecutionError(answer.message) from answer.cause
+        value: Any = answer.value if isinstance(answer, Returned) else answer.message
         return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from delf import Agent, Connection, action, tool
 from delf.engine.approvals.identity import call_digest
+from delf.engine.calls.call import Call
 from delf.errors import ApprovalRejectedError, DelfError
 from delf.events import (
     ApprovalDecided,
@@ -187,7 +188,8 @@ async def test_a_script_that_runs_once_more_has_its_own_approval():
         if not asked:
             assert await approvals.decide_script("await shop.refund(1)", 2, [refund]) is None
         approvals.begin_script(attempt)
-        await approvals.decide(refund, {"number": attempt}, str(attempt), attempt, None)
+        call = Call(attempt, refund, {"number": attempt}, None, str(attempt))
+        await approvals.decide(call)
         approvals.script_ended()
     assert asked == ["script", "shop.refund"]
 

@@ -9,6 +9,7 @@ from delf.engine.approvals.decision import Answer
 from delf.engine.approvals.identity import call_digest
 from delf.engine.approvals.pending import PendingRequests
 from delf.engine.approvals.policy import NOBODY, Approvals
+from delf.engine.calls.call import Call
 from delf.engine.journal.log import TaskLog
 from delf.engine.task import TaskRequest
 from delf.engine.toolset import load_toolset
@@ -25,7 +26,6 @@ from delf.protocols.approval import (
     Expired,
     Rejected,
 )
-from delf.protocols.sandbox import GIVEN_UP
 from delf.tools.function import tool
 
 
@@ -61,7 +61,8 @@ class Bench:
         return asyncio.create_task(self._decision(n, digest))
 
     async def _decision(self, n: int, digest: str) -> Decision:
-        return (await self.approvals.decide(self.bound, {"n": n}, digest, 1, None)).decision
+        self.call = Call(1, self.bound, {"n": n}, None, digest)
+        return (await self.approvals.decide(self.call)).decision
 
     def events(self, kind):
         return [event for event in self.log.events if isinstance(event, kind)]
@@ -382,14 +383,15 @@ async def test_it_is_in_the_journal_before_the_task_has_a_place_again(tools):
         assert await bench.decide(1) == Approved(reason="remembered")
 
 
-@pytest.mark.parametrize("why", [(), (GIVEN_UP,)], ids=["sandbox died", "script gave it up"])
+@pytest.mark.parametrize("given_up", [False, True], ids=["sandbox died", "script gave it up"])
 @pytest.mark.parametrize("times", [1, 2])
-async def test_it_counts_when_the_call_is_cancelled_in_the_same_moment(tools, why, times):
+async def test_it_counts_when_the_call_is_cancelled_in_the_same_moment(tools, given_up, times):
     bench = Bench(tools, wait=True)
     work = bench.decide(1)
     name = await pending_name(bench)
     bench.pending.answer(name, Answer(Approved(), "bob"))
-    work.cancel(*why)
+    bench.call.given_up = given_up
+    work.cancel()
     if times == 2:
         asyncio.get_running_loop().call_soon(work.cancel)
     await ended(work)
@@ -412,12 +414,13 @@ async def test_so_does_what_a_channel_said(tools):
     assert (decided.decision, decided.by, decided.reason) == ("rejected", "quick", "no")
 
 
-@pytest.mark.parametrize(("why", "source"), [((), "sandbox_died"), ((GIVEN_UP,), "given_up")])
-async def test_where_nobody_answered_that_is_told(tools, why, source):
+@pytest.mark.parametrize(("given_up", "source"), [(False, "sandbox_died"), (True, "given_up")])
+async def test_where_nobody_answered_that_is_told(tools, given_up, source):
     bench = Bench(tools, wait=True)
     work = bench.decide(1)
     name = await pending_name(bench)
-    work.cancel(*why)
+    bench.call.given_up = given_up
+    work.cancel()
     await ended(work)
     (decided,) = bench.events(ApprovalDecided)
     assert (decided.decision, decided.source) == ("expired", source)

@@ -73,6 +73,46 @@ async def test_a_script_may_catch_it_and_go_on_or_fail_otherwise(agent_with, scr
     assert (response.text, len(scripted_model.requests)) == ("mended", 2)
 
 
+async def test_a_failure_that_only_reads_like_a_tool_s_goes_back_to_the_model(
+    agent_with, scripted_model
+):
+    scripted_model.writes(
+        "try:\n    await ask()\nexcept ToolError:\n    pass\n"
+        "raise ValueError('broken down by month')",
+        "print('mended')",
+    )
+    async with agent_with(ToolExecutionError("down", can_retry=False)) as agent:
+        response = await agent.arun("x")
+    assert (response.text, len(scripted_model.requests)) == ("mended", 2)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "try:\n    await ask()\nexcept ToolError as error:\n    raise ValueError('no') from error",
+        "import asyncio\nasync with asyncio.TaskGroup() as group:\n    group.create_task(ask())",
+    ],
+    ids=["raised from it", "in a group"],
+)
+async def test_a_failure_that_a_tool_s_is_behind_ends_the_task(agent_with, scripted_model, script):
+    scripted_model.writes(script)
+    raised = HOPELESS[0]
+    async with agent_with(raised) as agent:
+        response = await agent.arun("x")
+    assert response.exception.__cause__ is raised
+    assert len(scripted_model.requests) == 1
+
+
+async def test_the_reason_of_the_failed_task_is_what_the_tool_raised_last(
+    agent_with, scripted_model
+):
+    scripted_model.writes(*["await ask()"] * 3)
+    raised = ValueError("bad")
+    async with agent_with(raised) as agent:
+        response = await agent.arun("x")
+    assert response.exception.__cause__ is raised
+
+
 async def test_where_nobody_can_be_asked_no_other_script_is_written(agent_with, scripted_model):
     scripted_model.writes("await pay()")
     async with agent_with(ValueError()) as agent:

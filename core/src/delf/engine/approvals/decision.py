@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final, cast, get_args
@@ -19,7 +18,6 @@ from delf.protocols.approval import (
     Expired,
     Rejected,
 )
-from delf.protocols.sandbox import GIVEN_UP
 from delf.records import dataclass
 
 SCRIPT_HINT: Final = "reject it, and say in the reason what to change: the model reads it"
@@ -63,10 +61,13 @@ class Cancelled(Expired):
     after_seconds: float = 0.0
 
 
-def given_up(error: asyncio.CancelledError) -> Answer:
-    """What counts as the answer where a script gave a call up, or its sandbox died."""
-    source: DecisionSource = "given_up" if GIVEN_UP in error.args else "sandbox_died"
-    return Answer(Cancelled(), "script", source=source)
+def unanswered(*, given_up: bool) -> Answer:
+    """The answer to a request that was cancelled before anybody gave one.
+
+    Args:
+        given_up: The script gave its call up; else its sandbox died.
+    """
+    return Answer(Cancelled(), "script", source="given_up" if given_up else "sandbox_died")
 
 
 def decision_data(decision: Decision) -> dict[str, Any]:

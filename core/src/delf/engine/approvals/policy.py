@@ -15,8 +15,8 @@ from delf.engine.approvals.channels import NamedChannel, ask_channels, copy_of
 from delf.engine.approvals.decision import (
     Answer,
     decision_data,
-    given_up,
     recorded,
+    unanswered,
     why_not,
     with_secrets,
 )
@@ -29,6 +29,7 @@ from delf.engine.approvals.remembered import (
     is_refusal,
     refused_calls,
 )
+from delf.engine.calls.call import Call
 from delf.engine.changes import situation
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.recording import RecordedCall
@@ -185,7 +186,7 @@ class TaskApprovals:
         past = _question_about(request, past)
         answer = await self._known(request, 0) if past[1] is None else None
         if answer is None:
-            answer = await self._decide(request, 0, past)
+            answer = await self._decide(request, None, past)
         if isinstance(answer.decision, Approved):
             self._plans[attempt] = frozenset(bound.digest for bound in actions)
             return None
@@ -203,35 +204,24 @@ class TaskApprovals:
 
     async def decide(
         self,
-        bound: BoundAction,
-        arguments: Mapping[str, Any],
-        digest: str,
-        call_id: int,
-        description: str | None,
+        call: Call,
+        verdict: NeedsApproval | Allowed | None = None,
         *,
         past: RecordedCall | None = None,
         outcome_unknown: bool = False,
-        verdict: NeedsApproval | Allowed | None = None,
-        alone: bool = False,
-        line: int | None = None,
         changed: bool = False,
     ) -> Answer:
         """The answer about a call.
 
         Args:
-            bound: The action.
-            arguments: Its validated arguments.
-            digest: The call's identity.
-            call_id: The call's number in the task.
-            description: The script's ``desc=``.
+            call: The call.
+            verdict: What its connection says about it.
             past: The call in the journal of a resumed task: a decision there is the decision,
                 and a request there is the request that waits, unless something else is shown now.
             outcome_unknown: The question is whether to make a call again that was begun.
-            verdict: What its connection says about it.
-            alone: Whether the script does nothing else before the call is answered.
-            line: The line of the script that the call is written on.
             changed: Whether it was asked about before, and is another one now.
         """
+        bound = call.bound
         # By digest: a question in the midst of a call may have the name of an action.
         if self._granted and bound.digest in self._granted and not outcome_unknown:
             return Answer(Approved(reason="approved with its script"), source="policy")
@@ -239,16 +229,16 @@ class TaskApprovals:
         if self._is_pre_approved(bound) and not (outcome_unknown or needs_approval):
             return Answer(Approved(reason="pre-approved"), source="policy")
         safe = self._log.redactor.text
-        left_out = {n: v for n, v in bound.action.defaults.items() if n not in arguments}
+        left_out = {n: v for n, v in bound.action.defaults.items() if n not in call.arguments}
         request = self._request(
-            call_id,
+            call.number,
             action=bound.name,
             permission=bound.action.permission,
             effect=bound.action.effect,
-            arguments=copy_of(self._log.redactor.value(arguments)),
+            arguments=copy_of(self._log.redactor.value(call.arguments)),
             defaults=copy_of(self._log.redactor.value(left_out)),
-            description=None if description is None else safe(description),
-            digest=digest,
+            description=None if call.description is None else safe(call.description),
+            digest=call.digest,
             action_digest=bound.digest,
             shown_digest=None if verdict is None else verdict.digest,
             reason=safe(verdict.reason) if isinstance(verdict, NeedsApproval) else None,
@@ -256,18 +246,18 @@ class TaskApprovals:
             outcome_unknown=outcome_unknown,
             changed=changed,
             fit=bound.action.validate,
-            line=line,
+            line=call.line,
         )
         question = await self._question_of(request, past)
         if question == (None, None):
             async with self._looking:  # so that those that are asked keep the order of their calls
-                known = await self._known(request, call_id)
+                known = await self._known(request, call.number)
             if known is not None:
                 return known
-            if not alone and self._said_by_mode(request) is None:
+            if not call.alone and self._said_by_mode(request) is None:
                 await self._script_is_quiet()
         lapsed = past is not None and past.lapsed
-        return await self._decide(request, call_id, question, arguments, lapsed=lapsed)
+        return await self._decide(request, call, question, lapsed=lapsed)
 
     async def _question_of(self, request: ApprovalRequest, past: RecordedCall | None) -> Question:
         """The recorded request and decision, unless what they were about is shown otherwise now."""
@@ -376,9 +366,8 @@ class TaskApprovals:
     async def _decide(
         self,
         request: ApprovalRequest,
-        call_id: int,
+        call: Call | None,
         past: Question,
-        arguments: Mapping[str, Any] | None = None,
         *,
         lapsed: bool = False,
     ) -> Answer:
@@ -386,30 +375,29 @@ class TaskApprovals:
 
         Args:
             request: The request, as it may be shown.
-            call_id: The call's number in the task.
+            call: The call; None for a whole script.
             past: The request and the decision in the journal of a resumed task.
-            arguments: The call's arguments with the secrets that the request does not show.
             lapsed: Whether its sandbox died while it waited.
         """
         asked, decided = past
         if decided is not None:
-            decision = with_secrets(recorded(decided), request, arguments)
+            decision = with_secrets(recorded(decided), request, _arguments_of(call))
             return Answer(decision, decided.by, source=decided.source)
         async with self._watched_inbox(request):
             if asked is not None:
                 request = replace(request, request_id=asked.request_id)
-            told = self._tell(request, call_id, None if lapsed else asked)
+            told = self._tell(request, call, None if lapsed else asked)
             said = self._said_by_mode(request)
             if said is None:
                 with self._clock.stopped():
                     async with self.slot.given_up():
-                        return await self._ask(request, arguments, told, again=asked is not None)
+                        return await self._ask(request, call, told, again=asked is not None)
             try:
                 await told
-            except asyncio.CancelledError as error:
-                await self._take(request, given_up(error))
+            except asyncio.CancelledError:
+                await self._take(request, _unanswered(call), call)
                 raise
-            return await self._take(request, said, arguments)
+            return await self._take(request, said, call)
 
     def _said_by_mode(self, request: ApprovalRequest) -> Answer | None:
         """The answer to a request about which nobody is asked; None where somebody is."""
@@ -431,19 +419,20 @@ class TaskApprovals:
             yield
 
     async def _tell(
-        self, request: ApprovalRequest, call_id: int, asked: ApprovalRequested | None
+        self, request: ApprovalRequest, call: Call | None, asked: ApprovalRequested | None
     ) -> None:
         """Journal a request, so that whoever reads the journal sees it wait, or show it again."""
         if asked is not None:
             self._log.show(asked)
             return
         about = {name: getattr(request, name) for name in _RECORDED}
-        await self._log.record(ApprovalRequested, call_id=call_id, **about)
+        number = 0 if call is None else call.number
+        await self._log.record(ApprovalRequested, call_id=number, **about)
 
     async def _ask(
         self,
         request: ApprovalRequest,
-        arguments: Mapping[str, Any] | None,
+        call: Call | None,
         told: Awaitable[None],
         *,
         again: bool,
@@ -452,7 +441,7 @@ class TaskApprovals:
 
         Args:
             request: The request; it can be answered before anybody sees it.
-            arguments: The call's arguments with the secrets that the request does not show.
+            call: The call; None for a whole script.
             told: Lets those who look on see it.
             again: Whether others saw it wait before.
         """
@@ -468,7 +457,7 @@ class TaskApprovals:
                 said = await self._first_answer(asking, answer)
             except asyncio.CancelledError as error:
                 cancelled = error
-                said = _said_by_now(asking) or given_up(error)
+                said = _said_by_now(asking) or _unanswered(call)
             if not pending.withdraw(request.request_id):
                 while not answer.done():  # whoever gave it was told that it counts
                     try:
@@ -481,7 +470,7 @@ class TaskApprovals:
             if asking is not None:
                 asking.cancel()
             pending.close(request.request_id, how)
-        answer = await self._take(request, said, arguments)
+        answer = await self._take(request, said, call)
         if cancelled is not None:
             raise cancelled
         return answer
@@ -514,14 +503,9 @@ class TaskApprovals:
         channels, redactor = self._shared.channels, self._log.redactor
         return await ask_channels(channels, request, self._task, redactor)
 
-    async def _take(
-        self,
-        request: ApprovalRequest,
-        said: Answer,
-        arguments: Mapping[str, Any] | None = None,
-    ) -> Answer:
+    async def _take(self, request: ApprovalRequest, said: Answer, call: Call | None) -> Answer:
         """Journal an answer, remember it if it says so, and give it as it is carried out."""
-        decision = with_secrets(self._as_it_counts(request, said), request, arguments)
+        decision = with_secrets(self._as_it_counts(request, said), request, _arguments_of(call))
         lasts = isinstance(decision, Approved) and decision.remember == "until_revoked"
         await self._log.record(
             ApprovalDecided,
@@ -552,6 +536,15 @@ class TaskApprovals:
         is_theirs = said.key is None or said.key == self._remembered.key
         lasts = is_theirs and self._remembered.can_last
         return decision if lasts else replace(decision, remember="task")
+
+
+def _arguments_of(call: Call | None) -> Mapping[str, Any] | None:
+    """A call's arguments with the secrets that its request does not show."""
+    return None if call is None else call.arguments
+
+
+def _unanswered(call: Call | None) -> Answer:
+    return unanswered(given_up=call is not None and call.given_up)
 
 
 def _can_ask(named: NamedChannel) -> bool:

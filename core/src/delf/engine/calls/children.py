@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from delf.config import AgentConfig
 from delf.engine.approvals.identity import call_digest
 from delf.engine.approvals.policy import TaskApprovals
-from delf.engine.calls.records import Call
+from delf.engine.calls.call import Call
 from delf.engine.journal.log import TaskLog
 from delf.engine.models.client import ModelClient
 from delf.engine.models.money import Ledger
@@ -183,14 +183,17 @@ class ChildTasks:
             call=fit,
         )
         title = f"{call.bound.connection.name}.{name}"
-        answer = await self.approvals.decide(
-            BoundAction(call.bound.connection, asked, title, asks=True),
-            arguments,
-            call_digest(title, {"question": question, "arguments": arguments}),
-            call.number,
-            None,
-            verdict=NeedsApproval(reason=f"{call.bound.name} asks", preview=question),
+        inner = replace(
+            call,
+            bound=BoundAction(call.bound.connection, asked, title, asks=True),
+            arguments=arguments,
+            description=None,
+            digest=call_digest(title, {"question": question, "arguments": arguments}),
+            alone=False,
+            line=None,
         )
+        verdict = NeedsApproval(reason=f"{call.bound.name} asks", preview=question)
+        answer = await self.approvals.decide(inner, verdict)
         if isinstance(answer.decision, Edited):
             return fit(answer.decision.arguments)
         return arguments if isinstance(answer.decision, Approved) else None

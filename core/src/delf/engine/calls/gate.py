@@ -15,7 +15,6 @@ import itertools
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -23,13 +22,14 @@ from typing import Any
 from delf.chunks import is_large
 from delf.engine.approvals.decision import Answer, why_not
 from delf.engine.approvals.identity import identity, large_identity
-from delf.engine.approvals.policy import NOBODY, TaskApprovals
+from delf.engine.approvals.policy import TaskApprovals
+from delf.engine.calls.call import Call
 from delf.engine.calls.children import ChildTasks
-from delf.engine.calls.records import Call, CallRecords
+from delf.engine.calls.records import CallRecords
 from delf.engine.calls.results import Results
 from delf.engine.calls.threads import ToolThreads
 from delf.engine.journal.log import TaskLog
-from delf.engine.journal.recording import CUT_OFF, RecordedCall
+from delf.engine.journal.recording import RecordedCall
 from delf.engine.journal.replay import Replay
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.toolset import BoundAction, Toolset
@@ -41,7 +41,7 @@ from delf.errors import (
     UnrecordedCallError,
 )
 from delf.events import ANSWER, SAFE, CallFinished, Warned
-from delf.protocols.approval import AlreadyDone, Approved, Decision, Edited, Rejected
+from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, Returned, Told
 from delf.tools.tolerance import fitting
@@ -49,7 +49,6 @@ from delf.values import UnsupportedValueError
 
 _log = logging.getLogger(__name__)
 
-_KEPT_FAILURES = 20
 _MAX_MESSAGE = 4000
 _MAX_NAME = 200
 _MOST_QUESTIONS = 20
@@ -89,13 +88,9 @@ class Gate:
         self._threads = threads
         self._redactor = Redactor() if redactor is None else redactor
         self._results = Results(self._redactor, max_result_bytes)
-        self.failures: deque[tuple[str, BaseException]] = deque(maxlen=_KEPT_FAILURES)
-        """How tools failed lately: what the script was told, and what they raised."""
         self._replay = Replay() if replay is None else replay
         self._children = children
         self._numbers = itertools.count(self._replay.last_call + 1)
-        self.hopeless: list[str] = []
-        """What scripts were told of failures about which no other script can do anything."""
         self.answer: Returned | None = None
         """The answer that was given last, of a task that wants data."""
         self._closed = False
@@ -135,7 +130,7 @@ class Gate:
         for call in self._records.under_way:
             why = f"it had not ended {seconds:g} s after its script, and may go on"
             with contextlib.suppress(UnrecordedCallError):
-                await self._records.end(call, "cancelled", error=why, raised=CUT_OFF)
+                await self._records.end(call, "cancelled", error=why, cancellation="cut_off")
         for task in late:
             task.cancel()
         if self._records.lost is not None:
@@ -190,7 +185,7 @@ class Gate:
         if past is not None and past.finished is not None:
             return past.answer()
         if past is not None:
-            call = replace(call, number=past.call_id, begun=past.started is not None)
+            call.number, call.begun = past.call_id, past.started is not None
         self._records.serve(request.call_id, call)
         if past is None:
             return await self._ask_and_make(call)
@@ -218,17 +213,13 @@ class Gate:
             return await self._turn_down(call, verdict.message)
         if not call.bound.asks and isinstance(verdict, Allowed):
             return await self._make(call)
-        call, decision = await self._ask(call, past, verdict)
-        match decision:
-            case Approved():
-                return await self._make(call)
-            case Refused(message=message):
-                return await self._turn_down(call, message)
-            case _:
-                reason = why_not(decision)
-        if reason == NOBODY:
-            self.hopeless.append(NOBODY)
-        return await self._reject(call, reason)
+        answer = await self._ask(call, past, verdict)
+        if isinstance(answer, Refused):
+            return await self._turn_down(call, answer.message)
+        if isinstance(answer.decision, Approved):
+            return await self._make(call)
+        can_retry = answer.source != "nobody"
+        return await self._reject(call, why_not(answer.decision), can_retry=can_retry)
 
     async def _verdict(self, call: Call) -> Verdict:
         """What the call's connection says about it; a check that fails refuses the call."""
@@ -245,7 +236,8 @@ class Gate:
             if inspect.iscoroutinefunction(check):
                 verdict = await check(asked)
             else:
-                verdict = await self._threads.run(functools.partial(check, asked))
+                plain = functools.partial(check, asked)
+                verdict = await self._threads.run(plain, lambda: call.given_up)
                 verdict = await verdict if inspect.isawaitable(verdict) else verdict
         except asyncio.CancelledError:
             if _is_cancelled():
@@ -270,17 +262,18 @@ class Gate:
         unfit, edited = None, past.edited_arguments
         if edited is not None:
             try:
-                call = self._edited(call, edited)
+                self._edit(call, edited)
             except ToolRefusedError as error:  # it was made with others, or a check has changed
                 unfit = f"its recorded arguments do not fit: {error.message}"
-                call = _as_recorded(call, past, edited)
+                call.arguments = dict(edited)
+                call.digest = call.digest if past.started is None else past.started.digest
         if unfit is None and self._goes_on(call):
             return await self._make(call)
         verdict = Allowed() if unfit is not None else await self._verdict(call)
         if isinstance(verdict, Refused):
             unfit, verdict = f"it is refused: {verdict.message}", Allowed()
-        call, decision = await self._ask(call, past, verdict, outcome_unknown=True)
-        match decision:
+        answer = await self._ask(call, past, verdict, outcome_unknown=True)
+        match answer if isinstance(answer, Refused) else answer.decision:
             case AlreadyDone(result=result):
                 return await self._take_as_made(call, result)
             case Approved() if past.lost_arguments:
@@ -291,7 +284,7 @@ class Gate:
                 return await self._make(call)
             case Refused(message=reason):
                 pass
-            case _:
+            case decision:
                 reason = why_not(decision)
         return await self._reject(call, reason)
 
@@ -350,75 +343,54 @@ class Gate:
         verdict: Allowed | NeedsApproval,
         *,
         outcome_unknown: bool = False,
-    ) -> tuple[Call, Decision | Refused]:
-        """What is decided about a call, and the call as it was seen then.
+    ) -> Answer | Refused:
+        """The answer about a call, which has its edited arguments then.
 
         What is made is what was shown: an approved call is checked once more, and where something
         else would happen now, that is asked about. So is an edited call on another basis.
         """
         changed = False
         for _ in range(_MOST_QUESTIONS):
-            answer = await self._decide(
-                call, past, verdict, outcome_unknown=outcome_unknown, changed=changed
-            )
+            try:
+                answer = await self._approvals.decide(
+                    call, verdict, past=past, outcome_unknown=outcome_unknown, changed=changed
+                )
+            except asyncio.CancelledError:
+                await self._records.cancel(call, "cancelled before it was decided")
+                raise
             decision, is_edited = answer.decision, isinstance(answer.decision, Edited)
             if isinstance(decision, Edited):
                 try:
-                    call = self._edited(call, decision.arguments)
+                    self._edit(call, decision.arguments)
                 except ToolRefusedError as error:
                     why = f"the edited arguments do not fit: {error.message}"
-                    return call, Rejected(reason=why)
+                    return replace(answer, decision=Rejected(reason=why))
             elif not isinstance(decision, Approved) or not answer.was_shown or not verdict.digest:
-                return call, decision
+                return answer
             now = await self._verdict(call)
             if isinstance(now, Refused):
-                return call, now
+                return now
             if now.basis == verdict.basis and (is_edited or now.digest == verdict.digest):
-                return replace(call, basis=now.basis), Approved()
+                call.basis = now.basis
+                return replace(answer, decision=Approved())
             verdict, past, changed = now, None, True
-        return call, Rejected(reason="what it would do changes too quickly to be looked at")
+        return Answer(Rejected(reason="what it would do changes too quickly to be looked at"))
 
-    def _edited(self, call: Call, arguments: Mapping[str, Any]) -> Call:
-        """A call with other arguments.
+    def _edit(self, call: Call, arguments: Mapping[str, Any]) -> None:
+        """Give a call other arguments.
 
         Raises:
-            ToolRefusedError: When they do not fit.
+            ToolRefusedError: When they do not fit; the call is as it was.
         """
         checked = self._check(call.number, call.bound, arguments, call.description)
-        return replace(checked, alone=call.alone, line=call.line, begun=call.begun)
+        call.arguments, call.digest = checked.arguments, checked.digest
 
-    async def _decide(
-        self,
-        call: Call,
-        past: RecordedCall | None,
-        verdict: Allowed | NeedsApproval,
-        *,
-        outcome_unknown: bool,
-        changed: bool,
-    ) -> Answer:
-        try:
-            return await self._approvals.decide(
-                call.bound,
-                call.arguments,
-                call.digest,
-                call.number,
-                call.description,
-                past=past,
-                outcome_unknown=outcome_unknown,
-                verdict=verdict,
-                alone=call.alone,
-                line=call.line,
-                changed=changed,
-            )
-        except asyncio.CancelledError as error:
-            await self._records.cancel(call, "cancelled before it was decided", error)
-            raise
-
-    async def _reject(self, call: Call, reason: str) -> Raised:
-        message = f"{call.bound.name} was rejected: {reason}"
-        kind, digest = "ApprovalRejected", call.digest
-        await self._records.end(call, "rejected", error=message, raised=kind, digest=digest)
-        return Raised("ApprovalRejected", message)
+    async def _reject(self, call: Call, reason: str, *, can_retry: bool = True) -> Raised:
+        message, kind = f"{call.bound.name} was rejected: {reason}", "ApprovalRejected"
+        await self._records.end(
+            call, "rejected", error=message, raised=kind, digest=call.digest, can_retry=can_retry
+        )
+        return Raised(kind, message, can_retry=can_retry)
 
     async def _make(self, call: Call) -> CallAnswer:
         if self._closed:  # while a person thought about it
@@ -436,28 +408,26 @@ class Gate:
                 else:
                     run = contextvars.copy_context().run
                     plain = functools.partial(run, action.call, **arguments)
-                    result = await self._threads.run(plain, alone=call.alone)
+                    result = await self._threads.run(plain, lambda: call.given_up)
                     if asyncio.iscoroutine(result):
                         result = await result
             finally:
                 if self._children is not None and self._children.held_back:
                     self._children.said_all(call)
             result, encoded, note = await self._results.take(result)
-        except asyncio.CancelledError as error:
+        except asyncio.CancelledError:
             if _is_cancelled():
-                await self._records.cancel(call, "cancelled", error, started)
+                await self._records.cancel(call, "cancelled", started)
                 raise
             return await self._fail(call, started, f"{call.bound.name} cancelled itself")
         except ToolException as error:
-            self.failures.append((error.message, error))
             return await self._tell(call, started, error)
         except GeneratorExit:
             raise
         except BaseException as error:  # pytest's outcomes and SystemExit are no Exception
             if isinstance(error, KeyboardInterrupt) and _is_main_thread():
                 raise  # somebody pressed Ctrl-C
-            message = self._redactor.text(describe_failure(error))
-            self.failures.append((message, error))
+            message = describe_failure(error)
             about = f"{call.bound.name} failed"
             self._redactor.log_failure(_log, about, error, logging.DEBUG)
             return await self._fail(call, started, message, cause=error)
@@ -465,13 +435,6 @@ class Gate:
         if note is not None:
             await self._log.record(Warned, message=f"{call.bound.name}: {note}")
         return Returned(result, encoded)
-
-    def failure_behind(self, error: DelfError) -> BaseException | None:
-        """What a tool raised, where a script failed with what it was told of that."""
-        for told, failure in reversed(self.failures):
-            if told and told in error.message:
-                return failure
-        return None
 
     async def _fail(
         self,
@@ -482,10 +445,11 @@ class Gate:
         cause: BaseException | None = None,
     ) -> Raised:
         message = self._redactor.text(message)
-        if isinstance(cause, DelfError) and not cause.can_retry:
-            self.hopeless.append(message)
-        await self._records.end(call, "error", started, error=message, raised=kind)
-        return Raised(kind, message)
+        can_retry = not isinstance(cause, DelfError) or cause.can_retry
+        await self._records.end(
+            call, "error", started, error=message, raised=kind, can_retry=can_retry
+        )
+        return Raised(kind, message, cause, can_retry)
 
     async def _tell(self, call: Call, started: float, error: ToolException) -> CallAnswer:
         """What a script gets when a tool raised ``ToolException``."""
@@ -500,12 +464,6 @@ class Gate:
         told = self._redactor.text(told)
         await self._records.end(call, "error", started, error=error.message, result=told)
         return Told(told)
-
-
-def _as_recorded(call: Call, past: RecordedCall, arguments: Mapping[str, Any]) -> Call:
-    """A call as the journal tells of it, to be asked about and not to be made."""
-    digest = call.digest if past.started is None else past.started.digest
-    return replace(call, arguments=dict(arguments), digest=digest)
 
 
 def _is_main_thread() -> bool:

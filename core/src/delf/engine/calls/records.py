@@ -6,44 +6,19 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from delf.engine.calls.call import Call
 from delf.engine.journal.log import TaskLog
-from delf.engine.journal.recording import CUT_OFF
-from delf.engine.toolset import BoundAction
 from delf.errors import DelfError, UnrecordedCallError
-from delf.events import NEVER_MADE, SAFE, CallFinished, CallGivenUp, CallStarted, CallStatus
-from delf.protocols.sandbox import GIVEN_UP
-
-
-@dataclass(slots=True)
-class Call:
-    """A call that was found and whose arguments fit.
-
-    Args:
-        number: Its number in the task.
-        bound: The action.
-        arguments: Its validated arguments.
-        description: The script's ``desc=``.
-        digest: What identifies it.
-        alone: The script does nothing else before it is answered.
-        begun: The journal has its beginning, perhaps from an earlier life of the task.
-        ended: Its end was recorded, or is being recorded.
-        line: The line of the script that it is written on.
-        basis: What the preview was made from that a person has seen and approved.
-    """
-
-    number: int
-    bound: BoundAction
-    arguments: dict[str, Any]
-    description: str | None
-    digest: str
-    alone: bool = False
-    begun: bool = False
-    ended: bool = False
-    line: int | None = None
-    basis: str | None = None
+from delf.events import (
+    SAFE,
+    CallFinished,
+    CallGivenUp,
+    CallStarted,
+    CallStatus,
+    Cancellation,
+)
 
 
 class CallRecords:
@@ -56,7 +31,7 @@ class CallRecords:
     def __init__(self, log: TaskLog) -> None:
         self._log = log
         self._under_way: dict[int, Call] = {}
-        self._requests: dict[int, tuple[int, str]] = {}
+        self._requests: dict[int, Call] = {}
         self.lost: UnrecordedCallError | None = None
         """Set once the end of a call that had begun could not be recorded."""
 
@@ -72,7 +47,7 @@ class CallRecords:
             request: The number that the script's session gave it.
             call: The call.
         """
-        self._requests[request] = call.number, call.bound.name
+        self._requests[request] = call
 
     def forget_requests(self) -> None:
         """The script is over: it gives up no call any more."""
@@ -86,9 +61,10 @@ class CallRecords:
         Args:
             request: The number that the script's session gave it.
         """
-        number, action = self._requests.pop(request, (None, ""))
-        if number is not None:
-            self._log.record_soon(CallGivenUp, call_id=number, action=action)
+        call = self._requests.pop(request, None)
+        if call is not None:
+            call.given_up = True
+            self._log.record_soon(CallGivenUp, call_id=call.number, action=call.bound.name)
 
     async def begin(self, call: Call) -> None:
         """Record that a call is about to be made; one that is cancelled by then is not made."""
@@ -124,14 +100,12 @@ class CallRecords:
 
     async def _end_unmade(self, call: Call) -> None:
         why = "cancelled before it was made"
-        await self.end(call, "cancelled", error=why, raised=NEVER_MADE)
+        await self.end(call, "cancelled", error=why, cancellation="never_made")
 
-    async def cancel(
-        self, call: Call, why: str, error: asyncio.CancelledError, started: float = 0.0
-    ) -> None:
+    async def cancel(self, call: Call, why: str, started: float = 0.0) -> None:
         """Record that a call was cancelled: by the script, or because its sandbox is gone."""
-        raised = None if GIVEN_UP in error.args else CUT_OFF
-        await self.end(call, "cancelled", started, error=why, raised=raised)
+        how: Cancellation = "given_up" if call.given_up else "cut_off"
+        await self.end(call, "cancelled", started, error=why, cancellation=how)
 
     async def end(
         self,
@@ -143,6 +117,8 @@ class CallRecords:
         error: str | None = None,
         raised: str | None = None,
         digest: str | None = None,
+        cancellation: Cancellation | None = None,
+        can_retry: bool = True,
         safe: Collection[str] = SAFE,
     ) -> None:
         """Record the end of a call, once.
@@ -153,8 +129,10 @@ class CallRecords:
             started: When it was made, by ``time.perf_counter()``; 0 when it was not.
             result: What the script gets.
             error: What went wrong.
-            raised: What the script sees raised, or why it sees nothing.
+            raised: What the script sees raised.
             digest: Of a call whose end may be all that the journal has of it.
+            cancellation: Why it was cancelled.
+            can_retry: Whether another script could do better.
             safe: Names of fields that hold no secret for sure.
 
         Raises:
@@ -178,6 +156,8 @@ class CallRecords:
                 description=call.description,
                 raised=raised,
                 digest=digest,
+                cancellation=cancellation,
+                can_retry=can_retry,
             )
         except Exception as failure:
             if not call.begun:

@@ -100,7 +100,7 @@ class TaskLog:
             name: What people read.
             attempt: The pass through the loop, from 1.
         """
-        started = time.perf_counter()
+        started, name = time.perf_counter(), str(name)
         await self.record(StepStarted, step=name, attempt=attempt)
         yield
         elapsed = (time.perf_counter() - started) * 1000

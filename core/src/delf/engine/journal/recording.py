@@ -13,9 +13,6 @@ from delf.messages import ModelReply
 from delf.protocols.sandbox import CallAnswer, Raised, Returned, Told
 from delf.records import dataclass
 
-CUT_OFF: Final = "SandboxDied"
-"""What a call's end says that was none: its sandbox was gone."""
-
 _KEYS: Final[Mapping[type[ev.Event], tuple[str, ...]]] = {
     ev.TaskStarted: (),
     ev.StepStarted: ("step", "attempt"),
@@ -114,7 +111,7 @@ class RecordedCall:
         if done is None:
             raise ValueError("the call has no recorded end")
         if done.raised is not None:
-            return Raised(done.raised, done.error or "")
+            return Raised(done.raised, done.error or "", can_retry=done.can_retry)
         return Returned(done.result) if done.status == "ok" else Told(str(done.result))
 
 
@@ -326,10 +323,10 @@ class Recording:
         if past is None:
             self.known[_refusal(event.action, event.error)] += 1
             return
-        if event.raised == CUT_OFF:
+        if event.cancellation == "cut_off":
             past.cut_off = True
             return
-        if event.raised == ev.NEVER_MADE:  # what was decided about it holds
+        if event.cancellation == "never_made":  # what was decided about it holds
             past.started, past.cut_off = None, True
             return
         past.finished = event
@@ -339,7 +336,7 @@ class Recording:
 def _begins_script(event: ev.Event) -> bool:
     """Whether the script that comes next in a journal begins to run after an event, or anew."""
     if isinstance(event, ev.StepStarted):
-        return event.step == "execute"
+        return event.step == ev.Step.EXECUTE
     return isinstance(event, (ev.ScriptGenerated, ev.SandboxOpened, ev.TaskResumed))
 
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from delf.engine.approvals.identity import call_digest
 from delf.engine.approvals.policy import TaskApprovals
+from delf.engine.calls.call import Call
 from delf.engine.task import TaskState
 from delf.engine.toolset import BoundAction
-from delf.events import FactsLearned
+from delf.events import FactsLearned, Step
 from delf.protocols.approval import Approved, Edited
 from delf.protocols.memory import DoneTask
 from delf.tools.function import tool
@@ -33,7 +34,7 @@ async def learn(task: TaskState, approvals: TaskApprovals, answer: str) -> None:
         ask=functools.partial(task.ask, "learn"),
         approve=approve if task.config.learn == "ask" else None,
     )
-    async with task.log.step("learn"), task.unharmed("nothing was learned"):
+    async with task.log.step(Step.LEARN), task.unharmed("nothing was learned"):
         facts = await task.memory.learn(done)
         if facts:
             await task.log.record(FactsLearned, facts=tuple(facts))
@@ -45,9 +46,9 @@ async def _ask(approvals: TaskApprovals, facts: Sequence[str]) -> list[str]:
     (action,) = await connection.actions()
     bound = BoundAction(connection, action, "memory.save", asks=True)
     arguments = {"facts": list(facts)}
-    digest = call_digest(bound.name, arguments)
     why = "what was learned in this task"
-    answer = await approvals.decide(bound, arguments, digest, 0, why)
+    asked = Call(0, bound, arguments, why, call_digest(bound.name, arguments))
+    answer = await approvals.decide(asked)
     match answer.decision:
         case Approved():
             return list(facts)

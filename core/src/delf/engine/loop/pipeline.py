@@ -32,6 +32,7 @@ from delf.errors import (
     UnrecordedCallError,
 )
 from delf.events import (
+    Step,
     TaskFinished,
     TaskPostponed,
     TaskQueued,
@@ -219,7 +220,6 @@ class TaskPipeline:
         if log.redactor.knows_any:
             text = log.redactor.text(text)
         if error is not None:
-            error.__cause__ = error.__cause__ or self._host.failure_behind(error)
             log.redactor.error(error)
         outcome = TaskOutcome(
             text=text,
@@ -324,7 +324,7 @@ async def load_context(task: TaskState) -> None:
     sources = task.tools.with_context
     if not sources:
         return
-    async with task.log.step("context"):
+    async with task.log.step(Step.CONTEXT):
         asked = (source.context(task.request.task) for source in sources.values())
         texts = await asyncio.gather(*asked)
         live = {name: text for name, text in zip(sources, texts, strict=True) if text}

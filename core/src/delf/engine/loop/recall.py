@@ -9,6 +9,7 @@ from typing import Final
 from delf.engine.memory import AgentMemory
 from delf.engine.task import TaskState
 from delf.errors import DelfError, MemoryRetrievalError
+from delf.events import Step
 from delf.llm import LLMConfig
 
 
@@ -20,7 +21,7 @@ async def recall(task: TaskState, seconds: float) -> None:
     Raises:
         DelfError: When the conversation cannot be read.
     """
-    async with task.log.step("recall"):
+    async with task.log.step(Step.RECALL):
         await load_conversation(task)
         if task.memory is not None:
             facts = await _facts(task, task.memory, seconds)

@@ -9,7 +9,7 @@ from typing import Final
 
 from delf.engine.task import TaskState
 from delf.errors import DelfError, PrefilterError
-from delf.events import ToolsSelected
+from delf.events import Step, ToolsSelected
 from delf.protocols.prefilter import Choice
 
 _log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ async def select(task: TaskState, seconds: float) -> None:
     if past is not None:
         task.tools = task.tools.showing(frozenset(past.actions))
     elif task.prefilters is not None and (choice := task.prefilters.choose(count)) is not None:
-        async with task.log.step("select"):
+        async with task.log.step(Step.SELECT):
             names = await _chosen(task, choice, min(seconds, _MOST_SECONDS))
         if names is not None:
             task.tools = task.tools.showing(names)

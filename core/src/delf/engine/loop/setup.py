@@ -10,6 +10,7 @@ from dataclasses import replace
 from delf.engine.task import TaskState
 from delf.engine.toolset import Toolset
 from delf.errors import DelfError
+from delf.events import Step
 from delf.llm import LLMConfig, as_llm_config
 from delf.messages import Message, ModelReply, ModelRequest
 from delf.protocols.connection import (
@@ -56,7 +57,7 @@ class SetUp:
         if self._left:
             async with self._turn:
                 if self._left:
-                    async with task.log.step("setup"):
+                    async with task.log.step(Step.SETUP):
                         while self._left:
                             await self._set_up(self._left[0], task)
                             del self._left[0]
@@ -73,7 +74,7 @@ class SetUp:
 
 def _asker(task: TaskState) -> SetupAsk:
     # Neither the user's own instructions nor the stream of an answer belong to a set-up.
-    asker = replace(task.models, system_prompt=None, stream=False, refused=[])
+    asker = replace(task.models, system_prompt=None, stream=False)
 
     async def ask(messages: Sequence[Message], llm: str | LLMConfig | None = None) -> ModelReply:
         config = task.config.quick_llm if llm is None else as_llm_config(llm)

@@ -229,7 +229,6 @@ class ModelClient:
         on_delta: Sees the pieces of scripts.
         redactor: Takes secrets out of what a model reads.
         replay: Of a task that is resumed: answers from its journal.
-        refused: The calls of the present script that the budget did not allow, in order.
     """
 
     pool: ModelPool
@@ -241,7 +240,6 @@ class ModelClient:
     on_delta: Callable[[str], None] | None = None
     redactor: Redactor = field(default_factory=Redactor)
     replay: Replay = field(default_factory=Replay)
-    refused: list[BudgetExceededError] = field(default_factory=list[BudgetExceededError])
 
     async def ask(
         self,
@@ -279,14 +277,10 @@ class ModelClient:
                 _show_again(past, on_delta)
             return spoken(past)
         request = self._made_ready(request, instruct=not continues)
-        try:
-            price = await self._price(config)
-            forecast = self.ledger.forecast
-            async with self.ledger.reserved(lambda: forecast.cost(config, request, price)):
-                return spoken(await self._ask(config, request, attempt, on_delta, session, draft))
-        except BudgetExceededError as error:
-            self.refused.append(error)
-            raise
+        price = await self._price(config)
+        forecast = self.ledger.forecast
+        async with self.ledger.reserved(lambda: forecast.cost(config, request, price)):
+            return spoken(await self._ask(config, request, attempt, on_delta, session, draft))
 
     async def ask_whole(
         self, config: LLMConfig, request: ModelRequest, attempt: int = 1

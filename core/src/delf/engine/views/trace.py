@@ -115,10 +115,10 @@ class Trace:
                 at = event.at - event.duration_ms / 1000
                 line = self._running.pop(event.step, None) or self._line("phase", event.step, at)
                 _finish(line, event.duration_ms, ok=True)
-                if event.step == "setup":
+                if event.step == ev.Step.SETUP:
                     self._setup().duration_ms = event.duration_ms
             case ev.ScriptFinished() if event.status not in ("done", "rerun"):
-                line = self._running.get("execute")
+                line = self._running.get(ev.Step.EXECUTE)
                 if line is not None:
                     line.status = "error"
             case ev.ScriptFinished():

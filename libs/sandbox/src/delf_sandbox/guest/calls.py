@@ -24,6 +24,9 @@ SCRIPT_NAME = "<script "
 class ToolError(Exception):
     """A tool call failed; the message says why."""
 
+    call_number: int | None = None
+    """The call that raised it, as the host knows it; None where no call did."""
+
 
 class ToolException(ToolError):  # noqa: N818 - the name that tools' authors know
     """A tool said no, with a message for the script."""
@@ -325,7 +328,9 @@ class Caller:
             case ["told", _, message]:
                 future.set_result(ToolMessage(message))
             case ["raise", _, kind, message]:
-                future.set_exception(EXCEPTIONS.get(kind, ToolError)(message))
+                error = EXCEPTIONS.get(kind, ToolError)(message)
+                error.call_number = frame[1]
+                future.set_exception(error)
             case _:
                 future.set_exception(ToolError("the host's answer cannot be read"))
 

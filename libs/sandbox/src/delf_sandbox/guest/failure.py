@@ -13,13 +13,19 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeGuard, TypeVar
 
+from delf_sandbox.guest.calls import ToolError
+
 _MAX_VARIABLES = 60
 _MAX_MESSAGE = 4000
 _MAX_LINE = 400
 _MAX_NOTES = 100
 _HIDDEN = (types.ModuleType, types.BuiltinFunctionType)
 
+_MAX_CHAIN = 100
+
 _name_of = type.__dict__["__name__"].__get__
+_cause_of = BaseException.__dict__["__cause__"].__get__
+_members_of = BaseExceptionGroup.__dict__["exceptions"].__get__
 _T = TypeVar("_T")
 
 
@@ -78,6 +84,30 @@ def _line_of(source: str, number: int) -> str | None:
     lines = re.split(r"\r\n?|\n", source)
     text = lines[number - 1].strip() if 0 < number <= len(lines) else ""
     return text[:_MAX_LINE] or None
+
+
+def call_behind(error: BaseException | None) -> int | None:
+    """The number of the call whose failure an exception is, or was raised from.
+
+    An exception that a script raises while it handles a call's failure has another reason, unless
+    the script says ``raise … from``.
+
+    Args:
+        error: The exception; of a group, the members count.
+    """
+    chain = [error]
+    for _ in range(_MAX_CHAIN):
+        if not chain:
+            break
+        looked_at = chain.pop(0)
+        if looked_at is None:
+            continue
+        if is_a(looked_at, ToolError) and type(looked_at.call_number) is int:
+            return looked_at.call_number
+        if is_a(looked_at, BaseExceptionGroup):
+            chain += _members_of(looked_at)
+        chain.append(_cause_of(looked_at))
+    return None
 
 
 def message_of(error: BaseException) -> str:

@@ -15,7 +15,7 @@ Guest to host::
     ["print", text]           ["file", name, last, bytes]        ["clock", readings]
     ["rows", name, last, bytes]
     ["done", value, variables]
-    ["failed", kind, message, line, source, variables]
+    ["failed", kind, message, line, source, variables, call]
     ["limit", name, message, line, source, variables]
     ["rerun", context, remaining, carry, variables]
 """

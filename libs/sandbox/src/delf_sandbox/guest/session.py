@@ -28,6 +28,7 @@ from delf_sandbox.guest.channel import Channel
 from delf_sandbox.guest.failure import (
     Place,
     attempt,
+    call_behind,
     describe_type,
     describe_variables,
     find_place,
@@ -306,7 +307,8 @@ class GuestSession:
         limit = attempt(lambda: _limit_of(error), None)
         if limit is not None:
             return ["limit", *limit, *where]
-        return ["failed", kind_name(error), _explain(error) + taken_note(self._taken), *where]
+        call = attempt(lambda: call_behind(error), None)
+        return ["failed", kind_name(error), _explain(error) + taken_note(self._taken), *where, call]
 
     def _hand_over_files(self) -> BaseException | None:
         """Hand over what the script wrote to its own folder; what went wrong with that."""

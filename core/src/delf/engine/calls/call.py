@@ -1,0 +1,39 @@
+"""A call on its one way through the host: the gate, the approvals and the journal share it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from delf.engine.toolset import BoundAction
+
+
+@dataclass(slots=True)
+class Call:
+    """A call that was found and whose arguments fit.
+
+    Args:
+        number: Its number in the task.
+        bound: The action.
+        arguments: Its validated arguments; an edit changes them and the digest.
+        description: The script's ``desc=``.
+        digest: What identifies it.
+        alone: The script does nothing else before it is answered.
+        line: The line of the script that it is written on.
+        begun: The journal has its beginning, perhaps from before the task was resumed.
+        ended: Its end was recorded, or is being recorded.
+        given_up: Its script does not wait for it any more.
+        basis: What the preview was made from that a person has seen and approved.
+    """
+
+    number: int
+    bound: BoundAction
+    arguments: dict[str, Any]
+    description: str | None
+    digest: str
+    alone: bool = False
+    line: int | None = None
+    begun: bool = False
+    ended: bool = False
+    given_up: bool = False
+    basis: str | None = None
