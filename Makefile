@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/make \1\t\2/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 16
 
 .PHONY: install
 install: $(INSTALL_STAMP) ## install delf for use, into .venv: what `delf run` needs
@@ -38,7 +38,11 @@ serve: $(DEMO_STAMP) ## open the page on a small shop with two tasks; ARGS="--po
 	@$(DEMO_VENV)/bin/delf demo --web $(ARGS)
 
 .PHONY: test
-test: $(DEV_STAMP) ## run the tests; ARGS="tests/core -k name" for some of them
+test: $(DEV_STAMP) ## run the quick tests, which need no service; ARGS="tests/core -k name"
+	$(BIN)/pytest -n auto --dist worksteal -m "not services and not browser and not chaos and not slow" $(ARGS)
+
+.PHONY: test-all
+test-all: $(DEV_STAMP) ## run all tests: databases, Docker, a browser, kills, builds
 	$(BIN)/pytest -n auto --dist worksteal $(ARGS)
 
 .PHONY: dev

@@ -9,6 +9,7 @@ import signal
 import tempfile
 import uuid
 from collections.abc import Generator, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +25,16 @@ ACCEPTED_SKIPS: Final = ("needs ../shared", "needs macOS", "needs Windows")
 """Reasons that hold on CI's machine, too; any other skip there is a failure."""
 
 SERVICES: Final = frozenset({"postgres_server", "mariadb_server", "docker_engine"})
+"""Fixtures that start a service; what needs one is marked ``services``."""
+SERVICE_PARAMETERS: Final = frozenset({"postgresql", "postgres", "mariadb", "docker"})
+"""Parameters by which a test chooses a service, and its fixture when it runs."""
+BROWSERS: Final = frozenset({"browser"})
+CHAOS: Final = ("test_crash", "test_kills", "test_journal_crash", "test_workers.py")
+"""Modules that kill what they test."""
+JOURNEYS: Final = Path(__file__).with_name("e2e")
+"""Whole tasks, most of them by programs as users start them."""
 SERVICE_SECONDS: Final = 120
+_running: ContextVar[pytest.Item | None] = ContextVar("running", default=None)
 OF_IMAGES: Final = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
 """What images of containers say to every Python: programs that tests start would begin cold."""
 
@@ -34,15 +44,47 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Slow tests come first: one that came last would leave the other workers nothing to do.
     """
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
     for item in items:
-        if item.get_closest_marker("timeout") is None and _needs_service(item):
+        for name in _kinds(item):
+            item.add_marker(name)
+        if item.get_closest_marker("timeout") is None and item.get_closest_marker("services"):
             item.add_marker(pytest.mark.timeout(SERVICE_SECONDS))
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
-def _needs_service(item: pytest.Item) -> bool:
-    fixtures = set(getattr(item, "fixturenames", ()))
-    return item.get_closest_marker("service") is not None or not fixtures.isdisjoint(SERVICES)
+def _kinds(item: pytest.Item) -> Iterator[str]:
+    """Markers that follow from what a test uses and where it stands."""
+    fixtures = frozenset(getattr(item, "fixturenames", ()))
+    call = getattr(item, "callspec", None)
+    chosen = {value for value in call.params.values() if isinstance(value, str)} if call else set()
+    if not fixtures.isdisjoint(SERVICES) or not chosen.isdisjoint(SERVICE_PARAMETERS):
+        yield "services"
+    if not fixtures.isdisjoint(BROWSERS):
+        yield "browser"
+    if item.path.name.startswith(CHAOS):
+        yield "chaos"
+    if JOURNEYS in item.path.parents:
+        yield "slow"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """A service that starts for a test without its marker would start in ``make test``, too."""
+    item = _running.get()
+    if fixturedef.argname in SERVICES and item and not item.get_closest_marker("services"):
+        pytest.fail(f"{item.nodeid} starts a service: mark it with pytest.mark.services")
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    token = _running.set(item)
+    try:
+        return (yield)
+    finally:
+        _running.reset(token)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -30,7 +30,7 @@ CALLS = 40
 SECONDS_OF_A_KILL = 20
 
 pytestmark = [
-    pytest.mark.service,
+    pytest.mark.services,
     pytest.mark.slow,
     pytest.mark.timeout(120 + SECONDS_OF_A_KILL * KILLS),
 ]

@@ -33,7 +33,7 @@ from support.model_fixtures import LITELLM_WARNING
 from support.openai_server import OpenAIServer, Reply
 from support.workspace import ROOT
 
-pytestmark = [pytest.mark.service, pytest.mark.filterwarnings(LITELLM_WARNING)]
+pytestmark = [pytest.mark.services, pytest.mark.filterwarnings(LITELLM_WARNING)]
 
 SECRET: Final = "planted-s3cret"
 

@@ -210,7 +210,7 @@ def test_blocks_with_what_delf_has(
     assert set(failed) == set(WRONG), "these work: say nothing of them"
 
 
-@pytest.mark.service
+@pytest.mark.services
 def test_blocks_that_need_a_docker_engine(tmp_path: Path, docker_engine: DockerEngine) -> None:
     repository, _, tag = DEFAULT_BASE.partition(":")
     docker_engine.client().tag(docker_engine.base_image, repository, tag)  # as if it was pulled

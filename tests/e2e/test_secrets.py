@@ -14,7 +14,7 @@ from support.fixtures import Database
 from support.openai_server import OpenAIServer, Reply, Request
 from support.program import delf, delf_many, write_recording
 
-pytestmark = [pytest.mark.service, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.services, pytest.mark.timeout(180)]
 
 SECRETS: Mapping[str, str] = {
     "the model's key": "sk-planted-model-4f81c02e",

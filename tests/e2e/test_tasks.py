@@ -12,7 +12,7 @@ from delf_sql import SQL
 from support.fixtures import Database
 from support.openai_server import OpenAIServer
 
-pytestmark = pytest.mark.service
+pytestmark = pytest.mark.services
 
 QUESTION = """\
 top, count = await asyncio.gather(

@@ -64,6 +64,7 @@ PROVIDERS = {ROOT / "README.md", ROOT / "docs/models.md"}
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.slow
 @pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_examples_run(page: Path, tmp_path: Path) -> None:
     run_page(page, tmp_path, provider=page in PROVIDERS)

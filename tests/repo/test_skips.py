@@ -1,4 +1,4 @@
-"""In CI a skip is a failure, unless no machine of CI's kind could run the test."""
+"""The two tiers of tests; and in CI a skip is a failure, unless no machine of its kind could run it."""
 
 import os
 import shutil
@@ -21,6 +21,19 @@ def test_elsewhere(): pass
 @pytest.mark.xfail(reason="known", strict=True)
 def test_known(): assert False
 """
+SERVICES = """
+import pytest
+
+@pytest.fixture
+def postgres_server(): return "up"
+
+def test_by_its_fixture(postgres_server): pass
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_by_a_parameter(kind): pass
+
+def test_when_it_runs(request): request.getfixturevalue("postgres_server")
+"""
 MODULE = 'import pytest; pytest.skip("no Docker here", allow_module_level=True)'
 
 
@@ -32,8 +45,9 @@ def suite(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def summary(suite: Path, ci: str) -> str:
+def summary(suite: Path, ci: str, *arguments: str) -> str:
     command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--disable-plugin-autoload"]
+    command += arguments
     environment = {**os.environ, "CI": ci}
     result = subprocess.run(command, cwd=suite, env=environment, capture_output=True, text=True)
     return result.stdout.splitlines()[-1]
@@ -51,3 +65,21 @@ def test_a_module_that_skips_itself_fails_in_ci(suite: Path) -> None:
 def test_elsewhere_a_skip_is_a_skip(suite: Path) -> None:
     (suite / "test_b.py").write_text(MODULE)
     assert summary(suite, "").startswith("3 skipped, 1 xfailed")
+
+
+def test_the_quick_tests_start_no_service(suite: Path) -> None:
+    (suite / "test_a.py").write_text(SERVICES)
+    quick = summary(suite, "true", "-m", "not services")
+    assert quick.startswith("1 failed, 1 passed, 2 deselected")
+    assert summary(suite, "true", "-m", "services").startswith("2 passed, 2 deselected")
+    unmarked = SERVICES.replace("def test_when", "@pytest.mark.services\ndef test_when")
+    (suite / "test_a.py").write_text(unmarked)
+    assert summary(suite, "true", "-m", "services").startswith("3 passed, 1 deselected")
+
+
+def test_ci_and_the_pages_name_the_same_two_commands() -> None:
+    for name in (".ci/run", "CONTRIBUTING.md"):
+        assert "make test-all" in (ROOT / name).read_text()
+    readme = (ROOT / "README.md").read_text()
+    assert "make test " in readme
+    assert "make test-all" in readme

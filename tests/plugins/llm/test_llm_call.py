@@ -20,7 +20,7 @@ from delf_devkit.testing.hosts import TestHost
 from support.model_fixtures import LITELLM_WARNING
 from support.openai_server import OpenAIServer, Reply, Request
 
-pytestmark = [pytest.mark.service, pytest.mark.filterwarnings(LITELLM_WARNING)]
+pytestmark = [pytest.mark.services, pytest.mark.filterwarnings(LITELLM_WARNING)]
 
 StartServer = Callable[..., OpenAIServer]
 

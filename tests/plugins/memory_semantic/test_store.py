@@ -90,7 +90,7 @@ class TestBothOnSQLite(OnSQLite):
     query = QUERY
 
 
-@pytest.mark.service
+@pytest.mark.services
 class TestOnPostgreSQL(MemoryContract):
     durable = True
     namespaces = True
@@ -114,7 +114,7 @@ class TestPackage(PluginContract):
     name = "memory-semantic"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.service)])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.services)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgresql":
         return str(request.getfixturevalue("postgres_database").url)

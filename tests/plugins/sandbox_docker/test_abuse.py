@@ -17,7 +17,7 @@ from delf_sandbox_docker.engine import LABEL, LABEL_OWNER, Engine, owner
 from support import program
 from support.commands import check_object, json_tables
 
-pytestmark = [pytest.mark.service, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.services, pytest.mark.timeout(90)]
 
 MB = 2**20
 INSIDE = "import asyncio.base_events as b\nos = b.os\n"

@@ -9,7 +9,7 @@ from delf.testing import PluginContract, SandboxContract
 from delf_sandbox_docker.backend import DockerBackend
 from delf_sandbox_docker.engine import LABEL_OWNER, owner
 
-pytestmark = [pytest.mark.service, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.services, pytest.mark.timeout(120)]
 
 
 class Docker(SandboxContract):

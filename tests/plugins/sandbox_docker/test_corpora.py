@@ -5,7 +5,7 @@ import pytest
 from support.corpora import Targets, entries, need_corpora, run_escapes, run_honest
 
 need_corpora()
-pytestmark = [pytest.mark.service, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.services, pytest.mark.slow, pytest.mark.timeout(300)]
 
 PARTS = 4
 

@@ -9,7 +9,7 @@ from delf_devkit.testing.contracts.bench import Bench, done
 from delf_sandbox_docker.backend import DockerBackend
 from delf_sandbox_docker.engine import LABEL
 
-pytestmark = [pytest.mark.service, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.services, pytest.mark.timeout(120)]
 
 PREAMBLE = """
 import ctypes

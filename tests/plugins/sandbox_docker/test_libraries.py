@@ -13,7 +13,7 @@ from delf_sandbox_docker import container
 from delf_sandbox_docker.boot import LIBRARIES
 from support.data_libraries import ANSWERS, USES, installed
 
-pytestmark = [pytest.mark.service, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.services, pytest.mark.timeout(150)]
 
 
 def mounts_of_this_environment():

@@ -10,7 +10,7 @@ from delf_devkit.testing.scripts import RecordingScriptHost
 from delf_sandbox_local.backend import LocalBackend
 from delf_sandbox_monty.backend import MontyBackend
 
-pytestmark = [pytest.mark.service, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.services, pytest.mark.timeout(90)]
 
 SCRIPTS = (
     "rows = await sql.query('select')\nprint(len(rows), rows[0]['name'], '→ é 🦊')",

@@ -10,7 +10,7 @@ from delf.testing import Call, ConnectionContract, PluginContract
 from delf_sql import SQL
 from support.fixtures import Database
 
-pytestmark = pytest.mark.service
+pytestmark = pytest.mark.services
 
 ENDLESS = (
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT COUNT(*) AS n FROM n"

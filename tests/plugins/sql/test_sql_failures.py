@@ -18,7 +18,7 @@ from delf_sql import SQL
 from delf_sql.failures import SQLSchemaError
 from support.postgres import PASSWORD
 
-pytestmark = pytest.mark.service
+pytestmark = pytest.mark.services
 SPELLINGS = (PASSWORD, "p%40ss", "w%3Ard", "rd%2542")
 SETUP = "CREATE TABLE items (id int PRIMARY KEY, name varchar(50)); INSERT INTO items VALUES (1, 'one');"
 SLOW = {

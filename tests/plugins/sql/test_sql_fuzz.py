@@ -25,7 +25,7 @@ from support.sql_fuzz import (
 SECONDS = float(os.environ.get("DELF_SQL_FUZZ_SECONDS", "2"))
 SEED = int(os.environ.get("DELF_SQL_FUZZ_SEED", "10"))
 
-pytestmark = [pytest.mark.service, pytest.mark.timeout(SECONDS * 2 + 60)]
+pytestmark = [pytest.mark.services, pytest.mark.timeout(SECONDS * 2 + 60)]
 
 
 def check(figures: Figures) -> None:

@@ -7,7 +7,7 @@ import pytest
 from delf.errors import ToolExecutionError, ToolRefusedError
 from support.fixtures import SharedDatabases
 
-pytestmark = pytest.mark.service
+pytestmark = pytest.mark.services
 
 SETUP = """
 CREATE TABLE customers (id int PRIMARY KEY, name varchar(50) NOT NULL);

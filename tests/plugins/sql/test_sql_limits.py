@@ -141,7 +141,7 @@ def test_a_process_whose_parent_is_gone_ends_without_a_word():
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-@pytest.mark.service
+@pytest.mark.services
 @pytest.mark.parametrize(
     "value",
     [

@@ -13,7 +13,7 @@ from delf_sql.tokens import normalise
 from support.fixtures import SharedDatabases
 from support.sql_attacks import ATTACKS, FINGERPRINTS, GATE_ONLY, SETUP
 
-pytestmark = pytest.mark.service
+pytestmark = pytest.mark.services
 
 AT_A_TIME = 20
 """Attacks on one connection, one after the other: what one leaves does not help the next."""

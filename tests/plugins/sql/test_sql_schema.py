@@ -72,7 +72,7 @@ def shop(any_database):
     return any_database
 
 
-@pytest.mark.service
+@pytest.mark.services
 async def test_the_context_is_the_schema(shop, open_sql):
     head, _, lines = (await open_sql(shop).context("how many orders?")).partition("\n")
     assert head.startswith(HEADS[shop.kind])
@@ -81,7 +81,7 @@ async def test_the_context_is_the_schema(shop, open_sql):
     assert "127.0.0.1" not in head + lines
 
 
-@pytest.mark.service
+@pytest.mark.services
 async def test_the_context_is_live(any_database, open_sql):
     sql = open_sql(any_database)
     assert (await sql.context("x")).endswith("no tables")
@@ -89,7 +89,7 @@ async def test_the_context_is_live(any_database, open_sql):
     assert "fresh(a int" in await sql.context("x")
 
 
-@pytest.mark.service
+@pytest.mark.services
 async def test_schema_as_data(shop, open_sql):
     sql = open_sql(shop)
     (orders,) = await sql.schema("orders")
@@ -109,14 +109,14 @@ async def test_schema_as_data(shop, open_sql):
         await sql.schema("ordres")
 
 
-@pytest.mark.service
+@pytest.mark.services
 async def test_a_schema_of_postgresql(postgres_database, open_sql):
     postgres_database.run(SETUP["postgresql"])
     (target,) = await open_sql(postgres_database).schema('sales."Target"')
     assert target["table"] == "sales.Target"
 
 
-@pytest.mark.service
+@pytest.mark.services
 async def test_what_the_user_may_not_read_is_not_shown(
     postgres_database, postgres_server, open_sql
 ):
@@ -137,7 +137,7 @@ async def test_what_the_user_may_not_read_is_not_shown(
         postgres_database.run(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
-@pytest.mark.service
+@pytest.mark.services
 async def test_a_huge_database_is_capped(any_database, open_sql):
     tables = "".join(
         f"CREATE TABLE table_{i:03} (id int, payload_{i:03} varchar(9));" for i in range(40)
@@ -159,7 +159,7 @@ async def test_a_huge_database_is_capped(any_database, open_sql):
     assert "invoices(id int" in await few.context("invoices")
 
 
-@pytest.mark.service
+@pytest.mark.services
 async def test_a_schema_that_cannot_be_read(sqlite_database, open_sql, tmp_path):
     sqlite_database.run("CREATE TABLE t (a int)")
     path = tmp_path / "test.db"

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-pytestmark = pytest.mark.service
+pytestmark = pytest.mark.services
 
 SETUP = "CREATE TABLE items (id int PRIMARY KEY, name varchar(50)); INSERT INTO items VALUES (1, 'one');"
 

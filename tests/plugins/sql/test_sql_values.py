@@ -13,7 +13,7 @@ import pytest
 from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.values import dumps, loads
 
-pytestmark = pytest.mark.service
+pytestmark = pytest.mark.services
 
 ID = uuid.UUID("00000000-0000-4000-8000-000000000001")
 WHEN = dt.datetime(2024, 1, 31, 12, 30, 15, 250000)

@@ -9,7 +9,7 @@ import pytest
 
 from delf.errors import ConnectionFileNotFoundError, ToolExecutionError, ToolRefusedError
 
-pytestmark = pytest.mark.service
+pytestmark = pytest.mark.services
 
 SETUP = """
 CREATE TABLE items (id int PRIMARY KEY, name varchar(50) UNIQUE, price numeric(10, 2));
