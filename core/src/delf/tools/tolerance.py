@@ -7,6 +7,7 @@ as a number, no other name is guessed.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
@@ -138,6 +139,8 @@ class _Meant:
                 records = [option for option in options if option.get("properties")]
                 record = cast("dict[str, Any]", given)
                 return self.record(record, records[0]) if len(records) == 1 else record
+            case dt.datetime() if any(option.get("format") == "date" for option in options):
+                return given.date()  # a moment, where its day is asked for
             case list():
                 lists = [option["items"] for option in options if option.get("items")]
                 items = cast("list[Any]", given)
@@ -150,6 +153,8 @@ class _Meant:
         like = [word for word in words if word.casefold() == given.strip().casefold()]
         if given in words or len(like) == 1:
             return given if given in words else like[0]
+        if any(option.get("format") == "date" for option in options):
+            return _day_of(given)
         if any(option.get("type") == "string" and not _words(option) for option in options):
             return given
         kinds = {option.get("type"): option for option in options}
@@ -161,6 +166,14 @@ class _Meant:
             return given
         takes_text = any(option.get("type") == "string" for option in self.options(items))
         return [self.value(given, items)] if takes_text else given
+
+
+def _day_of(text: str) -> Any:
+    """The day of a moment as text; the text itself where it is none."""
+    try:
+        return dt.datetime.fromisoformat(text).date()
+    except ValueError:
+        return text
 
 
 def _words(schema: _Schema) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Collection, Iterable
 from pathlib import PurePath
@@ -9,6 +10,11 @@ from typing import Any, Final, cast
 
 from delf.values import PLAIN, VALUE_BYTES, TooLargeError, UnsupportedValueError, kind_name
 
+_FIRST: Final = frozenset("dr<")
+_SHOWN: Final = re.compile(
+    r"dict_(values|keys|items)\(|range\(-?\d+, |<(function|bound method|\w+_iterator|re\.Match) "
+)
+"""How Monty passes what it cannot: as the text that it shows for it."""
 _LARGE: Final = 10_000
 _ESCAPED: Final = dict.fromkeys(code for code in range(32) if chr(code) not in "\b\t\n\f\r")
 
@@ -24,13 +30,15 @@ def plain(value: Any, most: int) -> Any:
 
     Raises:
         TooLargeError: When it would take more.
+        UnsupportedValueError: For what Monty passes as the text that it shows for it.
     """
-    return _Copy(most).of(value)
+    return _Copy(most, refuses=True).of(value)
 
 
 class _Copy:
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, *, refuses: bool) -> None:
         self._most = most
+        self._refuses = refuses
         self._taken = 0
         self._made: dict[int, Any] = {}
 
@@ -39,6 +47,10 @@ class _Copy:
         kind = cast("Any", type(value))
         if kind in PLAIN or kind is bytes:
             self._take(VALUE_BYTES + (_encoded_size(value) if kind in (str, bytes) else 0))
+            if self._refuses and kind is str and value[:1] in _FIRST and _SHOWN.match(value):
+                raise UnsupportedValueError(
+                    f"{value[:40]} cannot be passed: make it a list, or other plain data"
+                )
             return value
         made = self._made.get(id(value), self)
         if made is self:
@@ -75,7 +87,7 @@ def _encoded_size(text: str | bytes) -> int:
 def shown(value: Any, most: int) -> Any:
     """The same as :func:`plain`; one that is nested too deeply, or too large, as text."""
     try:
-        return plain(value, most)
+        return _Copy(most, refuses=False).of(value)
     except RecursionError:
         return f"<{kind_name(value)}, nested too deeply>"
     except UnsupportedValueError:

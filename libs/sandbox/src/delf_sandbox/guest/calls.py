@@ -7,14 +7,16 @@ import builtins
 import itertools
 import operator
 import sys
+import types
 from collections import Counter
-from collections.abc import Callable, Coroutine, Generator, Sequence
-from typing import Any, NoReturn, Self
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from typing import Any, NoReturn, Self, cast
 
 from delf_sandbox.guest.loop import GuestLoop
 from delf_sandbox.guest.names import same_name
 from delf_sandbox.guest.nodes import LATER
 
+_ONCE_ONLY = (types.GeneratorType, map, filter, zip, reversed)
 _MOST_AFTER_END = 100
 """Calls that a task may make once its script has come to its end."""
 SCRIPT_NAME = "<script "
@@ -87,6 +89,7 @@ class ToolCall(Coroutine[Any, Any, Any]):
         self._method = method
         self._args = args
         self._kwargs = kwargs
+        self.__name__ = self.__qualname__ = f"{connection}.{method}".rstrip(".")
         self._inner: Coroutine[Any, Any, Any] | None = None
         self._result: list[Any] = []
 
@@ -124,7 +127,7 @@ class ToolCall(Coroutine[Any, Any, Any]):
         return self._result[0]
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name in ("cr_frame", "cr_code", "cr_running", "cr_await"):
+        if name.startswith(("_", "cr_", "gi_")):  # asyncio's own questions
             raise AttributeError(name)
         return getattr(self.result(), name)
 
@@ -234,6 +237,8 @@ class Caller:
 
     def call(self, connection: str, method: str, args: Any, kwargs: Any, depth: int) -> ToolCall:
         """A call to be awaited."""
+        args = [_listed(given) for given in args]
+        kwargs = {name: _listed(given) for name, given in kwargs.items()}
         number = self._last = next(self._numbers)
         self._unawaited[number] = (_label(connection, method), _line_of_script(depth + 1))
         return ToolCall(self, number, connection, method, args, kwargs)
@@ -333,6 +338,11 @@ class Caller:
                 future.set_exception(error)
             case _:
                 future.set_exception(ToolError("the host's answer cannot be read"))
+
+
+def _listed(given: Any) -> Any:
+    """What a call is given; what can be gone through once only, as a list."""
+    return list(cast("Iterable[Any]", given)) if isinstance(given, _ONCE_ONLY) else given
 
 
 def _line_of_script(depth: int) -> int:

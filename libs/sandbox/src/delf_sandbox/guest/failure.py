@@ -7,6 +7,7 @@ not ``__class__``, which unbound proxies compute. Whatever else fails is left ou
 from __future__ import annotations
 
 import re
+import traceback
 import types
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -53,6 +54,27 @@ class Place:
 
     line: int | None = None
     source: str | None = None
+
+
+def hide_own_frames(own: str) -> None:
+    """Let tracebacks that scripts print leave out what is not theirs.
+
+    Args:
+        own: What stands in the names of the guest's files.
+    """
+
+    def shown(walk: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def walked(trace: Any) -> Any:
+            for frame, where in walk(trace):
+                if own not in frame.f_code.co_filename:
+                    yield frame, where
+
+        return walked
+
+    module: Any = traceback
+    for name in ("walk_tb", "_walk_tb_with_full_positions"):
+        if hasattr(module, name):
+            setattr(module, name, shown(getattr(module, name)))
 
 
 def find_place(error: BaseException, sources: Mapping[str, str]) -> Place:

@@ -10,7 +10,7 @@ LATER = "__delf_later__"
 TOOLS = "__delf_tools__"
 WAIT, MEANT, SETTLE = "__delf_wait__", "__delf_meant__", "__delf_settle__"
 LATER_OF, NOW_OF, PICK = "__delf_later_of__", "__delf_now_of__", "__delf_pick__"
-ONCE, ALL = "__delf_once__", "__delf_all__"
+ONCE, ALL, AGAIN = "__delf_once__", "__delf_all__", "__delf_again__"
 ASYNC_ITER, ITER = "__delf_aiter__", "__delf_iter__"
 ASYNC_WITH, WITH = "__delf_awith__", "__delf_with__"
 

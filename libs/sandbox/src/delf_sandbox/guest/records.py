@@ -13,6 +13,9 @@ from typing import Any, NoReturn, cast
 from delf import values
 from delf.conversion import plain_or_as_is
 
+_AS_DICT = frozenset({"model_dump", "dict", "to_dict", "_asdict"})
+"""What records of other kinds have to become a dict."""
+
 
 def _record() -> type[dict[str, Any]]:
     class Record(dict[str, Any]):
@@ -24,8 +27,13 @@ def _record() -> type[dict[str, Any]]:
             try:
                 return self[name]
             except KeyError:
+                if name in _AS_DICT:
+                    return self._copy
                 listed = ", ".join(map(str, self))[:200]
                 raise AttributeError(f"there is no {name!r} here, but {listed}") from None
+
+        def _copy(self, **_options: Any) -> dict[str, Any]:
+            return dict(self)
 
         def __setattr__(self, name: str, value: Any) -> None:
             if hasattr(dict, name):
@@ -72,6 +80,15 @@ def _not_jsonable(value: Any) -> NoReturn:
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
+def _asdict(instance: Any, **options: Any) -> dict[str, Any]:
+    if isinstance(instance, Record):
+        return dict(cast("dict[str, Any]", instance))
+    return _real_asdict(instance, **options)
+
+
+_real_asdict = dataclasses.asdict
+
+
 def _default(_encoder: object, value: Any) -> Any:
     return jsonable(value)
 
@@ -81,3 +98,5 @@ def install() -> None:
     values.ENCODERS[Record] = values.encode_mapping
     encoder: Any = json.JSONEncoder
     encoder.default = _default
+    module: Any = dataclasses
+    module.asdict = _asdict

@@ -18,6 +18,7 @@ from delf_sandbox.guest.functions import Functions, around, is_async_node, label
 from delf_sandbox.guest.later import Later
 from delf_sandbox.guest.names import Known, ToolNames
 from delf_sandbox.guest.nodes import (
+    AGAIN,
     ALL,
     ASYNC_ITER,
     ASYNC_WITH,
@@ -33,6 +34,7 @@ from delf_sandbox.guest.nodes import (
     attribute,
     awaited,
     call,
+    name,
 )
 from delf_sandbox.guest.scopes import CallPlace, Place, Scope
 
@@ -84,6 +86,9 @@ class Rewriting:
 
     def _write(self) -> None:
         may_give_coroutines = self.may_give_coroutines()
+        for scope in self._seen.functions:
+            if isinstance(scope.node, ast.AsyncFunctionDef):
+                self._let_cache(scope.node)
         for place in self._seen.loops:
             self._keep_stream(place)
         for place in self._seen.awaits:
@@ -104,6 +109,14 @@ class Rewriting:
         for scope in self._seen.functions:
             if id(scope) in self._functions.made_async:
                 scope.node.__class__ = ast.AsyncFunctionDef
+
+    def _let_cache(self, function: ast.AsyncFunctionDef) -> None:
+        """Let what an async function gives be awaited more than once where it is kept."""
+        for decorator in function.decorator_list:
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            if (label_of(called) or "").rpartition(".")[2] in ("cache", "lru_cache"):
+                function.decorator_list.append(name(decorator, AGAIN))
+                return
 
     def may_give_coroutines(self) -> bool:
         """Whether a call of which nothing is known can give something to be awaited."""

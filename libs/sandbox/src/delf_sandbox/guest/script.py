@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
 import warnings
 from collections.abc import Iterator
@@ -68,7 +69,8 @@ class Script:
             value = namespace.pop(VALUE, None) if value is None else value
         else:
             value = namespace.pop(VALUE, None)
-        return await value if inspect.isawaitable(value) else value
+        is_future = asyncio.isfuture(value)  # which goes on, and has its value in the end
+        return await value if inspect.isawaitable(value) and not is_future else value
 
 
 _SCOPES = (*_FUNCTIONS, ast.Lambda, ast.ClassDef)

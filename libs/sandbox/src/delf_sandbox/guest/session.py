@@ -32,6 +32,7 @@ from delf_sandbox.guest.failure import (
     describe_type,
     describe_variables,
     find_place,
+    hide_own_frames,
     is_a,
     kind_name,
     message_of,
@@ -80,6 +81,7 @@ class GuestSession:
         self._waiting = Waiting(loop, self._tools)
         self._tolerant = Tolerant(loop)
         self._tolerant.install()
+        hide_own_frames("delf_sandbox/guest")
         records.install()
         self._stand_ins = make_modules(self._printer, self._waiting.wait)
         self._names: dict[str, Any] = {}
@@ -246,6 +248,7 @@ class GuestSession:
             await self._finish_tasks()
             self._caller.script_ended(is_over=True)
         await self._stop_stray_tasks()
+        value = _settled(value)
         if error is None:
             error = self._not_done() or self._hand_over_files()
         with self._lock:
@@ -341,6 +344,14 @@ class GuestSession:
                 if answer[0] != "done":
                     raise
                 self._channel.send(["done", _shown(answer[1]), answer[2]])
+
+
+def _settled(value: Any) -> Any:
+    """What a task gave that is a script's value; None where it failed, which is told otherwise."""
+    if not asyncio.isfuture(value):
+        return value
+    is_good = value.done() and not value.cancelled() and value.exception() is None
+    return value.result() if is_good else None
 
 
 def _is_async(value: object) -> bool:

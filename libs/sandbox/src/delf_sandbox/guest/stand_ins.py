@@ -7,7 +7,9 @@ loop can be entered again without ``nest_asyncio``. What is left out says what t
 from __future__ import annotations
 
 import concurrent.futures
+import inspect
 import os
+import shutil
 import sys
 import threading
 import types
@@ -26,7 +28,15 @@ _SYS = (
     *("implementation", "getsizeof", "getrecursionlimit", "exc_info", "intern", "maxunicode"),
     *("getdefaultencoding", "hash_info", "api_version", "hexversion"),
 )
+_INSPECT = (
+    *("iscoroutine", "iscoroutinefunction", "isawaitable", "isasyncgen", "isasyncgenfunction"),
+    *("isfunction", "ismethod", "isclass", "ismodule", "isgenerator", "isgeneratorfunction"),
+    *("isbuiltin", "isroutine", "signature", "Parameter", "Signature", "getdoc", "cleandoc"),
+)
+_SHUTIL = ("copy", "copy2", "copyfile", "copytree", "move", "rmtree", "make_archive")
 _INSTEAD = {
+    "inspect": "write it without looking into code",
+    "shutil": "copy, move and rmtree are there",
     "os": "programs, processes and the environment are out of reach; call the tools",
     "sys": "print for output; let the script reach its end",
 }
@@ -62,6 +72,8 @@ def make_modules(output: Any, wait: Callable[[Any], Any]) -> dict[str, types.Mod
     sys_module.argv, sys_module.path, sys_module.modules = ["script.py"], [], {}
     sys_module.exit = leave
     sys_module.setrecursionlimit = _nothing
+    inspect_module = _part("inspect", inspect, _INSPECT)
+    shutil_module = _part("shutil", shutil, _SHUTIL)
     nest = types.ModuleType("nest_asyncio")
     nest.apply = _nothing  # pyright: ignore[reportAttributeAccessIssue]
     threads = _copy("threading", threading)
@@ -76,6 +88,8 @@ def make_modules(output: Any, wait: Callable[[Any], Any]) -> dict[str, types.Mod
         "os.path": os.path,
         "sys": sys_module,
         "nest_asyncio": nest,
+        "inspect": inspect_module,
+        "shutil": shutil_module,
         "threading": threads,
         "concurrent": parent,
         "concurrent.futures": futures,

@@ -73,6 +73,7 @@ class Waiting:
             nodes.PICK: self._pick,
             nodes.ONCE: self._looped_over,
             nodes.ALL: list,
+            nodes.AGAIN: self._again,
             nodes.ASYNC_ITER: self._stream,
             nodes.ITER: self._items,
             nodes.ASYNC_WITH: _AsyncContext.of,
@@ -94,7 +95,7 @@ class Waiting:
     def meant(self, given: Any) -> Any:
         """The result that a call means which gave a coroutine."""
         kind = _type_of(given)
-        if kind is ToolCall or kind is types.CoroutineType:
+        if kind is ToolCall or kind is types.CoroutineType or kind is _Again:
             return self._loop.block(settled(given))
         return _Stream(given, self.wait) if kind is types.AsyncGeneratorType else given
 
@@ -104,6 +105,13 @@ class Waiting:
             return self.meant(function(*args, **kwargs))
 
         return now
+
+    def _again(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def kept(*args: Any, **kwargs: Any) -> _Again:
+            return _Again(function(*args, **kwargs), self._loop)
+
+        return kept
 
     def _pick(self, value: Any, name: str) -> Any:
         """The tool of a name, unless the script gave the name to a function of its own."""
@@ -138,6 +146,20 @@ def _each(given: Iterable[Any]) -> Generator[Any, Any, Any]:
 async def _each_later(given: Iterable[Any]) -> AsyncIterator[Any]:
     for item in given:
         yield item
+
+
+class _Again:
+    """A coroutine that can be awaited more than once."""
+
+    def __init__(self, coroutine: Any, loop: GuestLoop) -> None:
+        self._coroutine = coroutine
+        self._loop = loop
+        self._task: asyncio.Task[Any] | None = None
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        if self._task is None:
+            self._task = self._loop.create_task(self._coroutine)
+        return self._task.__await__()
 
 
 class _Stream:

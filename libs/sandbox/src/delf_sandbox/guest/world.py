@@ -230,6 +230,15 @@ class _LikeText:
             return getattr(self.isoformat(), name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    def __sub__(self: Any, other: Any) -> Any:
+        real: Any = super()
+        if isinstance(self, _MOMENT) and isinstance(other, _DAY) and not isinstance(other, _MOMENT):
+            other = self.replace(  # the beginning of the day
+                year=other.year, month=other.month, day=other.day, hour=0, minute=0, second=0,
+                microsecond=0,
+            )  # fmt: skip
+        return real.__sub__(other)
+
     def __hash__(self: Any) -> int:
         return super().__hash__()
 
