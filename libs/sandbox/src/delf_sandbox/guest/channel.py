@@ -77,9 +77,25 @@ class Channel:
             except OSError:
                 os._exit(0)
 
+    def take(self) -> None:
+        """Read what is there, if anything is, and hand over its frames.
+
+        The loop calls this more often than there is something to read: one that runs within
+        another sees what that is about to read, too.
+        """
+        try:
+            data = os.read(self._read_fd, _READ_SIZE)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._hand_over(data)
+
     def receive(self) -> None:
         """Read what is there, or wait until something is, and hand over its frames."""
-        data = self._read()
+        self._hand_over(self._read())
+
+    def _hand_over(self, data: bytes) -> None:
         if not data:
             os._exit(0)
         for payload in self._reader.feed(data):

@@ -115,7 +115,7 @@ class GuestSession:
         """
         self._channel.open(read_fd, write_fd)
         self._channel.send(["ready"], at_once=True)
-        self._loop.add_reader(read_fd, self._channel.receive)
+        self._loop.add_reader(read_fd, self._channel.take)
         sys.modules["__main__"] = self._module
         sys.stdout = sys.stderr = self._printer
         sys.stdin = None
