@@ -26,10 +26,10 @@ SCRIPTS = {
     "100 MB of prints": ("for _ in range(1000): print('x' * 100_000)", "printed more than"),
     "one huge print": ("print('x' * 100_000_000)", "printed more than"),
     "deep recursion": ("def f(n): return f(n + 1)\nf(0)", "RecursionError"),
-    "SystemExit": ("raise SystemExit", "called exit"),
+    "SystemExit": ("raise SystemExit", "printed nothing"),
     "SystemExit in a task": (
         "async def stop(): raise SystemExit(3)\nawait asyncio.gather(stop())",
-        "called exit",
+        "the script ended itself: 3",
     ),
     "CancelledError": ("raise asyncio.CancelledError()", "cancelled itself"),
     "KeyboardInterrupt": ("raise KeyboardInterrupt", "KeyboardInterrupt"),

@@ -74,7 +74,7 @@ async def test_nothing_of_the_environment_is_inside(monkeypatch):
     outcome, _ = await run_script(code)
     environ, proc_environ, cmdline = outcome.value
     assert SECRET.encode() not in proc_environ + cmdline
-    ours = (b"LC_", b"PYTHONHASHSEED")
+    ours = (b"LC_", b"PYTHONHASHSEED", b"TZ")
     assert [name for name in environ if not name.startswith(ours)] == []
     assert proc_environ.strip(b"\0") == b""
 
