@@ -134,7 +134,8 @@ raises(errors.TaskTimeoutError)(lambda w: w.fails("await hang()", hang, timeout=
 
 @raises(errors.ToolException)
 def _(w: World) -> None:
-    w.fails("await fail('lamp')", fail)
+    w.model.writes("await fail('lamp')")
+    w.agent(fail).run("go", output={"type": "integer"}).raise_for_status()
 
 
 @raises(errors.SandboxLimitError)

@@ -39,7 +39,6 @@ pytestmark = [
 ]
 
 WRONG: Final = {
-    10: 'a ToolException is raised in the script; handle_error="text" gives its words instead',
     78: "reaches into the reference's own engine; delf has Agent(rerun_count=1)",
     201: "has an argument that the reference's own documentation has not: enable_prefilter",
 }

@@ -243,7 +243,7 @@ def test_tasks(place: Place, flags: tuple[str, ...]) -> None:
         place.use_recording()
     done = place.delf_many(*(place.task(task, *flags) for task in tasks))
     ends = dict(zip((*SCRIPTS, "echo"), (each.returncode for each in done), strict=True))
-    expected = {"gives": 0, "says": 1, "breaks": 1, "prints": 1, "tells": 0, "splits": 0}
+    expected = {"gives": 0, "says": 0, "breaks": 1, "prints": 1, "tells": 0, "splits": 0}
     expected |= {"pays": 1, "echo": 1}
     assert ends == expected
 

@@ -570,6 +570,30 @@ def test_a_refusal_does_not_read_as_a_success(run):
         raise ToolException("limit exceeded: at most 100")
 
     response = run("await refund(500)\nprint('Refunded $500.')", refund)
-    assert not response.status
-    assert "limit exceeded" in response.error
-    assert "Refunded" not in response.text
+    assert response.text == "refund was refused: limit exceeded: at most 100"
+    assert not response.changes
+    assert response.trace.warnings == [f"{response.text}; the rest of the script was not done"]
+
+
+def test_a_refusal_stands_after_what_was_printed(run):
+    @tool(confirm=False)
+    def refund(amount: int) -> str:
+        """Refund."""
+        raise ToolException("limit exceeded: at most 100")
+
+    response = run("print('Order 1 is open.')\nawait refund(500)\nprint('Refunded.')", refund)
+    assert response.text == "Order 1 is open.\nrefund was refused: limit exceeded: at most 100"
+
+
+def test_only_what_a_tool_says_itself_is_an_answer(run):
+    @tool(confirm=False)
+    def refund(amount: int) -> str:
+        """Refund."""
+        raise ToolException("limit exceeded: at most 100")
+
+    own = "try: await refund(500)\nexcept ToolError: pass\nraise ToolException('my own words')"
+    other = "try: await refund(500)\nexcept ToolError: pass\nawait refund('five')"
+    for code in (own, other):
+        response = run(code, refund)
+        assert not response.status
+        assert "was refused: limit" not in response.text

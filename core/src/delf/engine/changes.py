@@ -43,6 +43,29 @@ def used_tools(events: Iterable[ev.Event]) -> bool:
     return any(event.action != ev.ANSWER for event in made)
 
 
+def refusal_of(events: Iterable[ev.Event]) -> str | None:
+    """What a tool said that refused, where the last script failed with it: ``refund was refused: …``.
+
+    Args:
+        events: The task's events.
+    """
+    refused: ev.CallFinished | None = None
+    told: str | None = None
+    for event in events:
+        match event:
+            case ev.ScriptGenerated():
+                refused = told = None
+            case ev.CallFinished(raised="ToolException"):
+                refused = event
+            case ev.ScriptFinished(status="failed") if refused is not None:
+                words = refused.error or ""
+                is_behind = words in (event.error or "")
+                told = f"{refused.action} was refused: {words}" if is_behind else None
+            case _:
+                pass
+    return told
+
+
 def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Change]:
     """The calls of a task that changed something, or may have, in the order of their begin.
 

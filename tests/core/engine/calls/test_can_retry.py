@@ -36,7 +36,6 @@ HOPELESS = [
     ConnectionUnavailableError("the service does not answer"),
     EnvironmentKeyError("no key", variable="KEY"),
     ToolExecutionError("403: not your file", can_retry=False),
-    ToolException("not for you", can_retry=False),
 ]
 OTHERS = [
     ToolExecutionError("404: no such file"),
@@ -54,6 +53,22 @@ async def test_a_hopeless_failure_ends_the_task(agent_with, scripted_model, erro
     assert str(error) in response.error
     assert response.text.strip() == "before"
     assert len(scripted_model.requests) == 1
+
+
+async def test_a_refusal_that_stays_is_the_answer_at_once(agent_with, scripted_model):
+    scripted_model.writes("print('before')\nawait ask()")
+    async with agent_with(ToolException("not for you", can_retry=False)) as agent:
+        response = await agent.arun("x")
+    assert response.text == "before\nask was refused: not for you"
+    assert len(scripted_model.requests) == 1
+
+
+async def test_a_refusal_is_the_answer_when_no_retry_is_left(agent_with, scripted_model):
+    scripted_model.writes("await ask()", "print('Hm.')\nawait ask()", "await ask()\nprint('Sold!')")
+    async with agent_with(ToolException("sold out")) as agent:
+        response = await agent.arun("x")
+    assert (response.text, response.state) == ("ask was refused: sold out", "done")
+    assert len(scripted_model.requests) == 3
 
 
 @pytest.mark.parametrize("error", OTHERS, ids=lambda e: type(e).__name__)

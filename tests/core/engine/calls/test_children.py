@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from delf import Agent, Approved, CallContext, Connection, action, tool
+from delf import Agent, Approved, CallContext, Connection, ToolException, action, tool
 from delf import events as ev
 from delf.errors import ToolDefinitionError
 from delf.messages import ModelReply
@@ -88,6 +88,18 @@ class Recorded(InProcessJournal):
 @pytest.fixture
 def bench(delf_host, scripted_model):
     return Bench(delf_host, scripted_model)
+
+
+async def test_what_a_tool_refuses_to_a_child_fails_it(bench):
+    @tool(confirm=False)
+    async def refund() -> str:
+        """Refund."""
+        raise ToolException("at most 100")
+
+    await bench.run("await office.hand_over('refund')", "await refund()", tools=[refund])
+    (child,) = bench.office.results
+    assert not child.status
+    assert "at most 100" in child.error
 
 
 # -- the parameter ------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from delf.engine.changes import refusal_of
 from delf.engine.host import TaskHost
 from delf.engine.journal.retrying import next_try
 from delf.engine.loop.learn import learn
@@ -29,6 +30,7 @@ from delf.errors import (
     ReplayMismatch,
     TaskStoppedError,
     TaskTimeoutError,
+    ToolException,
     UnrecordedCallError,
 )
 from delf.events import (
@@ -183,7 +185,21 @@ class TaskPipeline:
             )
             inside.__cause__ = error
             error = inside
+        if isinstance(error, ToolException) and self._task.request.child is None:
+            return await self._refused(error)
         return host.said, error
+
+    async def _refused(self, error: ToolException) -> tuple[str, DelfError | None]:
+        """The answer where a tool said no at last: its words, after what the script had printed.
+
+        A task that another one waits for fails instead: that other script would take it for done.
+        """
+        said, told = self._host.said, refusal_of(self._log.events)
+        text = "\n".join(part for part in (said.strip("\n"), told) if part)
+        if told is None or self._host.unfit(text) is not None:
+            return said, error
+        await self._log.record(Warned, message=f"{told}; the rest of the script was not done")
+        return text, None
 
     async def _abandon(self, work: asyncio.Future[str]) -> None:
         """Stop what still runs: no call starts, the sandbox dies, the rest is cancelled."""
