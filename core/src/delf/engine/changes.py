@@ -44,7 +44,7 @@ def used_tools(events: Iterable[ev.Event]) -> bool:
 
 
 def refusal_of(events: Iterable[ev.Event]) -> str | None:
-    """What a tool said that refused, where the last script failed with it: ``refund was refused: …``.
+    """What a tool said that refused, and that the last script failed with.
 
     Args:
         events: The task's events.
