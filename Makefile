@@ -4,7 +4,6 @@ PYTHON ?= python3
 ARGS ?=
 
 VENV := .venv
-DEMO_VENV := .venv-demo
 BIN := $(VENV)/bin
 
 PACKAGES := core $(patsubst %/pyproject.toml,%,$(sort $(wildcard libs/*/pyproject.toml plugins/*/pyproject.toml)))
@@ -13,7 +12,6 @@ PACKAGES := core $(patsubst %/pyproject.toml,%,$(sort $(wildcard libs/*/pyprojec
 DIGEST := $(shell { pwd; cat Makefile scripts/install requirements-dev.txt pyproject.toml $(PACKAGES:%=%/pyproject.toml); } | cksum | cut -d' ' -f1)
 INSTALL_STAMP := $(VENV)/.installed-$(DIGEST)
 DEV_STAMP := $(VENV)/.made-$(DIGEST)
-DEMO_STAMP := $(DEMO_VENV)/.made-$(DIGEST)
 
 # With it, every start of delf would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -26,16 +24,16 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 16
 
 .PHONY: install
-install: $(INSTALL_STAMP) ## install delf for use, into .venv: what `delf run` needs
+install: $(INSTALL_STAMP) ## install delf for use, into .venv: what `delf run` and `delf demo` need
 	@echo "delf is here: $(CURDIR)/$(BIN)/delf"
 
 .PHONY: demo
-demo: $(DEMO_STAMP) ## run two tasks on a small shop, without any key
-	@$(DEMO_VENV)/bin/delf demo $(ARGS)
+demo: $(INSTALL_STAMP) ## run two tasks on a small shop, without any key
+	@$(BIN)/delf demo $(ARGS)
 
 .PHONY: serve
-serve: $(DEMO_STAMP) ## open the page on a small shop with two tasks; ARGS="--port 8081"
-	@$(DEMO_VENV)/bin/delf demo --web $(ARGS)
+serve: $(INSTALL_STAMP) ## open the page on a small shop with two tasks; ARGS="--port 8081"
+	@$(BIN)/delf demo --web $(ARGS)
 
 .PHONY: test
 test: $(DEV_STAMP) ## run the quick tests, which need no service; ARGS="tests/core -k name"
@@ -95,12 +93,12 @@ dist: $(DEV_STAMP) ## build a wheel and an sdist of every package into dist/, an
 
 .PHONY: clean
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(DEMO_VENV) dist .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) dist .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 $(INSTALL_STAMP):
 	@echo "installing into $(VENV)"
-	@PYTHON=$(PYTHON) scripts/install $(VENV) -e 'core[standard]'
+	@PYTHON=$(PYTHON) scripts/install $(VENV) -e 'core[standard]' -e plugins/demo
 	@rm -f $(VENV)/.installed-* && touch $@
 
 $(DEV_STAMP):
@@ -109,7 +107,3 @@ $(DEV_STAMP):
 		-r requirements-dev.txt $(PACKAGES:%=-r %/pyproject.toml) $(PACKAGES:%=-e %)
 	@rm -f $(VENV)/.made-* $(VENV)/.installed-* && touch $@ $(INSTALL_STAMP)
 
-$(DEMO_STAMP):
-	@echo "installing into $(DEMO_VENV)"
-	@PYTHON=$(PYTHON) scripts/install $(DEMO_VENV) -e 'core[standard]' -e plugins/demo
-	@rm -f $(DEMO_VENV)/.made-* && touch $@

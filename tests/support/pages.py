@@ -1,12 +1,13 @@
 """Documentation pages as programs: every block of Python runs, what it shows is compared.
 
-A page is a project. Its blocks are taken in order:
+A page is a project. Its blocks are taken in order; all of Python's run where the first of them stands:
 
 - A block whose first line is ``# path/to/file`` is that file. ``src`` is on ``sys.path``;
   files under ``tests`` are run with pytest at the end; one with
   ``[project.entry-points.delf]`` is installed.
 - Any other ``python`` block is executed, in one namespace for the page.
-- In a ``console`` block, lines that start with ``$ delf`` are run, in the page's folder.
+- In a ``console`` block, lines that start with ``$ delf`` are run, in the page's folder or where
+  ``$ cd`` went; ``$ export`` sets a variable, which is not set before.
 - A ``text`` block right after one of these is what it printed; ``…`` stands for anything.
 
 Where code asks a real model, it does: over HTTP, from a server on loopback that answers with
@@ -46,6 +47,7 @@ _FENCE: Final = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOT
 _ANSWER: Final = re.compile(r"^<!-- model (answers|says)\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
 _FILE: Final = re.compile(r"^# ([\w./-]+\.(?:py|toml))$")
 _ENTRY_POINTS: Final = "[project.entry-points.delf]"
+_LEFT_OUT: Final = re.compile(r"^\$ export (\w+)=…$", re.MULTILINE)
 _TESTS: Final = Path(__file__).parents[1]
 _RUNNER: Final = Path(__file__).with_name("page_runner.py")
 SECONDS: Final = 150
@@ -130,10 +132,17 @@ def run_page(page: Path, folder: Path, *, provider: bool = False) -> None:
         code = [b for b in blocks if b.language == "python" and b.file is None]
         if any(_ENTRY_POINTS in block.code for block in blocks):
             _check_plugins(name, folder, environ)
+        shell = Shell(folder, environ, {name: environ[name] for name in _LEFT_OUT.findall(text)})
+        shell.environ = {k: v for k, v in environ.items() if k not in shell.left_out}
+        typed = [block for block in blocks if block.language == "console"]
+        first = code[0].line if code else 0
+        for block in typed:
+            if block.line < first:
+                _run_console(name, block, shell)
         _run_python(name, code, folder, environ)
-        for block in blocks:
-            if block.language == "console":
-                _run_console(name, block, folder, environ)
+        for block in typed:
+            if block.line > first:
+                _run_console(name, block, shell)
         if (folder / "tests").is_dir():
             _run_tests(name, folder, environ)
         if len(server.requests) != len(answers):
@@ -194,13 +203,33 @@ def _run_python(page: Path, blocks: list[Block], folder: Path, environ: dict[str
         _compare(page, block, output)
 
 
-def _run_console(page: Path, block: Block, folder: Path, environ: dict[str, str]) -> None:
+@dataclass
+class Shell:
+    """Where the commands of a page are typed.
+
+    Args:
+        folder: The present one.
+        environ: Its variables.
+        left_out: Those that are set only where the page does so, with a value that it leaves out.
+    """
+
+    folder: Path
+    environ: dict[str, str]
+    left_out: dict[str, str]
+
+
+def _run_console(page: Path, block: Block, shell: Shell) -> None:
     printed = ""
     for line in block.code.splitlines():
         command = line.removeprefix("$ ")
+        if line.startswith("$ cd "):
+            shell.folder /= command.removeprefix("cd ")
+        elif line.startswith("$ export "):
+            name, _, value = command.removeprefix("export ").partition("=")
+            shell.environ[name] = shell.left_out.get(name, value)
         if not line.startswith("$ delf"):
             continue
-        result = _run(shlex.split(command), folder, environ)
+        result = _run(shlex.split(command, comments=True), shell.folder, shell.environ)
         if result.returncode != 0:
             said = result.stdout + result.stderr
             raise PageError(f"{page}:{block.line}: {command!r} fails:\n{said}")

@@ -82,6 +82,8 @@ class DelfError(Exception):
         self.message = message
         self.hint = hint if hint is not None else self.default_hint
         self.can_retry = self.default_can_retry if can_retry is None else can_retry
+        if self.hint:
+            self.add_note(f"hint: {self.hint}")
 
     def for_model(self) -> str:
         """The error as a model may read it: the message, without codes or user hints."""

@@ -82,7 +82,7 @@ class Response(Generic[T]):
         error = self.exception
         never_begun = isinstance(error, (ConfigurationError, BudgetExceededError))
         if never_begun and not self._has(ModelReplied):
-            raise error
+            raise error.with_traceback(None)
 
     def _has(self, *kinds: type[Event]) -> bool:
         return any(isinstance(event, kinds) for event in self.events)

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from delf.errors import AgentStateError
+from delf.errors import AgentStateError, DelfError
 
 if TYPE_CHECKING:
     from delf.engine.runtime import Runtime
@@ -166,10 +166,15 @@ class RuntimeHome:
     def call(self, work: Work[T]) -> T:
         """Do something and wait for it, from synchronous code.
 
+        An error of delf's own says what was wrong; the frames of the event loop are left out.
+
         Raises:
             AgentStateError: When called from the runtime's own loop, which would never end.
         """
-        return call(self._do(work), self._bind(current=False))
+        try:
+            return call(self._do(work), self._bind(current=False))
+        except DelfError as error:
+            raise error.with_traceback(None)  # noqa: B904 - it is the same error
 
     @property
     def is_here(self) -> bool:

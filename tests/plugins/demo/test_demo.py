@@ -1,4 +1,6 @@
 import json
+import re
+import shlex
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -7,7 +9,8 @@ import pytest
 
 from delf_demo import command
 from delf_demo.shop import make_shop
-from support.program import delf
+from support.program import DELF, delf, environment
+from support.terminal import TerminalProcess
 
 
 def rows(path: Path, statement: str) -> list[tuple]:
@@ -35,11 +38,12 @@ def test_without_a_terminal(tmp_path):
     assert "| Gyokuro Asahi |" in result.stdout
     assert "\nNothing was ordered: shop.write was rejected: " in result.stdout
     assert "--approve all" in result.stdout
-    assert result.stdout.count("$ delf run ") == 2
-    assert result.stderr.count("# script 1\n") == 2
     assert result.stderr.count("done · ") == 2
-    assert "→ 2 shop.query: sales of this quarter" in result.stderr
-    assert "sandbox local (process)" in result.stderr
+    assert "→ shop.query · sales of this quarter · ok, " in result.stderr
+    assert "Nobody could be asked here: delf demo --approve all" in result.stdout
+    assert result.stdout.rstrip().endswith("delf demo --verbose   # the scripts, and every step")
+    assert "/delf-demo-" not in result.stdout + result.stderr, "no path that is gone afterwards"
+    assert "# script" not in result.stderr
     assert "recording made by hand" in result.stdout
     assert list(tmp_path.iterdir()) == []
 
@@ -119,3 +123,43 @@ def test_a_model_that_is_set_for_other_tasks_is_not_asked(tmp_path):
     result = delf("demo", "--recorded", cwd=tmp_path, env={"DELF_LLM": "gpt-4o-mini"})
     assert result.returncode == 0, result.stderr
     assert "OPENAI_API_KEY" not in result.stderr
+
+
+def test_verbose_shows_the_scripts(tmp_path):
+    result = delf("demo", "--verbose", cwd=tmp_path)
+    assert result.stderr.count("# script 1\n") == 2
+    assert "→ 2 shop.query: sales of this quarter" in result.stderr
+    assert "sandbox local (process)" in result.stderr
+
+
+def test_its_tasks_are_not_in_the_list_of_the_user(tmp_path, monkeypatch):
+    monkeypatch.delenv("DELF_JOURNAL_SQL_URL", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    assert delf("demo", cwd=tmp_path).returncode == 0
+    assert json.loads(delf("runs", "list", "--json", cwd=tmp_path).stdout) == []
+
+
+def test_a_shop_to_try_tasks_on(tmp_path):
+    made = delf("demo", "--make", "shop", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    assert sorted(p.name for p in (tmp_path / "shop").iterdir()) == [
+        "answers.jsonl",
+        "delf.toml",
+        "shop.db",
+    ]
+    *_, go, task = made.stdout.strip().splitlines()
+    assert go.strip() == "cd shop"
+    ran = delf(*shlex.split(task)[1:], cwd=tmp_path / "shop")
+    assert "| Gyokuro Asahi |" in ran.stdout, ran.stderr
+
+
+def test_at_eighty_columns_nothing_is_wrapped_by_the_terminal(tmp_path):
+    command = [DELF, "demo", "--recorded", "--approve", "all"]
+    with TerminalProcess(
+        command, env=environment(COLUMNS="80"), cwd=tmp_path, columns=80
+    ) as terminal:
+        assert terminal.wait() == 0
+        shown = terminal.text
+    lines = [line.rstrip() for line in re.split("[\r\n]", shown)]
+    assert [line for line in lines if len(line) > 80] == []
+    assert any("Gyokuro Asahi" in line and "2.8 weeks" in line for line in lines), "a row is whole"

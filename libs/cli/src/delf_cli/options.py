@@ -131,6 +131,7 @@ _OPTIONS: Final = (
         help="Until the first of these, with --detach; each later one waits twice as long.",
     ),
     click.Option(["--show-code"], is_flag=True, help="Show each script."),
+    click.Option(["--calls"], is_flag=True, help="Show each call in a line."),
     click.Option(["-v", "--verbose"], is_flag=True, help="Show each step and call, and a summary."),
     click.Option(
         ["--json", "as_json"], is_flag=True, help="Write the whole response as one object."
@@ -175,5 +176,6 @@ def flags_of(given: dict[str, Any]) -> dict[str, Any]:
 
 def rest_of(given: dict[str, Any]) -> dict[str, Any]:
     """The other fields of a session's options."""
-    names = ("connections", "tool_files", "overrides", "show_code", "verbose", "as_json", "events")
+    names = ("connections", "tool_files", "overrides", "show_code", "calls")
+    names += ("verbose", "as_json", "events")
     return {name: given[name] for name in names}

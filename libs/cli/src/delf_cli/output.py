@@ -42,6 +42,11 @@ class Screen:
 
             self.console = Console(stderr=True, highlight=False, soft_wrap=True)
 
+    @property
+    def width(self) -> int | None:
+        """The terminal's columns; None where it is none."""
+        return None if self.console is None else self.console.width
+
     def line(self, text: str, style: str = "") -> None:
         """Write a line.
 
@@ -111,7 +116,7 @@ def show_end(response: Response, screen: Screen) -> None:
     if response.changes:
         when = "" if response.status else f" {response.before_it_ended}"
         screen.line(f"changed{when}:", "dim")
-        width = None if screen.console is None else screen.console.width
+        width = screen.width
         for change in response.changes:
             screen.line(f"  {change if width is None else cut(change, width - 2)}")
     for label, path in response.files.items():

@@ -12,7 +12,7 @@ from delf import events as ev
 from delf.terminal import visible
 from delf_cli.errors import say
 from delf_cli.output import Screen, counted, wrapped
-from delf_cli.story import cut, story
+from delf_cli.story import call_line, cut, purpose, story
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,6 +42,7 @@ class Narrator:
     Args:
         screen: Where to.
         show_code: Write each script.
+        calls: Write a line for each call.
         verbose: Write each step, model call and tool call.
         waits: Write how to answer the requests that nobody here is asked about.
         asks: Whether there are others than those about interrupted calls.
@@ -54,6 +55,7 @@ class Narrator:
         *,
         show_code: bool,
         verbose: bool,
+        calls: bool = False,
         waits: bool = False,
         asks: bool = True,
         root: Path | None = None,
@@ -63,6 +65,8 @@ class Narrator:
         self._asks = asks
         self._waits = waits
         self._show_code = show_code
+        self._calls = calls
+        self._what: dict[int, str] = {}
         self._verbose = verbose
         self._scripts = 0
         self._begun = False
@@ -93,6 +97,11 @@ class Narrator:
                 self._tell(event)
             case _ if self._verbose:
                 self._tell(event)
+            case ev.CallStarted() if self._calls:
+                self._what[event.call_id] = purpose(event)
+            case ev.CallFinished() if self._calls:
+                line = call_line(event, self._what.pop(event.call_id, ""), self._screen.width)
+                self._screen.line(f"  {line}", "dim")
             case _:
                 pass
 

@@ -52,6 +52,7 @@ class Options:
         tool_files: Python files with tools.
         overrides: ``KEY=VALUE`` texts.
         show_code: Write each script to stderr.
+        calls: Write a line for each call to stderr.
         verbose: Write each step and call to stderr, and the trace's summary at the end.
         as_json: Write the response as JSON.
         events: Write events as JSON lines.
@@ -65,6 +66,7 @@ class Options:
     tool_files: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
     show_code: bool = False
+    calls: bool = False
     verbose: bool = False
     as_json: bool = False
     events: bool = False
@@ -317,6 +319,7 @@ def _do(
     narrator = Narrator(
         screen,
         show_code=options.show_code,
+        calls=options.calls,
         verbose=options.verbose,
         waits=agent.config.wait_approvals and not sys.stdin.isatty(),
         asks=asks,

@@ -46,8 +46,7 @@ def story(event: ev.Event) -> str | None:
             name = short_name(event.model)
             return f"  {name} ({event.purpose}): {tokens}, {event.duration_ms:.0f} ms"
         case ev.CallStarted():
-            named = ", ".join(f"{n}={_SHORT.repr(v)}" for n, v in event.arguments.items())
-            why = f": {event.description}" if event.description else f"({named})"
+            why = f": {event.description}" if event.description else purpose(event)
             return f"  → {event.call_id} {cut(event.action + why, 200)}"
         case ev.CallFinished():
             what = f": {cut(event.error, 200)}" if event.error else ""
@@ -75,6 +74,25 @@ def story(event: ev.Event) -> str | None:
             return f"  {event.action} passes: {event.by} approved it in {event.from_task}"
         case _:
             return None
+
+
+def purpose(event: ev.CallStarted) -> str:
+    """What a call is for in the script's words; its arguments where it says nothing."""
+    named = ", ".join(f"{n}={_SHORT.repr(v)}" for n, v in event.arguments.items())
+    return event.description or f"({named})"
+
+
+def call_line(event: ev.CallFinished, what: str, width: int | None = None) -> str:
+    """A call that has ended, in one line.
+
+    Args:
+        event: How it ended.
+        what: What it was for.
+        width: The terminal's, if it is one.
+    """
+    how = f"{event.status}, {event.duration_ms:.0f} ms"
+    room = 200 if width is None else width - len(event.action) - len(how) - 9
+    return " · ".join(filter(None, (f"→ {event.action}", cut(what, max(20, room)), how)))
 
 
 def short_name(model: str) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import sys
 import tempfile
+import textwrap
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,15 +17,18 @@ from typing import Final
 import click
 
 from delf import ConfigurationError
-from delf.trust import Trust, items_of
+from delf.trust import Trust, items_of, whole
 from delf_demo.shop import make_shop
 
 _CONFIG: Final = "delf.toml"
+_ANSWERS: Final = "answers.jsonl"
+_COLUMNS: Final = 78
 RECORDING: Final = Path(__file__).with_name("recording.jsonl")
 QUESTION: Final = (
     "Which five products brought in the most money this quarter, how does that compare with the "
     "quarter before, and how long will each last in stock?"
 )
+SHORT_QUESTION: Final = "Which products brought in the most money this quarter?"
 CHANGE: Final = (
     "Reorder what will be sold out within two weeks: place purchase orders that last eight weeks."
 )
@@ -52,6 +57,13 @@ _MODELS: Final = {
     type=click.Path(file_okay=False, path_type=Path),
     help="Make the shop in this folder and leave it there.",
 )
+@click.option(
+    "--make",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Make the shop in this folder, with its delf.toml, and run nothing.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Show scripts, steps and all calls in full.")
 @click.option("--json", "as_json", is_flag=True, help="Write both responses as JSON, a line each.")
 @click.option("--web", is_flag=True, help="Show both tasks on a page, where you decide.")
 @click.option(
@@ -68,6 +80,8 @@ def demo(
     recorded: bool,
     approve: str,
     keep: Path | None,
+    make: Path | None,
+    verbose: bool,
     as_json: bool,
     web: bool,
     port: int,
@@ -78,17 +92,27 @@ def demo(
     first: on a terminal you decide, elsewhere it is rejected.
     """
     model, why = _choose_model(llm, recorded=recorded)
-    with _folder(keep) as folder:
+    kept = make or keep
+    with _folder(kept) as folder:
         tables, rows = make_shop(folder / "shop.db")
         config = folder / _CONFIG
-        text = _config(model, folder / "shop.db") + (_journal(folder) if web else "")
+        # What is gone after the demo has no place in the user's list of tasks.
+        text = _config(model, folder) + (_journal(folder) if web or kept is None else "")
         config.write_text(text, encoding="utf-8")
-        if keep is not None:  # a folder that is gone later is trusted for each command instead
-            Trust.here().keep(folder, {_CONFIG: items_of(_CONFIG, text)})
-        own = ["--config", str(config), *(["--trust", str(folder)] if keep is None else [])]
+        if kept is not None:  # a folder that is gone later is trusted for each command instead
+            said = {_CONFIG: items_of(_CONFIG, text)}
+            if (folder / _ANSWERS).exists():
+                said[_ANSWERS] = whole((folder / _ANSWERS).read_bytes())
+            Trust.here().keep(folder, said)
+        own = ["--config", str(config), *(["--trust", str(folder)] if kept is None else [])]
         tell = _nothing if as_json else _tell
-        tell(f"A small tea shop: {tables} tables, {rows:,} rows of SQLite in {folder}")
-        tell(f"Scripts are written by {why}, and run in a process of their own.")
+        where = f" in {_short(folder)}" if kept is not None else ""
+        tell(f"A small tea shop: {tables} tables, {rows:,} rows of SQLite{where}.")
+        if make is not None:
+            tell(f"\nNext:\n  cd {shlex.quote(_short(folder))}")
+            tell(f'  delf run "{SHORT_QUESTION}"')
+            ctx.exit(0)
+        tell(f"Scripts are written by {why}.")
         if web:
             tasks = [part for task in (QUESTION, CHANGE) for part in ("--task", task)]
             ctx.exit(_delf(ctx, ["serve", *own, "--port", str(port), *tasks]))
@@ -97,18 +121,45 @@ def demo(
             (("A question", QUESTION), ("A change that needs your approval", CHANGE)), 1
         ):
             tell(f"\n{number}. {title}", bold=True)
+            tell(f"{_wrapped(task)}\n")
             arguments = ["run", task, *own]
             if os.environ.get("DELF_LLM"):  # wins over the shop's delf.toml, and is not meant here
                 arguments += ["--llm", model]
             arguments += ["--approve", approve] if approve != "ask" else []
-            arguments += ["--json"] if as_json else ["--show-code", "--verbose"]
-            tell(f"$ {shlex.join(('delf', *arguments))}\n", dim=True)
+            arguments += ["--json"] if as_json else []
+            arguments += ["--show-code", "--verbose"] if verbose and not as_json else ["--calls"]
             status = max(status, _delf(ctx, arguments))
             if status > 2:  # interrupted
                 break
-        if keep is not None:
-            tell(f"\nTry your own: cd {shlex.quote(str(folder))} && delf run --llm MODEL …")
+        if approve == "ask" and not as_json and not sys.stdin.isatty():
+            tell("\nNobody could be asked here: delf demo --approve all says yes to the change.")
+        for line in _next(folder if keep is not None else None, model):
+            tell(line)
     ctx.exit(status)
+
+
+def _next(folder: Path | None, model: str) -> list[str]:
+    """What to do after the demo."""
+    key = "" if not model.startswith("recorded:") else " --llm gpt-4o-mini   # with OPENAI_API_KEY"
+    first = ["  delf demo --make shop && cd shop"]
+    if folder is not None:
+        first = [f"  cd {shlex.quote(_short(folder))}"]
+    return [
+        "\nNext:",
+        *first,
+        f'  delf run "Who bought the most tea?"{key}',
+        "  delf demo --verbose   # the scripts, and every step",
+    ]
+
+
+def _short(folder: Path) -> str:
+    """A folder from here, or its whole path where it is elsewhere."""
+    here = Path.cwd()
+    return str(folder.relative_to(here)) if folder.is_relative_to(here) else str(folder)
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, _COLUMNS)
 
 
 def _journal(folder: Path) -> str:
@@ -136,15 +187,18 @@ def _choose_model(llm: str | None, *, recorded: bool) -> tuple[str, str]:
     return f"recorded:{RECORDING}", "a recording made by hand (--llm MODEL asks a model)"
 
 
-def _config(model: str, database: Path) -> str:
-    """A ``delf.toml`` for the shop."""
+def _config(model: str, folder: Path) -> str:
+    """A ``delf.toml`` for the shop; what it names lies beside it."""
+    if model == f"recorded:{RECORDING}":
+        shutil.copyfile(RECORDING, folder / _ANSWERS)
+        model = f"recorded:{_ANSWERS}"
     return (
         f"[agent]\nllm = {_quoted(model)}\n"
         'sandbox = "local"\n\n'
         "[connections.shop]\n"
         'type = "sql"\n'
         'db_type = "sqlite"\n'
-        f"database = {_quoted(str(database))}\n"
+        'database = "shop.db"\n'
     )
 
 
@@ -167,17 +221,17 @@ def _folder(keep: Path | None) -> Generator[Path]:
     try:
         keep.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigurationError(f"--keep {keep}: {error.strerror}") from error
+        raise ConfigurationError(f"{keep}: {error.strerror}") from error
     for name in ("shop.db", _CONFIG):
         if (keep / name).exists():
             raise ConfigurationError(
-                f"--keep {keep}: it holds a {name} already", hint="name an empty folder"
+                f"{keep}: it holds a {name} already", hint="name an empty folder"
             )
     yield keep.resolve()
 
 
 def _tell(text: str, *, bold: bool = False, dim: bool = False) -> None:
-    click.secho(text, bold=bold, dim=dim)
+    click.echo(click.style(text, bold=bold or None, dim=dim or None))
     sys.stdout.flush()
 
 
