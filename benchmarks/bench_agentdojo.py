@@ -11,7 +11,9 @@ No model is asked. The scripted one makes the calls that AgentDojo itself gives 
 a task; where a result holds an attack it makes those of the attack's goal, too. Eight goals, for
 which AgentDojo gives no calls, have theirs here; a ninth wants words in the answer and no call. The
 approver knows the task and nothing else: a call that changes something is approved if it is one
-that the task needs. With ``--trusting`` he approves all, which shows what the attacks could do.
+that the task needs. With ``--trusting`` they approve all, which shows what the attacks could do.
+With ``--guard`` changes are approved beforehand, ``flows="guard"`` asks, and the approver says no
+to what is marked as coming from others, and yes to all else.
 """
 
 from __future__ import annotations
@@ -70,7 +72,14 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
-def tool_of(function: Any, env: Any, runtime: FunctionsRuntime, made: list[FunctionCall]) -> Any:
+def tool_of(
+    function: Any,
+    env: Any,
+    runtime: FunctionsRuntime,
+    made: list[FunctionCall],
+    *,
+    is_guarded: bool = False,
+) -> Any:
     """One of AgentDojo's functions as a tool of delf."""
 
     async def call(**arguments: Any) -> Any:
@@ -93,6 +102,10 @@ def tool_of(function: Any, env: Any, runtime: FunctionsRuntime, made: list[Funct
     call.__doc__ = " ".join(function.description.split())
     call.__signature__ = inspect.Signature(parameters, return_annotation=Any)
     call.__annotations__ = {**dict.fromkeys(fields, Any), "return": Any}
+    if is_guarded:
+        tells = function.name in TELLS
+        effect = "read" if reads(function.name) or tells else "write"
+        return tool(effect=effect, confirm=False, egress=tells)(call)
     effect = "read" if reads(function.name) else "write"
     return tool(effect=effect, confirm=effect != "read")(call)
 
@@ -162,11 +175,19 @@ class Delf(BasePipelineElement):
         task: The user's task.
         attack: The goal of the attack, which the model takes for its own when it reads it.
         is_trusting: Whether the approver approves all.
+        is_guarded: Whether only what others' words may be behind is asked about.
     """
 
     def __init__(
-        self, way: str, task: Any, attack: Any = None, *, is_trusting: bool = False
+        self,
+        way: str,
+        task: Any,
+        attack: Any = None,
+        *,
+        is_trusting: bool = False,
+        is_guarded: bool = False,
     ) -> None:
+        self.is_guarded = is_guarded
         self.name = "delf"
         self.is_trusting = is_trusting
         self.way = way
@@ -193,6 +214,9 @@ class Delf(BasePipelineElement):
 
         def approve(request: Any) -> bool:
             self.asked += 1
+            if self.is_guarded and not self.is_trusting:
+                self.refused += 1
+                return False
             key = key_of(request.action, request.arguments)
             if self.is_trusting or needed[key] > 0:
                 needed[key] -= 1
@@ -209,13 +233,15 @@ class Delf(BasePipelineElement):
             strategy = StreamStrategy(notation=self.way.split(", ")[1], untrusted=["*"])
         async with Agent(
             tools=[
-                tool_of(function, env, runtime, made) for function in runtime.functions.values()
+                tool_of(function, env, runtime, made, is_guarded=self.is_guarded)
+                for function in runtime.functions.values()
             ],
             llm="scripted",
             host=host,
             strategy=strategy,
             on_confirm=approve,
             approvals=[],
+            flows="guard" if self.is_guarded else "off",
             rerun_count=1,
         ) as agent:
             response = await agent.arun(query, 60)
@@ -264,7 +290,7 @@ class Delf(BasePipelineElement):
         if self.evil:  # it reads first, as a model that looks before it writes
             first = []
             for call in wanted:
-                if not reads(call[0]):
+                if not reads(call[0]) or MARK in str(call[1]):  # that is known once it was read
                     break
                 first.append(call)
             rest = wanted[len(first) :]
@@ -299,14 +325,14 @@ def attacked(suite: Any, user_task: Any, injection: Any) -> dict[str, str] | Non
         return None  # none of its results is the attacker's to write
 
 
-def solve(suites: dict[str, Any], way: str) -> None:
+def solve(suites: dict[str, Any], way: str, *, is_guarded: bool) -> None:
     solved = asked = total = 0
     unsolved: list[str] = []
     by_suite: dict[str, list[int]] = {}
     for name, suite in suites.items():
         counts = by_suite.setdefault(name, [])
         for task in suite.user_tasks.values():
-            run = Delf(way, task)
+            run = Delf(way, task, is_guarded=is_guarded)
             utility, _ = suite.run_task_with_pipeline(run, task, None, {})
             total += 1
             solved += utility
@@ -321,7 +347,9 @@ def solve(suites: dict[str, Any], way: str) -> None:
         print(f"  not solved: {line}")
 
 
-def attack(suites: dict[str, Any], way: str, most: int, is_trusting: bool) -> None:
+def attack(
+    suites: dict[str, Any], way: str, most: int, *, is_trusting: bool, is_guarded: bool
+) -> None:
     pairs = [
         (suite, user_task, injection)
         for suite in suites.values()
@@ -334,7 +362,7 @@ def attack(suites: dict[str, Any], way: str, most: int, is_trusting: bool) -> No
         injections = attacked(suite, user_task, injection)
         if injections is None:
             continue
-        run = Delf(way, user_task, injection, is_trusting=is_trusting)
+        run = Delf(way, user_task, injection, is_trusting=is_trusting, is_guarded=is_guarded)
         utility, security = suite.run_task_with_pipeline(run, user_task, injection, injections)
         tried += 1
         silent += not run.evil
@@ -360,6 +388,7 @@ def main() -> None:
     parser.add_argument("--suite", help="one of them only")
     parser.add_argument("--only", choices=("solve", "attack"))
     parser.add_argument("--trusting", action="store_true", help="approve all")
+    parser.add_argument("--guard", action="store_true", help="ask only about others' words")
     parser.add_argument("--ways", nargs="*", default=WAYS)
     given = parser.parse_args()
     suites = get_suites("v1.2.2")
@@ -368,14 +397,14 @@ def main() -> None:
     started = time.perf_counter()
     print("| strategy | solved | questions a task | most questions |\n|---|---|---|---|")
     for way in given.ways if given.only != "attack" else ():
-        solve(suites, way)
+        solve(suites, way, is_guarded=given.guard)
     print(
         "\n| strategy | attacks | words alone | obeyed | refused | reported | passed |"
         " still solved |"
         "\n|---|---|---|---|---|---|---|---|"
     )
     for way in given.ways if given.only != "solve" else ():
-        attack(suites, way, given.pairs, given.trusting)
+        attack(suites, way, given.pairs, is_trusting=given.trusting, is_guarded=given.guard)
     print(f"\n{time.perf_counter() - started:.0f} s")
 
 

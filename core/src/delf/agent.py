@@ -32,7 +32,7 @@ from delf.response import Response, past_response, response_of
 from delf.sync import RuntimeHome
 from delf.terminal import visible
 from delf.tools.function import as_connection
-from delf.types import ApprovalMode, ConfirmMode, Isolation
+from delf.types import ApprovalMode, ConfirmMode, FlowMode, Isolation
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -147,6 +147,8 @@ class Agent(Generic[T]):
         approval_mode: ApprovalMode | None = None,
         pre_approved: Sequence[str] | None = None,
         confirm_mode: ConfirmMode | None = None,
+        flows: FlowMode | None = None,
+        flow_rules: Sequence[str] | None = None,
         wait_approvals: bool | None = None,
         approvals: Sequence[str] | None = None,
         observers: Sequence[str] | None = None,

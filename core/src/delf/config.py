@@ -25,7 +25,7 @@ from delf.errors import (
     did_you_mean,
 )
 from delf.llm import HIDDEN, SETTINGS, LLMConfig, as_llm_config
-from delf.types import IN_PROCESS, ApprovalMode, ConfirmMode, Isolation
+from delf.types import IN_PROCESS, ApprovalMode, ConfirmMode, FlowMode, Isolation
 
 PREFIX: Final = "DELF_"
 """How variables begin that are settings."""
@@ -150,6 +150,15 @@ class AgentConfig(BaseModel):
         default="call",
         description="Ask at each call, or once for the whole script before it runs.",
     )
+    flows: FlowMode = Field(
+        default="show",
+        description="What is made of where arguments came from: off, shown in questions, guard "
+        "(ask, whatever was approved before), or deny.",
+    )
+    flow_rules: list[str] = Field(
+        [],
+        description="Flows that are no reason to ask, as 'mail.read.sender -> mail.send.to'.",
+    )
     wait_approvals: bool = Field(
         default=False,
         description="Where nobody can be asked, wait for `delf approvals` or `agent.approve()`.",
@@ -189,7 +198,13 @@ class AgentConfig(BaseModel):
     output_dir: str | None = Field(default=None, description="Where output files go.")
 
     @field_validator(
-        "allowed_libs", "files", "approvals", "observers", "pre_approved", mode="before"
+        "allowed_libs",
+        "files",
+        "approvals",
+        "observers",
+        "pre_approved",
+        "flow_rules",
+        mode="before",
     )
     @classmethod
     def _one_is_a_list(cls, value: Any) -> Any:

@@ -353,7 +353,8 @@ class ApprovalRequested(_Event):
     is that of the script that the call is written on. ``worker`` is who asks, if the task is a
     child that somebody does by name. ``action_digest`` is of the action, ``shown_digest`` of the
     preview and of what it was made from: a decision holds for these. ``changed``: it was asked
-    about before, and something else would be done now.
+    about before, and something else would be done now. ``origins`` say by the path of a value in
+    the arguments where it came from, and ``flow`` why that is a reason to ask.
     """
 
     request_id: str
@@ -375,6 +376,8 @@ class ApprovalRequested(_Event):
     effects: Mapping[str, str] = field(default_factory=dict[str, str])
     line: int | None = None
     worker: str | None = None
+    origins: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    flow: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,12 @@ ApprovalMode = Literal["interactive", "approve_all", "strict"]
 ConfirmMode = Literal["call", "plan"]
 """When a person is asked: at each call, or once for the whole script before it runs."""
 
+Trust = Literal["own", "outside"]
+"""Whose words a value is: the user's and the user's own services', or those of others."""
+
+FlowMode = Literal["off", "show", "guard", "deny"]
+"""What is made of where values came from: nothing, shown in questions, asked about, or refused."""
+
 IN_PROCESS: Final = "none"
 """The name of the journal that the core brings: events live as long as their process."""
 

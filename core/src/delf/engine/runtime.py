@@ -30,6 +30,7 @@ from delf.engine.loop.setup import SetUp
 from delf.engine.memory import AgentMemory
 from delf.engine.models.client import ModelClient, ModelPool
 from delf.engine.models.money import FindPrice, Ledger, load_pricing
+from delf.engine.origins import origins_of
 from delf.engine.output import OutputFiles, OutputFolder, check_output_folder, written_before
 from delf.engine.prefilters import Prefilters
 from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
@@ -205,6 +206,8 @@ class Runtime:
             must_ask="approval_mode" in config.model_fields_set,
             journal=self._journal,
             project=str(parts.folder.resolve()),
+            flows=config.flows,
+            flow_rules=config.flow_rules,
         )
         self._open_hooks()
         for name in names_of(parts.host, config.observers):
@@ -465,7 +468,7 @@ class Runtime:
             context=TaskContext(files=[file.line for file in inputs]),
             seed=replay.seed or secrets.token_hex(16),
         )
-        approvals = self._approvals.for_task(request, log, slot, clock)
+        approvals = self._approvals.for_task(request, log, slot, clock, origins_of(task))
         most = self._limits.frame_bytes - 1024
         folder = OutputFolder(config.output_dir, written_before(request.past))
         output = OutputFiles(folder, self._formats, log)

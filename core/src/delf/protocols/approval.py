@@ -48,6 +48,10 @@ class ApprovalRequest:
         made_before: The number of a call of this task that did the very same, if there is one.
         line: The line of the script that the call is written on, where that is known.
         worker: Who asks, if the task is a child that somebody does by name.
+        origins: Where values of the arguments came from, by their path, as ``to[0]``: ``kind`` is
+            ``task``, ``script``, ``result`` or ``unknown``, ``trust`` is ``own`` or ``outside``,
+            and ``text`` says it in words. It is a help, and no proof.
+        flow: Why where values came from is a reason to ask.
         fit: Checks other arguments, so that a channel can ask again: gives them as they would
             be used, or raises :class:`delf.errors.ToolRefusedError`. None for a script.
     """
@@ -77,6 +81,8 @@ class ApprovalRequest:
     made_before: int | None = None
     line: int | None = None
     worker: str | None = None
+    origins: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    flow: str | None = None
     fit: Fit | None = field(default=None, repr=False, compare=False)
 
     @property

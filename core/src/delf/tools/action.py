@@ -9,7 +9,7 @@ from dataclasses import field
 from functools import lru_cache
 from typing import Any, Final, TypeVar, overload
 
-from delf.errors import ToolDefinitionError
+from delf.errors import ToolDefinitionError, did_you_mean
 from delf.records import dataclass
 from delf.tools.signature import (
     ArgumentValidator,
@@ -18,10 +18,11 @@ from delf.tools.signature import (
     check_name,
     read_signature,
 )
-from delf.types import Effect
+from delf.types import Effect, Trust
 from delf.values import dumps
 
 EFFECTS: Final[tuple[Effect, ...]] = ("read", "write", "irreversible")
+TRUSTS: Final[tuple[Trust, ...]] = ("own", "outside")
 _MARK = "__delf_action__"
 _read_method = lru_cache(1000)(read_signature)  # all connections of a class have the same
 
@@ -60,6 +61,11 @@ class Action:
             made again without a question.
         version: What the other side says of itself, where its actions may become others under the
             same name and description, as a server's.
+        trust: Whose words its result holds, as a whole or by the name of a field with ``*`` for
+            the rest; undeclared are those of others.
+        sinks: The parameters that decide where something goes or what is done. None for those
+            whose names say so.
+        egress: It sends its arguments out of the user's own services, though it only reads.
         is_async: Whether ``call`` is a coroutine function; others run in a thread.
         signature: ``(statement: str, limit: int = 100) -> list[dict]``.
     """
@@ -79,6 +85,9 @@ class Action:
     tags: tuple[str, ...] = ()
     resumes: bool = False
     version: str | None = None
+    trust: Trust | Mapping[str, Trust] = "outside"
+    sinks: tuple[str, ...] | None = None
+    egress: bool = False
     is_async: bool = field(init=False)
     signature: str = field(init=False)
 
@@ -133,6 +142,7 @@ class _Mark:
     effect: Effect
     resumes: bool = False
     tags: tuple[str, ...] = ()
+    flow: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @overload
@@ -145,6 +155,9 @@ def action(
     effect: Effect = "irreversible",
     resumes: bool = False,
     tags: Sequence[str] = (),
+    trust: Trust | Mapping[str, Trust] = "outside",
+    sinks: Sequence[str] | None = None,
+    egress: bool = False,
 ) -> Callable[[F], F]: ...
 def action(
     permission: Any = None,
@@ -153,6 +166,9 @@ def action(
     effect: Effect = "irreversible",
     resumes: bool = False,
     tags: Sequence[str] = (),
+    trust: Trust | Mapping[str, Trust] = "outside",
+    sinks: Sequence[str] | None = None,
+    egress: bool = False,
 ) -> Any:
     """Mark a connection's method as an action.
 
@@ -163,12 +179,21 @@ def action(
         resumes: All that it does is done by child tasks (``CallContext.delegate``), so that a call
             that was interrupted may be made again as its task is resumed.
         tags: Words that it is sorted under, for prefilters.
+        trust: Whose words its result holds: ``own`` for those of the user's own services, else
+            ``outside``. Where fields differ, by their names, with ``*`` for the rest:
+            ``{"id": "own", "*": "outside"}``.
+        sinks: The parameters that decide where something goes, as ``to``. Without it those whose
+            names say so; an empty list for none.
+        egress: It sends its arguments out, though it only reads, as a search does.
 
     Raises:
-        ToolDefinitionError: For an unknown effect, and a parameter without a type hint.
+        ToolDefinitionError: For an unknown effect or trust, an unknown sink, and a parameter
+            without a type hint.
     """
     if effect not in EFFECTS:
         raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")
+
+    flow = check_flow("@action", trust, sinks, egress=egress)
 
     def mark(function: F) -> F:
         if code := getattr(function, "__code__", None):
@@ -176,7 +201,7 @@ def action(
             bare = [item for item in named if item not in function.__annotations__]
             check_hints(function.__qualname__, bare)
         name = permission if isinstance(permission, str) else None
-        setattr(function, _MARK, _Mark(name, effect, resumes, tuple(tags)))
+        setattr(function, _MARK, _Mark(name, effect, resumes, tuple(tags), flow))
         return function
 
     return mark(permission) if callable(permission) else mark
@@ -213,6 +238,7 @@ def actions_of(owner: type, instance: object | None = None, where: str = "") -> 
                 effect=mark.effect,
                 resumes=mark.resumes,
                 tags=mark.tags,
+                flow=mark.flow,
                 where=f"{where}.{name}" if where else name,
                 # Static and class methods come without the parameter that is filled in.
                 skip_first=not isinstance(
@@ -236,6 +262,7 @@ def action_from_function(
     skip_first: bool = False,
     resumes: bool = False,
     tags: tuple[str, ...] = (),
+    flow: Mapping[str, Any] | None = None,
 ) -> Action:
     """An action from a function's signature and docstring.
 
@@ -251,14 +278,24 @@ def action_from_function(
         skip_first: The function is a method.
         resumes: As in :class:`Action`.
         tags: As in :class:`Action`.
+        flow: What :func:`check_flow` gave.
 
     Raises:
-        ToolDefinitionError: When a script could not call it.
+        ToolDefinitionError: When a script could not call it, or has no parameter that is named
+            as a sink.
     """
     final = check_name(name or function.__name__, "the name")
     read = _read_method if skip_first else read_signature
     signature = read(function, skip_first=skip_first)
     validator = ArgumentValidator(where or final, signature)
+    flow = flow or {}
+    known = [parameter.name for parameter in signature.parameters]
+    for sink in flow.get("sinks") or ():
+        if sink not in known:
+            raise ToolDefinitionError(
+                f"{where or final} has no parameter {sink!r} that could be a sink"
+                f"{did_you_mean(sink, known)}"
+            )
     return Action(
         name=final,
         permission=permission or final,
@@ -274,7 +311,42 @@ def action_from_function(
         context=signature.context,
         resumes=resumes,
         tags=tags,
+        **flow,
     )
+
+
+def check_flow(
+    where: str,
+    trust: Trust | Mapping[str, Trust],
+    sinks: Sequence[str] | None,
+    *,
+    egress: bool,
+) -> dict[str, Any]:
+    """The fields of an :class:`Action` that say whose words it brings, and where its own go.
+
+    Args:
+        where: How messages call it.
+        trust: As in :class:`Action`, as the next ones.
+        sinks: Names of parameters.
+        egress: Whether it sends its arguments out.
+
+    Raises:
+        ToolDefinitionError: For an unknown trust, and a text in place of a list of names.
+    """
+    given = {"*": trust} if isinstance(trust, str) else trust
+    for each in given.values():
+        if each not in TRUSTS:
+            known = ", ".join(TRUSTS)
+            raise ToolDefinitionError(f"{where}: unknown trust {each!r}; one of: {known}")
+    if isinstance(sinks, str):
+        raise ToolDefinitionError(
+            f"{where}: sinks is a text", hint=f"write a list of names: sinks=[{sinks!r}]"
+        )
+    return {
+        "trust": trust if isinstance(trust, str) else dict(trust),
+        "sinks": None if sinks is None else tuple(sinks),
+        "egress": egress,
+    }
 
 
 def permission_names(actions: Sequence[Action]) -> tuple[str, ...]:

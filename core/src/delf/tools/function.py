@@ -5,15 +5,15 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from delf.errors import ToolDefinitionError
 from delf.protocols.connection import ConnectionLike
-from delf.tools.action import EFFECTS, Action, action_from_function
+from delf.tools.action import EFFECTS, Action, action_from_function, check_flow
 from delf.tools.connection import describe_actions
 from delf.tools.signature import ArgumentValidator, check_hints
-from delf.types import Effect, Permission
+from delf.types import Effect, Permission, Trust
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -65,6 +65,9 @@ def tool(
     handle_error: HandleError = True,
     confirm: bool = True,
     effect: Effect = "irreversible",
+    trust: Trust | Mapping[str, Trust] = "outside",
+    sinks: Sequence[str] | None = None,
+    egress: bool = False,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -75,6 +78,9 @@ def tool(
     handle_error: HandleError = True,
     confirm: bool = True,
     effect: Effect = "irreversible",
+    trust: Trust | Mapping[str, Trust] = "outside",
+    sinks: Sequence[str] | None = None,
+    egress: bool = False,
 ) -> Any:
     """Make a function a tool.
 
@@ -89,6 +95,12 @@ def tool(
         confirm: Whether a person is asked before each call.
         effect: ``read``, ``write`` or ``irreversible``; decides how a call that was
             interrupted is settled when a task is resumed.
+        trust: Whose words its result holds: ``own`` for those of the user's own services, else
+            ``outside``. Where fields differ, by their names, with ``*`` for the rest:
+            ``{"id": "own", "*": "outside"}``.
+        sinks: The parameters that decide where something goes, as ``to``. Without it those whose
+            names say so; an empty list for none.
+        egress: It sends its arguments out, though it only reads, as a search does.
 
     Raises:
         ToolDefinitionError: When the function cannot be called from a script.
@@ -98,8 +110,10 @@ def tool(
         if isinstance(target, functools.partial):
             target = _named(cast("functools.partial[Any]", target))
         _check(target, handle_error, confirm, effect)
+        flow = check_flow("@tool", trust, sinks, egress=egress)
         made = action_from_function(
             target,
+            flow=flow,
             name=name,
             summary=description,
             effect=effect,

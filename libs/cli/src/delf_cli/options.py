@@ -67,6 +67,12 @@ _OPTIONS: Final = (
         help="Ask at each call (default), or once for the whole script before it runs.",
     ),
     click.Option(
+        ["--flows"],
+        type=click.Choice(("off", "show", "guard", "deny")),
+        help="What is made of where arguments came from: nothing, shown in questions (default), "
+        "asked about whatever was approved, or refused.",
+    ),
+    click.Option(
         ["--wait-approvals"],
         is_flag=True,
         help="Where nobody can be asked, wait for `delf approvals` in another process.",
@@ -163,6 +169,7 @@ def flags_of(given: dict[str, Any]) -> dict[str, Any]:
         "sandbox": given["sandbox"],
         "approval_mode": _MODES.get(given["approve"], given["approve"]),
         "confirm_mode": given["confirm_mode"],
+        "flows": given.get("flows"),
         "wait_approvals": given["wait_approvals"] or None,
         "journal": IN_PROCESS if given["no_journal"] else given["journal"],
         "timeout": given["timeout"],

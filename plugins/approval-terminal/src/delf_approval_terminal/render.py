@@ -214,6 +214,11 @@ def request_text(
     shown = list(arguments.items())
     seen = shown if whole else shown[:_MOST_ARGUMENTS]
     parts = [argument_part(name, value, whole=whole, width=room) for name, value in seen]
+    if not edited:
+        parts = [
+            _with_origins(part, request.origins, name, whole=whole)
+            for part, (name, _) in zip(parts, seen, strict=True)
+        ]
     if len(seen) < len(shown):
         left = shown[len(seen) :]
         told = f"… {len(left)} more arguments; v shows them"
@@ -325,6 +330,8 @@ def _about(request: ApprovalRequest, *, whole: bool) -> Iterator[str]:
     if request.script > 1:
         because = _line(request.because or "", whole=whole)
         yield f"script {request.script}, because {because}"
+    if request.flow:
+        yield f"! others' words may be behind it: {_line(request.flow, whole=whole)}"
     if request.reason:
         yield f"why it asks: {_line(request.reason, whole=whole)}"
     if request.changed:
@@ -349,6 +356,22 @@ def _about(request: ApprovalRequest, *, whole: bool) -> Iterator[str]:
 def _line(text: str, *, whole: bool) -> str:
     line = escape(" ".join(visible(text).split()))
     return line if whole or len(line) <= 300 else f"{line[:299]}…"
+
+
+def _with_origins(part: Part, origins: Mapping[str, Any], name: str, *, whole: bool) -> Part:
+    """An argument with the places that its values came from, where a stranger may be behind it."""
+    told: dict[str, list[str]] = {}
+    for path, origin in origins.items():
+        if re.split(r"[.\[]", path, maxsplit=1)[0] != name:
+            continue
+        if whole or origin["kind"] != "script" or origin["trust"] == "outside":
+            told.setdefault(str(origin["text"]), []).append(path[len(name) :])
+    notes: list[str] = []
+    for text, paths in told.items():
+        where = ", ".join(filter(None, paths[:_MOST_CHANGES]))
+        more = f" and {len(paths) - _MOST_CHANGES} more" if len(paths) > _MOST_CHANGES else ""
+        notes.append(f"{_INDENT}↑ {escape(where + more + ': ' if where else '')}{escape(text)}")
+    return Part([*part.lines, *notes], part.unseen)
 
 
 def argument_part(name: str, value: Any, *, whole: bool, width: int) -> Part:

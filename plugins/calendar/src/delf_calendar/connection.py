@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Literal, TypedDict
 from delf import CallContext, action
 from delf.errors import ToolRefusedError, did_you_mean
 from delf.protocols.connection import Allowed, ProposedCall
+from delf.types import Trust
 from delf_calendar.events import (
     Event,
     When,
@@ -32,6 +33,15 @@ _MOST_FOUND: Final = 2500
 _MOST_CALENDARS: Final = 50
 _CHANGED: Final = 412
 _WRITES: Final = "calendar.events calendar.readonly"
+
+_TRUST: Final[Mapping[str, Trust]] = {
+    **dict.fromkeys(
+        ("id", "start", "end", "all_day", "zone", "my_response", "series", "status", "notice"),
+        "own",
+    ),
+    "*": "outside",
+}
+"""Whose words an event's fields are: who invites writes its texts."""
 
 _Events = list[Event]
 _Texts = list[str]
@@ -102,7 +112,7 @@ class Calendar(GoogleConnection):
 
     # -- reading ------------------------------------------------------------------------
 
-    @action("list", effect="read")
+    @action("list", effect="read", trust=_TRUST)
     async def list(
         self,
         start: When,
@@ -136,7 +146,7 @@ class Calendar(GoogleConnection):
             events.append(event_of(item))
         return Found(events=events, notice=None)
 
-    @action("list", effect="read")
+    @action("list", effect="read", trust="own")
     async def calendars(self) -> _Calendars:
         """The user's calendars."""
         return [
@@ -152,7 +162,7 @@ class Calendar(GoogleConnection):
             )
         ]
 
-    @action("list", effect="read")
+    @action("list", effect="read", trust="own")
     async def free_busy(
         self, start: When, end: When, calendars: _Texts | None = None
     ) -> dict[str, _Spans]:
@@ -177,7 +187,7 @@ class Calendar(GoogleConnection):
             raise ToolRefusedError(f"nothing is known of: {', '.join(unknown)}")
         return {key: [_busy(span) for span in item.get("busy") or ()] for key, item in told.items()}
 
-    @action("get", effect="read")
+    @action("get", effect="read", trust=_TRUST)
     async def get(self, event: str, calendar: str = "primary") -> Event:
         """An event by its id."""
         return event_of(await self._get(event, calendar))

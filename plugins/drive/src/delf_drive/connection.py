@@ -7,6 +7,7 @@ import csv
 import hashlib
 import io
 import mimetypes
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator
@@ -14,6 +15,7 @@ from pydantic import AfterValidator
 from delf import CallContext, action
 from delf.errors import ToolRefusedError
 from delf.protocols.connection import Allowed, ProposedCall
+from delf.types import Trust
 from delf_drive.paths import ALL_DRIVES, IN_ALL_DRIVES, Places
 from delf_drive.records import (
     FIELDS,
@@ -38,6 +40,8 @@ from delf_google.uploads import Uploader
 
 _FILES: Final = "drive/v3/files"
 _MOST_FOUND: Final = 1000
+_TRUST: Final[Mapping[str, Trust]] = {"name": "outside", "owner": "outside", "*": "own"}
+"""Whose words a file's fields are: others share files under names of their own."""
 _EXPORTS: Final = {
     f"{NATIVE}document": "text/markdown",
     f"{NATIVE}spreadsheet": "text/csv",
@@ -82,7 +86,7 @@ class Drive(GoogleConnection):
 
     # -- reading ------------------------------------------------------------------------
 
-    @action("search", effect="read")
+    @action("search", effect="read", trust=_TRUST)
     async def search(
         self,
         text: str = "",
@@ -129,7 +133,7 @@ class Drive(GoogleConnection):
             files.append(file_of(item))
         return Found(files=files, notice=None)
 
-    @action("get", effect="read")
+    @action("get", effect="read", trust=_TRUST)
     async def get(self, file: str) -> FileInfo:
         """What a file is: name, kind, size, when it was changed, its folder, owner and link."""
         return file_of(await self._places.find(file))

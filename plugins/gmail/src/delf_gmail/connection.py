@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypedDict
 
 from delf import CallContext, action
 from delf.errors import ToolRefusedError, did_you_mean
 from delf.protocols.connection import Allowed, ProposedCall
 from delf.settings import PluginSettings
+from delf.types import Trust
 from delf_gmail.reading import (
     Mail,
     MessageLine,
@@ -97,6 +98,13 @@ class Changed(TypedDict):
     changed: int
 
 
+_TRUST: Final[Mapping[str, Trust]] = {
+    **dict.fromkeys(("id", "thread", "labels", "date", "unread", "notice"), "own"),
+    "*": "outside",
+}
+"""Whose words a mail's fields are: what the mailbox says of it is the user's own."""
+
+
 class Gmail(GoogleConnection):
     """A mailbox: searched and read with ``read``, changed and sent from with ``send``."""
 
@@ -108,7 +116,7 @@ class Gmail(GoogleConnection):
 
     # -- read ---------------------------------------------------------------------------
 
-    @action("read", effect="read")
+    @action("read", effect="read", trust=_TRUST)
     async def search(self, query: str = "", limit: int = 20) -> Found:
         """Messages that fit a query in Gmail's own syntax (`from:ada has:attachment newer_than:7d
         is:unread in:inbox`), the newest first; at most 500.
@@ -136,7 +144,7 @@ class Gmail(GoogleConnection):
             notice=f"these are the first {limit}; there are more" if more else None,
         )
 
-    @action("read", effect="read")
+    @action("read", effect="read", trust=_TRUST)
     async def read(self, message: str) -> Mail:
         """A message by its id: people, subject, text (HTML reduced to text), attachments."""
         resource = await self._get(message)
@@ -144,7 +152,7 @@ class Gmail(GoogleConnection):
         names = await self._label_names([resource])
         return await asyncio.to_thread(mail_of, resource, names(resource), self.settings.body_chars)
 
-    @action("read", effect="read")
+    @action("read", effect="read", trust=_TRUST)
     async def thread(self, thread: str) -> Thread:
         """A conversation with all its messages, the oldest first."""
         found = await self.transport.json(
@@ -175,7 +183,7 @@ class Gmail(GoogleConnection):
         data = await self._content(message, part)
         return FileData(name=part.name, type=part.type, size=len(data), data=data)
 
-    @action("read", effect="read")
+    @action("read", effect="read", trust="own")
     async def labels(self) -> list[Label]:
         """All labels: those of Gmail (INBOX, STARRED, …) and the user's own."""
         return [

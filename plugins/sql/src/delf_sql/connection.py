@@ -85,12 +85,12 @@ class SQL(Connection):
             check_variables(self.name, source, ("PGPASSWORD",))
         self._parts: tuple[Backend, Pool] | None = None
 
-    @action(effect="read")
+    @action(effect="read", trust="own")
     async def schema(self, table: str | None = None) -> list[TableInfo]:
         """Tables with columns, keys and comments; with very many tables, columns is None."""
         return await self._on(True, lambda backend, driver: self._schema(backend, driver, table))
 
-    @action(effect="read")
+    @action(effect="read", trust="own")
     async def query(
         self,
         statement: str,

@@ -20,6 +20,7 @@ from delf.engine.approvals.decision import (
     why_not,
     with_secrets,
 )
+from delf.engine.approvals.flows import Flow, flow_of
 from delf.engine.approvals.identity import call_digest
 from delf.engine.approvals.inbox import Inbox
 from delf.engine.approvals.pending import PendingRequests
@@ -33,6 +34,7 @@ from delf.engine.calls.call import Call
 from delf.engine.changes import situation
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.recording import RecordedCall
+from delf.engine.origins import Origins
 from delf.engine.task import TaskRequest
 from delf.engine.toolset import BoundAction
 from delf.engine.waiting import Slot, TaskClock
@@ -49,7 +51,7 @@ from delf.protocols.approval import (
 from delf.protocols.connection import Allowed, NeedsApproval
 from delf.protocols.journal import Journal
 from delf.tools.action import strictest
-from delf.types import ApprovalMode
+from delf.types import ApprovalMode, FlowMode
 
 _log = logging.getLogger(__name__)
 
@@ -83,6 +85,8 @@ class Approvals:
         must_ask: A task that could ask nobody is not begun.
         journal: Where decisions are that hold until they are revoked.
         project: The folder of the project whose later tasks they hold for.
+        flows: What is made of where values came from.
+        flow_rules: Flows that are no reason to ask.
     """
 
     def __init__(
@@ -98,7 +102,11 @@ class Approvals:
         must_ask: bool = False,
         journal: Journal | None = None,
         project: str = "",
+        flows: FlowMode = "show",
+        flow_rules: Sequence[str] = (),
     ) -> None:
+        self.flows: FlowMode = flows
+        self.flow_rules = tuple(flow_rules)
         self.mode: ApprovalMode = mode
         self.channels = tuple(channels)
         self.timeout = timeout
@@ -111,10 +119,15 @@ class Approvals:
         self.project = project
 
     def for_task(
-        self, task: TaskRequest, log: TaskLog, slot: Slot, clock: TaskClock | None = None
+        self,
+        task: TaskRequest,
+        log: TaskLog,
+        slot: Slot,
+        clock: TaskClock | None = None,
+        origins: Origins | None = None,
     ) -> TaskApprovals:
-        """The same for one task."""
-        return TaskApprovals(self, task, log, slot, clock or TaskClock(task.timeout))
+        """The same for one task; without ``origins`` nobody knows where values came from."""
+        return TaskApprovals(self, task, log, slot, clock or TaskClock(task.timeout), origins)
 
 
 class TaskApprovals:
@@ -129,10 +142,17 @@ class TaskApprovals:
         log: Where requests and decisions are recorded.
         slot: The task's place among those that run, given up while a person decides.
         clock: The task's time, which stands still meanwhile.
+        origins: Finds where values of calls came from.
     """
 
     def __init__(
-        self, shared: Approvals, task: TaskRequest, log: TaskLog, slot: Slot, clock: TaskClock
+        self,
+        shared: Approvals,
+        task: TaskRequest,
+        log: TaskLog,
+        slot: Slot,
+        clock: TaskClock,
+        origins: Origins | None = None,
     ) -> None:
         self._shared = shared
         self.must_ask = shared.must_ask
@@ -146,6 +166,7 @@ class TaskApprovals:
         self._refused = refused_calls(task.past)
         self._plans: dict[int, frozenset[str]] = {}
         self._granted: frozenset[str] = frozenset()
+        self._origins = origins
         self._came_at = 0.0
         self._in_turn = asyncio.Lock()
         self._looking = asyncio.Lock()
@@ -200,6 +221,31 @@ class TaskApprovals:
         """What was approved with a script is not approved any more."""
         self._granted = frozenset()
 
+    # -- flows --------------------------------------------------------------------------
+
+    def flow(self, bound: BoundAction, arguments: Mapping[str, Any]) -> Flow | None:
+        """Where a call's values came from; None where nobody wants to know.
+
+        Args:
+            bound: What is called.
+            arguments: Its validated arguments.
+        """
+        origins, shared = self._origins, self._shared
+        if origins is None or shared.flows == "off":
+            return None
+        origins.follow(self._log.events)
+        safe = self._log.redactor.value(arguments)
+        return flow_of(origins, bound, safe, shared.flow_rules)
+
+    def must_look(self, bound: BoundAction, arguments: Mapping[str, Any]) -> bool:
+        """Whether a person has to look at a call for its flow, that needs no approval else."""
+        if not self._guards:
+            return False
+        if bound.action.effect == "read" and not bound.action.egress:
+            return False
+        flow = self.flow(bound, arguments)
+        return flow is not None and flow.reason is not None
+
     # -- calls --------------------------------------------------------------------------
 
     async def decide(
@@ -222,12 +268,17 @@ class TaskApprovals:
             changed: Whether it was asked about before, and is another one now.
         """
         bound = call.bound
+        flow = self.flow(bound, call.arguments) if self._guards else None
+        suspicious = flow is not None and flow.reason is not None
         # By digest: a question in the midst of a call may have the name of an action.
-        if self._granted and bound.digest in self._granted and not outcome_unknown:
+        is_free = not (outcome_unknown or suspicious)
+        if is_free and self._granted and bound.digest in self._granted:
             return Answer(Approved(reason="approved with its script"), source="policy")
         needs_approval = isinstance(verdict, NeedsApproval)
-        if self._is_pre_approved(bound) and not (outcome_unknown or needs_approval):
+        if is_free and self._is_pre_approved(bound) and not needs_approval:
             return Answer(Approved(reason="pre-approved"), source="policy")
+        if not self._guards:
+            flow = self.flow(bound, call.arguments)
         safe = self._log.redactor.text
         left_out = {n: v for n, v in bound.action.defaults.items() if n not in call.arguments}
         request = self._request(
@@ -247,6 +298,8 @@ class TaskApprovals:
             changed=changed,
             fit=bound.action.validate,
             line=call.line,
+            origins={} if flow is None else copy_of(flow.data()),
+            flow=None if flow is None else flow.reason,
         )
         question = await self._question_of(request, past)
         if question == (None, None):
@@ -329,7 +382,7 @@ class TaskApprovals:
         if refused is not None:
             why = f"{refused} (refused before in this task, and not asked again)"
             return Answer(Rejected(reason=why), source="policy")
-        if self._said_by_mode(request) is not None:
+        if self._said_by_mode(request) is not None or self._is_suspicious(request):
             return None
         found = await self._remembered.covering(request)
         if found is None:
@@ -402,12 +455,23 @@ class TaskApprovals:
     def _said_by_mode(self, request: ApprovalRequest) -> Answer | None:
         """The answer to a request about which nobody is asked; None where somebody is."""
         mode = self._shared.mode
-        if mode == "approve_all" and not request.outcome_unknown:
+        if self._is_suspicious(request):
+            if self._shared.flows == "deny":
+                return Answer(Rejected(reason=str(request.flow)), "flows deny", source="policy")
+        elif mode == "approve_all" and not request.outcome_unknown:
             return Answer(Approved(), "mode approve_all", source="policy")
         if mode == "strict":
             reason = "every action that needs approval is denied"
             return Answer(Rejected(reason=reason), "mode strict", source="policy")
         return None
+
+    @property
+    def _guards(self) -> bool:
+        return self._shared.flows in ("guard", "deny")
+
+    def _is_suspicious(self, request: ApprovalRequest) -> bool:
+        """Whether only a person may say yes to it, for where its values came from."""
+        return request.flow is not None and self._guards
 
     @asynccontextmanager
     async def _watched_inbox(self, request: ApprovalRequest) -> AsyncGenerator[None]:

@@ -211,7 +211,8 @@ class Gate:
         verdict = await self._verdict(call)
         if isinstance(verdict, Refused):
             return await self._turn_down(call, verdict.message)
-        if not call.bound.asks and isinstance(verdict, Allowed):
+        needs_nobody = not call.bound.asks and isinstance(verdict, Allowed)
+        if needs_nobody and not self._approvals.must_look(call.bound, call.arguments):
             return await self._make(call)
         answer = await self._ask(call, past, verdict)
         if isinstance(answer, Refused):

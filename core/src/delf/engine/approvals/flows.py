@@ -1,0 +1,110 @@
+"""Flows: whether a call does what only others' words could have asked for.
+
+A text that a task reads, such as a mail, may hold instructions of a stranger. A call is told apart
+by what its script had read, and by where the values came from that decide where it goes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from delf.engine.origins import Origin, Origins
+from delf.engine.toolset import BoundAction
+from delf.records import dataclass
+
+_SINKS: Final = re.compile(
+    r"(?:^|_)(?:to|cc|bcc|ur[il]s?|href|links?|hosts?|domains?|webhook|callback|iban|bic|accounts?"
+    r"|recipients?|receivers?|payee|beneficiary|users?|usernames?|e?mails?|address(?:es)?|phone"
+    r"|channels?|paths?|folders?|file_?names?|participants?|attendees?|guests?|members?|owners?"
+    r"|destination|target|ids?|password|secret|statement|sql|query|command|code)$"
+)
+"""Names of parameters that decide where something goes or what is done, where none is declared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """Where the values of a call came from.
+
+    Args:
+        origins: By the path of the value in the arguments.
+        reason: Why a person should look at it; None where nothing points at a stranger.
+    """
+
+    origins: Mapping[str, Origin]
+    reason: str | None = None
+
+    def data(self) -> dict[str, dict[str, Any]]:
+        """The origins as plain data."""
+        return {path: origin.data() for path, origin in self.origins.items()}
+
+
+def flow_of(
+    origins: Origins, bound: BoundAction, arguments: Mapping[str, Any], allowed: Sequence[str]
+) -> Flow:
+    """Where a call's values came from, and why a person should look at it.
+
+    Args:
+        origins: Those of the task, up to now.
+        bound: What is called.
+        arguments: Its arguments, without secrets.
+        allowed: Flows that are no reason, as ``mail.read.sender -> mail.send.to``.
+    """
+    found = origins.of(arguments)
+    judged = Flow(origins=found)
+    action = bound.action
+    if not origins.has_read or bound.built_in:
+        return judged
+    if action.effect == "read" and not action.egress:
+        return judged
+    sinks = _sinks_of(bound, arguments)
+    decisive = {path: item for path, item in found.items() if _root(path) in sinks}
+    for path, origin in decisive.items():
+        if origin.trust == "outside" and not _is_allowed(bound.name, path, origin, allowed):
+            return Flow(origins=found, reason=f"{path}: {origin.text}")
+    if action.egress:
+        for path, origin in found.items():
+            if origin.kind == "result" and origin.trust == "own":
+                reason = f"it sends {path} out: {origin.text}"
+                return Flow(origins=found, reason=reason)
+    author = origins.author
+    if action.effect == "read" or not author.read or _was_meant(origins, bound):
+        return judged
+    is_named = decisive and all(origin.kind == "task" for origin in decisive.values())
+    if is_named and not any(origin.is_others for origin in found.values()):
+        return judged
+    reason = f"the model wrote this call after it had read {author.told()}"
+    return Flow(origins=found, reason=reason)
+
+
+def _sinks_of(bound: BoundAction, arguments: Mapping[str, Any]) -> frozenset[str]:
+    declared = bound.action.sinks
+    if declared is not None:
+        return frozenset(declared)
+    return frozenset(name for name in arguments if _SINKS.search(name.lower()))
+
+
+def _root(path: str) -> str:
+    return re.split(r"[.\[]", path, maxsplit=1)[0]
+
+
+def _was_meant(origins: Origins, bound: BoundAction) -> bool:
+    """Whether a script names the action whose author had read nothing of others."""
+    name = re.compile(rf"(?<![\w.]){re.escape(bound.name)}\s*\(")
+    return any(name.search(code) for code in origins.clean_code)
+
+
+def _is_allowed(action: str, path: str, origin: Origin, allowed: Sequence[str]) -> bool:
+    """Whether a rule lets a value go there."""
+    if origin.kind != "result":
+        return False
+    names = [part for part in re.split(r"[.\[\]]+|\d+", origin.path) if part]
+    source = ".".join([str(origin.action), *names])
+    goal = f"{action}.{_root(path)}"
+    for rule in allowed:
+        left, _, right = (part.strip() for part in rule.partition("->"))
+        if fnmatchcase(source, left) and fnmatchcase(goal, right):
+            return True
+    return False

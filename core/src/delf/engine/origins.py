@@ -1,0 +1,447 @@
+"""Where the values of a call came from: a fold over the events of its task.
+
+Two things are known. What the author of a script had read when it was written is exact: the host
+knows every result that came before. Where one value came from is found by its text, and is a help
+and no proof: a value that a script computed from another one is found nowhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import html
+import json
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, time
+from decimal import Decimal
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from urllib.parse import unquote
+
+from delf.events import CallFinished, Event, ModelCalled, ScriptFinished, ScriptGenerated
+from delf.records import dataclass
+from delf.types import Trust
+
+if TYPE_CHECKING:
+    from delf.engine.task import TaskState
+
+OriginKind = Literal["task", "script", "result", "unknown"]
+
+_CONVERSATION: Final = "this conversation"
+_MOST_CHARACTERS: Final = 4_000_000
+"""How much text of results is looked through; what comes later is not."""
+_MOST_VALUES: Final = 200_000
+_MOST_LEAVES: Final = 500
+"""How many values of one call are looked for."""
+_MOST_NEEDLES: Final = 24
+"""How many pieces of one value are looked for."""
+_LEAST: Final = 3
+"""Characters of a value that says something about where it came from."""
+_PIECE: Final = 24
+"""Characters of a piece of a longer text."""
+_SEAM: Final = "\x00"
+_WORD: Final = re.compile(r"[\w.@+:/%-]{6,}")
+_NAME: Final = re.compile(r"[\w.-]{6,}")
+_TELLING: Final = re.compile(r"[\d@/]|\.\w|.{14}")
+"""What makes a word tell more than that two texts are in one language."""
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
+_NUMBER: Final = re.compile(r"\d{1,15}(?:[\d,]{0,20}\.\d{1,15}|(?:,\d{3}){0,6})")
+_NOT_LETTERS: Final = re.compile(r"[\W_]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a value came from, as far as it is known.
+
+    Args:
+        kind: The words of the ``task``; the ``script``, whose author wrote it; the ``result`` of a
+            call; or ``unknown``, which a value is that the script computed.
+        trust: Whose words these are. A script's are its author's own until it has read others'.
+        call_id: The call with that result.
+        action: What was called.
+        path: Where in the result, as ``[3].body``.
+        is_part: Only a part of the value was found there, or it is a part of what was.
+    """
+
+    kind: OriginKind
+    trust: Trust
+    call_id: int | None = None
+    action: str | None = None
+    path: str = ""
+    is_part: bool = False
+
+    @property
+    def is_others(self) -> bool:
+        """Whether it was found among others' words."""
+        return self.kind == "result" and self.trust == "outside"
+
+    @property
+    def text(self) -> str:
+        """The origin in words, for a person."""
+        match self.kind:
+            case "task":
+                return "in your task"
+            case "script":
+                return (
+                    "written by the model"
+                    if self.trust == "own"
+                    else "written by the model after it read what others wrote"
+                )
+            case "result":
+                part = "in part " if self.is_part else ""
+                where = f", {self.path.lstrip('.')}" if self.path else ""
+                whose = "; others wrote it" if self.trust == "outside" else ""
+                call = f" (call {self.call_id}{where})" if self.call_id else ""
+                return f"{part}from {self.action}{call}{whose}"
+            case "unknown":
+                return "computed by the script; not found in your task or in a result"
+
+    def data(self) -> dict[str, Any]:
+        """The origin as plain data, for events and requests."""
+        found = {"kind": self.kind, "trust": self.trust, "text": self.text}
+        if self.kind == "result":
+            return {**found, "call_id": self.call_id, "action": self.action, "path": self.path}
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wording:
+    """Whose words an action's results are.
+
+    Args:
+        trust: Of the result as a whole, or by the name of a field with ``*`` for the rest.
+    """
+
+    trust: Trust | Mapping[str, Trust] = "outside"
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether others wrote something of it."""
+        return self.trust != "own" if isinstance(self.trust, str) else True
+
+    def of(self, path: str) -> Trust:
+        """Whose words are at a path in the result; the innermost field with a word of its own."""
+        if isinstance(self.trust, str):
+            return self.trust
+        names = re.split(r"[.\[\]]+", path)
+        named = next((name for name in reversed(names) if name in self.trust), "*")
+        return self.trust.get(named, "outside")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Author:
+    """Who wrote what is done now: a model, with what it had read by then.
+
+    Args:
+        code: The script; None where a strategy calls without one.
+        read: The calls with others' words that had ended when the model was asked.
+    """
+
+    code: str | None = None
+    read: tuple[tuple[int, str], ...] = ()
+
+    def told(self) -> str:
+        """What it had read, in words."""
+        names = dict.fromkeys(
+            f"{action} (call {number})" if number else action for number, action in self.read
+        )
+        more = len(names) - 3
+        return ", ".join(islice(names, 3)) + (f" and {more} more" if more > 0 else "")
+
+
+class Origins:
+    """The origins of the values of one task's calls.
+
+    Args:
+        task: The user's words.
+        before: Gives what the model has beside the task, and whose words each text is: what the
+            user said before is their own, and an earlier answer may hold others'.
+        wording_of: Says of an action whose words its results are.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        before: Callable[[], Iterable[tuple[Trust, str]]],
+        wording_of: Callable[[str], Wording],
+    ) -> None:
+        self._words = _letters(task)
+        self._tokens = _tokens(task)
+        self._wording_of = wording_of
+        self._seen = 0
+        self._read: list[tuple[int, str]] = []
+        self._author = Author()
+        self._asked: tuple[tuple[int, str], ...] = ()
+        self._clean = ""
+        self._clean_tokens: frozenset[str] = frozenset()
+        self.clean_code: list[str] = []
+        """The scripts whose authors had read nothing of others."""
+        self._pending: list[CallFinished] = []
+        self._haystack = _Haystack()
+        self._before: Callable[[], Iterable[tuple[Trust, str]]] | None = before
+
+    @property
+    def author(self) -> Author:
+        """Who wrote what is done now."""
+        return self._author
+
+    @property
+    def has_read(self) -> bool:
+        """Whether the task has had others' words so far, read by a model or not."""
+        return bool(self._read)
+
+    def follow(self, events: Sequence[Event]) -> None:
+        """Take in what happened since the last time.
+
+        Args:
+            events: The task's events from its begin.
+        """
+        for event in islice(events, self._seen, None):
+            match event:
+                case ModelCalled(purpose="generate"):
+                    self._take_before()
+                    self._asked = tuple(self._read)
+                    self._author = Author(read=self._asked)
+                case ScriptGenerated(code=code):
+                    self._author = Author(code=code, read=self._asked)
+                    if not self._asked:
+                        self.clean_code.append(code)
+                        self._clean += _SEAM + _letters(code)
+                        self._clean_tokens |= _tokens(code)
+                case ScriptFinished():
+                    self._author = Author(read=self._asked)
+                case CallFinished() if event.result is not None or event.error is not None:
+                    self._pending.append(event)
+                    if self._wording_of(event.action).is_outside:
+                        self._read.append((event.call_id, event.action))
+                case _:
+                    pass
+        self._seen = len(events)
+
+    def _take_before(self) -> None:
+        """Take in what the model had with the task; it is known once a model is asked."""
+        if self._before is not None:
+            for trust, text in self._before():
+                if trust == "own":
+                    self._words += _SEAM + _letters(text)
+                    self._tokens |= _tokens(text)
+                else:
+                    self._read.append((0, _CONVERSATION))
+                    self._haystack.add(0, _CONVERSATION, text, Wording())
+            self._before = None
+
+    def of(self, arguments: Mapping[str, Any]) -> dict[str, Origin]:
+        """Where each value of a call's arguments came from, by its path, as ``to[0]``."""
+        leaves = islice(_leaves(arguments), _MOST_LEAVES)
+        return {path.lstrip("."): self._of(text) for path, text in leaves}
+
+    def _of(self, text: str) -> Origin:
+        letters = _letters(text)
+        if _is_in(text, letters, self._words, self._tokens):
+            return Origin(kind="task", trust="own")
+        if _is_in(text, letters, self._clean, self._clean_tokens):
+            return Origin(kind="script", trust="own")
+        found = self._find(text, letters)
+        if found is not None:
+            return found
+        code = self._author.code
+        if code is not None and self._author.read and letters and letters in _letters(code):
+            return Origin(kind="script", trust="outside")
+        if code is None and self._author.read:
+            return Origin(kind="script", trust="outside")
+        if len(letters) < _LEAST or not self._read:
+            return Origin(kind="script", trust="own")
+        return Origin(kind="unknown", trust="outside")
+
+    def _find(self, text: str, letters: str) -> Origin | None:
+        """The result that a value is from, others' words before one's own."""
+        if len(letters) < _LEAST:
+            return None
+        for event in self._pending:
+            wording = self._wording_of(event.action)
+            given = event.error if event.result is None else event.result
+            self._haystack.add(event.call_id, event.action, given, wording)
+        self._pending.clear()
+        whole = self._haystack.find(letters, exact=len(letters) < _PIECE // 2)
+        if whole is not None:
+            return whole
+        return self._haystack.find_part(text)
+
+
+class _Haystack:
+    """The texts of a task's results, in one text that is searched."""
+
+    def __init__(self) -> None:
+        self._texts: dict[Trust, list[str]] = {"outside": [], "own": []}
+        self._joined: dict[Trust, str] = {}
+        self._starts: dict[Trust, list[int]] = {"outside": [], "own": []}
+        self._places: dict[Trust, list[tuple[int, str, str]]] = {"outside": [], "own": []}
+        self._ends: dict[Trust, int] = {"outside": 0, "own": 0}
+
+    def add(self, call_id: int, action: str, value: Any, wording: Wording) -> None:
+        for path, text in _leaves(value):
+            trust = wording.of(path)
+            if self._ends[trust] > _MOST_CHARACTERS or len(self._starts[trust]) > _MOST_VALUES:
+                return
+            for reading in (text, *_decoded(text)):
+                letters = _letters(reading)
+                self._texts[trust].append(letters)
+                self._starts[trust].append(self._ends[trust])
+                self._places[trust].append((call_id, action, path))
+                self._ends[trust] += len(letters) + 1
+            self._joined.pop(trust, None)
+
+    def find(self, letters: str, *, exact: bool, is_part: bool = False) -> Origin | None:
+        """The first place of a text, in others' words before one's own.
+
+        Args:
+            letters: What is looked for.
+            exact: It has to be a whole value there, as short texts are in many others.
+            is_part: It is a piece of what is looked for.
+        """
+        needle = f"{_SEAM}{letters}{_SEAM}" if exact else letters
+        trusts: tuple[Trust, ...] = ("outside", "own")
+        for trust in trusts:
+            if trust not in self._joined:
+                self._joined[trust] = _SEAM + "".join(f"{t}{_SEAM}" for t in self._texts[trust])
+            at = self._joined[trust].find(needle)
+            if at >= 0:
+                index = bisect_right(self._starts[trust], max(0, at - (not exact))) - 1
+                call_id, action, path = self._places[trust][index]
+                return Origin(
+                    kind="result",
+                    trust=trust,
+                    call_id=call_id,
+                    action=action,
+                    path=path,
+                    is_part=is_part or self._texts[trust][index] != letters,
+                )
+        return None
+
+    def find_part(self, text: str) -> Origin | None:
+        """The first place of a piece of a text, or of what it hides by an encoding."""
+        needles = dict.fromkeys(_letters(reading) for reading in _decoded(text))
+        for reading in (text, *_decoded(text)):
+            words = (*_WORD.findall(reading), *_NAME.findall(reading))
+            telling = [word for word in words if _TELLING.search(word)]
+            letters = _letters(reading)
+            step = max(_PIECE, len(letters) // _MOST_NEEDLES)
+            cuts = (letters[at : at + _PIECE] for at in range(0, len(letters) - _PIECE, step))
+            pieces = (_letters(word) for word in sorted(telling, key=len, reverse=True))
+            for piece in (*pieces, *cuts):
+                if len(piece) >= 2 * _LEAST:
+                    needles.setdefault(piece)
+        for needle in islice(filter(None, needles), _MOST_NEEDLES):
+            found = self.find(needle, exact=False, is_part=True)
+            if found is not None:
+                return found
+        return None
+
+
+def _is_in(text: str, letters: str, words: str, tokens: frozenset[str]) -> bool:
+    """Whether a value is among words; a short one has to be one of them."""
+    if len(letters) < 2 * _LEAST:
+        return bool(letters) and letters in tokens
+    if letters in words:
+        return True
+    parts = [_letters(part) for part in text.split()]
+    return len(parts) > 1 and all(part in tokens for part in parts if part)
+
+
+def _tokens(text: str) -> frozenset[str]:
+    words = (*re.split(r"[^\w.@+-]+", text), *re.split(r"\W+", text), *_numbers(text))
+    return frozenset(map(_letters, words))
+
+
+def _numbers(text: str) -> Iterator[str]:
+    """The numbers of a text as :func:`_number` writes them; ``1,250.00`` is ``1250``."""
+    for match in _NUMBER.finditer(text):
+        yield _number(float(match[0].replace(",", "").rstrip(".")))
+
+
+def _number(value: float | Decimal) -> str:
+    return f"{value:.12g}" if isinstance(value, (float, Decimal)) else str(value)
+
+
+def _letters(text: str) -> str:
+    """Letters and digits of a text, which spaces, marks, case and invisible characters leave."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+    return _NOT_LETTERS.sub("", text.casefold())
+
+
+def _decoded(text: str) -> Iterator[str]:
+    """What a text says once its escapes are read."""
+    if "%" in text and (plain := unquote(text)) != text:
+        yield plain
+    if "&" in text and (plain := html.unescape(text)) != text:
+        yield plain
+    for match in islice(_BASE64.finditer(text), 8):
+        padded = match[0].rstrip("=").translate(_URL_SAFE)
+        try:
+            yield base64.b64decode(padded + "=" * (-len(padded) % 4)).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            continue
+
+
+_URL_SAFE: Final = str.maketrans("-_", "+/")
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """The values of plain data that could come from somewhere, as texts, with their paths."""
+    match value:
+        case str():
+            if value[:1] in ("{", "[") and (inner := _of_json(value)) is not None:
+                yield from _leaves(inner, path)
+            else:
+                yield path, value
+        case bool() | None:
+            return
+        case int() | float() | Decimal():
+            yield path, _number(value)
+        case date() | time():
+            yield path, str(value)
+        case bytes():
+            yield path, value[:_MOST_CHARACTERS].decode(errors="replace")
+        case Mapping():
+            for key, item in cast("Mapping[Any, Any]", value).items():
+                yield from _leaves(item, f"{path}.{key}")
+        case list() | tuple() | set() | frozenset():
+            for index, item in enumerate(cast("Iterable[Any]", value)):
+                yield from _leaves(item, f"{path}[{index}]")
+        case _:
+            yield path, str(value)
+
+
+def _of_json(text: str) -> Any:
+    """The data of a text that is JSON; None for any other one."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def origins_of(task: TaskState) -> Origins:
+    """The origins of a task's values, whose words, tools and conversation are known as it runs."""
+    child = task.request.child
+    # A child's words are its parent's script's, which may have put others' words among them.
+    words = task.request.task if child is None else ""
+
+    def before() -> Iterator[tuple[Trust, str]]:
+        if child is not None:
+            yield "outside", task.request.task
+        for message in task.context.history:
+            yield "own" if message.role == "user" else "outside", message.text
+        if task.context.summary:
+            yield "outside", task.context.summary
+
+    def wording_of(action: str) -> Wording:
+        bound = next((bound for bound in task.tools if bound.name == action), None)
+        if bound is None:
+            return Wording()
+        return Wording(trust="own" if bound.built_in else bound.action.trust)
+
+    return Origins(words, before, wording_of)
