@@ -29,6 +29,7 @@ CONTRACTS = frozenset(
         "delf.messages",
         "delf.outputs",
         "delf.namesake",
+        "delf.notes",
         "delf.official",
         "delf.protocols",
         "delf.settings",

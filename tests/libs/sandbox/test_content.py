@@ -175,8 +175,8 @@ ENDINGS = {
     "report": ({"a": 1}, ".json"),
     "rows": ([1], ".json"),
     "table": (FRAME, ".csv"),
-    "text": ("x", ".txt"),
-    "sub/picture": (b"\x89PNG\r\n\x1a\n", ".png"),
+    "sub/report": ({}, ".json"),
+    "Makefile": ("x", ""),
     "bytes": (b"?", ""),
     "a.dat": ({"a": 1}, ""),
 }

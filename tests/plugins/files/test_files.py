@@ -14,6 +14,7 @@ from delf.errors import (
     ToolExecutionError,
     ToolRefusedError,
 )
+from delf.notes import notes_of_call
 from delf.plugins.formats import Formats
 from delf.specs import FormatSpec
 from delf.testing import PluginContract, TestHost
@@ -217,7 +218,7 @@ def test_every_byte_can_be_decoded():
         ("README", "plain", "plain"),
         ("a.bin", b"\x00\x01", b"\x00\x01"),
         ("a.pdf", b"%PDF-1.7\xff\xfe", b"%PDF-1.7\xff\xfe"),
-        ("a.xls", b"\xd0\xcf\x11\xe0\x00", b"\xd0\xcf\x11\xe0\x00"),
+        ("a.dat", b"\xd0\xcf\x11\xe0\x00", b"\xd0\xcf\x11\xe0\x00"),
         ("notes", "x".encode("utf-16"), "x"),
     ],
 )
@@ -234,7 +235,7 @@ async def test_content_by_kind(reading, name, data, value):
         (
             "a.csv",
             'a\n"' + "x" * 200_000,
-            "a.csv: it cannot be read as a table: line 2: field larger",
+            "a.csv: it cannot be read as a table: line 2: a quote is not closed",
         ),
     ],
 )
@@ -247,8 +248,68 @@ async def test_a_quote_that_is_never_closed_does_not_swallow_the_rest(reading):
     with pytest.raises(ToolExecutionError, match=r"a\.csv: .* line 3: a quote is not closed"):
         await reading("a.csv", 'a,b\n1,2\n"x,2\n3,4\n')
     assert await reading("a.csv", 'a,b\n1,"x\ny"') == [{"a": "1", "b": "x\ny"}]
-    with pytest.raises(ToolExecutionError, match="line 2: field larger than"):
-        await reading("a.csv", f"a,b\n{'x' * 200_000},2\n", most_bytes=10**6)
+
+
+async def test_a_cell_can_be_as_large_as_the_file(reading):
+    long = "x" * 200_000
+    assert await reading("a.csv", f"a,b\n{long},2\n", most_bytes=10**6) == [{"a": long, "b": "2"}]
+
+
+TEXTS = {
+    "UTF-16 without a mark": ("n;v\nx;1\n".encode("utf-16-le"), [{"n": "x", "v": "1"}], ""),
+    "and the other way round": ("n;v\nx;1\n".encode("utf-16-be"), [{"n": "x", "v": "1"}], ""),
+    "and of Cyrillic letters": (
+        "имя;v\nАда;1\n".encode("utf-16-le"),
+        [{"имя": "Ада", "v": "1"}],
+        "",
+    ),
+    "and with a mark": ("n;v\nä;1\n".encode("utf-16"), [{"n": "ä", "v": "1"}], ""),
+    "a mark of UTF-8": ("\ufeffn,v\nä,1\n".encode(), [{"n": "ä", "v": "1"}], ""),
+    "one stray byte": (
+        "n,v\nMüller,1\nJosé,2\n".encode() + b"x\xe9,3\n",
+        [{"n": "Müller", "v": "1"}, {"n": "José", "v": "2"}, {"n": "x\ufffd", "v": "3"}],
+        "a.csv has bytes that are no UTF-8, the first on line 4",
+    ),
+    "a stray byte behind a mark": (
+        "\ufeffn\nü\n".encode() + b"\xe9\n",
+        [{"n": "ü"}, {"n": "\ufffd"}],
+        "a.csv has bytes that are no UTF-8, the first on line 3",
+    ),
+    "what Windows writes": (
+        "n;v\nMüller;1\n".encode("cp1252"),
+        [{"n": "Müller", "v": "1"}],
+        "a.csv is not UTF-8 (byte 0xfc on line 2) and was read as Windows-1252",
+    ),
+    "latin-1": (
+        b"n\n\x81\xe9\n",
+        [{"n": "\x81é"}],
+        "a.csv is not UTF-8 (byte 0x81 on line 2)",
+    ),
+    "zeros in a text": (b"n\na\0b\n", [{"n": "a\0b"}], ""),
+}
+
+
+@pytest.mark.parametrize("case", TEXTS)
+async def test_text_is_read_as_what_it_is_and_a_guess_is_told(reading, case):
+    data, rows, told = TEXTS[case]
+    with notes_of_call() as notes:
+        assert await reading("a.csv", data) == rows
+    assert len(notes) == bool(told)
+    assert "".join(notes).startswith(told)
+
+
+async def test_a_file_that_is_broken_says_nothing_of_the_others(tmp_path):
+    (tmp_path / "good.csv").write_text("a\n1\n")
+    (tmp_path / "bad.shout").write_text("x")
+    (tmp_path / "gone.csv").touch()
+    found = find_inputs([str(tmp_path / n) for n in ("good.csv", "bad.shout", "gone.csv")])
+    (tmp_path / "gone.csv").unlink()
+    files = Files(input_files(found, str), Formats(host_with("shout", "shout2")))
+    good, bad, gone = await files.list()
+    assert "problem" not in good
+    assert "is given by" in bad["problem"]
+    assert gone["problem"] == "gone.csv cannot be read: No such file or directory"
+    assert await files.read("good.csv") == [{"a": "1"}]
 
 
 async def test_a_file_that_does_not_know_its_size_is_not_read_without_end(tmp_path):

@@ -7,14 +7,19 @@ import zipfile
 from decimal import Decimal
 
 import pytest
+import xlwt
 from openpyxl import Workbook, load_workbook
 from openpyxl.styles import PatternFill
+from openpyxl.utils.datetime import CALENDAR_MAC_1904, CALENDAR_WINDOWS_1900
 from openpyxl.worksheet.formula import DataTableFormula
 
+from delf.engine.inputs import find_inputs, input_files
 from delf.errors import ToolExecutionError
+from delf.notes import notes_of_call
 from delf.plugins.formats import Formats
 from delf.plugins.host import PluginHost
 from delf.protocols.formats import SupportsWrite
+from delf_files.connection import Files
 from delf_files_excel import ExcelFormat, reading, scan
 
 
@@ -43,7 +48,7 @@ def test_the_core_finds_it():
     assert isinstance(formats.reader(".xlsx"), ExcelFormat)
     assert isinstance(formats.reader(".xlsm"), ExcelFormat)
     assert isinstance(formats.writer(".xlsx"), SupportsWrite)
-    assert formats.reader(".xls") is None
+    assert isinstance(formats.reader(".xls"), ExcelFormat)
     assert ".xlsx" in formats.writable
 
 
@@ -58,6 +63,92 @@ async def test_rows_keep_their_types(workbook):
     assert await excel.read(path, None) == [
         {"n": 1, "f": 1.5, "text": "007", "when": when, "yes": True, "none": None}
     ]
+
+
+async def test_days_count_from_1900_or_1904_as_the_workbook_says(tmp_path):
+    for epoch, day in ((CALENDAR_WINDOWS_1900, 45292), (CALENDAR_MAC_1904, 43830)):
+        book = Workbook()
+        book.epoch = epoch
+        book.active.append(["day"])
+        book.active.append([day])
+        book.active["A2"].number_format = "yyyy-mm-dd"
+        book.save(tmp_path / "a.xlsx")
+        assert await excel.read(str(tmp_path / "a.xlsx"), None) == [
+            {"day": dt.datetime(2024, 1, 1)}
+        ]
+
+
+async def test_a_label_of_several_rows_is_in_each_and_a_number_once(tmp_path):
+    book = Workbook()
+    sheet = book.active
+    for row in (["region", "sales", "bonus"], ["north", 1, 5], [None, 2, None], ["south", 3, 6]):
+        sheet.append(row)
+    sheet.merge_cells("A2:A3")
+    sheet.merge_cells("C2:C3")
+    book.save(tmp_path / "a.xlsx")
+    assert await excel.read(str(tmp_path / "a.xlsx"), None) == [
+        {"region": "north", "sales": 1, "bonus": 5},
+        {"region": "north", "sales": 2, "bonus": None},
+        {"region": "south", "sales": 3, "bonus": 6},
+    ]
+
+
+def old_workbook(path, *, dates_1904=False):
+    book = xlwt.Workbook()
+    book.dates_1904 = dates_1904
+    sheet = book.add_sheet("Old")
+    day = xlwt.easyxf(num_format_str="YYYY-MM-DD HH:MM")
+    for column, name in enumerate(("region", "n", "when", "yes", "f", "gone")):
+        sheet.write(0, column, name)
+    sheet.write_merge(1, 2, 0, 0, "north")
+    for row in (1, 2):
+        sheet.write(row, 1, row)
+        sheet.write(row, 2, dt.datetime(2026, 1, 2, 3, 4), day)
+        sheet.write(row, 3, True)
+        sheet.write(row, 4, 1.5)
+    book.add_sheet("Other")
+    book.save(str(path))
+    return str(path)
+
+
+@pytest.mark.parametrize("dates_1904", [False, True])
+async def test_workbooks_of_the_old_kind(tmp_path, dates_1904):
+    path = old_workbook(tmp_path / "a.XLS", dates_1904=dates_1904)
+    assert await excel.parts(path) == ["Old", "Other"]
+    row = {"region": "north", "when": dt.datetime(2026, 1, 2, 3, 4), "yes": True, "f": 1.5}
+    expected = [{**row, "n": n, "gone": None} for n in (1, 2)]
+    assert await excel.read(path, None) == expected
+    assert await excel.read(path, "Other") == []
+    with pytest.raises(ToolExecutionError, match="no sheet 'x'; the sheets: 'Old', 'Other'"):
+        await excel.read(path, "x")
+
+
+@pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"\xd0\xcf\x11\xe0" * 200, b"a,b\n"])
+async def test_what_is_none_of_the_old_kind_is_said(tmp_path, data):
+    (tmp_path / "a.xls").write_bytes(data)
+    for work in (excel.read(str(tmp_path / "a.xls"), None), excel.parts(str(tmp_path / "a.xls"))):
+        with pytest.raises(
+            ToolExecutionError, match=r"damaged, has a password, or is no \.xls file"
+        ):
+            await work
+
+
+async def test_a_broken_workbook_says_nothing_of_the_others_and_other_sheets_are_told(
+    tmp_path, workbook
+):
+    good = workbook({"A": [["a"], [1]], "B": [["a"], [2]]})
+    (tmp_path / "bad.xlsx").write_bytes(b"PK")
+    found = input_files(find_inputs([good, str(tmp_path / "bad.xlsx")]), str)
+    files = Files(found, Formats(PluginHost.discover(environ={})))
+    first, second = await files.list()
+    assert first["sheets"] == ["A", "B"]
+    assert "damaged" in second["problem"]
+    with notes_of_call() as notes:
+        assert await files.read("a.xlsx") == [{"a": 1}]
+    assert list(notes) == ["a.xlsx: the first sheet, 'A', was read; there are 'B', too"]
+    with notes_of_call() as notes:
+        assert await files.read("a.xlsx", sheet="B") == [{"a": 2}]
+    assert not notes
 
 
 async def test_sheets_by_name(workbook):

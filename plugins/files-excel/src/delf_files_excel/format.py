@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from delf_files_excel import reading, writing
+from delf_files_excel import legacy, reading, writing
 
 
 class ExcelFormat:
@@ -24,7 +24,7 @@ class ExcelFormat:
         Raises:
             ToolExecutionError: When the workbook cannot be read.
         """
-        return await asyncio.to_thread(reading.sheet_names, path)
+        return await asyncio.to_thread(_reader(path).sheet_names, path)
 
     async def read(self, path: str, part: str | None) -> list[dict[str, Any]]:
         """The rows of one sheet, with the values that Excel last computed for formulas.
@@ -36,7 +36,7 @@ class ExcelFormat:
         Raises:
             ToolExecutionError: When the workbook cannot be read, or has no such sheet.
         """
-        return await asyncio.to_thread(reading.read_rows, path, part)
+        return await asyncio.to_thread(_reader(path).read_rows, path, part)
 
     async def write(self, parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
         """A workbook with a sheet for each part. Text stays text, whatever it begins with.
@@ -48,3 +48,7 @@ class ExcelFormat:
             ToolExecutionError: When the rows do not fit into a workbook.
         """
         return await asyncio.to_thread(writing.make_workbook, parts)
+
+
+def _reader(path: str) -> Any:
+    return legacy if path.lower().endswith(".xls") else reading

@@ -15,6 +15,6 @@ def delf_file_formats() -> Iterable[FormatSpec]:
         name="excel",
         summary="Excel workbooks: rows of input files, output files from rows.",
         factory="delf_files_excel.format:ExcelFormat",
-        endings=(".xlsx", ".xlsm"),
+        endings=(".xlsx", ".xlsm", ".xls"),
         writes=(".xlsx",),
     )

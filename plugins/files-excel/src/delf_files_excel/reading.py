@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
 from delf.errors import ToolExecutionError
-from delf_files_excel.scan import MAX_ROWS, check_archive, check_sheet
+from delf_files_excel.scan import MAX_ROWS, Area, check_archive, check_sheet
 
 MAX_CELLS: Final = 2_000_000
 MAX_AREA: Final = 50_000_000
@@ -41,9 +41,19 @@ def read_rows(path: str, name: str | None) -> list[dict[str, Any]]:
     """
     with _opened(path) as book:
         sheet = _sheet(book, name)
-        has_formulas = check_sheet(path, sheet._worksheet_path)  # noqa: SLF001 - no public one
-        with _opened(path, values=False) if has_formulas else nullcontext() as formulas:
-            rows = list(_filled_rows(sheet, formulas and formulas[sheet.title]))
+        found = check_sheet(path, sheet._worksheet_path)  # noqa: SLF001 - no public one
+        with _opened(path, values=False) if found.formulas else nullcontext() as formulas:
+            texts = formulas and formulas[sheet.title]
+            rows = list(_filled_rows(sheet, texts, found.merged))
+    return records_of(rows)
+
+
+def records_of(rows: list[list[Any]]) -> list[dict[str, Any]]:
+    """Rows as records, in their place; the first names the columns.
+
+    Args:
+        rows: Those with any value.
+    """
     if not rows:
         return []
     width = max(map(len, rows))
@@ -86,8 +96,18 @@ def _sheet(book: Any, name: str | None) -> Any:
     for sheet in sheets:
         if sheet.title == name:
             return sheet
-    listed = ", ".join(repr(sheet.title) for sheet in sheets) or "none"
-    raise ToolExecutionError(f"there is no sheet {name!r}; the sheets: {listed}")
+    raise no_sheet(name, [sheet.title for sheet in sheets])
+
+
+def no_sheet(name: str | None, names: Sequence[str]) -> ToolExecutionError:
+    """The error for a sheet that is not there.
+
+    Args:
+        name: The one that was asked for.
+        names: Of those that are there.
+    """
+    listed = ", ".join(map(repr, names)) or "none"
+    return ToolExecutionError(f"there is no sheet {name!r}; the sheets: {listed}")
 
 
 def _rows(sheet: Any) -> Iterator[Sequence[Any]]:
@@ -95,8 +115,16 @@ def _rows(sheet: Any) -> Iterator[Sequence[Any]]:
     return sheet.iter_rows(values_only=True, max_row=MAX_ROWS + 1)
 
 
-def _filled_rows(sheet: Any, formulas: Any) -> Iterator[list[Any]]:
-    """The rows with any value, cut after their last one."""
+def _filled_rows(sheet: Any, formulas: Any, merged: Sequence[Area]) -> Iterator[list[Any]]:
+    """The rows with any value, cut after their last one.
+
+    A text stands in each of the cells that were merged into one, so that a label of several rows
+    is in each; a number stands in the first alone, so that a sum counts it once.
+    """
+    begins: dict[int, list[Area]] = {}
+    for area_ in merged:
+        begins.setdefault(area_.top, []).append(area_)
+    spread: list[tuple[Area, str]] = []
     cells = area = 0
     written = itertools.repeat(()) if formulas is None else _rows(formulas)
     for number, (row, texts) in enumerate(zip(_rows(sheet), written, strict=False), 1):
@@ -105,6 +133,8 @@ def _filled_rows(sheet: Any, formulas: Any) -> Iterator[list[Any]]:
             if values[index] is None:
                 text = getattr(formula, "text", formula)  # of an array's formula
                 values[index] = text if isinstance(text, str) else None  # of a what-if table
+        if spread or number in begins:
+            spread = _spread(values, number, spread, begins.get(number, ()))
         area += len(values)
         if area > MAX_AREA:
             raise ToolExecutionError(
@@ -123,6 +153,20 @@ def _filled_rows(sheet: Any, formulas: Any) -> Iterator[list[Any]]:
             raise ToolExecutionError(f"the sheet has more than {MAX_ROWS:,} rows")
         if values:
             yield values
+
+
+def _spread(
+    values: list[Any], number: int, spread: list[tuple[Area, str]], begin: Sequence[Area]
+) -> list[tuple[Area, str]]:
+    """Put the texts of merged cells into a row; give those that go on below."""
+    for area in begin:
+        text = values[area.left] if area.left < len(values) else None
+        if isinstance(text, str):
+            spread.append((area, text))
+    for area, text in spread:
+        values.extend([None] * (area.right + 1 - len(values)))
+        values[area.left : area.right + 1] = [text] * (area.right + 1 - area.left)
+    return [(area, text) for area, text in spread if area.bottom > number]
 
 
 def _columns(header: Sequence[Any], width: int) -> list[str]:

@@ -6,8 +6,9 @@ forgotten at once, and ends at the first thing that no workbook of Excel has.
 
 from __future__ import annotations
 
+import re
 import zipfile
-from typing import IO, Any, Final, NoReturn
+from typing import IO, Any, Final, NamedTuple, NoReturn
 from xml.parsers import expat
 
 from delf.errors import ToolExecutionError
@@ -24,8 +25,18 @@ MAX_TEXT: Final = 8 * 32_767
 MAX_ELEMENTS: Final = 500_000
 """Elements that are held at once: of a row or a text, or of all styles."""
 _PIECE: Final = 256 * 1024
-_CELL, _ROW, _TEXT, _FORMULA, _SIZE, _OTHER = range(6)
-_KINDS: Final = {"c": _CELL, "row": _ROW, "si": _TEXT, "f": _FORMULA, "dimension": _SIZE}
+_CELL, _ROW, _TEXT, _FORMULA, _SIZE, _MERGED, _OTHER = range(7)
+_KINDS: Final = {
+    "c": _CELL,
+    "row": _ROW,
+    "si": _TEXT,
+    "f": _FORMULA,
+    "dimension": _SIZE,
+    "mergeCell": _MERGED,
+}
+_AREA: Final = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7}):\$?([A-Z]{1,3})\$?(\d{1,7})")
+MAX_MERGED: Final = 100_000
+"""Merged areas of a sheet; what is beyond has its value in the first cell alone."""
 _HELD: Final = frozenset({"sst", "styleSheet", "workbook", "Types", "Relationships", "Properties"})
 """Parts by their outermost element that are read as a whole when a workbook is opened."""
 _CSV: Final = "save the sheet as .csv and open() that in the script"
@@ -55,7 +66,23 @@ def check_archive(path: str) -> None:
                     _Part(only_opening=True).read(part)
 
 
-def check_sheet(path: str, part: str) -> bool:
+class Area(NamedTuple):
+    """Cells that were merged into one: rows from 1, columns from 0."""
+
+    top: int
+    left: int
+    bottom: int
+    right: int
+
+
+class Sheet(NamedTuple):
+    """What was found in a sheet."""
+
+    formulas: bool
+    merged: list[Area]
+
+
+def check_sheet(path: str, part: str) -> Sheet:
     """Refuse a sheet that would take much memory.
 
     Args:
@@ -63,7 +90,7 @@ def check_sheet(path: str, part: str) -> bool:
         part: The sheet's name in the archive.
 
     Returns:
-        Whether it has formulas.
+        Whether it has formulas, and which cells were merged.
 
     Raises:
         ToolExecutionError: Naming what is too large.
@@ -71,7 +98,7 @@ def check_sheet(path: str, part: str) -> bool:
     with zipfile.ZipFile(path) as archive, archive.open(part) as stream:
         looked = _Part(only_opening=False)
         looked.read(stream)
-        return looked.formulas
+        return Sheet(looked.formulas, looked.merged)
 
 
 class _Part:
@@ -84,6 +111,7 @@ class _Part:
 
     def __init__(self, *, only_opening: bool) -> None:
         self.formulas = False
+        self.merged: list[Area] = []
         self._only_opening = only_opening
         self._kinds: dict[str, int] = {}
         self._cells = self._in_row = self._rows = self._texts = self._held = self._length = 0
@@ -137,6 +165,11 @@ class _Part:
                 _refuse(f"the workbook has more than {MAX_TEXTS:,} different texts")
         elif kind == _FORMULA:
             self.formulas = True
+        elif kind == _MERGED and len(self.merged) < MAX_MERGED:
+            found = _AREA.fullmatch(str(attributes.get("ref", "")))
+            if found is not None:
+                left, top, right, bottom = found.groups()
+                self.merged.append(Area(int(top), _column(left), int(bottom), _column(right)))
         elif kind == _SIZE and self._only_opening:
             raise _Enough
         if self._held > MAX_ELEMENTS:
@@ -149,6 +182,13 @@ class _Part:
 
     def _declaration(self, *_given: Any) -> None:
         raise ToolExecutionError("the workbook has a document type, which no workbook of Excel has")
+
+
+def _column(letters: str) -> int:
+    number = 0
+    for letter in letters:
+        number = 26 * number + ord(letter) - ord("A") + 1
+    return min(number, MAX_COLUMNS) - 1
 
 
 def _refuse(what: str) -> NoReturn:

@@ -11,12 +11,14 @@ from typing import Any, Final, NotRequired, TypedDict
 
 from delf import Connection, action
 from delf.errors import (
+    DelfError,
     OptionalDependencyError,
     ToolExecutionError,
     ToolRefusedError,
     did_you_mean,
 )
-from delf.protocols.formats import FileFormats, InputFile
+from delf.notes import note
+from delf.protocols.formats import FileFormat, FileFormats, InputFile
 from delf_files.tables import TooWideError, read_table
 from delf_files.text import decode, decode_if_text
 
@@ -29,7 +31,7 @@ _KINDS: Final = {
     **dict.fromkeys((".csv", ".tsv", ".tab"), "csv"),
     **dict.fromkeys((".json", ".geojson"), "json"),
     **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
-    **dict.fromkeys((".xlsx", ".xlsm"), "excel"),
+    **dict.fromkeys((".xlsx", ".xlsm", ".xls"), "excel"),
     **dict.fromkeys(_TEXTS.split(), "text"),
 }
 
@@ -42,6 +44,7 @@ class FileFacts(TypedDict):
     type: str
     path: str
     sheets: NotRequired[list[str]]
+    problem: NotRequired[str]
 
 
 class Files(Connection):
@@ -57,7 +60,7 @@ class Files(Connection):
 
     @action("read", effect="read")
     async def list(self) -> Sequence[FileFacts]:
-        """The input files: name, size in bytes, type, path for open(), sheets of workbooks."""
+        """The input files: name, size, type, path for open(), sheets of workbooks, any problem."""
         return [await self._facts(file) for file in self._files]
 
     @action("read", effect="read")
@@ -69,13 +72,21 @@ class Files(Connection):
             raise ToolRefusedError(f"{file.name} has no sheets; leave sheet out")
         self._check_size(file)
         if special is not None:
-            return await special.read(file.path, sheet)
+            return await self._rows(special, file, sheet)
         if kind == "excel":
             raise OptionalDependencyError(
                 f"reading {file.ending} files needs a plugin that is not installed",
                 package="delf-plugin-files-excel",
             )
         return await asyncio.to_thread(self._parse, file, kind, encoding)
+
+    async def _rows(self, special: FileFormat, file: InputFile, sheet: str | None) -> Any:
+        rows = await special.read(file.path, sheet)
+        parts: Sequence[str] = () if sheet is not None else await special.parts(file.path)
+        if len(parts) > 1:
+            others = ", ".join(map(repr, parts[1:]))
+            note(f"{file.name}: the first sheet, {parts[0]!r}, was read; there are {others}, too")
+        return rows
 
     def _find(self, name: str) -> InputFile:
         for file in self._files:
@@ -103,15 +114,14 @@ class Files(Connection):
         )
 
     async def _facts(self, file: InputFile) -> FileFacts:
-        facts = FileFacts(
-            name=file.name,
-            size=await asyncio.to_thread(_reading, file, lambda: file.size),
-            type=_kind(file),
-            path=file.visible,
-        )
-        special = self._formats.reader(file.ending)
-        if special is not None and facts["size"] <= self._most_bytes:
-            facts["sheets"] = [*await special.parts(file.path)]
+        facts = FileFacts(name=file.name, size=0, type=_kind(file), path=file.visible)
+        try:
+            facts["size"] = await asyncio.to_thread(_reading, file, lambda: file.size)
+            special = self._formats.reader(file.ending)
+            if special is not None and facts["size"] <= self._most_bytes:
+                facts["sheets"] = [*await special.parts(file.path)]
+        except DelfError as error:  # one file that is broken says nothing of the others
+            facts["problem"] = error.message
         return facts
 
     def _parse(self, file: InputFile, kind: str, encoding: str | None) -> Any:
@@ -121,14 +131,14 @@ class Files(Connection):
             raise self._too_large(file, f"has more than {self._most_bytes:,} bytes")
         try:
             if kind == "csv":
-                text = decode(data, encoding)
+                text = decode(data, encoding, file.name)
                 return read_table(text, ending=file.ending, most_bytes=3 * self._most_bytes)
             if kind == "json":
-                return json.loads(decode(data, encoding))
+                return json.loads(decode(data, encoding, file.name))
             if kind == "jsonl":
-                return _json_lines(decode(data, encoding))
+                return _json_lines(decode(data, encoding, file.name))
             if kind == "text" or encoding is not None:
-                return decode(data, encoding)
+                return decode(data, encoding, file.name)
         except TooWideError:
             raise self._too_large(file, "is too large as rows") from None
         except (ValueError, RecursionError) as error:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _SEPARATORS: Final = ",;\t|"
 _SAMPLE_CHARS: Final = 64_000
 _SAMPLE_ROWS: Final = 50
+_LARGEST_CELL: Final = 2**31 - 1
 _END: Final = "\0end of the table\0"
 _NAMED: Final = re.compile(r"sep=(.)\r?\n")
 
@@ -58,8 +59,7 @@ def _rows(text: str, separator: str) -> list[list[str]]:
     """The rows that are not empty.
 
     Raises:
-        ValueError: When a quote is not closed, so that the rest would be one value, or when a
-            value is larger than Python's reader takes.
+        ValueError: When a quote is not closed, so that the rest would be one value.
     """
     rows: list[list[str]] = []
     begun = 1
@@ -82,6 +82,7 @@ def _rows(text: str, separator: str) -> list[list[str]]:
 
 
 def _reader(lines: Iterable[str], separator: str) -> Reader:
+    csv.field_size_limit(max(csv.field_size_limit(), _LARGEST_CELL))
     spaced = separator in ",;"  # as in "a, b"
     return csv.reader(lines, delimiter=separator, skipinitialspace=spaced)
 

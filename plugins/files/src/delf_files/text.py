@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import codecs
+import re
 from typing import Final
 
+from delf.notes import note
+
+_SAMPLE: Final = 64_000
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0e-\x1f\ufffe\uffff]")
+
 _MARKS: Final = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -14,12 +20,15 @@ _MARKS: Final = (
 )
 
 
-def decode(data: bytes, encoding: str | None = None) -> str:
+def decode(data: bytes, encoding: str | None = None, about: str = "the file") -> str:
     """Text of any common encoding: by its mark, as UTF-8, else as Windows writes it.
+
+    What was guessed, and bytes that are no text, are noted.
 
     Args:
         data: The bytes.
         encoding: What it is, if that is known.
+        about: The file, as notes call it.
 
     Raises:
         ValueError: When it is no text in that encoding, or the encoding is unknown.
@@ -31,39 +40,84 @@ def decode(data: bytes, encoding: str | None = None) -> str:
             raise ValueError(f"unknown encoding {encoding!r}") from None
     for mark, marked in _MARKS:
         if data.startswith(mark):
-            return data.decode(marked)
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        pass
+            return _whole(data, marked, about).removeprefix("\ufeff")
     wide = _without_mark(data)
     if wide is not None:
         return data.decode(wide)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        found = error
+    if _is_utf8_but_for_few(data):
+        return _whole(data, "utf-8", about)
+    place = f"byte 0x{data[found.start]:02x} on line {_line(data, found.start)}"
+    note(
+        f"{about} is not UTF-8 ({place}) and was read as Windows-1252; if its letters look wrong, "
+        "give encoding="
+    )
     try:
         return data.decode("cp1252")
     except UnicodeDecodeError:
         return data.decode("latin-1")
 
 
+def _whole(data: bytes, encoding: str, about: str) -> str:
+    """Text with a mark in place of each byte that is none, which is noted."""
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        note(
+            f"{about} has bytes that are no {encoding.upper()}, the first on "
+            f"line {_line(data, error.start)}: each was read as \ufffd"
+        )
+        return data.decode(encoding, "replace")
+
+
+def _line(data: bytes, place: int) -> int:
+    return data.count(b"\n", 0, place) + 1
+
+
+def _is_utf8_but_for_few(data: bytes) -> bool:
+    """Whether most of what is beyond ASCII is UTF-8, so that the rest are stray bytes."""
+    text = data.decode("utf-8", "replace")
+    stray = text.count("\ufffd")
+    return sum(map(str.isascii, text)) + stray < len(text) - stray
+
+
 def decode_if_text(data: bytes) -> str | None:
     """Text, if the bytes are surely that."""
-    marked = any(data.startswith(mark) for mark, _ in _MARKS)
-    if not marked and b"\0" in data:
+    marked = next((encoding for mark, encoding in _MARKS if data.startswith(mark)), None)
+    if marked is None and b"\0" in data:
         return None
     try:
-        return decode(data) if marked else data.decode("utf-8")
+        return data.decode(marked or "utf-8").removeprefix("\ufeff")
     except ValueError:
         return None
 
 
+def _is_utf8(data: bytes) -> bool:
+    """Whether it is such a text but for zeros; the letters of UTF-16 have control characters."""
+    try:
+        return not _CONTROLS.search(data.decode("utf-8").replace("\0", ""))
+    except UnicodeDecodeError:
+        return False
+
+
 def _without_mark(data: bytes) -> str | None:
-    """UTF-16 that lacks its mark: every other byte of what is mostly ASCII is zero."""
-    sample = data[:4000]
-    if len(sample) < 4 or len(data) % 2:
+    """UTF-16 that lacks its mark: its zero bytes are all on one side, and what it says is text."""
+    sample = data[: _SAMPLE - _SAMPLE % 2]
+    zeros = sample.count(0)
+    if not zeros or len(data) % 2:
         return None
-    half = len(sample) // 2
-    if sample[1::2].count(0) > 0.7 * half:
-        return "utf-16-le"
-    if sample[0::2].count(0) > 0.7 * half:
-        return "utf-16-be"
+    if _is_utf8(data) and zeros < 0.35 * len(sample):  # of ASCII, every other byte is zero
+        return None
+    for encoding, side in (("utf-16-le", 1), ("utf-16-be", 0)):
+        if sample[side::2].count(0) != zeros:
+            continue
+        try:
+            text = data.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        if not _CONTROLS.search(text):
+            return encoding
     return None

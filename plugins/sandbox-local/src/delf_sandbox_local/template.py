@@ -166,6 +166,9 @@ class _Template:
                 namespaces.drop_capabilities()
                 die_with_parent(request["template"])
             os.chdir(scratch)
+            from delf_sandbox.guest.policy import link_inputs
+
+            link_inputs(request["readable"], scratch)  # no guest makes links
             _see_libraries(request["libraries"])
             threads = bool(request["libraries"]) or limits["processes"] > 0
             confine(limits, request["readable"], scratch, threads=threads)

@@ -41,6 +41,7 @@ from delf.errors import (
     UnrecordedCallError,
 )
 from delf.events import ANSWER, SAFE, CallFinished, Warned
+from delf.notes import notes_of_call
 from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, Returned, Told
@@ -404,14 +405,15 @@ class Gate:
         started = time.perf_counter()
         try:
             try:
-                if action.is_async:
-                    result = await action.call(**arguments)
-                else:
-                    run = contextvars.copy_context().run
-                    plain = functools.partial(run, action.call, **arguments)
-                    result = await self._threads.run(plain, lambda: call.given_up)
-                    if asyncio.iscoroutine(result):
-                        result = await result
+                with notes_of_call() as notes:
+                    if action.is_async:
+                        result = await action.call(**arguments)
+                    else:
+                        run = contextvars.copy_context().run
+                        plain = functools.partial(run, action.call, **arguments)
+                        result = await self._threads.run(plain, lambda: call.given_up)
+                        if asyncio.iscoroutine(result):
+                            result = await result
             finally:
                 if self._children is not None and self._children.held_back:
                     self._children.said_all(call)
@@ -433,8 +435,8 @@ class Gate:
             self._redactor.log_failure(_log, about, error, logging.DEBUG)
             return await self._fail(call, started, message, cause=error)
         await self._records.end(call, "ok", started, result=result, safe=_CLEAN)
-        if note is not None:
-            await self._log.record(Warned, message=f"{call.bound.name}: {note}")
+        for told in [*notes, *([] if note is None else [note])]:
+            await self._log.record(Warned, message=f"{call.bound.name}: {told}")
         return Returned(result, encoded)
 
     async def _fail(

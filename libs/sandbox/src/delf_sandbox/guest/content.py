@@ -38,15 +38,6 @@ _NEVER_TEXT = frozenset(
     {".arrow", ".avro", ".bmp", ".db", ".docx", ".feather", ".gif", ".gz", ".jpeg", ".jpg", ".orc"}
     | {".pdf", ".png", ".pptx", ".sqlite", ".webp", ".zip"}
 )
-_STARTS = {
-    b"%PDF-": ".pdf",
-    b"\x89PNG\r\n": ".png",
-    b"\xff\xd8\xff": ".jpg",
-    b"GIF8": ".gif",
-    b"PAR1": ".parquet",
-    b"SQLite format 3\0": ".sqlite",
-    b"PK\x03\x04": ".zip",
-}
 _CELLS = (str, int, float, dt.datetime, dt.date, dt.time, decimal.Decimal)
 _LARGEST = 50 * 1024 * 1024
 Grid = list[list[Any]]
@@ -90,7 +81,7 @@ def make_content(
 ) -> Content:
     """Content in the form that its type and the name's ending ask for.
 
-    A name without an ending gets one by the content.
+    A name without an ending gets one by the content, if that is no text and no bytes.
 
     Args:
         name: The file's name.
@@ -167,14 +158,10 @@ def _ending(name: str) -> str:
 
 
 def _ending_for(content: Any, table: Table | None) -> str:
+    """What a name lacks; text and bytes may be of any kind."""
     if table is not None:
         return ".csv"
-    if isinstance(content, str):
-        return ".txt"
-    if _is_bytes(content):
-        start = bytes(content[:16])
-        return next((ending for begin, ending in _STARTS.items() if start.startswith(begin)), "")
-    return ".json"
+    return "" if isinstance(content, str) or _is_bytes(content) else ".json"
 
 
 def _is_bytes(value: Any) -> TypeGuard[bytes | bytearray]:

@@ -10,6 +10,7 @@ import builtins
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn, cast
 
 from delf_sandbox.guest.classes import build_class
@@ -131,6 +132,9 @@ def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[...,
             raise TypeError("open() takes a path as text")
         path = os.path.realpath(name)
         changes = any(letter in mode for letter in "wax+")
+        if changes and ("w" in mode or "x" in mode) and os.path.islink(name):
+            os.unlink(name)  # the name of an input file: a scratch file takes it
+            path = os.path.realpath(name)
         if not changes and os.sep not in name and not os.path.lexists(path):
             path = next((p for p in _named(name, inputs) if os.path.isfile(p)), path)
         if changes and any(_inside(path, root) for root in inputs):
@@ -147,6 +151,20 @@ def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[...,
         return io.open(path, mode, *args, **kwargs)  # noqa: UP020 - not the replaced one
 
     return open_file
+
+
+def link_inputs(readable: Sequence[str], scratch: str) -> None:
+    """Give input files their bare names in the working folder, for whatever opens files.
+
+    Args:
+        readable: Files, and folders of them, as they are called inside.
+        scratch: The working folder.
+    """
+    for path in readable:
+        is_folder = os.path.isdir(path)
+        for file in [os.path.join(path, n) for n in os.listdir(path)] if is_folder else [path]:
+            with suppress(OSError):  # it is there, or this process makes no links any more
+                os.symlink(file, os.path.join(scratch, os.path.basename(file)))
 
 
 def _named(name: str, inputs: Sequence[str]) -> list[str]:

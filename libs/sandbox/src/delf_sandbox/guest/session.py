@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import csv
 import errno
 import inspect
 import os
@@ -42,7 +43,7 @@ from delf_sandbox.guest.frames import FrameTooLargeError
 from delf_sandbox.guest.loop import GuestLoop
 from delf_sandbox.guest.names import Known, taken_note
 from delf_sandbox.guest.output import FileSender, LimitReachedError, Printer
-from delf_sandbox.guest.policy import can_import, make_builtins, make_open
+from delf_sandbox.guest.policy import can_import, link_inputs, make_builtins, make_open
 from delf_sandbox.guest.scratch import Scratch
 from delf_sandbox.guest.script import Script
 from delf_sandbox.guest.stand_ins import make_modules
@@ -181,6 +182,7 @@ class GuestSession:
         self._files.total_limit = limits["total_file_bytes"]
         self._files.row_files = spec["row_files"]
         self._files.scratch = Scratch(spec["scratch"])
+        csv.field_size_limit(2**31 - 1)  # a cell can be as large as a file
         os.environ["TZ"] = spec["zone"]
         time.tzset()
         methods: dict[str, list[str]] = {}
@@ -205,6 +207,7 @@ class GuestSession:
             is_bound=self._namespace.__contains__,
             is_async=lambda name: _is_async(self._namespace.get(name)),
         )
+        link_inputs(spec["readable"], spec["scratch"])
         may_open = make_open(spec["readable"], [spec["scratch"]])
         self._namespace["__name__"] = "__main__"
         self._namespace["__builtins__"] = make_builtins(modules, stand_ins, may_open)

@@ -1,0 +1,102 @@
+"""Reads workbooks of the old kind, ``.xls``."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from delf.errors import ToolExecutionError
+from delf_files_excel.reading import MAX_CELLS, no_sheet, records_of
+
+_NUMBER, _DATE, _BOOLEAN, _ERROR = 2, 3, 4, 5
+_EMPTY: Final = (0, 6)
+
+
+def sheet_names(path: str) -> list[str]:
+    """The names of a workbook's sheets.
+
+    Raises:
+        ToolExecutionError: When it cannot be read.
+    """
+    with _opened(path) as book:
+        return list(book.sheet_names())
+
+
+def read_rows(path: str, name: str | None) -> list[dict[str, Any]]:
+    """The rows of a sheet as records; the first row that is not empty names the columns.
+
+    Args:
+        path: The workbook.
+        name: The sheet; the first when None.
+
+    Raises:
+        ToolExecutionError: When it cannot be read, has no such sheet, or is too large.
+    """
+    with _opened(path) as book:
+        names = book.sheet_names()
+        if name is not None and name not in names:
+            raise no_sheet(name, names)
+        sheet = book.sheet_by_index(0 if name is None else names.index(name))
+        if sheet.nrows * sheet.ncols > MAX_CELLS:
+            raise ToolExecutionError(
+                f"the sheet has more than {MAX_CELLS:,} cells; save it as .csv and open() that in "
+                "the script"
+            )
+        return records_of(list(_filled_rows(sheet, book.datemode)))
+
+
+@contextmanager
+def _opened(path: str) -> Generator[Any]:
+    import xlrd
+
+    try:
+        with xlrd.open_workbook(path, on_demand=True, formatting_info=True) as book:
+            yield book
+    except ToolExecutionError:
+        raise
+    except OSError as error:
+        raise ToolExecutionError(f"the workbook cannot be read: {error.strerror}") from error
+    except Exception as error:  # xlrd raises whatever a damaged file leads to
+        raise ToolExecutionError(
+            "the workbook is damaged, has a password, or is no .xls file "
+            f"({type(error).__name__}: {error})"[:400]
+        ) from error
+
+
+def _filled_rows(sheet: Any, mode: Any) -> Iterator[list[Any]]:
+    merged = {(first, left): (last, right) for first, last, left, right in sheet.merged_cells}
+    below: dict[tuple[int, int], str] = {}
+    for number in range(sheet.nrows):
+        values = [_value(cell, mode) for cell in sheet.row(number)]
+        for column, value in enumerate(values):
+            end = merged.get((number, column))
+            if end is not None and isinstance(value, str):
+                places = ((n, c) for n in range(number, end[0]) for c in range(column, end[1]))
+                below.update(dict.fromkeys(places, value))
+        values = [below.get((number, c), value) for c, value in enumerate(values)]
+        while values and values[-1] is None:
+            values.pop()
+        if values:
+            yield values
+
+
+def _value(cell: Any, mode: Any) -> Any:
+    """What a cell holds: numbers without a fraction are ``int``, as those of ``.xlsx``."""
+    import xlrd
+
+    if cell.ctype in _EMPTY or cell.value == "":
+        return None
+    if cell.ctype == _NUMBER:
+        return int(cell.value) if cell.value.is_integer() else cell.value
+    if cell.ctype == _DATE:
+        try:
+            moment = xlrd.xldate.xldate_as_datetime(cell.value, mode)
+        except (OverflowError, ValueError):
+            return cell.value
+        return moment.time() if 0 <= cell.value < 1 else moment
+    if cell.ctype == _BOOLEAN:
+        return bool(cell.value)
+    if cell.ctype == _ERROR:
+        return xlrd.error_text_from_code.get(cell.value, "#ERROR")
+    return cell.value
