@@ -548,3 +548,17 @@ async def test_a_question_shows_what_the_script_left_out(shop, open_page):
     fields = page.locator(".ask .fields")
     await expect(fields).to_contain_text("copies")
     await expect(fields).to_contain_text("left out by the script")
+
+
+async def test_a_question_says_where_each_value_came_from(shop, open_page):
+    task = await shop.run("await send((await look(4711))['name'], copies=3)")
+    page = await open_page(f"{shop.url}/#/{task['task_id']}")
+    ask = page.locator(".ask")
+    await expect(ask).to_contain_text(
+        "Others' words may be behind it: to: from look (call 1, name); others wrote it"
+    )
+    await expect(ask.locator(".fields .warn")).to_have_text(
+        "from look (call 1, name); others wrote it"
+    )
+    await expect(ask.locator(".fields .quiet.origin")).to_have_text("in your task")
+    assert await accessible(page) == []

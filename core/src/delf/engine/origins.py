@@ -42,6 +42,8 @@ _LEAST: Final = 3
 """Characters of a value that says something about where it came from."""
 _PIECE: Final = 24
 """Characters of a piece of a longer text."""
+_LONGEST_PATH: Final = 100
+"""Characters of a path that are told: its names are others' words, too."""
 _SEAM: Final = "\x00"
 _WORD: Final = re.compile(r"[\w.@+:/%-]{6,}")
 _NAME: Final = re.compile(r"[\w.-]{6,}")
@@ -92,7 +94,9 @@ class Origin:
                 )
             case "result":
                 part = "in part " if self.is_part else ""
-                where = f", {self.path.lstrip('.')}" if self.path else ""
+                path = self.path.lstrip(".")
+                path = path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}…"
+                where = f", {path}" if path else ""
                 whose = "; others wrote it" if self.trust == "outside" else ""
                 call = f" (call {self.call_id}{where})" if self.call_id else ""
                 return f"{part}from {self.action}{call}{whose}"

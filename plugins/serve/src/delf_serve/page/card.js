@@ -20,6 +20,22 @@ function sentence(question) {
   return `May the script call ${question.action}?`;
 }
 
+/** Where the values of an argument came from, a line for each origin. */
+function origins(question, name) {
+  const told = new Map();
+  for (const [path, origin] of Object.entries(question.origins || {})) {
+    if (path.split(/[.[]/, 1)[0] !== name) continue;
+    const where = path.slice(name.length);
+    const key = `${origin.trust} ${origin.text}`;
+    if (!told.has(key)) told.set(key, { origin, paths: [] });
+    if (where) told.get(key).paths.push(where);
+  }
+  return [...told.values()].map(({ origin, paths }) => {
+    const shown = paths.slice(0, 5).join(", ") + (paths.length > 5 ? ` and ${paths.length - 5} more` : "");
+    return el("p", { class: origin.trust === "outside" ? "origin warn" : "origin quiet" }, `${shown ? `${shown}: ` : ""}${short(origin.text, 400)}`);
+  });
+}
+
 /** A field of an argument: text as text, all else as JSON. */
 class Field {
   constructor(name, given, check) {
@@ -63,6 +79,7 @@ export class Card {
     this.node = el("section", { class: "ask", id: this.id, tabindex: "-1", "aria-label": sentence(question), onkeydown: (event) => this.key(event) },
       el("div", { class: "ask-head" }, el("h3", {}, sentence(question)), this.effect),
       question.description ? el("p", { class: "quiet" }, `the script says: ${question.description}`) : null,
+      question.flow ? el("p", { class: "warn" }, `Others' words may be behind it: ${question.flow}`) : null,
       question.reason ? el("p", {}, `Why it asks: ${question.reason}`) : null,
       question.changed ? el("p", { class: "warn" }, "It has changed since it was shown; this is what would be done now.") : null,
       this.body, this.extra, this.problem, this.buttons, this.outcome);
@@ -83,7 +100,7 @@ export class Card {
     if (question.code) parts.push(el("pre", { class: "value", tabindex: "0" }, this.part(question.code, 8000)));
     if (question.preview) parts.push(el("p", { class: "quiet" }, "What would happen"), el("pre", { class: "value", tabindex: "0" }, this.part(question.preview, 8000)));
     const row = ([name, item], note = "") =>
-      [el("dt", {}, name), el("dd", {}, this.part(typeof item === "string" ? item : pretty(item)), note ? el("span", { class: "quiet" }, ` ${note}`) : null)];
+      [el("dt", {}, name), el("dd", {}, this.part(typeof item === "string" ? item : pretty(item)), note ? el("span", { class: "quiet" }, ` ${note}`) : origins(question, name))];
     const rows = [...Object.entries(question.arguments || {}).flatMap((one) => row(one)),
       ...Object.entries(question.defaults || {}).flatMap((one) => row(one, "left out by the script"))];
     if (rows.length) parts.push(el("div", { role: "group", "aria-label": "arguments" }, el("dl", { class: "fields" }, rows)));
