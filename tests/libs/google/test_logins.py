@@ -15,7 +15,7 @@ import pytest
 from delf.errors import ConnectionConfigurationError, ConnectionFileNotFoundError
 from delf_gmail import Gmail
 from delf_google.connection import SCOPES
-from delf_google.errors import LoginError, MissingScopeError
+from delf_google.errors import GoogleError, LoginError, MissingScopeError
 from delf_google.store import TokenStore
 from support.google import GoogleServer
 from support.google.fixtures import ALL, USER
@@ -84,6 +84,52 @@ async def test_a_revoked_login_says_what_to_do(google: GoogleServer, connect: An
     with pytest.raises(LoginError, match=r"expired or revoked \(invalid_grant\)") as caught:
         await labels(gmail)
     assert caught.value.hint == "run delf google login"
+
+
+async def test_requests_name_the_project_whose_quota_they_use(
+    google: GoogleServer, connect: Any, tmp_path: pathlib.Path
+) -> None:
+    google.gmail.deliver(USER, b"Subject: Hi\r\n\r\nx")
+    google.logins.quota_project = "our-project"
+    info = google.logins.authorized_user(google.url, USER, ALL)
+    path = tmp_path / "application_default_credentials.json"
+    path.write_text(json.dumps(info))
+    with pytest.raises(GoogleError, match="requires a quota project"):
+        await labels(connect(Gmail, oauth_credentials=str(path)))
+    path.write_text(json.dumps({**info, "quota_project_id": "our-project"}))
+    gmail = connect(Gmail, oauth_credentials=str(path))
+    assert await gmail.search()  # in a batch, too
+    assert await gmail.send(USER, "x", "x")
+    await gmail.aclose()
+
+
+@pytest.mark.parametrize(
+    ("settings", "command"),
+    [
+        ({"account": "work"}, "delf google login -c gmail --credentials {client} --account work"),
+        ({}, "delf google login -c gmail --credentials {client}"),
+    ],
+)
+async def test_the_first_use_names_the_one_command(
+    google: GoogleServer, connect: Any, tmp_path: pathlib.Path, settings: Any, command: str
+) -> None:
+    client = tmp_path / "client_secrets.json"
+    client.write_text(json.dumps(google.logins.client_secrets(google.url)))
+    with pytest.raises(LoginError, match="nobody has logged in") as caught:
+        await labels(connect(Gmail, oauth_credentials=str(client), **settings))
+    assert caught.value.hint == f"run {command.format(client=client)}"
+
+
+async def test_without_any_credentials_the_command_is_named_too(
+    connect: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    for name in ("HOME", "CLOUDSDK_CONFIG"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    with pytest.raises(LoginError, match="there are no credentials") as caught:
+        await labels(connect(Gmail, oauth_credentials=None))
+    assert "delf google login -c gmail --credentials client_secrets.json" in caught.value.hint
 
 
 async def test_a_missing_scope_is_named(google: GoogleServer, connect: Any) -> None:

@@ -266,3 +266,12 @@ async def test_what_docs_takes_out_shifts_no_looks(docs: Any, taken_out: str) ->
 async def test_half_of_a_character_is_refused(docs: Any) -> None:
     with pytest.raises(ToolRefusedError, match="half of a character"):
         await docs.create("a\ud83d")
+
+
+async def test_what_others_suggest_is_not_the_text(google: GoogleServer, docs: Any) -> None:
+    key = (await docs.create("Notes", "The price is 7 euros."))["id"]
+    chars = google.docs.documents[key].blocks[0].chars
+    chars[13:13] = [Char(c, suggested=True) for c in "77 or "]
+    assert (await docs.read(key))["markdown"] == "The price is 7 euros.\n"
+    await docs.format(key, "euros", bold=True)  # indexes count what is suggested, too
+    assert (await docs.read(key))["markdown"] == "The price is 7 **euros**.\n"

@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 from delf.errors import ToolRefusedError
+from delf.protocols.connection import ProposedCall
 from delf.testing import Call, ConnectionContract
 from delf_drive import Drive
 from delf_google.connection import SCOPES
 from delf_google.errors import GoogleError, LostAnswerError
 from delf_google.uploads import UploadLog
 from support.google import GoogleServer
+from support.google.drive import FOLDER
+from support.google.fixtures import ALL, USER
 
 MB = 1024 * 1024
 
@@ -198,3 +201,91 @@ def test_units_of_permission() -> None:
         SCOPES + "drive.readonly",
     )
     assert Drive().needed_scopes() == (SCOPES + "drive",)
+
+
+async def test_shortcuts_are_followed(google: GoogleServer, drive: Any) -> None:
+    folder = google.drive.add("Plans", FOLDER)
+    plan = google.drive.add("plan.txt", "text/plain", b"The plan", parent=folder.id)
+    google.drive.shortcut("To plans", folder)
+    link = google.drive.shortcut("To the plan", plan)
+    assert await drive.text("To the plan") == "The plan"
+    assert await drive.text("To plans/plan.txt") == "The plan"
+    assert (await drive.get(link.id))["id"] == plan.id
+    assert (await drive.create("b.txt", "x", folder="To plans"))["folder"] == folder.id
+    inner = await drive.create_folder("To plans/Inner")
+    assert inner["folder"] == folder.id
+    await drive.update("To the plan", content="New")
+    assert plan.content == b"New"
+    await drive.update("To the plan", name="Link")
+    await drive.trash("Link")
+    assert (link.data["trashed"], plan.data["trashed"]) == (True, False), "not what it leads to"
+    await drive.delete(link.id)
+    assert plan.id in google.drive.files
+    found = (await drive.search(kind="shortcut"))["files"]
+    assert [file["name"] for file in found] == ["To plans"]
+    broken = google.drive.shortcut("Broken", link)
+    with pytest.raises(ToolRefusedError, match="a shortcut to a file that is not there"):
+        await drive.text(broken.id)
+    call = ProposedCall(action="delete", arguments={"file": "To plans"})
+    assert "'To plans'" in (await drive.check(call)).preview
+
+
+async def test_files_that_need_their_resource_key(google: GoogleServer, drive: Any) -> None:
+    plan = google.drive.add("plan.txt", "text/plain", b"The plan")
+    plan.data["resourceKey"] = "0-abcdef"
+    with pytest.raises(GoogleError, match="not found"):
+        await drive.get(f"https://drive.google.com/file/d/{plan.id}/view")
+    link = f"https://drive.google.com/file/d/{plan.id}/view?usp=sharing&resourcekey=0-abcdef"
+    assert await drive.text(link) == "The plan"
+    google.drive.shortcut("To the plan", plan)
+    fresh = Drive(base_url=google.url, token=google.logins.token_for(USER, ALL))
+    assert await fresh.text("To the plan") == "The plan"
+    await fresh.aclose()
+
+
+async def test_a_login_for_its_own_files(google: GoogleServer, connect: Any) -> None:
+    """With the least scope Google shows neither the top of the drive nor others' files."""
+    folder = google.drive.add("Theirs", FOLDER)
+    other = google.drive.add("theirs.txt", "text/plain", b"x")
+    token = google.logins.token_for(USER, [SCOPES + "drive.file"])
+    drive = connect(Drive, allow=["create"], token=token)
+    made = await drive.create("a.txt", "x")
+    own = await drive.create_folder("Mine/Inner")
+    assert (await drive.create("b.txt", "x", folder=own["id"]))["folder"] == own["id"]
+    assert (await drive.copy(made["id"], name="c.txt"))["name"] == "c.txt"
+    for act in (drive.create("d.txt", "x", folder=folder.id), drive.copy(other.id)):
+        with pytest.raises((GoogleError, ToolRefusedError)):
+            await act
+    address = f"https://drive.google.com/file/d/{other.id}/view"
+    with pytest.raises(GoogleError) as caught:
+        await drive.copy(address)
+    assert "files that delf made itself" in (caught.value.hint or "")
+    reading = google.logins.token_for(USER, [SCOPES + "drive.file", SCOPES + "drive.readonly"])
+    wider = connect(Drive, allow=["create", "get"], token=reading)
+    with pytest.raises(GoogleError, match="write access") as caught:
+        await wider.create("d.txt", "x", folder="Theirs")
+    assert "allow update, too" in (caught.value.hint or "")
+    await drive.aclose()
+    await wider.aclose()
+
+
+async def test_all_shared_drives_are_searched(google: GoogleServer, drive: Any) -> None:
+    google.drive.drives["0Ateam"] = "Team"
+    google.drive.add("plan.txt", "text/plain", b"x", parent="0Ateam", drive="0Ateam")
+    assert len((await drive.search(name="plan"))["files"]) == 1
+    assert (await drive.get("Shared drives/Team/plan.txt"))["name"] == "plan.txt"
+    google.drive.incomplete = True
+    assert "did not search all shared drives" in (await drive.search(name="plan"))["notice"]
+
+
+async def test_documents_that_are_empty(google: GoogleServer, drive: Any) -> None:
+    for kind in ("document", "spreadsheet", "presentation"):
+        assert (await drive.create(f"Empty {kind}", type=kind))["kind"] == kind
+    with pytest.raises(ToolRefusedError, match="cannot become a presentation"):
+        await drive.create("Talk", "# Title", type="presentation")
+
+
+async def test_a_file_of_nobodys_folder_can_be_moved(google: GoogleServer, drive: Any) -> None:
+    folder = await drive.create_folder("Old")
+    shared = google.drive.add("theirs.txt", "text/plain", b"x", parent=None)
+    assert (await drive.update(shared.id, folder="Old"))["folder"] == folder["id"]

@@ -144,3 +144,22 @@ def test_without_a_project(google: GoogleServer, project: DelfProject) -> None:
     wrong = project.run("google", "login", "-c", "docs")
     assert wrong.exit_code == 2
     assert "no OAuth client is named" in wrong.stderr
+
+
+def test_a_wider_login_is_enough(google: GoogleServer, project: DelfProject) -> None:
+    wide = [SCOPES + "gmail.modify", SCOPES + "drive"]
+    login = {**google.logins.authorized_user(google.url, "ada@example.com", wide), "scopes": wide}
+    store = TokenStore(project.root / "config/delf/google")
+    store.write("default", CLIENT_ID, login)
+    assert "default: logged in" in project.run("google", "status").succeeded().stdout
+    store.write("work", CLIENT_ID, login)
+    other = project.run("google", "status", "-c", "mail", "--account", "work").succeeded()
+    assert other.stdout == "work: logged in, for mail\n"
+
+
+def test_a_file_that_is_a_login_needs_none(google: GoogleServer, project: DelfProject) -> None:
+    login = google.logins.authorized_user(google.url, "ada@example.com", [])
+    (project.root / "client_secrets.json").write_text(json.dumps(login))
+    answer = project.run("google", "login")
+    assert answer.exit_code == 2
+    assert "no login is needed: mail, files have their own keys" in answer.stderr

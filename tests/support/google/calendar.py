@@ -207,7 +207,7 @@ class CalendarService:
         if old["status"] == "cancelled":
             raise ApiError(403, "Cancelled events cannot be changed", "forbidden")
         event = copy.deepcopy(old)
-        if call.if_match not in (None, "*", event["etag"]):
+        if call.headers.get("If-Match") not in (None, "*", event["etag"]):
             raise ApiError(412, "Precondition Failed", "conditionNotMet")
         event["etag"] = f'"{int(event["etag"].strip(chr(34))) + 1}"'
         for name, value in call.body.items():

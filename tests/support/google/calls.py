@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -20,7 +20,8 @@ class Call:
     body: dict[str, Any] = field(default_factory=dict)
     media: bytes | None = None
     media_type: str | None = None
-    if_match: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    scopes: frozenset[str] = frozenset()
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]

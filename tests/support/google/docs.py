@@ -24,6 +24,7 @@ class Char:
 
     text: str
     style: dict[str, Any] = field(default_factory=dict)
+    suggested: bool = False  # by somebody who may only suggest
 
 
 @dataclass
@@ -93,7 +94,10 @@ class DocsService:
 
     @serves("docs.documents.get")
     def get(self, call: Call) -> Any:
-        return self._resource(self._document(call["documentId"]))
+        document = self._document(call["documentId"])
+        if call.get("suggestionsViewMode") == "PREVIEW_WITHOUT_SUGGESTIONS":
+            document = replace(document, blocks=_without_suggestions(document.blocks))
+        return self._resource(document)
 
     @serves("docs.documents.batchUpdate")
     def batch(self, call: Call) -> Any:
@@ -416,6 +420,15 @@ class DocsService:
                 table = {"rows": len(block.rows), "columns": len(block.rows[0]), "tableRows": rows}
                 out.append({"startIndex": start, "endIndex": index, "table": table})
         return index
+
+
+def _without_suggestions(blocks: list[Any]) -> list[Any]:
+    return [
+        replace(block, chars=[char for char in block.chars if not char.suggested])
+        if isinstance(block, Paragraph)
+        else Table([[_without_suggestions(cell) for cell in row] for row in block.rows])
+        for block in blocks
+    ]
 
 
 def _copied(blocks: list[Any]) -> list[Any]:

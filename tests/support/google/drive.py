@@ -16,6 +16,10 @@ EXPORTS = {
     "document": ("text/plain", "text/markdown", "text/html", "application/pdf"),
     "spreadsheet": ("text/csv", "application/pdf", "text/tab-separated-values"),
 }
+WIDE_WRITE = frozenset({"drive"})
+WIDE_READ = frozenset({"drive", "drive.readonly"})
+READS = ("drive.files.get", "drive.files.export", "drive.permissions.list")
+KEYS_HEADER = "X-Goog-Drive-Resource-Keys"
 DEFAULT_FIELDS = ("kind", "id", "name", "mimeType")
 
 
@@ -38,6 +42,8 @@ class DriveService:
         self.creators: dict[str, Any] = {}
         self.deleters: dict[str, Any] = {}
         self.ids = Ids()
+        self.made_here: set[str] = set()  # by the app, which drive.file is for
+        self.incomplete = False
         self.root = self.add("My Drive", FOLDER, parent=None)
 
     def now(self) -> str:
@@ -100,6 +106,15 @@ class DriveService:
         if key in self.files:
             self.files[key].data["modifiedTime"] = self.now()
 
+    def shortcut(self, name: str, target: File, **more: Any) -> File:
+        """A shortcut to a file."""
+        file = self.add(name, f"{NATIVE}shortcut", **more)
+        told = {"targetId": target.id, "targetMimeType": target.data["mimeType"]}
+        if "resourceKey" in target.data:
+            told["targetResourceKey"] = target.data["resourceKey"]
+        file.data["shortcutDetails"] = told
+        return file
+
     def find(self, key: str) -> File:
         file = self.files.get(self.root.id if key == "root" else key)
         if file is None:
@@ -116,6 +131,12 @@ class DriveService:
             raise ApiError(
                 403, "The supportsAllDrives parameter must be set to true.", "teamDrivesParentLimit"
             )
+        corpora = call.get("corpora", "user")
+        if corpora == "allDrives" and not drives:
+            raise ApiError(
+                403, "includeItemsFromAllDrives must be set for corpora allDrives.", "invalid"
+            )
+        drives = drives and corpora in ("allDrives", "drive")
         only = call.get("driveId")
         if only is not None and only not in self.drives:
             raise ApiError(404, f"Shared drive not found: {only}", "notFound")
@@ -125,6 +146,7 @@ class DriveService:
             if file is not self.root
             and (drives or "driveId" not in file.data)
             and (only is None or file.data.get("driveId") == only)
+            and self._may(file, call, WIDE_READ)
             and test(file)
         ]
         for key in reversed((call.get("orderBy") or "").split(",")):
@@ -136,7 +158,7 @@ class DriveService:
         some, rest = page(found, call, 100, 1000, "pageSize")
         return {
             "kind": "drive#fileList",
-            "incompleteSearch": False,
+            "incompleteSearch": self.incomplete,
             "files": [self._shown(f, call, listed=True) for f in some],
             **rest,
         }
@@ -171,8 +193,11 @@ class DriveService:
         parents = body.get("parents", ["root"])
         if len(parents) != 1:
             raise ApiError(400, "A file has one parent.", "multipleParentsNotSupported")
-        parent = self._parent(parents[0], call)
+        parent = self._parent(parents[0], call) if "parents" in body else self.root
         kind = body.get("mimeType") or call.media_type or "application/octet-stream"
+        is_empty = not call.media or kind == FOLDER or call.media_type == kind
+        if kind.startswith(NATIVE) and call.media is not None and is_empty:
+            raise ApiError(400, "Bad Request", "badRequest")
         file = self.add(
             body.get("name", "Untitled"),
             kind,
@@ -180,11 +205,12 @@ class DriveService:
             owner=call.user,
             drive=parent.data.get("driveId"),
         )
+        self.made_here.add(file.id)
         self._describe(file, body)
         native = kind.removeprefix(NATIVE)
         if native in self.creators:
             self.creators[native](file.id, file.data["name"], call.media, call.media_type)
-        elif call.media is not None or kind != FOLDER:
+        elif call.media is not None or not kind.startswith(NATIVE):
             self.fill(file, call.media or b"")
         return self._shown(file, call)
 
@@ -203,8 +229,11 @@ class DriveService:
                 "fieldNotWritable",
             )
         self._describe(file, call.body)
+        if call.get("removeParents") == "":
+            raise ApiError(400, "Invalid Value", "invalid")
         if add := call.get("addParents"):
-            if call.get("removeParents") not in file.data["parents"]:
+            old = file.data.get("parents")
+            if old and call.get("removeParents") not in old:
                 raise ApiError(403, "A file has one parent.", "cannotAddParent")
             file.data["parents"] = [self._parent(add, call).id]
         if call.media is not None:
@@ -226,8 +255,9 @@ class DriveService:
             call.body.get("name", f"Copy of {old.data['name']}"),
             old.data["mimeType"],
             old.content,
-            parent=self._parent(parent, call).id,
+            parent=self._parent(parent, call).id if "parents" in call.body else parent,
         )
+        self.made_here.add(new.id)
         return self._shown(new, call)
 
     @serves("drive.files.delete")
@@ -304,17 +334,36 @@ class DriveService:
 
     def _seen(self, call: Call) -> File:
         file = self.find(call["fileId"])
-        if "driveId" in file.data and not call.get("supportsAllDrives"):
-            raise ApiError(404, f"File not found: {call['fileId']}.", "notFound")
+        self._check(file, call, writes=call.method not in READS)
         return file
 
     def _parent(self, key: str, call: Call) -> File:
         if key in self.drives:
             return File(key, {"driveId": key})
         parent = self.find(key)
-        if "driveId" in parent.data and not call.get("supportsAllDrives"):
-            raise ApiError(404, f"File not found: {key}.", "notFound")
+        self._check(parent, call, writes=True)
         return parent
+
+    def _may(self, file: File, call: Call, wide: frozenset[str]) -> bool:
+        """Whether a token reaches a file: the narrow scope is for what the app itself made."""
+        names = {scope.rpartition("/")[2] for scope in call.scopes}
+        return bool(names & wide) or ("drive.file" in names and file.id in self.made_here)
+
+    def _check(self, file: File, call: Call, *, writes: bool) -> None:
+        gone = ApiError(404, f"File not found: {file.id}.", "notFound")
+        if "driveId" in file.data and not call.get("supportsAllDrives"):
+            raise gone
+        if not self._may(file, call, WIDE_READ | WIDE_WRITE):
+            raise gone
+        key = file.data.get("resourceKey")
+        if key and f"{file.id}/{key}" not in (call.headers.get(KEYS_HEADER) or "").split(","):
+            raise gone
+        if writes and not self._may(file, call, WIDE_WRITE):
+            raise ApiError(
+                403,
+                f"The user has not granted the app write access to the file {file.id}.",
+                "appNotAuthorizedToFile",
+            )
 
     def _describe(self, file: File, body: dict[str, Any]) -> None:
         for name in ("description", "starred", "properties", "appProperties"):

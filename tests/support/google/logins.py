@@ -48,6 +48,7 @@ class Logins:
         self.consenting_user = "ada@example.com"
         self.declined: frozenset[str] = frozenset()
         self.refreshes = 0
+        self.quota_project: str | None = None  # that requests have to name
         self._lock = threading.Lock()
 
     def token_for(self, user: str, scopes: Any, life: float = LIFE) -> str:
@@ -70,8 +71,9 @@ class Logins:
         for grant in self.grants.values():
             grant.revoked = True
 
-    def check(self, header: str, method: Any) -> str:
-        """Whose token it is; refused where it is not good for a method."""
+    def check(self, headers: Any, method: Any) -> Token:
+        """A request's token; refused where it is not good for a method."""
+        header = headers.get("Authorization") or ""
         token = self.tokens.get(header.removeprefix("Bearer "))
         if not header.startswith("Bearer ") or token is None or token.ends < time.time():
             raise ApiError(
@@ -94,7 +96,14 @@ class Logins:
                     }
                 ],
             )
-        return token.user
+        if self.quota_project not in (None, headers.get("X-Goog-User-Project")):
+            raise ApiError(
+                403,
+                "Your application is authenticating by using local Application Default Credentials. "
+                "The API requires a quota project, which is not set by default.",
+                "forbidden",
+            )
+        return token
 
     # -- pages --------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlsplit
@@ -56,9 +56,7 @@ class Upload:
     """A resumable upload under way."""
 
     method: Method
-    arguments: dict[str, Any]
-    body: dict[str, Any]
-    user: str
+    call: Call
     type: str
     size: int | None
     content: bytearray = field(default_factory=bytearray)
@@ -234,23 +232,24 @@ class GoogleServer:
         given = dict(pairs)
         if upload and "upload_id" in given:
             return self._chunk(given["upload_id"], headers, content)
-        user = self.logins.check(headers.get("Authorization") or "", method)
+        token = self.logins.check(headers, method)
+        user = token.user
         arguments = method.arguments(path, pairs)
+        told = {"headers": headers, "scopes": token.scopes}
         if not upload:
             body = self._body(method, content, headers)
-            seen = headers.get("If-Match")
-            return self._run(method, Call(method.id, user, arguments, body, if_match=seen))
+            return self._run(method, Call(method.id, user, arguments, body, **told))
         kind = given.get("uploadType")
         if kind == "resumable":
-            return self._begin(method, arguments, headers, content, user)
+            return self._begin(method, Call(method.id, user, arguments, **told), content)
         if kind == "multipart":
             body, media, media_type = _related(headers.get("Content-Type") or "", content)
             self._check_body(method, body)
-            return self._run(method, Call(method.id, user, arguments, body, media, media_type))
+            call = Call(method.id, user, arguments, body, media, media_type, **told)
+            return self._run(method, call)
         if kind == "media":
-            return self._run(
-                method, Call(method.id, user, arguments, {}, content, headers.get("Content-Type"))
-            )
+            kind = headers.get("Content-Type")
+            return self._run(method, Call(method.id, user, arguments, {}, content, kind, **told))
         raise ApiError(400, f"unknown uploadType {kind!r}", "badRequest")
 
     def _body(self, method: Method, content: bytes, headers: Any) -> dict[str, Any]:
@@ -293,16 +292,15 @@ class GoogleServer:
 
     # -- uploads ------------------------------------------------------------------------
 
-    def _begin(
-        self, method: Method, arguments: dict[str, Any], headers: Any, content: bytes, user: str
-    ) -> Answer:
-        body = self._body(method, content, headers)
+    def _begin(self, method: Method, call: Call, content: bytes) -> Answer:
+        headers = call.headers
+        call.body = self._body(method, content, headers)
         size = headers.get("X-Upload-Content-Length")
         key = secrets.token_urlsafe(12)
         kind = headers.get("X-Upload-Content-Type") or "application/octet-stream"
-        self.uploads[key] = Upload(method, arguments, body, user, kind, int(size) if size else None)
+        self.uploads[key] = Upload(method, call, kind, int(size) if size else None)
         path = method.path
-        for name, value in arguments.items():
+        for name, value in call.arguments.items():
             path = path.replace(f"{{{name}}}", str(value))
         return Answer(
             200, b"", {"Location": f"{self.url}/upload/{path}?uploadType=resumable&upload_id={key}"}
@@ -334,14 +332,7 @@ class GoogleServer:
             if total is None or len(upload.content) < total:
                 return _resume(upload)
         if not upload.done:
-            call = Call(
-                upload.method.id,
-                upload.user,
-                upload.arguments,
-                upload.body,
-                bytes(upload.content),
-                upload.type,
-            )
+            call = replace(upload.call, media=bytes(upload.content), media_type=upload.type)
             upload.result = self._run(upload.method, call)
             upload.done = True
         return upload.result
@@ -379,8 +370,9 @@ class GoogleServer:
                 key.title(): value.strip()
                 for key, _, value in (line.partition(":") for line in more)
             }
-            inner.setdefault("Authorization", headers.get("Authorization"))
-            inner["User-Agent"] = headers.get("User-Agent") or ""
+            for name in ("Authorization", "User-Agent", "X-Goog-User-Project"):
+                if headers.get(name):
+                    inner.setdefault(name, headers.get(name))
             answer = self.answer(verb, target, inner, body.encode())
             assert answer is not None
             number = (part.get("Content-ID") or "").strip("<>")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email
 import email.policy
+import itertools
 import uuid
 from collections.abc import Sequence
 from typing import Any, Final
@@ -40,19 +41,30 @@ async def _some(
     transport: Transport, path: str, requests: Sequence[Request]
 ) -> list[dict[str, Any] | None]:
     answers: dict[int, Answer] = {}
-    for attempt in range(transport.settings.retries + 1):
+    renewed, waited = False, 0.0
+    for attempt in itertools.count():
         waiting = [index for index in range(len(requests)) if index not in answers]
         got = await _send(transport, path, [requests[index] for index in waiting])
         waits: list[float] = []
+        is_refused = False
         for index, answer in zip(waiting, got, strict=True):
-            wait = transport.wait_before_again(answer, requests[index], attempt)
-            if wait is None or attempt == transport.settings.retries:
+            if answer.status == 401 and not renewed:
+                is_refused = True
+                continue
+            wait = transport.wait_before_again(answer, requests[index], attempt, waited)
+            is_last = answer.status >= 500 and attempt >= transport.settings.retries
+            if wait is None or is_last:
                 answers[index] = answer
             else:
                 waits.append(wait)
-        if not waits:
+        if is_refused:
+            renewed = True
+            await transport.renew()
+        elif not waits:
             break
-        await transport.sleep(max(waits))
+        if waits:
+            waited += max(waits)
+            await transport.sleep(max(waits))
     found: list[dict[str, Any] | None] = []
     for index, request in enumerate(requests):
         answer = answers[index]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from delf.tools.connection import Connection
 from delf.tools.permissions import is_allowed, needs_confirmation
 from delf.types import Permission
 from delf_google.credentials import Tokens
+from delf_google.errors import LOGIN
 from delf_google.settings import GoogleSettings
 from delf_google.transport import Transport
 
@@ -61,8 +63,18 @@ class GoogleConnection(Connection):
                     f"{self.name}: there is no file of credentials {path!r}"
                 )
         needed = self.needed_scopes()
-        tokens = Tokens(self.name, own, needed, self.keep_secret)
+        tokens = Tokens(self.name, own, needed, self.keep_secret, self._login_command())
         self.transport = Transport(self.name, self.root, own, tokens, needed)
+
+    def _login_command(self) -> str:
+        """What logs in for this connection, in a project or without one."""
+        path = self.settings.oauth_credentials
+        if self.settings.source("oauth_credentials") == "project":
+            return LOGIN
+        account = self.settings.account
+        words = [*LOGIN.split(), "-c", type(self).__name__.lower()]
+        words += ["--credentials", path or "client_secrets.json"]
+        return shlex.join([*words, *(["--account", account] if account != "default" else [])])
 
     def needed_scopes(self) -> tuple[str, ...]:
         """The least that a login must be given for, so that all allowed actions work."""

@@ -33,6 +33,7 @@ class Tokens:
         settings: Whose token.
         scopes: What it is to be given for.
         keep_secret: Told of each secret before it is used.
+        command: What logs in, for messages.
         store: Where logins are.
     """
 
@@ -42,16 +43,23 @@ class Tokens:
         settings: GoogleSettings,
         scopes: Sequence[str],
         keep_secret: Callable[[str], None],
+        command: str = LOGIN,
         store: TokenStore | None = None,
     ) -> None:
         self._name = name
         self._settings = settings
         self._scopes = tuple(scopes)
         self._keep_secret = keep_secret
+        self._command = command
         self._store = store or TokenStore()
         self._lock = threading.Lock()
         self._made: Any = None
         self._login: Mapping[str, Any] | None = None
+
+    @property
+    def project(self) -> str | None:
+        """The project whose quota is used, where the credentials name one."""
+        return getattr(self._made, "quota_project_id", None)
 
     async def get(self, instead_of: str | None = None) -> str:
         """A token that is good now.
@@ -105,7 +113,7 @@ class Tokens:
         if self._settings.service_account is not None:
             hint = "check the key, and that the service account may act for delegated_user"
         else:
-            hint = f"run {LOGIN}"
+            hint = f"run {self._command if self._login else LOGIN}"
         said = reason or _first_line(error)
         return LoginError(f"{self._name}: the login is expired or revoked ({said})", hint=hint)
 
@@ -155,7 +163,7 @@ class Tokens:
         if login is None or not login.get("refresh_token"):
             raise LoginError(
                 f"{self._name}: nobody has logged in as {self._settings.account!r} yet",
-                hint=f"run {LOGIN}",
+                hint=f"run {self._command}",
             )
         self._login = {**login, "client_id": client["client_id"]}
         return self._authorised(login)
@@ -174,6 +182,7 @@ class Tokens:
             client_secret=info.get("client_secret"),
             token_uri=info.get("token_uri") or _NO_TOKEN_URI,
             expiry=_expiry(info.get("expiry")),
+            quota_project_id=info.get("quota_project_id"),
         )
 
     def _check_address(self, whose: str) -> None:
@@ -195,7 +204,8 @@ class Tokens:
         except DefaultCredentialsError:
             raise LoginError(
                 f"{self._name}: there are no credentials",
-                hint="set oauth_credentials or service_account, or run "
+                hint=f"run {self._command} with an OAuth client of Google's console and give it "
+                "here as oauth_credentials; or set service_account; or run "
                 "gcloud auth application-default login",
             ) from None
         return found[0]

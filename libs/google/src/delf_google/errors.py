@@ -98,6 +98,14 @@ class Problem:
         """The token was not given for this."""
         return self.status == 403 and bool(self.reasons & _MISSING_SCOPE)
 
+    def _is_of_others(self, scopes: Sequence[str]) -> bool:
+        """Whether it may be about a file that a login for delf's own files does not reach."""
+        given = {scope.rpartition("/")[2] for scope in scopes}
+        if "drive.file" not in given or "drive" in given:
+            return False
+        is_hidden = self.status == 404 and "drive.readonly" not in given
+        return is_hidden or "appNotAuthorizedToFile" in self.reasons
+
     def error(self, what: str, scopes: Sequence[str]) -> Exception:
         """The error to raise.
 
@@ -123,6 +131,14 @@ class Problem:
                 status=self.status,
                 reason=reason,
                 hint="switch the API on for the project of the credentials, in Google's console",
+            )
+        if self._is_of_others(scopes):
+            return GoogleError(
+                said,
+                status=self.status,
+                reason=reason,
+                hint="the login is for files that delf made itself; allow update, too, and run "
+                f"{LOGIN}, for the whole drive",
             )
         if self.is_rate or self.reasons & _QUOTAS:
             return QuotaError(

@@ -83,12 +83,14 @@ class Answer:
         headers: Its headers.
         content: Its body.
         in_doubt: An attempt before this one may have been done; its answer was lost.
+        waited: Seconds that were waited for a quota.
     """
 
     status: int
     headers: Mapping[str, str]
     content: bytes
     in_doubt: bool = False
+    waited: float = 0.0
 
     def json(self) -> dict[str, Any]:
         """The body as a JSON object; an empty one is empty.

@@ -43,7 +43,11 @@ class GoogleSettings(PluginSettings):
         description="How often a request that failed in passing is sent again.",
     )
     max_wait: float = Field(
-        default=60.0, ge=0, le=3600, description="Seconds; told to wait longer, it gives up."
+        default=70.0,
+        ge=0,
+        le=3600,
+        description="Seconds that a call waits in all for a quota; it is told to wait longer, and "
+        "gives up.",
     )
     max_bytes: int = Field(
         default=64_000_000, ge=1000, description="A larger answer or download is an error."

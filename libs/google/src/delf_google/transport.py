@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import random
 import time
@@ -24,9 +25,11 @@ from delf_google.settings import GoogleSettings
 if TYPE_CHECKING:
     import httpx
 
+_log = logging.getLogger(__name__)
 _AT_ONCE: Final = 16
 _FIRST_WAIT: Final = 0.5
 _LONGEST_PAUSE: Final = 32.0
+_WORTH_TELLING: Final = 5.0
 _PASSING: Final = frozenset({500, 502, 503, 504})
 _GONE: Final = frozenset({404, 410})
 
@@ -65,6 +68,9 @@ class Transport:
         self._root = f"{(settings.base_url or root).rstrip('/')}/"
         self._tokens = tokens
         self._scopes = scopes
+        self.headers: dict[str, str] = {}
+        """Sent with every request."""
+        self._last_token: str | None = None
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turn = asyncio.Semaphore(_AT_ONCE)
@@ -83,17 +89,25 @@ class Transport:
         except (ValueError, RecursionError):
             raise GoogleError(f"{self._label(request)}: the answer is no JSON") from None
 
-    async def pages(self, request: Request, items: str) -> AsyncIterator[dict[str, Any]]:
+    async def pages(
+        self,
+        request: Request,
+        items: str,
+        look: Callable[[Mapping[str, Any]], None] | None = None,
+    ) -> AsyncIterator[dict[str, Any]]:
         """The items of all pages, one after the other; a page is had when it is needed.
 
         Args:
             request: The first page's.
             items: The field that holds them.
+            look: Gets each page, for what else it says.
         """
         token: str | None = None
         while True:
             query = {**request.query, "pageToken": token}
             page = await self.json(replace(request, query=query))
+            if look is not None:
+                look(page)
             for item in cast("list[dict[str, Any]]", page.get(items) or []):
                 yield item
             following = page.get("nextPageToken")
@@ -119,15 +133,16 @@ class Transport:
         """The same; an answer that refuses is returned, too."""
         import httpx
 
-        doubt, refused_token = False, None
-        for attempt in range(self.settings.retries + 1):
-            last = attempt == self.settings.retries
-            token = await self._tokens.get(refused_token)
+        doubt, refused_token, failures, waited = False, None, 0, 0.0
+        for attempt in itertools.count():
+            last = failures >= self.settings.retries
+            token = self._last_token = await self._tokens.get(refused_token)
             try:
                 answer = await self._once(request, token)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 if last:  # nothing was sent, so any request may be sent again
                     raise self._unreachable(request, error, doubt=doubt) from None
+                failures += 1
                 await self.sleep(pause(attempt))
                 continue
             except httpx.TransportError as error:
@@ -136,19 +151,27 @@ class Transport:
                 if last:
                     raise self._unreachable(request, error, doubt=True) from None
                 doubt = True
+                failures += 1
                 await self.sleep(pause(attempt))
                 continue
-            if answer.status == 401 and refused_token is None and not last:
+            if answer.status == 401 and refused_token is None:
                 refused_token = token
                 continue
             if doubt and request.method == "DELETE" and answer.status in _GONE:
                 return Answer(204, answer.headers, b"")  # the lost answer was a yes
-            wait = self.wait_before_again(answer, request, attempt)
-            if last or wait is None:
-                return replace(answer, in_doubt=doubt)
-            doubt = doubt or answer.status in _PASSING
+            wait = self.wait_before_again(answer, request, attempt, waited)
+            is_passing = answer.status in _PASSING
+            if wait is None or (is_passing and last):
+                return replace(answer, in_doubt=doubt, waited=waited)
+            doubt = doubt or is_passing
+            failures += is_passing
+            waited += 0 if is_passing else wait
             await self.sleep(wait)
         raise AssertionError  # the last attempt returns or raises
+
+    async def renew(self) -> None:
+        """Have another token, as the last one was not accepted for a part of a batch."""
+        await self._tokens.get(self._last_token)
 
     def failure(self, answer: Answer, request: Request) -> Exception:
         """The error for an answer that refuses.
@@ -160,10 +183,22 @@ class Transport:
         if request.changes and (answer.in_doubt or answer.status in _PASSING):
             said = problem.message if answer.in_doubt else f"HTTP {answer.status}"
             return self._lost(request, said, problem)
-        return problem.error(self._label(request), self._scopes)
+        waited = f" (after waiting for {answer.waited:.0f} s)" if answer.waited else ""
+        return problem.error(f"{self._label(request)}{waited}", self._scopes)
 
-    def wait_before_again(self, answer: Answer, request: Request, attempt: int) -> float | None:
-        """How long to wait before the next attempt; None when there is to be none."""
+    def wait_before_again(
+        self, answer: Answer, request: Request, attempt: int, waited: float
+    ) -> float | None:
+        """How long to wait before the next attempt; None when there is to be none.
+
+        Most quotas are of a minute: whoever came too fast is let in again after it.
+
+        Args:
+            answer: What came.
+            request: What was asked.
+            attempt: How many came before.
+            waited: Seconds that were waited for a quota by now.
+        """
         if answer.status < 400:
             return None
         rate = Problem(answer.status, answer.content).is_rate
@@ -171,9 +206,16 @@ class Transport:
         if not rate and (answer.status not in _PASSING or request.once):
             return None
         told = _retry_after(answer.headers)
-        if told is None:
-            return pause(attempt)
-        return told if told <= self.settings.max_wait else None
+        if not rate:
+            wait = pause(attempt) if told is None else told
+            return wait if wait <= self.settings.max_wait else None
+        left = self.settings.max_wait - waited
+        wait = min(pause(attempt), max(left, 0.0)) if told is None else told
+        if wait > left or left < _FIRST_WAIT:
+            return None
+        if wait > _WORTH_TELLING:
+            _log.warning("%s: a quota of Google is used up; waiting for %.0f s", self.name, wait)
+        return wait
 
     async def aclose(self) -> None:
         """Close all connections. The next request opens new ones."""
@@ -187,7 +229,9 @@ class Transport:
         import httpx
 
         content, headers = request.payload()
-        headers["Authorization"] = f"Bearer {token}"
+        headers |= {**self.headers, "Authorization": f"Bearer {token}"}
+        if self._tokens.project:
+            headers["X-Goog-User-Project"] = self._tokens.project
         most = request.most or self.settings.max_bytes
         mark = _ours.set(True)
         try:

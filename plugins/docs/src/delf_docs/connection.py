@@ -28,6 +28,9 @@ _DOCUMENTS: Final = "v1/documents"
 _BY_CONTENT: Final = ("replace", "rewrite", "format", "delete")
 """Actions of which it matters what is in the document."""
 _COMPARED: Final = 200_000
+_AS_IT_STANDS: Final = "PREVIEW_WITHOUT_SUGGESTIONS"
+_AS_IT_IS: Final = "SUGGESTIONS_INLINE"
+"""With what others suggest in it, as indexes of changes count it."""
 _DRIVE: Final = "https://www.googleapis.com/"
 
 
@@ -85,7 +88,7 @@ class Docs(GoogleConnection):
     @action("read", effect="read")
     async def read(self, document: str) -> DocumentText:
         """A document as Markdown: headings, lists, tables, links, emphasis."""
-        found = await self._get(document)
+        found = await self._view(document, _AS_IT_STANDS)
         text = await asyncio.to_thread(markdown_of, found)
         most, notice = self.settings.text_chars, None
         if len(text) > most:
@@ -233,8 +236,15 @@ class Docs(GoogleConnection):
     # -- parts --------------------------------------------------------------------------
 
     async def _get(self, document: str) -> dict[str, Any]:
+        return await self._view(document, _AS_IT_IS)
+
+    async def _view(self, document: str, view: str) -> dict[str, Any]:
         return await self.transport.json(
-            Request(what="read a document", url=f"{_DOCUMENTS}/{segment(file_id(document))}")
+            Request(
+                what="read a document",
+                url=f"{_DOCUMENTS}/{segment(file_id(document))}",
+                query={"suggestionsViewMode": view},
+            )
         )
 
     async def _write(

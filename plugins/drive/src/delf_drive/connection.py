@@ -27,6 +27,7 @@ from delf_drive.records import (
     PermissionInfo,
     file_of,
     kinds,
+    leads_to_folder,
     permission_of,
     quoted,
     type_of,
@@ -47,6 +48,9 @@ _EXPORTS: Final = {
     f"{NATIVE}spreadsheet": "text/csv",
     f"{NATIVE}presentation": "text/plain",
 }
+_TOP: Final = ("", "/", "root")
+_OF_ITSELF: Final = frozenset({"update", "restore", "trash", "delete"})
+"""What is done to a shortcut, and not to the file to which it leads."""
 _SOURCES: Final = {f"{NATIVE}document": "text/markdown", f"{NATIVE}spreadsheet": "text/csv"}
 
 
@@ -118,7 +122,7 @@ class Drive(GoogleConnection):
             url=_FILES,
             query={
                 "q": " and ".join(terms),
-                "fields": f"nextPageToken,files({FIELDS})",
+                "fields": f"nextPageToken,incompleteSearch,files({FIELDS})",
                 # Google does not sort what it finds in texts.
                 "orderBy": None if text or "fullText" in query else "modifiedTime desc",
                 "pageSize": min(limit + 1, _MOST_FOUND),
@@ -126,12 +130,18 @@ class Drive(GoogleConnection):
             },
         )
         files: list[FileInfo] = []
-        async for item in self.transport.pages(listing, "files"):
+        notices: list[str] = []
+
+        def look(page: Mapping[str, Any]) -> None:
+            if page.get("incompleteSearch") and not notices:
+                notices.append("Google did not search all shared drives; name a folder")
+
+        async for item in self.transport.pages(listing, "files", look):
             if len(files) == limit:
-                notice = f"these are the first {limit}; there are more"
-                return Found(files=files, notice=notice)
+                notices.append(f"these are the first {limit}; there are more")
+                break
             files.append(file_of(item))
-        return Found(files=files, notice=None)
+        return Found(files=files, notice="; ".join(notices) or None)
 
     @action("get", effect="read", trust=_TRUST)
     async def get(self, file: str) -> FileInfo:
@@ -220,9 +230,15 @@ class Drive(GoogleConnection):
         )
         if kind == FOLDER:
             raise ToolRefusedError("create_folder makes folders")
-        parent = await self._places.folder(folder)
-        body = {"name": name, "mimeType": kind, "parents": [parent]}
+        body: dict[str, Any] = {"name": name, "mimeType": kind}
+        if folder not in _TOP:  # which a login for its own files cannot look at
+            body["parents"] = [await self._places.folder(folder)]
         data = content.encode() if isinstance(content, str) else content
+        if kind.startswith(NATIVE):
+            if not data:
+                return file_of(await self._make_empty(body))
+            if kind not in _SOURCES:
+                raise ToolRefusedError(f"content cannot become a {type}; leave it out, or its type")
         request = Request(
             what="store a file",
             method="POST",
@@ -242,8 +258,10 @@ class Drive(GoogleConnection):
             raise ToolRefusedError("the path names no folder")
         for name in names:
             listed = await self._places.children(str(found["id"]), name)
-            folders = [item for item in listed if item["mimeType"] == FOLDER]
-            found = folders[0] if folders else await self._make_folder(name, str(found["id"]))
+            folders = [await self._places.target(i) for i in listed if leads_to_folder(i)]
+            parents = {} if found["id"] == "root" else {"parents": [str(found["id"])]}
+            told = {"name": name, "mimeType": FOLDER, **parents}
+            found = folders[0] if folders else await self._make_empty(told)
         return file_of(found)
 
     @action("create", effect="write")
@@ -274,14 +292,16 @@ class Drive(GoogleConnection):
         folder: str = "",
     ) -> FileInfo:
         """Replace a file's content, rename it, or move it into another folder."""
-        found = await self._places.find(file)
+        # The content of a shortcut is that of its file; its name and place are its own.
+        found = await self._places.find(file, follow=content is not None)
         if content is None and not name and not folder:
             raise ToolRefusedError("give content, name or folder")
         body: dict[str, Any] = {"name": name} if name else {}
         query: dict[str, Any] = {"fields": FIELDS, **ALL_DRIVES}
         if folder:
             query["addParents"] = await self._places.folder(folder)
-            query["removeParents"] = ",".join(found.get("parents") or [])
+            parents = ",".join(found.get("parents") or [])  # of others' files nobody has any
+            query |= {"removeParents": parents} if parents else {}
         path = f"{_FILES}/{segment(str(found['id']))}"
         if content is None:
             return await self._patch("change a file", path, body, query)
@@ -296,21 +316,21 @@ class Drive(GoogleConnection):
     @action("update", effect="write")
     async def restore(self, file: str) -> FileInfo:
         """Take a file out of the trash, by its id."""
-        found = await self._places.find(file)
+        found = await self._places.find(file, follow=False)
         path = f"{_FILES}/{segment(str(found['id']))}"
         return await self._patch("restore a file", path, {"trashed": False}, {})
 
     @action("delete", effect="write")
     async def trash(self, file: str) -> FileInfo:
         """Move a file or folder to the trash, from which Google deletes it after 30 days."""
-        found = await self._places.find(file)
+        found = await self._places.find(file, follow=False)
         path = f"{_FILES}/{segment(str(found['id']))}"
         return await self._patch("trash a file", path, {"trashed": True}, {})
 
     @action("delete", effect="irreversible")
     async def delete(self, file: str) -> None:
         """Delete a file, or a folder with all that is in it, for ever; `trash` can be undone."""
-        found = await self._places.find(file)
+        found = await self._places.find(file, follow=False)
         await self.transport.send(
             Request(
                 what="delete a file",
@@ -387,7 +407,9 @@ class Drive(GoogleConnection):
             lines.append(f"Content: {name}, {len(data):,} bytes")
             version = hashlib.sha256(data).hexdigest()
         elif given:
-            found = file_of(await self._places.find(str(given)))
+            content = call.arguments.get("content")
+            follow = call.action not in _OF_ITSELF or content is not None
+            found = file_of(await self._places.find(str(given), follow=follow))
             lines.append(_shown(found))
             if call.action in ("update", "delete", "trash"):
                 version = f"{found['modified']} {found['size']}"
@@ -415,14 +437,15 @@ class Drive(GoogleConnection):
         )
         return [item async for item in self.transport.pages(listing, "permissions")]
 
-    async def _make_folder(self, name: str, parent: str) -> dict[str, Any]:
+    async def _make_empty(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Make what has no content: a folder, or an empty document of the editors."""
         return await self.transport.json(
             Request(
-                what="make a folder",
+                what="make a folder" if body["mimeType"] == FOLDER else "make an empty document",
                 method="POST",
                 url=_FILES,
                 query={"fields": FIELDS, **ALL_DRIVES},
-                body={"name": name, "mimeType": FOLDER, "parents": [parent]},
+                body=body,
                 once=True,
             )
         )

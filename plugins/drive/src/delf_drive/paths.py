@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import re
 from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
 
 from delf.errors import ToolRefusedError
-from delf_drive.records import FIELDS, FOLDER, quoted
+from delf_drive.records import FIELDS, FOLDER, SHORTCUT, leads_to_folder, quoted
 from delf_google.errors import GoogleError
 from delf_google.files import file_id
 from delf_google.requests import Request, segment
 from delf_google.transport import Transport
 
 ALL_DRIVES: Final = {"supportsAllDrives": True}
-IN_ALL_DRIVES: Final = {"supportsAllDrives": True, "includeItemsFromAllDrives": True}
+IN_ALL_DRIVES: Final = {
+    "supportsAllDrives": True,
+    "includeItemsFromAllDrives": True,
+    "corpora": "allDrives",  # else only what the user has opened of shared drives
+}
+_KEYS: Final = "X-Goog-Drive-Resource-Keys"
+_MOST_KEYS: Final = 10
 _SHARED: Final = "shared drives"
+_GONE: Final = 404
 _ID: Final = re.compile(r"[\w-]{5,200}")
 
 
@@ -28,22 +36,61 @@ class Places:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    async def find(self, given: str) -> dict[str, Any]:
+    async def find(self, given: str, *, follow: bool = True) -> dict[str, Any]:
         """A file as the service describes it.
+
+        Args:
+            given: Its id, address or path.
+            follow: Whether of a shortcut that is meant to which it leads.
 
         Raises:
             ToolRefusedError: When there is none, or several are meant.
         """
+        found = await self._find(given)
+        return await self.target(found) if follow else found
+
+    async def target(self, found: dict[str, Any]) -> dict[str, Any]:
+        """The file to which a shortcut leads; any other file stays as it is.
+
+        Raises:
+            ToolRefusedError: When it leads nowhere.
+        """
+        if found["mimeType"] != SHORTCUT:
+            return found
+        told: dict[str, str] = found.get("shortcutDetails") or {}
+        key = told.get("targetId", "")
+        self._keep_key(key, told.get("targetResourceKey"))
+        try:
+            return await self._get(key)
+        except GoogleError as error:
+            if error.status != _GONE:
+                raise
+            raise ToolRefusedError(
+                f"{found['name']!r} is a shortcut to a file that is not there (any more)"
+            ) from None
+
+    def _keep_key(self, key: str, secret: str | None) -> None:
+        """Send a file's resource key from now on: without it, some shared files are not found."""
+        if not secret or not _ID.fullmatch(key) or not _ID.fullmatch(secret):
+            return
+        kept = self._transport.headers.get(_KEYS, "").split(",")
+        more = [pair for pair in kept if pair and not pair.startswith(f"{key}/")]
+        self._transport.headers[_KEYS] = ",".join([*more, f"{key}/{secret}"][-_MOST_KEYS:])
+
+    async def _find(self, given: str) -> dict[str, Any]:
         text = given.strip()
         if text.startswith("https://"):
-            return await self._get(file_id(text))
+            key = file_id(text)
+            secret = parse_qs(urlsplit(text).query).get("resourcekey")
+            self._keep_key(key, secret[0] if secret else None)
+            return await self._get(key)
         if text in ("", "/", "root"):
             return await self._get("root")
         if _ID.fullmatch(text):
             try:
                 return await self._get(text)
             except GoogleError as error:
-                if error.status != 404:
+                if error.status != _GONE:
                     raise
         return await self._walk(text)
 
@@ -86,7 +133,7 @@ class Places:
         for depth, name in enumerate(names):
             listed = await self.children(str(found["id"]), name)
             if depth < len(names) - 1:
-                listed = [item for item in listed if item["mimeType"] == FOLDER]
+                listed = [await self.target(item) for item in listed if leads_to_folder(item)]
             if not listed:
                 above = "/".join(names[:depth]) or "the drive"
                 raise ToolRefusedError(f"there is no {name!r} in {above}, and no file with this id")

@@ -8,11 +8,14 @@ from typing import Any, Final, TypedDict
 
 NATIVE: Final = "application/vnd.google-apps."
 FOLDER: Final = f"{NATIVE}folder"
+SHORTCUT: Final = f"{NATIVE}shortcut"
 FIELDS: Final = (
-    "id,name,mimeType,size,modifiedTime,parents,owners/emailAddress,webViewLink,trashed,driveId"
+    "id,name,mimeType,size,modifiedTime,parents,owners/emailAddress,webViewLink,trashed,driveId,"
+    "shortcutDetails(targetId,targetMimeType,targetResourceKey)"
 )
 _KINDS: Final = {
     "folder": FOLDER,
+    "shortcut": SHORTCUT,
     "document": f"{NATIVE}document",
     "spreadsheet": f"{NATIVE}spreadsheet",
     "presentation": f"{NATIVE}presentation",
@@ -80,6 +83,12 @@ def file_of(resource: Mapping[str, Any]) -> FileInfo:
         link=resource.get("webViewLink"),
         trashed=bool(resource.get("trashed")),
     )
+
+
+def leads_to_folder(resource: Mapping[str, Any]) -> bool:
+    """Whether it is a folder, or a shortcut to one."""
+    told: Mapping[str, Any] = resource.get("shortcutDetails") or {}
+    return FOLDER in (resource["mimeType"], told.get("targetMimeType"))
 
 
 def permission_of(resource: Mapping[str, Any]) -> PermissionInfo:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import click
 
 from delf.errors import ConfigurationError
-from delf_google.connection import GoogleConnection
-from delf_google.credentials import client_of, read_json
+from delf_google.connection import SCOPES, GoogleConnection
+from delf_google.credentials import client_of, is_login, read_json
 from delf_google.login import can_browse, revoke, sign_in
 from delf_google.store import TokenStore
 
@@ -31,6 +31,11 @@ credentials_option = click.option(
     metavar="FILE",
     help="The OAuth client, where no connection names it (client_secrets.json).",
 )
+account_option = click.option(
+    "--account",
+    metavar="NAME",
+    help="Which login, where there are several and no connection says which.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,11 @@ class Login:
     client: dict[str, Any]
     scopes: tuple[str, ...]
     connections: tuple[str, ...]
+    broad: Mapping[str, frozenset[str]]
+
+    def covered(self, granted: Iterable[str]) -> set[str]:
+        """Scopes that others hold, as that for a whole drive holds that for its own files."""
+        return {small for scope in granted for small in self.broad.get(scope, ())}
 
     @property
     def client_id(self) -> str:
@@ -62,21 +72,27 @@ def google() -> None:
 @google.command("login")
 @connections_option
 @credentials_option
+@account_option
 @click.option("--no-browser", is_flag=True, help="Print an address, to be opened elsewhere.")
 @click.pass_context
 def login_command(
-    ctx: click.Context, names: tuple[str, ...], credentials: str | None, no_browser: bool
+    ctx: click.Context,
+    names: tuple[str, ...],
+    credentials: str | None,
+    account: str | None,
+    no_browser: bool,
 ) -> None:
     """Log in with a browser; for the least that the connections need."""
     store = TokenStore()
     by_hand = no_browser or not can_browse()
     ask: Callable[[str], str] | None = click.prompt if by_hand else None
-    for login in _logins(ctx, names, credentials):
+    for login in _logins(ctx, names, credentials, account):
         click.echo(f"Logging in as {login.account!r}, for {', '.join(login.connections)}.")
         made = sign_in(login.client, login.scopes, show=click.echo, ask=ask)
         place = store.write(login.account, login.client_id, made)
         click.echo(f"Logged in; kept in {place}.")
-        missing = sorted(set(login.scopes) - set(made["scopes"]))
+        granted = set(made["scopes"])
+        missing = sorted(set(login.scopes) - granted - login.covered(granted))
         if missing:
             click.echo(f"Not given, so some actions will fail: {' '.join(missing)}", err=True)
 
@@ -84,11 +100,14 @@ def login_command(
 @google.command("logout")
 @connections_option
 @credentials_option
+@account_option
 @click.pass_context
-def logout_command(ctx: click.Context, names: tuple[str, ...], credentials: str | None) -> None:
+def logout_command(
+    ctx: click.Context, names: tuple[str, ...], credentials: str | None, account: str | None
+) -> None:
     """Have Google forget the login, and delete it here."""
     store = TokenStore()
-    for login in _logins(ctx, names, credentials):
+    for login in _logins(ctx, names, credentials, account):
         kept = store.read(login.account, login.client_id)
         if kept is None:
             click.echo(f"Nobody is logged in as {login.account!r}.")
@@ -107,14 +126,19 @@ def logout_command(ctx: click.Context, names: tuple[str, ...], credentials: str 
 @google.command("status")
 @connections_option
 @credentials_option
+@account_option
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @click.pass_context
 def status_command(
-    ctx: click.Context, names: tuple[str, ...], credentials: str | None, as_json: bool
+    ctx: click.Context,
+    names: tuple[str, ...],
+    credentials: str | None,
+    account: str | None,
+    as_json: bool,
 ) -> None:
     """Show which logins there are, and whether they suffice; nothing is asked of Google."""
     store = TokenStore()
-    rows = [_status(login, store) for login in _logins(ctx, names, credentials)]
+    rows = [_status(login, store) for login in _logins(ctx, names, credentials, account)]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
     for row in () if as_json else rows:
@@ -129,7 +153,7 @@ def status_command(
 def _status(login: Login, store: TokenStore) -> dict[str, Any]:
     kept = store.read(login.account, login.client_id)
     granted: set[str] = set((kept or {}).get("scopes") or ())
-    missing = sorted(set(login.scopes) - granted)
+    missing = sorted(set(login.scopes) - granted - login.covered(granted))
     state = "not logged in" if kept is None else "not enough" if missing else "logged in"
     return {
         "account": login.account,
@@ -140,7 +164,9 @@ def _status(login: Login, store: TokenStore) -> dict[str, Any]:
     }
 
 
-def _logins(ctx: click.Context, names: Sequence[str], credentials: str | None) -> list[Login]:
+def _logins(
+    ctx: click.Context, names: Sequence[str], credentials: str | None, account: str | None
+) -> list[Login]:
     """The logins that connections need: one for each client and account."""
     program: Any = ctx.find_root().obj
     project = program.load_project()
@@ -166,8 +192,12 @@ def _logins(ctx: click.Context, names: Sequence[str], credentials: str | None) -
                 f"{connection.name}: no OAuth client is named",
                 hint="set oauth_credentials, or give --credentials client_secrets.json",
             )
-        client = client_of(read_json(path, connection.name), path, connection.name)
-        _add(found, connection, settings.account, client)
+        info = read_json(path, connection.name)
+        if is_login(info):
+            others.append(connection.name)
+            continue
+        client = client_of(info, path, connection.name)
+        _add(found, connection, account or settings.account, client)
     if not found:
         raise ConfigurationError(f"no login is needed: {', '.join(others)} have their own keys")
     return list(found.values())
@@ -180,10 +210,15 @@ def _add(
     client: dict[str, Any],
 ) -> None:
     key = (account, str(client["client_id"]))
-    old = found.get(key) or Login(account, client, (), ())
+    old = found.get(key) or Login(account, client, (), (), {})
+    broad = {
+        SCOPES + scope: frozenset(SCOPES + small for small in held)
+        for scope, held in connection.broad.items()
+    }
     found[key] = Login(
         account,
         client,
         tuple(sorted({*old.scopes, *connection.needed_scopes()})),
         (*old.connections, connection.name),
+        {**old.broad, **broad},
     )
