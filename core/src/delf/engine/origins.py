@@ -49,9 +49,10 @@ _WORD: Final = re.compile(r"[\w.@+:/%-]{6,}")
 _NAME: Final = re.compile(r"[\w.-]{6,}")
 _TELLING: Final = re.compile(r"[\d@/]|\.\w|.{14}")
 """What makes a word tell more than that two texts are in one language."""
-_BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
+_SHORTEST_CODE: Final = 20
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{20,}={0,2}")
 _NUMBER: Final = re.compile(r"\d{1,15}(?:[\d,]{0,20}\.\d{1,15}|(?:,\d{3}){0,6})")
-_NOT_LETTERS: Final = re.compile(r"[\W_]+")
+_NOT_LETTERS: Final = re.compile(r"(?:(?!\x00)[\W_])+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,27 +277,37 @@ class Origins:
 
 
 class _Haystack:
-    """The texts of a task's results, in one text that is searched."""
+    """The texts of a task's results, in one text for each trust that is searched."""
 
     def __init__(self) -> None:
-        self._texts: dict[Trust, list[str]] = {"outside": [], "own": []}
-        self._joined: dict[Trust, str] = {}
+        self._texts: dict[Trust, str] = {"outside": _SEAM, "own": _SEAM}
         self._starts: dict[Trust, list[int]] = {"outside": [], "own": []}
         self._places: dict[Trust, list[tuple[int, str, str]]] = {"outside": [], "own": []}
-        self._ends: dict[Trust, int] = {"outside": 0, "own": 0}
 
     def add(self, call_id: int, action: str, value: Any, wording: Wording) -> None:
-        for path, text in _leaves(value):
-            trust = wording.of(path)
-            if self._ends[trust] > _MOST_CHARACTERS or len(self._starts[trust]) > _MOST_VALUES:
-                return
-            for reading in (text, *_decoded(text)):
-                letters = _letters(reading)
-                self._texts[trust].append(letters)
-                self._starts[trust].append(self._ends[trust])
+        """Take in a result.
+
+        Args:
+            call_id: The call's number.
+            action: What was called.
+            value: What it returned, or how it failed.
+            wording: Whose words these are.
+        """
+        found: dict[Trust, list[tuple[str, str]]] = {"outside": [], "own": []}
+        for path, text in islice(_leaves(value), _MOST_VALUES):
+            readings = found[wording.of(path)]
+            readings.append((path, text.replace(_SEAM, "")))
+            readings += ((path, plain.replace(_SEAM, "")) for plain in _decoded(text))
+        for trust, readings in found.items():
+            end = len(self._texts[trust])
+            if not readings or end > _MOST_CHARACTERS:
+                continue
+            added = _letters(_SEAM.join(text for _, text in readings))
+            for (path, _), letters in zip(readings, added.split(_SEAM), strict=True):
+                self._starts[trust].append(end)
                 self._places[trust].append((call_id, action, path))
-                self._ends[trust] += len(letters) + 1
-            self._joined.pop(trust, None)
+                end += len(letters) + 1
+            self._texts[trust] += added + _SEAM
 
     def find(self, letters: str, *, exact: bool, is_part: bool = False) -> Origin | None:
         """The first place of a text, in others' words before one's own.
@@ -309,19 +320,21 @@ class _Haystack:
         needle = f"{_SEAM}{letters}{_SEAM}" if exact else letters
         trusts: tuple[Trust, ...] = ("outside", "own")
         for trust in trusts:
-            if trust not in self._joined:
-                self._joined[trust] = _SEAM + "".join(f"{t}{_SEAM}" for t in self._texts[trust])
-            at = self._joined[trust].find(needle)
+            text = self._texts[trust]
+            at = text.find(needle)
             if at >= 0:
-                index = bisect_right(self._starts[trust], max(0, at - (not exact))) - 1
+                at += len(needle) - len(letters) - exact  # where the letters begin
+                end = at + len(letters)
+                index = bisect_right(self._starts[trust], at) - 1
                 call_id, action, path = self._places[trust][index]
+                is_whole = text[at - 1] == _SEAM and text[end] == _SEAM
                 return Origin(
                     kind="result",
                     trust=trust,
                     call_id=call_id,
                     action=action,
                     path=path,
-                    is_part=is_part or self._texts[trust][index] != letters,
+                    is_part=is_part or not is_whole,
                 )
         return None
 
@@ -379,11 +392,15 @@ def _letters(text: str) -> str:
 
 def _decoded(text: str) -> Iterator[str]:
     """What a text says once its escapes are read."""
+    if len(text) < _SHORTEST_CODE:
+        return
     if "%" in text and (plain := unquote(text)) != text:
         yield plain
     if "&" in text and (plain := html.unescape(text)) != text:
         yield plain
     for match in islice(_BASE64.finditer(text), 8):
+        if match[0].islower():
+            continue  # a long word
         padded = match[0].rstrip("=").translate(_URL_SAFE)
         try:
             yield base64.b64decode(padded + "=" * (-len(padded) % 4)).decode()
