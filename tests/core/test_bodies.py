@@ -19,8 +19,7 @@ from delf.protocols.model import ModelContext
 from delf_model_http.model import HttpModel
 from delf_openapi import APITool
 from delf_openapi.sources import read
-from delf_web import Web
-from delf_websearch import WebSearch
+from delf_web import Web, WebSearch
 from support.raw_http import Reply, raw_server, threaded_server
 
 MOST = 1_000_000

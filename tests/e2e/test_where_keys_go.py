@@ -20,7 +20,7 @@ from delf_memory_semantic.store import SemanticStore
 from delf_openapi import APITool
 from delf_otel.observer import OtelObserver
 from delf_sql import SQL
-from delf_websearch import WebSearch
+from delf_web import WebSearch
 
 POSTGRES = "postgresql://me@host.test/shop"
 ADDRESS = "http://host.test/v1"

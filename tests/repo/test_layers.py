@@ -56,7 +56,7 @@ RUN_TASKS = PROGRAM | {"delf.plugins", "delf.surroundings", "delf.sync", CHANGES
 MORE: dict[str, frozenset[str]] = {
     "approval-terminal": PROGRAM | {CHANGES},
     "chat": RUN_TASKS,
-    "cli": SHARED,
+    "cli": SHARED | {"delf.engine.models.client"},
     "demo": frozenset({"delf.trust"}),
     "devkit": frozenset({"delf.engine.secrets", "delf.plugins", "delf.response"}),
     "filesystem": PROGRAM,

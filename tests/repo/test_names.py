@@ -144,3 +144,9 @@ def _texts_in(call: ast.Call) -> Iterator[str]:
     for argument in call.args[:1]:
         if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
             yield argument.value.partition("[")[0]
+
+
+def test_no_merge_was_left_half_done() -> None:
+    mark = re.compile(r"^(?:<{7}|>{7}) ", re.MULTILINE)
+    found = [place(path) for path in texts() if mark.search(path.read_text("utf-8", "replace"))]
+    assert not found, "\n".join(found)

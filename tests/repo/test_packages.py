@@ -14,9 +14,13 @@ from delf.specs import PrefilterSpec
 from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Plugin, imports_of, place, tree_of
 
 PLUGIN_LINES = 80
-PLUGIN_IMPORTS = ("delf.hookspecs.", "delf.specs.", "__future__.", "collections.abc.", "typing.")
+PLUGIN_IMPORTS = (
+    "delf.hookspecs.", "delf.specs.", "__future__.", "collections.abc.", "importlib.util.", "typing.",
+)  # fmt: skip
 
 OURS = {f"delf-plugin-{plugin.name}" for plugin in PLUGINS}
+WITH_COMMANDS = {"delf-google"}
+"""Libraries that are plugins, too, for a command that all of their users need."""
 
 every_plugin = pytest.mark.parametrize("plugin", PLUGINS, ids=lambda plugin: plugin.name)
 every_package = pytest.mark.parametrize(
@@ -104,7 +108,9 @@ def test_the_names_that_are_known_are_those_that_our_packages_bring() -> None:
     host = PluginHost.discover(environ={})
     brought: dict[str, dict[str, str]] = {"exports": {}}
     for record in host.records():
-        for spec in host.specs_of(record.name) if record.distribution in OURS else ():
+        for spec in (
+            host.specs_of(record.name) if record.distribution in OURS | WITH_COMMANDS else ()
+        ):
             brought.setdefault(spec.kind, {})[spec.name] = record.distribution
             modes = spec.modes if isinstance(spec, PrefilterSpec) else ()
             brought.setdefault("prefilter_mode", {}).update(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -100,14 +101,15 @@ def test_files_read_goes_through_the_gate(run, sandbox, inputs):
         ("await files.read('/etc/passwd')", "ToolArgumentError", "there is no input file"),
         ("await files.read('sales.cvs')", "ToolArgumentError", "did you mean 'sales.csv'"),
         ("await files.write('a', 'b')", "ToolNotAllowed", "there is no tool 'files.write'"),
-        ("await files.read('book.xlsx')", "ToolError", "delf plugins install files-excel"),
+        ("await files.read('book.xlsx')", "ToolError", "delf plugins install 'files[excel]'"),
     ],
 )
-def test_what_cannot_be_read(run, inputs, tmp_path, delf_host, script, kind, message):
+def test_what_cannot_be_read(run, inputs, tmp_path, delf_host, monkeypatch, script, kind, message):
     (tmp_path / "book.xlsx").write_bytes(b"PK")
     host = delf_host
     if "xlsx" in script:
-        host = TestHost.discover(["files-excel"], environ={})
+        monkeypatch.setitem(sys.modules, "openpyxl", None)
+        host = TestHost.discover(environ={})
         model = ScriptedModel().writes(script)
         host.provide(model.spec, model.factory)
     files = [*inputs, str(tmp_path / "book.xlsx")]

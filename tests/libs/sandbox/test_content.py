@@ -205,7 +205,9 @@ def test_parquet_of_any_table(case):
 
 
 def test_a_workbook_without_the_plugin_names_it():
-    with pytest.raises(RuntimeError, match=r"delf plugins install files-excel\); write a \.csv"):
+    with pytest.raises(
+        RuntimeError, match=r"delf plugins install 'files\[excel\]'\); write a \.csv"
+    ):
         make_content("a.xlsx", [{"a": 1}])
     assert make_content("a.xlsx", b"PK").data == b"PK"
 

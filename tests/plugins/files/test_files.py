@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -367,11 +368,12 @@ async def test_two_plugins_for_one_ending_are_refused_when_it_is_read(reading):
     assert await reading("a.txt", "hey", host_with("shout", "shout2")) == "hey"
 
 
-async def test_without_the_plugin_the_package_is_named(reading):
+async def test_without_the_library_the_package_is_named(reading, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(OptionalDependencyError) as caught:
         await reading("a.xlsx", b"PK")
-    assert caught.value.package == "delf-plugin-files-excel"
-    assert caught.value.hint == "delf plugins install files-excel"
+    assert caught.value.package == "delf-plugin-files[excel]"
+    assert caught.value.hint == "delf plugins install 'files[excel]'"
 
 
 async def test_sheets_are_for_workbooks(reading):
@@ -389,4 +391,4 @@ async def test_values_keep_what_json_has(reading):
 
 class TestPackage(PluginContract):
     name = "files"
-    offers = {"connection": ["files"]}
+    offers = {"connection": ["files"], "format": ["excel"]}

@@ -42,5 +42,5 @@ class TestWeb(ConnectionContract):
 
 class TestPackage(PluginContract):
     name = "web"
-    offers: Any = {"connection": ["web"]}
+    offers: Any = {"connection": ["web", "websearch"]}
     vendors = ("trafilatura", "httpx", "httpcore", "feedparser", "protego", "lxml", "pypdf")

@@ -75,8 +75,8 @@ class Files(Connection):
             return await self._rows(special, file, sheet)
         if kind == "excel":
             raise OptionalDependencyError(
-                f"reading {file.ending} files needs a plugin that is not installed",
-                package="delf-plugin-files-excel",
+                f"reading {file.ending} files needs a library that is not installed",
+                package="delf-plugin-files[excel]",
             )
         return await asyncio.to_thread(self._parse, file, kind, encoding)
 

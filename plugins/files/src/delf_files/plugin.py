@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from delf.hookspecs import hookimpl
-from delf.specs import ConnectionSpec
+from delf.specs import ConnectionSpec, FormatSpec
 
 
 @hookimpl
@@ -17,3 +17,18 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         factory="delf_files.connection:Files",
         input_files=True,
     )
+
+
+@hookimpl
+def delf_file_formats() -> Iterable[FormatSpec]:
+    """Workbooks, for the connection ``files`` and for output files; an extra brings the library."""
+    from importlib.util import find_spec
+
+    if find_spec("openpyxl") and find_spec("xlrd"):
+        yield FormatSpec(
+            name="excel",
+            summary="Excel workbooks: rows of input files, output files from rows.",
+            factory="delf_files.excel.format:ExcelFormat",
+            endings=(".xlsx", ".xlsm", ".xls"),
+            writes=(".xlsx",),
+        )

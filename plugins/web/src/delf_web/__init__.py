@@ -1,4 +1,4 @@
-"""Pages of the web for delf. ``Web`` is imported on first use."""
+"""Pages and searches of the web for delf. ``Web`` and ``WebSearch`` are imported on first use."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from delf_web.connection import Web
+    from delf_web.search.connection import WebSearch
 
-__all__ = ["Web"]
+__all__ = ["Web", "WebSearch"]
 
 
 def __getattr__(name: str) -> Any:
-    if name != "Web":
-        raise AttributeError(f"module 'delf_web' has no attribute {name!r}")
-    from delf_web.connection import Web
+    if name == "Web":
+        from delf_web.connection import Web
 
-    return Web
+        return Web
+    if name == "WebSearch":
+        from delf_web.search.connection import WebSearch
+
+        return WebSearch
+    raise AttributeError(f"module 'delf_web' has no attribute {name!r}")

@@ -16,3 +16,9 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         factory="delf_web.connection:Web",
         exports=("Web",),
     )
+    yield ConnectionSpec(
+        name="websearch",
+        summary="Searches of the web.",
+        factory="delf_web.search.connection:WebSearch",
+        exports=("WebSearch",),
+    )

@@ -393,7 +393,7 @@ def _workbook(
 ) -> Content:
     if ending not in row_files:
         advice = (
-            "needs a plugin beside delf (delf plugins install files-excel)"
+            "needs a library beside delf (delf plugins install 'files[excel]')"
             if ending in (".xlsx", ".xlsm")
             else "is not possible"
         )

@@ -24,7 +24,8 @@ print(urllib.request.urlopen(sys.argv[1]).status)
 
 
 class TestPlugin(PluginContract):
-    name = "google-login"
+    name = "google"
+    distribution = "delf-google"
     vendors = ("google_auth_oauthlib", "oauthlib", "requests")
 
 

@@ -28,9 +28,9 @@ from delf_model_providers.failures import (
     shortened,
     unanswered,
 )
-from delf_websearch.engines import Anthropic, Engine, Google, OpenAI, Query, SearXNG
-from delf_websearch.found import Findings, Found, is_below
-from delf_websearch.settings import WebSearchSettings
+from delf_web.search.engines import Anthropic, Engine, Google, OpenAI, Query, SearXNG
+from delf_web.search.found import Findings, Found, is_below
+from delf_web.search.settings import WebSearchSettings
 
 if TYPE_CHECKING:
     import httpx

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlencode
 
 from delf.errors import ToolExecutionError
-from delf_websearch.found import Findings
+from delf_web.search.found import Findings
 
 _ASK: Final = (
     "Search the web for what follows, and say in a few sentences what you found, with the pages "

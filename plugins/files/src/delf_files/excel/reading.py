@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
 from delf.errors import ToolExecutionError
-from delf_files_excel.scan import MAX_ROWS, Area, check_archive, check_sheet
+from delf_files.excel.scan import MAX_ROWS, Area, check_archive, check_sheet
 
 MAX_CELLS: Final = 2_000_000
 MAX_AREA: Final = 50_000_000

@@ -15,8 +15,8 @@ from delf.errors import (
     ToolExecutionError,
     ToolRefusedError,
 )
-from delf_websearch import WebSearch
-from plugins.websearch.conftest import ANSWERS, ANTHROPIC, GOOGLE, KEY, MODELS, OPENAI, answering
+from delf_web import WebSearch
+from plugins.web.search.conftest import ANSWERS, ANTHROPIC, GOOGLE, KEY, MODELS, OPENAI, answering
 from support.raw_http import Reply
 
 every_engine = pytest.mark.parametrize("engine", ANSWERS)

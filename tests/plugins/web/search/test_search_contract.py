@@ -1,15 +1,14 @@
-"""The contract of connections, and of packages."""
+"""The contract of connections."""
 
 import json
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from delf.testing import Call, ConnectionContract, PluginContract
-from delf_websearch import WebSearch
-from plugins.websearch.conftest import OPENAI
+from delf.testing import Call, ConnectionContract
+from delf_web import WebSearch
+from plugins.web.search.conftest import OPENAI
 from support.raw_http import Reply, Seen, threaded_server
 
 
@@ -31,9 +30,3 @@ class TestWebSearch(ConnectionContract):
     def connection(self) -> Iterator[WebSearch]:
         with threaded_server(answer) as server:
             yield WebSearch(llm="gpt-5.5", api_key="key-5ecret-77", base_url=f"{server.url}/v1")
-
-
-class TestPackage(PluginContract):
-    name = "websearch"
-    offers: Any = {"connection": ["websearch"]}
-    vendors = ("httpx",)

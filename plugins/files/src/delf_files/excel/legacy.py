@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from delf.errors import ToolExecutionError
-from delf_files_excel.reading import MAX_CELLS, no_sheet, records_of
+from delf_files.excel.reading import MAX_CELLS, no_sheet, records_of
 
 _NUMBER, _DATE, _BOOLEAN, _ERROR = 2, 3, 4, 5
 _EMPTY: Final = (0, 6)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from delf_files_excel import legacy, reading, writing
+from delf_files.excel import legacy, reading, writing
 
 
 class ExcelFormat:

@@ -20,7 +20,8 @@ from delf.plugins.formats import Formats
 from delf.plugins.host import PluginHost
 from delf.protocols.formats import SupportsWrite
 from delf_files.connection import Files
-from delf_files_excel import ExcelFormat, reading, scan
+from delf_files.excel import reading, scan
+from delf_files.excel.format import ExcelFormat
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ from delf.specs import CommandSpec
 
 @hookimpl
 def delf_commands() -> Iterable[CommandSpec]:
+    """``google``, for every connection to Google."""
     yield CommandSpec(
         name="google",
         summary="Log in to Google: login, logout, status.",
-        factory="delf_google_login.command:google",
+        factory="delf_google.command:google",
     )

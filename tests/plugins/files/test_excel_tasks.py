@@ -1,5 +1,7 @@
 """A task that reads a workbook and hands one over, in a real sandbox."""
 
+import sys
+
 import pytest
 from openpyxl import Workbook, load_workbook
 
@@ -48,13 +50,14 @@ def test_workbooks_in_every_sandbox(delf_host, scripted_model, tmp_path, sandbox
     assert [*sheet.iter_rows(values_only=True)] == [("a", "b"), (1, "x"), (2, None)]
 
 
-def test_without_the_plugin_a_script_is_told(scripted_model, tmp_path):
-    host = TestHost.discover(["files-excel"], environ={})
+def test_without_the_library_a_script_is_told(scripted_model, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    host = TestHost.discover(environ={})
     host.provide(scripted_model.spec, scripted_model.factory)
     scripted_model.writes("add_to_output_files('a.xlsx', [{'a': 1}])")
     with Agent(llm="scripted", sandbox="local", host=host, retry_count=0) as agent:
         response = agent.run("x")
-    assert "delf plugins install files-excel); write a .csv file instead" in response.error
+    assert "delf plugins install 'files[excel]'); write a .csv file instead" in response.error
     assert response.files == {}
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from delf_websearch import WebSearch
+from delf_web import WebSearch
 from support.raw_http import RawServer, Reply, raw_server
 
 OPENAI: dict[str, Any] = {

@@ -1,0 +1,1 @@
+"""Excel workbooks: input files as rows, output files from rows. Needs openpyxl."""

@@ -1,1 +1,0 @@
-"""``delf google``: the login that delf's plugins for Google use."""

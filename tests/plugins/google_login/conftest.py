@@ -1,3 +1,0 @@
-from support.google.fixtures import connect, credentials, google
-
-__all__ = ["connect", "credentials", "google"]
