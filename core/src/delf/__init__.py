@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from delf.agent import Agent
+    from delf.config import AgentConfig
     from delf.engine.views.records import StreamEvent
     from delf.engine.views.snapshot import StreamSnapshot
     from delf.engine.views.trace import Trace
@@ -72,6 +73,7 @@ _HOMES: Final = {
     "Connection": "delf.tools.connection",
     "Edited": "delf.protocols.approval",
     "Verdict": "delf.protocols.connection",
+    "AgentConfig": "delf.config",
     "LLMConfig": "delf.llm",
     "Refused": "delf.protocols.connection",
     "Rejected": "delf.protocols.approval",
@@ -91,6 +93,7 @@ _HOMES: Final = {
 __all__ = [
     "Action",
     "Agent",
+    "AgentConfig",
     "AgentConfirmationError",
     "AgentStateError",
     "Allowed",

@@ -12,12 +12,9 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Generic,
-    Literal,
-    Never,
     Self,
     TypedDict,
     Unpack,
-    cast,
     overload,
 )
 
@@ -25,27 +22,28 @@ from delf.background import BackgroundTasks, Granularity, HandingIn, handed_in, 
 from delf.engine.elsewhere import snapshot_of
 from delf.engine.task import TaskRequest, check_task, new_task_id
 from delf.errors import AgentConfirmationError, AgentStateError, ConfigurationError
-from delf.llm import LLMConfig
 from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected, RememberedDecision
 from delf.protocols.journal import Journal, SharedJournal
+from delf.protocols.memory import SupportsStore
 from delf.response import Response, past_response, response_of
 from delf.sync import RuntimeHome
 from delf.terminal import visible
 from delf.tools.function import as_connection
-from delf.types import ApprovalMode, ConfirmMode, FlowMode, Isolation
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
+    from delf.config import AgentConfig
     from delf.engine.journal.log import Listener
     from delf.engine.runtime import Runtime
     from delf.engine.views.snapshot import StreamSnapshot
     from delf.events import Covers, Event, Remember
     from delf.messages import ModelDelta, Usage
+    from delf.options import AgentOptions
     from delf.outputs import Output
     from delf.plugins.host import PluginHost
     from delf.project.any_project import AnyProject
-    from delf.protocols.memory import MemoryStore, SupportsStore
+    from delf.protocols.memory import MemoryStore
     from delf.protocols.strategy import Strategy
     from delf.surroundings import AgentChat
     from delf.trust import Trust
@@ -91,10 +89,11 @@ class Agent(Generic[T]):
     ``await``, or one in a thread of its own when first used from synchronous code. Calls
     from other threads and loops are passed on to it.
 
-    What is not explained here is a field of :class:`delf.config.AgentConfig`, with its
-    default: ``docs/configuration.md`` has them all. None means not given.
+    It is configured by a :class:`delf.config.AgentConfig`, or by its fields as keywords:
+    ``docs/configuration.md`` has them all, with their defaults. None means not given.
 
     Args:
+        config: Its configuration as one object. Keywords win over its fields.
         tools: Connections, ``@tool`` functions, or plain functions.
         chat: A conversation to continue: a ``Chat``, its options, or True for one in memory.
         memory: Facts from before, recalled for each task: a store, or the name of one.
@@ -106,6 +105,7 @@ class Agent(Generic[T]):
         host: Plugins; those installed when omitted.
         project: Where options that are not given come from, those of plugins and the
             environment; :meth:`from_project` finds one.
+        options: Fields of the configuration.
 
     Raises:
         ConfigurationError: For an option that is unknown or does not fit.
@@ -115,89 +115,42 @@ class Agent(Generic[T]):
 
     def __init__(
         self,
+        config: AgentConfig | None = None,
         *,
         tools: Sequence[Any] | None = None,
-        llm: str | LLMConfig | None = None,
-        light_llm: str | LLMConfig | None = None,
-        heavy_llm: str | LLMConfig | None = None,
-        vision_llm: str | LLMConfig | None = None,
         chat: AgentChat | Mapping[str, Any] | bool | None = None,
         memory: MemoryStore | SupportsStore | str | None = None,
-        system_prompt: str | None = None,
-        on_confirm: Callable[[Any], Any] | None = None,
-        providers: Mapping[str, str] | None = None,
-        api_key_for: Mapping[str, str] | None = None,
-        verbose: bool | None = None,
-        prefilter_mode: str | None = None,
-        embedder: str | None = None,
-        memory_namespace: str | None = None,
-        memory_top_k: int | None = None,
-        memory_threshold: float | None = None,
-        learn: bool | Literal["ask"] | None = None,
-        retry_count: int | None = None,
-        rerun_count: int | None = None,
-        sandbox: str | None = None,
-        sandbox_config: Mapping[str, Any] | None = None,
-        min_isolation: Isolation | None = None,
-        files: Sequence[str] | None = None,
-        allowed_libs: Sequence[str] | None = None,
-        budget_usd: float | None = None,
-        allow_unpriced: bool | None = None,
         strategy: str | Strategy | None = None,
-        approval_mode: ApprovalMode | None = None,
-        pre_approved: Sequence[str] | None = None,
-        confirm_mode: ConfirmMode | None = None,
-        flows: FlowMode | None = None,
-        flow_rules: Sequence[str] | None = None,
-        wait_approvals: bool | None = None,
-        approvals: Sequence[str] | None = None,
-        observers: Sequence[str] | None = None,
-        approval_timeout: float | None = None,
-        timeout: float | None = None,
-        stream: bool | None = None,
-        max_tasks: int | None = None,
-        max_depth: int | None = None,
-        max_children: int | None = None,
-        keep_tasks: int | None = None,
-        record: str | None = None,
-        journal: str | None = None,
-        lease: float | None = None,
-        output_dir: str | None = None,
+        on_confirm: Callable[[Any], Any] | None = None,
         output: type[T] | Mapping[str, Any] | None = None,
         host: PluginHost | None = None,
         project: AnyProject | None = None,
-        **unknown: Never,
+        **options: Unpack[AgentOptions],
     ) -> None:
-        from delf.config import AgentConfig, make_config
+        from delf.config import merged_config
         from delf.engine.approvals.pending import PendingRequests
         from delf.engine.models.money import Ledger
 
-        store = None if isinstance(memory, str) else memory
-        memory = memory if isinstance(memory, str) else None
-        self._strategy = None if isinstance(strategy, str) else strategy
-        self._output = _output_of(output)
-        fields = AgentConfig.model_fields.keys() - {"chat"}
-        own = (None, self._strategy)
-        given: dict[str, Any] = {n: v for n, v in locals().items() if n in fields and v not in own}
-        if project is not None:
-            written = project.agent
-            given = {**{n: getattr(written, n) for n in written.model_fields_set}, **given}
-            chat = written.chat if chat is None else chat
-        self.config = make_config({**given, **unknown})
+        written = None if project is None else project.agent
+        named = {"memory": memory, "strategy": strategy}
+        names = {name: given for name, given in named.items() if isinstance(given, str)}
+        self.config = merged_config(written, config, {**options, **names})
         _ = self.config.main_llm
         if on_confirm is not None and not callable(on_confirm):
             raise AgentConfirmationError(
                 f"on_confirm is a {type(on_confirm).__name__}", hint="give a function"
             )
         self.agent_id = f"agent_{secrets.token_hex(6)}"
+        self.memory = None if isinstance(memory, str) else memory
+        self.tools = tuple(as_connection(item) for item in tools or ())
+        chat = self.config.chat if chat is None else chat
         self.chat: AgentChat | None = None
         if chat is not None and chat is not False:
             from delf.surroundings import as_chat
 
             self.chat = as_chat(chat, host)
-        self.memory = store
-        self._store = cast("MemoryStore | None", getattr(store, "store", store))
-        self.tools = tuple(as_connection(item) for item in tools or ())
+        self._strategy = None if isinstance(strategy, str) else strategy
+        self._output = _output_of(output)
         self._on_confirm = on_confirm
         self._host = host
         self._project = project
@@ -753,7 +706,7 @@ class Agent(Generic[T]):
             connections=self.tools,
             ledger=self._ledger,
             pending=self._pending,
-            memory=self._store,
+            memory=self.memory.store if isinstance(self.memory, SupportsStore) else self.memory,
             strategy=self._strategy,
             on_confirm=self._on_confirm,
             attached=() if self.chat is None else (self.chat,),

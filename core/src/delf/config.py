@@ -322,6 +322,32 @@ def make_config(
         raise explain(error, AgentConfig, where, origin) from None
 
 
+def merged_config(
+    written: AgentConfig | None, config: AgentConfig | None, options: Mapping[str, Any]
+) -> AgentConfig:
+    """An agent's configuration of all that was given: the later wins, and None was not given.
+
+    Args:
+        written: What its project says.
+        config: What its program says as one object.
+        options: What its program says by keywords.
+
+    Raises:
+        ConfigurationError: For an option that is unknown or does not fit.
+    """
+    if not (config is None or isinstance(config, AgentConfig)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(
+            f"an agent's configuration is an AgentConfig, not a {type(config).__name__}",
+            hint='Agent(AgentConfig(llm="…"), tools=…), or Agent(llm="…", tools=…)',
+        )
+    values: dict[str, Any] = {}
+    for given in (written, config):
+        if given is not None:
+            values |= {name: getattr(given, name) for name in given.model_fields_set}
+    values |= {name: value for name, value in options.items() if value is not None}
+    return make_config(values)
+
+
 def explain(
     error: ValidationError,
     model: type[BaseModel],

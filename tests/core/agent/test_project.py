@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 
 import pytest
 
 from delf import Agent, ConfigurationError, Response
 from delf.config import AgentConfig
+from delf.options import AgentOptions
 
 TOML = """
 [agent]
@@ -94,7 +94,18 @@ class TestFromProject:
 
 class TestParameters:
     def test_all_that_can_be_configured_is_a_parameter(self):
-        assert set(AgentConfig.model_fields) <= set(inspect.signature(Agent).parameters)
+        options = set(AgentOptions.__annotations__)
+        assert set(AgentConfig.model_fields) == options | {"chat", "memory", "strategy"}
+
+    def test_an_agent_takes_its_configuration_whole_and_keywords_win(self):
+        config = AgentConfig(llm="scripted", retry_count=3, strategy="stream")
+        own = Agent(config, retry_count=4).config
+        assert (own.main_llm.model, own.retry_count, own.strategy) == ("scripted", 4, "stream")
+        assert own.model_fields_set == {"llm", "retry_count", "strategy"}
+
+    def test_anything_else_in_its_place_is_refused(self):
+        with pytest.raises(ConfigurationError, match="not a str"):
+            Agent("scripted")
 
     def test_an_unknown_one_is_refused_with_a_suggestion(self):
         with pytest.raises(ConfigurationError, match="did you mean 'retry_count'"):
