@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import enum
+import sqlite3
 import uuid
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
-from delf.errors import ToolExecutionError, ToolRefusedError
+from delf.errors import ToolRefusedError
+from delf.notes import notes_of_call
 from delf.values import dumps, loads
 
 pytestmark = pytest.mark.services
@@ -54,11 +57,73 @@ async def test_postgresql_out(postgres_database, open_sql):
     assert str(row["num"]) == "1.50"
 
 
-async def test_a_value_that_python_lacks_is_a_clear_error(postgres_database, open_sql):
+SAID_AS_TEXT = {
+    "'infinity'::timestamp": "infinity",
+    "'-infinity'::date": "-infinity",
+    "'infinity'::timestamptz": "infinity",
+    "'0044-03-15 BC'::date": "0044-03-15 BC",
+    "'10000-01-02 03:04'::timestamp": "10000-01-02 03:04:00",
+    "'24:00'::time": "24:00:00",
+    "'1 month'::interval": "1 mon",
+    "'1 year 2 days'::interval": "1 year 2 days",
+    "ARRAY['infinity'::date, '2026-01-02'::date]": ["infinity", dt.date(2026, 1, 2)],
+}
+
+
+async def test_a_value_that_python_lacks_is_a_text_and_told(postgres_database, open_sql):
     sql = open_sql(postgres_database)
-    with pytest.raises(ToolExecutionError, match="infinity"):
-        await sql.query("SELECT 'infinity'::timestamp AS t")
-    assert await sql.query("SELECT 'infinity'::timestamp::text AS t") == [{"t": "infinity"}]
+    for expression, expected in SAID_AS_TEXT.items():
+        with notes_of_call() as notes:
+            rows = await sql.query(f"SELECT {expression} AS at UNION ALL SELECT NULL")
+        assert rows == [{"at": expected}, {"at": None}]
+        assert loads(dumps(rows)) == rows
+        (told,) = notes
+        assert told.startswith("column 'at': 1 of 2 values came as text")
+    with notes_of_call() as notes:
+        assert await sql.query("SELECT '1 day'::interval AS i, '23:59'::time AS t") == [
+            {"i": dt.timedelta(days=1), "t": dt.time(23, 59)}
+        ]
+    assert not notes
+
+
+async def test_arrays_of_what_users_made_are_lists(postgres_database, open_sql):
+    sql = open_sql(postgres_database)
+    assert await sql.query("SELECT 1 AS n") == [{"n": 1}], "the connection was there before them"
+    postgres_database.run(
+        """CREATE TYPE mood AS ENUM ('sad', 'so so, ok'); CREATE DOMAIN amount AS int;
+        CREATE TABLE days (moods mood[], sums amount[], one mood);
+        INSERT INTO days VALUES (ARRAY['sad', 'so so, ok']::mood[], ARRAY[1, NULL]::amount[], 'sad')"""
+    )
+    expected = [{"moods": ["sad", "so so, ok"], "sums": [1, None], "one": "sad"}]
+    assert await sql.query("SELECT * FROM days") == expected
+    written = await sql.write("UPDATE days SET one = 'sad' RETURNING *")
+    assert written["rows"] == expected
+
+
+async def test_text_of_sqlite_that_is_not_utf8_is_read_and_told(tmp_path, open_sql):
+    path = tmp_path / "old.db"
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE t (id TEXT PRIMARY KEY, name TEXT, n INTEGER) WITHOUT ROWID")
+        database.execute("INSERT INTO t VALUES ('a', CAST(X'4df8' AS TEXT), 'dynamic')")
+        database.execute("INSERT INTO t VALUES ('b', 'ü', 1.5), ('c', X'ff', NULL)")
+        database.commit()
+    sql = open_sql(f"sqlite:///{path}")
+    with notes_of_call() as notes:
+        assert await sql.query("SELECT * FROM t ORDER BY id") == [
+            {"id": "a", "name": "M\ufffd", "n": "dynamic"},
+            {"id": "b", "name": "ü", "n": 1.5},
+            {"id": "c", "name": b"\xff", "n": None},
+        ]
+    assert list(notes) == [
+        "column 'name' has text that is not UTF-8: each such byte was read as \ufffd"
+    ]
+    with notes_of_call() as notes:
+        assert await sql.query("SELECT name FROM t WHERE id = 'b'") == [{"name": "ü"}]
+    assert not notes
+    written = await sql.write("UPDATE t SET n = 2 WHERE id = 'a' RETURNING name")
+    assert written["rows"] == [{"name": "M\ufffd"}]
+    (table,) = await sql.schema()
+    assert [(c["name"], c["type"]) for c in table["columns"]][:1] == [("id", "text")]
 
 
 async def test_mariadb_out(mariadb_database, open_sql):

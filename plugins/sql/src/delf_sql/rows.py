@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from delf.errors import ToolExecutionError
+from delf.notes import note
 from delf_sql.sqlite_child import weight
-from delf_sql.values import plain
+from delf_sql.values import holds_text, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +21,14 @@ class Fetched:
         rows: The rows, at most as many as were asked for.
         more: Whether there were more.
         changed: How many rows were changed, where the driver says it here.
+        mended: Columns with text that was not UTF-8, and has marks in place of such bytes.
     """
 
     columns: tuple[str, ...]
     rows: list[Sequence[Any]]
     more: bool = False
     changed: int = 0
+    mended: tuple[str, ...] = ()
 
 
 async def collect(
@@ -67,8 +70,20 @@ def too_large(max_bytes: int, rows: int) -> ToolExecutionError:
 
 
 def as_dicts(fetched: Fetched) -> list[dict[str, Any]]:
-    """Rows as dicts of plain values; a name that comes again gets a number: ``id``, ``id_2``."""
+    """Rows as dicts of plain values; a name that comes again gets a number: ``id``, ``id_2``.
+
+    Columns with values that Python cannot say are noted.
+    """
     names = unique_names(fetched.columns)
+    for name in fetched.mended:
+        note(f"column {name!r} has text that is not UTF-8: each such byte was read as \ufffd")
+    for number, name in enumerate(names):
+        texts = [row[number] for row in fetched.rows if holds_text(row[number])]
+        if texts:
+            note(
+                f"column {name!r}: {len(texts)} of {len(fetched.rows)} values came as text, as "
+                f"Python has no value like {str(plain(texts[0]))[:100]!r}"
+            )
     return [
         {name: plain(value) for name, value in zip(names, row, strict=True)} for row in fetched.rows
     ]

@@ -31,6 +31,7 @@ _LARGEST_LENGTH: Final = 1_000_000_000
 _LONGEST_PATTERN: Final = 1000
 _SPARE_MEMORY: Final = 300_000_000
 _ROW_BYTES: Final = 64
+_NO_UTF8: Final = "Could not decode to UTF-8"
 
 _READING: Final = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
 _READING_PRAGMAS: Final = frozenset(
@@ -167,6 +168,7 @@ class _Session:
         if own.reader:
             self.passed_over = _malformed(connection)
         else:
+            connection.text_factory = _escaped
             connection.execute("PRAGMA foreign_keys = ON")
             # A write that was killed is rolled back by the next writer that reads.
             connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
@@ -196,10 +198,21 @@ class _Session:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _read(self, work: Work) -> tuple[Any, ...]:
-        cursor = self.connection.execute(*work.runs[0])
-        with contextlib.closing(cursor):
-            columns, rows, more = self._collect(cursor, work.limit)
-        return columns, rows, more, -1
+        try:
+            columns, rows, more = self._read_once(work)
+        except sqlite3.OperationalError as error:
+            if not str(error).startswith(_NO_UTF8):
+                raise
+            self.connection.text_factory = _escaped
+            try:
+                columns, rows, more = self._read_once(work)
+            finally:
+                self.connection.text_factory = str
+        return columns, rows, more, -1, _mend(columns, rows)
+
+    def _read_once(self, work: Work) -> tuple[list[str], list[tuple[Any, ...]], bool]:
+        with contextlib.closing(self.connection.execute(*work.runs[0])) as cursor:
+            return self._collect(cursor, work.limit)
 
     def _write(self, work: Work) -> tuple[Any, ...]:
         """All sets or none; the session ends with it, and with it what it holds beside the file."""
@@ -218,12 +231,12 @@ class _Session:
                     rows += found
                     changed += len(found) if columns else max(cursor.rowcount, 0)
                     if more:
-                        return columns, rows, True, 0
+                        return columns, rows, True, 0, []
             self.connection.commit()
         finally:
             self.connection.close()
             self.connection = self._open()
-        return columns, rows, False, changed
+        return columns, rows, False, changed, _mend(columns, rows)
 
     def _collect(
         self, cursor: sqlite3.Cursor, limit: int
@@ -273,6 +286,38 @@ class _Session:
         if action == sqlite3.SQLITE_PRAGMA:
             return _unless(not is_reading_pragma(first, second))
         return sqlite3.SQLITE_OK
+
+
+def _escaped(data: bytes) -> str:
+    """A text that may not be UTF-8; :func:`_mend` finds what is not."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _mend(columns: list[str], rows: list[Any]) -> list[str]:
+    """Put a mark in place of each byte that is no text, and name the columns that have any."""
+    found: dict[str, None] = {}
+    for number, row in enumerate(rows):
+        wrong = [
+            place
+            for place, value in enumerate(row)
+            if type(value) is str and not value.isascii() and not _is_utf8(value)
+        ]
+        if wrong:
+            mended = list(row)
+            for place in wrong:
+                raw = row[place].encode("utf-8", "surrogateescape")
+                mended[place] = raw.decode("utf-8", "replace")
+                found[columns[place]] = None
+            rows[number] = tuple(mended)
+    return list(found)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _malformed(connection: sqlite3.Connection) -> str | None:

@@ -21,6 +21,12 @@ _LISTS: Final = (list, tuple, set, frozenset)
 _FIRST_LARGE_INT: Final = 2**63
 
 
+class AsText(str):
+    """What a database gave that Python has no value for, in the database's words."""
+
+    __slots__ = ()
+
+
 def plain(value: Any) -> Any:
     """A value of a result as plain Python; what has no plain form becomes text."""
     if type(value) in _PLAIN:
@@ -36,6 +42,19 @@ def plain(value: Any) -> Any:
         if isinstance(value, base):
             return base(value)
     return str(value)
+
+
+def holds_text(value: Any) -> bool:
+    """Whether a value, or a part of it, is such a text.
+
+    Args:
+        value: Of a driver.
+    """
+    if isinstance(value, Mapping):
+        return any(map(holds_text, cast("Mapping[Any, Any]", value).values()))
+    if isinstance(value, _LISTS):
+        return any(map(holds_text, cast("list[Any]", value)))
+    return isinstance(value, AsText)
 
 
 def simple(value: Any) -> Any:

@@ -23,6 +23,7 @@ from delf_sql.backends.base import (
     unlisted,
 )
 from delf_sql.backends.postgresql_catalog import read_relations, read_tables
+from delf_sql.backends.postgresql_types import register_made_here, register_moments
 from delf_sql.catalog import Relation, Table
 from delf_sql.functions import is_listed, known_functions
 from delf_sql.gate import Statement
@@ -103,6 +104,7 @@ class PostgresBackend:
             **{key: value for key, value in options.items() if value is not None},
         )
         driver.prepared_max = 0
+        register_moments(driver)
         await driver.set_read_only(reader)
         return driver
 
@@ -147,6 +149,7 @@ class PostgresBackend:
     ) -> None:
         """The transaction's first statements: from here on it stays read-only."""
         await driver.execute(_BEGIN, [self._timeout])
+        await register_made_here(driver)
         if self._limits.role is not None:
             await driver.execute(_ROLE, [self._limits.role])
         if not statement.calls and not statement.attributes:
@@ -195,6 +198,7 @@ class PostgresBackend:
         ]
         written = Written()
         await driver.execute(_BEGIN, [self._timeout])
+        await register_made_here(driver)
         async with driver.cursor() as cursor:
             if can_batch(statement, bounds):
                 values = [bound.values or [] for bound in bounds]

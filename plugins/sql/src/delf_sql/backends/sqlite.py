@@ -97,7 +97,7 @@ class _Child:
     def _run(self, work: Work) -> Fetched:
         started = time.monotonic()
         try:
-            columns, rows, more, changed = self._ask(tuple(work))
+            columns, rows, more, changed, mended = self._ask(tuple(work))
         except (EOFError, BrokenPipeError):
             process = cast("subprocess.Popen[bytes]", self._process)
             process.kill()
@@ -105,7 +105,7 @@ class _Child:
             if time.monotonic() - started >= self._opening.timeout:
                 raise TimeoutError from None
             raise _SqliteError("disk I/O error: its process ended") from None
-        return Fetched(tuple(columns), rows, more, changed)
+        return Fetched(tuple(columns), rows, more, changed, tuple(mended))
 
     def _ask(self, message: Any) -> Sequence[Any]:
         process = cast("subprocess.Popen[bytes]", self._process)

@@ -1,0 +1,82 @@
+"""How PostgreSQL's values are loaded: as text, where Python has no such value."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from delf_sql.values import AsText
+
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg.abc import Loader
+
+_CALENDAR: Final = (b"mon", b"year")
+_MADE_HERE: Final = """
+SELECT t.oid::pg_catalog.int8, t.typname::text, t.typarray::pg_catalog.int8,
+       t.typtype OPERATOR(pg_catalog.=) 'd', t.typbasetype::pg_catalog.int8
+FROM pg_catalog.pg_type t
+WHERE t.typtype OPERATOR(pg_catalog.=) ANY ('{e,d}') AND t.typarray OPERATOR(pg_catalog.<>) 0
+  AND t.oid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid
+"""
+"""Enums and domains that users made, with the types of their arrays."""
+
+
+def register_moments(driver: psycopg.AsyncConnection[Any]) -> None:
+    """Give what Python cannot say as text: infinity, years BC or above 9999, 24:00, months.
+
+    Args:
+        driver: A connection.
+    """
+    for name, loader in _loaders().items():
+        driver.adapters.register_loader(name, loader)
+
+
+@cache
+def _loaders() -> dict[str, type[Loader]]:
+    """By the name of the type; psycopg's own in C take no subclasses."""
+    import psycopg.types.datetime as own
+
+    return {
+        "date": _tolerant(own.DateLoader),
+        "timestamp": _tolerant(own.TimestampLoader),
+        "timestamptz": _tolerant(own.TimestamptzLoader),
+        "time": _tolerant(own.TimeLoader),
+        "timetz": _tolerant(own.TimetzLoader),
+        "interval": _tolerant(own.IntervalLoader, not_with=_CALENDAR),
+    }
+
+
+def _tolerant(own: type[Loader], not_with: tuple[bytes, ...] = ()) -> type[Loader]:
+    """A loader like another, which gives what that cannot load as text."""
+    import psycopg
+
+    def load(loader: Any, data: Any) -> Any:
+        raw = bytes(data)
+        if not any(word in raw for word in not_with):
+            with contextlib.suppress(psycopg.Error, ValueError, OverflowError):
+                return own.load(loader, data)
+        return AsText(raw.decode("utf-8", "replace"))
+
+    return type(f"Tolerant{own.__name__}", (own,), {"load": load})
+
+
+async def register_made_here(driver: psycopg.AsyncConnection[Any]) -> None:
+    """Let arrays of enums and of domains be lists.
+
+    Args:
+        driver: A connection in a transaction.
+    """
+    from psycopg.pq import Format
+    from psycopg.types import TypeInfo
+
+    adapters = driver.adapters
+    for oid, name, array, is_domain, base in await (await driver.execute(_MADE_HERE)).fetchall():
+        if adapters.types.get(array) is not None:
+            continue
+        if is_domain:
+            loader = adapters.get_loader(base, Format.TEXT)
+            if loader is not None:
+                adapters.register_loader(oid, loader)
+        TypeInfo(name, oid, array).register(driver)
