@@ -60,7 +60,7 @@ MORE: dict[str, frozenset[str]] = {
     "demo": frozenset({"delf.trust"}),
     "devkit": frozenset({"delf.engine.secrets", "delf.plugins", "delf.response"}),
     "filesystem": PROGRAM,
-    "mcp": frozenset({"delf.terminal"}),
+    "mcp": PROGRAM | {"delf.own_files"},
     "runner-dbos": PROGRAM | {"delf.plugins", "delf.project", "delf.surroundings", "delf.sync"},
     "serve": RUN_TASKS,
     "workers": PROGRAM | {"delf.trust"},

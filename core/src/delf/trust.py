@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import secrets
-import stat
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import field
@@ -19,6 +18,7 @@ from typing import Any, Final, Self
 
 from delf.errors import ConfigurationError, FolderNotTrustedError
 from delf.folders import CONFIG_FILE, parse_toml, said
+from delf.own_files import is_own_folder, read_own, write_own
 from delf.records import dataclass
 
 VARIABLE: Final = "DELF_TRUST"
@@ -29,9 +29,6 @@ Items = Mapping[str, Mapping[str, str]]
 key, the empty one, with its digest."""
 
 _FORMAT: Final = 1
-_MOST_BYTES: Final = 16_000_000
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-_READ: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +206,7 @@ def trusted(root: Path) -> Trusted | None:
 def all_trusted() -> list[Trusted]:
     """What is remembered of all folders, by path."""
     folder = store()
-    if not _is_own_folder(folder):
+    if not is_own_folder(folder):
         return []
     found = [record for path in folder.glob("*.json") if (record := _read(path)) is not None]
     return sorted(found, key=lambda record: record.root)
@@ -245,25 +242,17 @@ def remember(root: Path, items: Items) -> None:
             "digests": digests,
         }
     )
-    path = _file(folder, root)
-    new = path.with_suffix(f".{secrets.token_hex(8)}")
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not _is_own_folder(folder):
-            raise ConfigurationError(
-                f"trust cannot be kept: others can write to {folder}",
-                hint=f"make it yours alone: chmod 700 {folder}",
-            )
-        with os.fdopen(os.open(new, _NEW, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-        new.replace(path)
+        write_own(_file(folder, root), text)
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"trust cannot be kept: {error.message}", hint=error.hint
+        ) from None
     except OSError as error:
         raise ConfigurationError(
             f"trust cannot be kept in {folder}: {error.strerror}",
             hint=f"{VARIABLE}={root} trusts the folder for a process",
         ) from error
-    finally:
-        new.unlink(missing_ok=True)
 
 
 def revoke(root: Path) -> bool:
@@ -291,35 +280,17 @@ def _digest(salt: str, file: str, key: str, value: str) -> str:
 def _may_hold(folder: Path, root: Path) -> bool:
     """Whether a record there can be the person's: not one that the folder brought along."""
     inside = not folder.is_absolute() or folder.resolve().is_relative_to(root)
-    return not inside and _is_own_folder(folder)
-
-
-def _is_own_folder(folder: Path) -> bool:
-    try:
-        found = folder.lstat()
-    except OSError:
-        return False
-    return stat.S_ISDIR(found.st_mode) and _is_ours_alone(found)
-
-
-def _is_ours_alone(found: os.stat_result) -> bool:
-    if not hasattr(os, "geteuid"):  # Windows: the user's profile is the user's alone
-        return True
-    return found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return not inside and is_own_folder(folder)
 
 
 def _read(path: Path) -> Trusted | None:
     """A record; None for what is none, or is not the person's alone."""
     try:
-        with os.fdopen(os.open(path, _READ), "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode) or not _is_ours_alone(found):
-                return None
-            told: Any = json.loads(file.read(_MOST_BYTES))
+        told: Any = json.loads(read_own(path) or b"")
         if told["format"] != _FORMAT:
             return None
         root, digests = Path(told["root"]), {k: dict(v) for k, v in told["digests"].items()}
         record = Trusted(root=root, at=float(told["at"]), salt=told["salt"], digests=digests)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     return record if _file(path.parent, root) == path else None

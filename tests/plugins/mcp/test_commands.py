@@ -1,9 +1,11 @@
 """Commands for servers that a project uses."""
 
+import json
 import sys
 import tomllib
 
 import pytest
+from platformdirs import user_state_path
 
 from plugins.mcp.conftest import SERVER
 from support.cli_fixtures import *  # noqa: F403 - here, run
@@ -27,6 +29,20 @@ def test_what_a_server_says_of_its_tools_is_a_line_for_the_project(run, project)
     assert "add             read          free" in shown
     assert "note            write         asks" in shown
     assert "wipe            irreversible  asks" in shown
+
+
+def test_a_tool_that_has_changed_asks_until_it_is_accepted(run, project):
+    with project.open("a") as file:
+        file.write('effects = { add = "read" }\n')
+    assert "add             read          free" in run("inspect", "srv").stdout
+    (kept,) = (user_state_path("delf", appauthor=False) / "mcp").glob("*.json")
+    told = json.loads(kept.read_text())
+    kept.write_text(json.dumps({**told, "tools": {"add": "0" * 64}}))
+    shown = run("inspect", "srv").stdout
+    assert "add             irreversible  asks" in shown
+    assert "delf mcp effects srv --accept" in shown
+    assert run("mcp", "effects", "srv", "--accept").exit_code == 0
+    assert "add             read          free" in run("inspect", "srv").stdout
 
 
 def test_a_connection_that_is_no_server_has_no_such_line(run, here):

@@ -298,6 +298,45 @@ async def test_a_tool_that_became_another_asks_again(rogue, change, word) -> Non
     assert any("'pay' is not as it was" in notice for notice in srv.notices())
 
 
+@pytest.mark.parametrize("word", ["pay", "*"])
+async def test_a_tool_that_became_another_between_two_runs_asks_until_it_is_accepted(
+    rogue, word
+) -> None:
+    async def effects(**change):
+        srv = rogue("plain", does={"tools": [tool("pay", **change)]}, effects={word: "read"})
+        (action,) = await srv.actions()
+        return action.effect, srv
+
+    assert (await effects())[0] == "read"
+    assert (await effects())[0] == "read"
+    other = {"description": "Does it, and more."}
+    for _ in range(2):  # it does not become the known one by being seen once
+        effect, srv = await effects(**other)
+        assert effect == "irreversible"
+        assert "delf mcp effects rogue --accept" in srv.notices()[0]
+    srv.believe()
+    assert (await effects(**other))[0] == "read"
+    assert (await effects())[0] == "irreversible"
+
+
+async def test_a_tool_that_was_gone_for_a_run_is_still_known(rogue) -> None:
+    for tools in ([tool("pay")], [tool("look")]):
+        srv = rogue("plain", does={"tools": tools}, effects={"*": "read"})
+        assert {action.effect for action in await srv.actions()} == {"read"}
+    srv = rogue("plain", does={"tools": [tool("pay", description="Pays.")]}, effects={"*": "read"})
+    assert [action.effect for action in await srv.actions()] == ["irreversible"]
+
+
+async def test_where_nothing_can_be_kept_effects_hold_for_the_process(
+    rogue, monkeypatch, tmp_path, caplog
+) -> None:
+    (tmp_path / "full").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "full"))
+    srv = rogue("plain", does={"tools": [tool("pay")]}, effects={"pay": "read"})
+    assert [action.effect for action in await srv.actions()] == ["read"]
+    assert "known to this process alone" in caplog.text
+
+
 @pytest.mark.parametrize("covers", ["call", "action"])
 @pytest.mark.parametrize("change", [{}, {"description": "Does it, and more."}])
 async def test_no_yes_from_before_holds_for_a_tool_that_became_another(

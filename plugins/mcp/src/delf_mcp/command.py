@@ -7,6 +7,7 @@ import json
 import os
 import re
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -25,20 +26,24 @@ def mcp() -> None:
 
 @mcp.command()
 @click.argument("connection")
+@click.option("--accept", is_flag=True, help="Let effects hold for the tools as they are now.")
 @click.pass_context
-def effects(ctx: click.Context, connection: str) -> None:
+def effects(ctx: click.Context, connection: str, accept: bool) -> None:
     """Print what the server of CONNECTION says of its tools, as a line for delf.toml.
 
     By itself it decides nothing. Keep what you believe: a tool that is not in the line asks a
-    person before each call.
+    person before each call, and so does one that has changed since its line first held.
 
     \b
     delf mcp effects git
+    delf mcp effects git --accept
     """  # noqa: D301 - click's mark for lines that stay as they are
     state: Any = ctx.find_root().obj
     project: Any = state.load_project()
     made: Any = project.connector(state.discover(project.environ))(connection)
-    found = asyncio.run(_declared(made))
+    found, notices = asyncio.run(_declared(made, accept=accept))
+    for notice in notices:
+        click.echo(f"# {notice}", err=True)
     freed = {name: effect for name, effect in found.items() if effect != "irreversible"}
     click.echo(
         f"# The server says this of {len(freed)} of its {len(found)} tools. Keep what you believe.",
@@ -50,7 +55,7 @@ def effects(ctx: click.Context, connection: str) -> None:
     click.echo(f"effects = {{ {', '.join(entries)} }}" if entries else "effects = {}")
 
 
-async def _declared(made: Any) -> dict[str, str]:
+async def _declared(made: Any, *, accept: bool) -> tuple[dict[str, str], Sequence[str]]:
     from delf_mcp.connection import MCP
 
     if not isinstance(made, MCP):
@@ -59,7 +64,10 @@ async def _declared(made: Any) -> dict[str, str]:
         )
     try:
         await made.actions()
-        return dict(made.declared)
+        if accept:
+            await asyncio.to_thread(made.believe)
+            await made.actions()
+        return dict(made.declared), made.notices()
     finally:
         await made.aclose()
 

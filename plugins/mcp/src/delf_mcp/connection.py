@@ -44,6 +44,7 @@ _log = logging.getLogger(__name__)
 
 _CONTEXT: Final = "delf_call_context"
 _READ: Final[Effect] = "read"
+_IRREVERSIBLE: Final[Effect] = "irreversible"
 _MOST_TOLD: Final = 10
 _MOST_INSTRUCTIONS: Final = 1000
 _MORE_TOOLS: Final = "max_tools in the connection's settings allows more"
@@ -111,6 +112,7 @@ class MCP(Connection):
         """What the server says that its tools do; it decides nothing."""
         self._notices: tuple[str, ...] = ()
         self._first: dict[str, str] | None = None
+        self._digests: dict[str, str] = {}
         self._servers: WeakKeyDictionary[asyncio.AbstractEventLoop, _Server] = WeakKeyDictionary()
 
     @classmethod
@@ -261,11 +263,16 @@ class MCP(Connection):
         Raises:
             TimeoutError: When there is no time left for the rest.
         """
+        from delf_mcp.known import KnownTools
         from delf_mcp.listing import LeftOut, digest_of, effect_of, reason, shown
 
         digests = {tool.name: digest_of(tool) for tool in reversed(tools)}  # the first counts
-        if self._first is None:
-            self._first = digests
+        effects, known = self.settings.effects, KnownTools(self.name, self.settings)
+        before = known.read() if effects and self._first is None else {}
+        is_first, fresh = self._first is None, dict[str, str]()
+        self._first = first = {**digests, **before} if self._first is None else self._first
+        self._digests = digests
+        changed: list[str] = []
         actions: dict[str, Action] = {}
         left_out: list[LeftOut] = []
         seen: set[str] = set()
@@ -284,15 +291,27 @@ class MCP(Connection):
             name, number = made.name, 2
             while name in actions:  # names that differ in what no Python name can hold
                 name, number = f"{made.name}_{number}", number + 1
-            same = self._first.get(tool.name) == digests[tool.name]
-            # What the user says holds for the tool that they knew.
-            effect = effect_of((tool.name, name), self.settings.effects if same else {})
             version = digests[tool.name]  # another one is another tool, which nobody has approved
+            effect = effect_of((tool.name, name), effects)
+            if effect != _IRREVERSIBLE and first.get(tool.name) != version:
+                effect = _IRREVERSIBLE  # what the user says holds for the tool that they knew
+                changed.append(tool.name)
+            elif effect != _IRREVERSIBLE and is_first and tool.name not in before:
+                fresh[tool.name] = version
             actions[name] = replace(
                 made, name=name, permission=name, effect=effect, version=version
             )
-        changed = [name for name, digest in digests.items() if self._first.get(name) != digest]
+        if fresh:
+            known.keep({**before, **fresh})
         return actions, left_out, changed
+
+    def believe(self) -> None:
+        """Let ``effects`` hold for the tools as they were listed last, also in later runs."""
+        from delf_mcp.known import KnownTools
+
+        kept = KnownTools(self.name, self.settings)
+        kept.keep({**kept.read(), **self._digests})
+        self._first = dict(self._digests)
 
     def _action(self, server: _Server, tool: types.Tool) -> Action:
         async def send(arguments: dict[str, Any]) -> Any:
@@ -330,11 +349,11 @@ class MCP(Connection):
             if not any(fnmatchcase(name, word) for name in names):
                 close = did_you_mean(word, names)
                 notices.append(f"effects names {word!r}, which is none of its tools{close}")
-        if self.settings.effects:
-            notices += [
-                f"the tool {clean(name)!r} is not as it was at first: effects does not hold for it"
-                for name in changed
-            ]
+        notices += [
+            f"the tool {clean(name)!r} is not as it was when effects first held for it, and asks; "
+            f"delf mcp effects {self.name} --accept takes it as it is"
+            for name in changed
+        ]
         more = len(notices) - _MOST_TOLD
         told = [*notices[:_MOST_TOLD], *([f"and {more:,} more like these"] if more > 0 else ())]
         fresh = tuple(f"{self.name}: {visible(notice)}" for notice in told)

@@ -1,0 +1,64 @@
+"""Files that are the user's alone: what stands in them was written by nobody else."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from pathlib import Path
+from typing import Final
+
+from delf.errors import ConfigurationError
+
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+_READ: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_MOST_BYTES: Final = 16_000_000
+
+
+def is_own_folder(path: Path) -> bool:
+    """Whether a path is a folder of the user's, in which nobody else can write or read."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and _is_ours_alone(found)
+
+
+def read_own(path: Path) -> bytes | None:
+    """The content of a file; None where there is none, or it is not the user's alone."""
+    try:
+        with os.fdopen(os.open(path, _READ), "rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode) or not _is_ours_alone(found):
+                return None
+            return file.read(_MOST_BYTES)
+    except OSError:
+        return None
+
+
+def write_own(path: Path, text: str) -> None:
+    """Write a file, whole or not at all; its folder is made where it is missing.
+
+    Raises:
+        ConfigurationError: When others can write to the folder.
+        OSError: When it cannot be written.
+    """
+    new = path.with_suffix(f".{secrets.token_hex(8)}")
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not is_own_folder(path.parent):
+        raise ConfigurationError(
+            f"others can write to {path.parent}",
+            hint=f"make it yours alone: chmod 700 {path.parent}",
+        )
+    try:
+        with os.fdopen(os.open(new, _NEW, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _is_ours_alone(found: os.stat_result) -> bool:
+    if not hasattr(os, "geteuid"):  # Windows: the user's profile is the user's alone
+        return True
+    return found.st_uid == os.geteuid() and not found.st_mode & 0o077

@@ -1,0 +1,63 @@
+"""What the user's ``effects`` were said of: kept from one run to the next, outside of projects."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from delf.errors import ConfigurationError
+from delf.own_files import is_own_folder, read_own, write_own
+from delf_mcp.settings import MCPSettings
+
+_log = logging.getLogger(__name__)
+
+_FORMAT: Final = 1
+
+
+class KnownTools:
+    """The tools of a server for which ``effects`` held, by name, as they were then.
+
+    A tool is known from the first time that a word of the user's holds for it. It stays known by
+    that digest: one that has become another is none that the user spoke of.
+
+    Args:
+        name: The connection's.
+        settings: Which server it is.
+    """
+
+    def __init__(self, name: str, settings: MCPSettings) -> None:
+        where = [settings.url, settings.command, *settings.args]
+        here = None if settings.command is None else str(settings.cwd or Path.cwd())
+        text = json.dumps([name, here, *where])
+        digest = hashlib.sha256(os.fsencode(text)).hexdigest()
+        self._path = _folder() / f"{digest[:32]}.json"
+
+    def read(self) -> dict[str, str]:
+        """The digests of the tools that are known."""
+        try:
+            found = read_own(self._path) if is_own_folder(self._path.parent) else None
+            told: Any = json.loads(found or b"")
+            if told["format"] != _FORMAT:
+                return {}
+            return {str(name): str(digest) for name, digest in told["tools"].items()}
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return {}
+
+    def keep(self, digests: Mapping[str, str]) -> None:
+        """Keep digests; where that is not possible, they hold for this process alone."""
+        text = json.dumps({"format": _FORMAT, "tools": dict(digests)})
+        try:
+            write_own(self._path, text)
+        except (OSError, ConfigurationError) as error:
+            _log.warning("tools that effects hold for are known to this process alone: %s", error)
+
+
+def _folder() -> Path:
+    from platformdirs import user_state_path
+
+    return user_state_path("delf", appauthor=False) / "mcp"
