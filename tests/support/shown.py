@@ -43,6 +43,9 @@ SHOWN: Final = {
     "yes\U000e0041\U000e007f": r"yes\U000e0041\U000e007f",
     "x\ufe00y\ufe0f": r"x\ufe00y\ufe0f",
     "☺\U000e0100\U000e01ef": r"☺\U000e0100\U000e01ef",
+    # marks that would be drawn over other lines
+    "x" + "\u0301" * 6: "x" + "\u0301" * 4 + r"\u0301\u0301",
+    "\u0301\u0e49\u20dd\u0336\u0301": "\u0301\u0e49\u20dd\u0336" + r"\u0301",
     # signs that are a part of how others look
     "❤\ufe0f ☎\ufe0e": "❤\ufe0f ☎\ufe0e",
     "❤\ufe0f\ufe0f": "❤\ufe0f\\ufe0f",
@@ -66,6 +69,8 @@ SHOWN: Final = {
     "Ada <аda@example.com>": r"Ada <\u0430da@example.com>",
     "aمثال.com": "xn--a-zmcl5hc.com",
     "pay\u200bpal.com": r"pay\u200bpal.com",
+    "gооgle.co.uk, аpple.dev": "xn--ggle-55da.co.uk, xn--pple-43d.dev",
+    "ⓖoogle.de": "xn--oogle-wt9b.de",
     # names that do not
     "ada@example.com": "ada@example.com",
     "info@münchen.de": "info@münchen.de",
@@ -75,5 +80,6 @@ SHOWN: Final = {
     "مثال.com": "مثال.com",
     "отчёт.pdf": "отчёт.pdf",
     "Отчёт_v2.docx": "Отчёт_v2.docx",
+    "отчёт-Q3.xlsx, Ω.x": "отчёт-Q3.xlsx, Ω.x",
     "данные.append(x)": "данные.append(x)",
 }

@@ -55,6 +55,18 @@ _ALIKE: Final = re.compile(
 """Letters of other scripts of which some look like plain Latin ones."""
 
 
+_RUNS: Final = re.compile(f"(?:[A-Za-z]|{_PLAIN.pattern}|{_ALIKE.pattern})+")
+"""Letters in a row."""
+_ENDING: Final = re.compile(f"[{_DOTS}][A-Za-z]{{2,24}}$")
+_STACKED: Final = re.compile(
+    "([{0}]{{4}})([{0}]+)".format(
+        "\u0300-\u036f\u0483-\u0489\u0610-\u061a\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
+        "\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
+    )
+)
+"""More marks on one letter than any language has: they would be drawn over other lines."""
+
+
 def visible(text: str) -> str:
     """A text without anything that steers a terminal, cannot be seen, or passes for another name.
 
@@ -62,7 +74,11 @@ def visible(text: str) -> str:
     """
     if text.isascii():
         return text if text.isprintable() else _without_hidden(text)
-    return _NAME.sub(_shown_name, _without_hidden(text))
+    return _NAME.sub(_shown_name, _STACKED.sub(_shown_marks, _without_hidden(text)))
+
+
+def _shown_marks(found: re.Match[str]) -> str:
+    return found[1] + "".join(map(_escape, found[2]))
 
 
 def _without_hidden(text: str) -> str:
@@ -102,7 +118,7 @@ def _escape(character: str) -> str:
 def _shown_name(found: re.Match[str]) -> str:
     """An address or a host's name; what looks like another one is told by its code."""
     before, who, host = found["before"], found["who"], found["host"]
-    if not before and not _BARE.search(host):
+    if not before and not _BARE.search(host) and not _mixes_letters(host):
         return found[0]
     if who and _passes_for_another(f"{who}.{host}"):
         before = "".join(map(_shown_letter, before))
@@ -110,6 +126,13 @@ def _shown_name(found: re.Match[str]) -> str:
         labels = re.split(f"([{_DOTS}])", host)
         host = "".join(label if label.isascii() else _coded(label) for label in labels)
     return before + host
+
+
+def _mixes_letters(host: str) -> bool:
+    """Whether what may be a name has a word with plain Latin letters and such as look so."""
+    return _ENDING.search(host) is not None and any(
+        re.search("[A-Za-z]", run) and _ALIKE.search(run) for run in _RUNS.findall(host)
+    )
 
 
 def _shown_letter(letter: str) -> str:

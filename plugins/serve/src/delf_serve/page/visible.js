@@ -13,12 +13,17 @@ const NAME = new RegExp(`(?<before>(?<who>[${LABEL}.+'%]{0,64})@|:\\/\\/(?:[^\\s
 const BARE = new RegExp(`(?:^www[${DOTS}]|[${DOTS}](?:com|net|org|biz|edu|gov|mil|io|eu)$)`, "iu");
 const PLAIN = /[\u00c0-\u0130\u0132-\u0137\u0139-\u0148\u014a-\u017e\u01a0\u01a1\u01af\u01b0\u01cd-\u01dc\u0218-\u021b\u0300-\u036f\u1e00-\u1eff\u1100-\u11ff\u3040-\u312f\u3400-\u9fff\uac00-\ud7ff\uf900-\ufaff\u{20000}-\u{3ffff}]/gu;
 const ALIKE = /[\u0131\u0138\u0149\u017f-\u019f\u01a2-\u01ae\u01b1-\u01cc\u01dd-\u0217\u021c-\u02ff\u0370-\u058f\u10a0-\u10ff\u13a0-\u167f\u1c80-\u1dbf\u1f00-\u1fff\u2100-\u218f\u2460-\u24ff\u2c00-\u2dff\ua4d0-\ua4ff\ua640-\ua69f\ua720-\ua7ff\uab30-\uabbf\uff10-\uff5a\u{10100}-\u{107ff}\u{1d400}-\u{1d7ff}]/u;
+const RUNS = new RegExp(`(?:[A-Za-z]|${PLAIN.source}|${ALIKE.source})+`, "gu");
+const ENDING = new RegExp(`[${DOTS}][A-Za-z]{2,24}$`, "u");
+const MARKS = "\u0300-\u036f\u0483-\u0489\u0610-\u061a\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f";
+const STACKED = new RegExp(`([${MARKS}]{4})([${MARKS}]+)`, "gu");
 const BEYOND_ASCII = /[^\u0000-\u007f]/;
 
 /** A text without anything that cannot be seen, or passes for another name. Line breaks and tabs stay. */
 export function visible(text) {
   const seen = MAY_HIDE.test(text) ? withoutHidden(text) : text;
-  return BEYOND_ASCII.test(seen) ? seen.replace(NAME, shownName) : seen;
+  if (!BEYOND_ASCII.test(seen)) return seen;
+  return seen.replace(STACKED, (_, some, more) => some + [...more].map(escaped).join("")).replace(NAME, shownName);
 }
 
 function withoutHidden(text) {
@@ -53,7 +58,7 @@ function escaped(sign) {
 /** An address or a host's name; what looks like another one is told by its code. */
 function shownName(whole, ...found) {
   const { before, who, host } = found.at(-1);
-  if (!before && !BARE.test(host)) return whole;
+  if (!before && !BARE.test(host) && !mixesLetters(host)) return whole;
   let head = before;
   if (who && passesForAnother(`${who}.${host}`)) head = [...before].map(shownLetter).join("");
   if (!passesForAnother(host)) return head + host;
@@ -62,6 +67,9 @@ function shownName(whole, ...found) {
     return DOTS.includes(label) ? "." : `xn--${punycode(label)}`;
   }).join("");
 }
+
+/** Whether what ends as a host's name has a word with plain Latin letters and such as look so. */
+const mixesLetters = (host) => ENDING.test(host) && (host.match(RUNS) ?? []).some((run) => ALIKE.test(run) && /[A-Za-z]/.test(run));
 
 const shownLetter = (sign) => !BEYOND_ASCII.test(sign) || sign.search(PLAIN) === 0 ? sign : escaped(sign);
 
