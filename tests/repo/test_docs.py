@@ -152,3 +152,8 @@ def test_the_index_names_every_page() -> None:
     assert {link for link in LINK.findall(index) if "/../" not in f"/{link}"} == pages - {
         "index.md"
     }
+
+
+def test_each_benchmark_has_its_place_on_the_page() -> None:
+    named = set(re.findall(r"bench_\w+\.py", (ROOT / "docs/benchmarks.md").read_text()))
+    assert named == {path.name for path in (ROOT / "benchmarks").glob("bench_*.py")}

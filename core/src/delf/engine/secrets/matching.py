@@ -2,8 +2,8 @@
 
 A text is searched once, whatever the number of secrets: one pattern knows a few characters of
 each form of each secret, from the rarest on, and only where these are is the form compared. The
-pattern is a tree of characters, as Python's own alternation tries one branch after another
-(``benchmarks/bench_redaction.py`` has both). Where secrets are is looked up in texts that hold one.
+pattern is a tree of characters, as Python's own alternation tries one branch after another.
+Where secrets are is looked up in texts that hold one.
 """
 
 from __future__ import annotations
