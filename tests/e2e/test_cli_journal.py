@@ -58,6 +58,14 @@ def test_the_default_one_that_cannot_be_written_is_a_warning(run, tmp_path):
     assert "kept" not in quiet.stderr
 
 
+@pytest.mark.parametrize("url", ["postgresql://a:b@127.0.0.1:1/tasks", "{folder}/no/j.db"])
+def test_one_whose_place_was_chosen_and_is_away_is_an_error(run, tmp_path, url):
+    (tmp_path / "no").write_text("a file")
+    done = run(DELF_JOURNAL_SQL_URL=url.format(folder=tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the journal" in failure_lines(done.stderr)[0]
+
+
 @pytest.mark.parametrize("how", ["flag", "file", "variable"])
 def test_a_chosen_one_that_cannot_be_written_is_an_error(run, tmp_path, how):
     (tmp_path / "file").write_text("")

@@ -157,6 +157,9 @@ class OptionalDependencyError(ConfigurationError, ImportError):
 class JournalUnavailableError(ConfigurationError):
     """The journal cannot be written, so that no task can begin."""
 
+    chosen = False
+    """Whether somebody said where it is, so that there is no going on without it."""
+
     code = "ERR-JOURNAL-004"
     default_hint = 'journal = "none" (delf run --no-journal) keeps nothing'
 

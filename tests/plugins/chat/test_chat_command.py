@@ -485,7 +485,8 @@ class TestPipes:
         assert json.loads(conversations("list", "--json").stdout) == []
 
     def test_without_a_journal_that_can_be_opened_it_lives_in_memory(self, chat, tmp_path):
-        env = {"DELF_JOURNAL_SQL_URL": str(tmp_path)}  # a folder
+        (tmp_path / "file").touch()
+        env = {"XDG_DATA_HOME": str(tmp_path / "file")}
         done = chat("one\n/history\n", "print('first')", flags=(), env=env)
         assert (done.returncode, done.stdout) == (0, "first\n")
         assert "nothing of this task is kept" in done.stderr

@@ -277,7 +277,8 @@ class Setup:
         try:
             await agent.astart()
         except JournalUnavailableError as error:
-            if must_keep or self.journal_was_chosen or self.options.conversation is not None:
+            chosen = error.chosen or self.journal_was_chosen
+            if must_keep or chosen or self.options.conversation is not None:
                 raise
             errors.say("warning", f"nothing of this task is kept: {error.message}")
         else:

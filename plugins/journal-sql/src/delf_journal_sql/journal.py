@@ -21,7 +21,7 @@ from delf_journal_sql import inbox, sessions, store
 from delf_journal_sql.codec import Packed, encode_large, pack, put_together, take_out
 from delf_journal_sql.conversations import SqlConversations, namespaces
 from delf_journal_sql.database import Connection, open_database, transaction
-from delf_journal_sql.errors import ConnectionLostError
+from delf_journal_sql.errors import ConnectionLostError, JournalSetupError
 from delf_journal_sql.queues import choose, records
 from delf_journal_sql.schema import migrate
 from delf_journal_sql.settings import JournalSettings
@@ -185,6 +185,13 @@ class SqlJournal:
             JournalSetupError: When it cannot be opened.
             JournalError: When it cannot be written: it is locked, or the disk is full.
         """
+        try:
+            await self._register()
+        except JournalSetupError as error:
+            error.chosen = self._settings.url is not None
+            raise
+
+    async def _register(self) -> None:
         while not (writer := self._running_writer()).put(operation := writer.register()):
             continue  # it was stopped in this moment; the next one is a new one
         await asyncio.wrap_future(operation.done)
