@@ -52,6 +52,9 @@ def page(method, cursor):
             return {"tools": tools, "nextCursor": str(number + 1)}
         case "no list":
             return {"tools": "none"}
+        case "storm":
+            for _ in range(2000):
+                send(method="notifications/tools/list_changed")
     found = state["tools"]
     return {"tools": [GOOD] if found is None else found}
 
@@ -88,6 +91,15 @@ def called(number):
         case "latin":
             text = b'{"content": [{"type": "text", "text": "caf\xe9"}]}'
             return write(b'{"jsonrpc": "2.0", "id": %d, "result": %s}\n' % (number, text))
+        case "half signs":
+            text = b'{"content": [{"type": "text", "text": "a\\ud800b"}]}'
+            return write(b'{"jsonrpc": "2.0", "id": %d, "result": %s}\n' % (number, text))
+        case "digits":
+            text = b'{"content": [], "structuredContent": {"n": %b}}' % (b"9" * 100_000)
+            return write(b'{"jsonrpc": "2.0", "id": %d, "result": %s}\n' % (number, text))
+        case "deep":
+            deep = b'{"a":' * 50_000 + b"1" + b"}" * 50_000
+            return write(b'{"jsonrpc": "2.0", "id": %d, "result": %s}\n' % (number, deep))
         case "flood":
             while True:
                 write(b"y\n" * 1000)

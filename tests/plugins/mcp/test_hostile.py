@@ -158,12 +158,40 @@ async def test_the_task_tells_which_tools_are_left_out(rogue) -> None:
 # -- what it sends ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("mode", "gives"), [("rubbish", "done"), ("latin", "caf\ufffd")])
+@pytest.mark.parametrize(
+    ("mode", "gives"),
+    [
+        ("rubbish", "done"),
+        ("latin", "caf\ufffd"),
+        ("half signs", "a?b"),
+        ("digits", {"n": "9" * 100_000}),
+    ],
+)
 async def test_bytes_that_are_no_message_cost_nothing(rogue, mode, gives) -> None:
     srv = rogue(mode)
     async with soon():
         for _ in range(3):
             assert await invoke(srv, "good") == gives
+
+
+async def test_an_answer_that_nobody_can_read_is_an_error_at_once(rogue) -> None:
+    srv = rogue("deep")
+    async with soon():
+        for _ in range(2):
+            with pytest.raises(ToolExecutionError, match="rogue: good: its answer is no JSON"):
+                await invoke(srv, "good")
+
+
+async def test_half_a_sign_in_a_tools_description_costs_no_tool(rogue) -> None:
+    srv = rogue("plain", does={"tools": [tool("a"), tool("b", description="\ud800 B.")]})
+    async with soon():
+        assert [action.name for action in await srv.actions()] == ["a", "b"]
+
+
+async def test_tools_that_change_all_the_time_hold_no_task(rogue) -> None:
+    async with soon():
+        response, _, _ = await run(rogue("storm"), "print(await rogue.good())", lambda _: True)
+    assert response.text == "done"
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,19 @@ class Handler(BaseHTTPRequestHandler):
                 text = json.dumps({"jsonrpc": "2.0", "id": number, "result": DONE}).encode()
                 noise = b"data: {]\n\nevent: odd\ndata: 1\n\n: nothing\n\n"
                 self.say(noise + b"data: " + text + b"\n\n", kind="text/event-stream")
+            case "half signs" | "half signs in events":
+                text = begin % number + b'a\\ud800b"}]}}'
+                if self.mode.endswith("events"):
+                    self.say(b"data: " + text + b"\n\n", kind="text/event-stream")
+                else:
+                    self.say(text)
+            case "deep" | "deep events":
+                deep = b'{"a":' * 20_000 + b"1" + b"}" * 20_000
+                text = b'{"jsonrpc": "2.0", "id": %d, "result": %b}' % (number, deep)
+                if self.mode.endswith("events"):
+                    self.say(b"data: " + text + b"\n\n", kind="text/event-stream")
+                else:
+                    self.say(text)
             case "no end":
                 self.say(b"data: 1", kind="text/event-stream")
             case "page":
@@ -135,6 +148,9 @@ def rogue(open_mcp):
         ("large events", "rogue: "),
         ("bomb", "compressed"),
         ("no end", "rogue: "),
+        ("deep", "Failed to parse"),
+        ("deep events", "Failed to parse"),
+        ("half signs in events", "Failed to parse"),
         ("page", "rogue: good: Unexpected content type"),
     ],
 )
@@ -152,6 +168,7 @@ async def test_an_answer_that_is_none_costs_its_call_only(rogue, mode, says) -> 
     ("mode", "gives"),
     [
         ("latin", "caf\ufffd"),
+        ("half signs", "a?b"),
         ("latin events", "caf\ufffd"),
         ("rubbish events", None),
         ("good", "done"),

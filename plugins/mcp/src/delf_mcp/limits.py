@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import codecs
+import re
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import httpx2
+
+from delf_mcp.repair import repaired
 
 MAX_MESSAGE: Final = 32_000_000
 """Bytes of one message."""
@@ -20,6 +24,8 @@ MAX_LIST: Final = 16_000_000
 """Characters of all that one list holds."""
 MAX_TEXT: Final = 4000
 """Characters of an error."""
+_HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+"""An escape of half a character; with its other half beside it, it is one."""
 _PLAIN: Final = frozenset({"", "identity"})
 
 
@@ -34,14 +40,24 @@ class _Counted(httpx2.AsyncByteStream):
         stream: The body.
         most: Its most bytes.
         refused: Why nothing of it is read.
+        whole: It is one message, which is mended before it is read.
     """
 
-    def __init__(self, stream: Any, most: float, refused: str | None) -> None:
+    def __init__(self, stream: Any, most: float, refused: str | None, *, whole: bool) -> None:
         self._stream = stream
         self._most = most
         self._refused = refused
+        self._whole = whole
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        if not self._whole:
+            async for piece in self._pieces():
+                yield piece
+            return
+        body = b"".join([piece async for piece in self._pieces()])
+        yield await asyncio.to_thread(_mended, body) if _HALF.search(body) else body
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
         if self._refused is not None:
             raise TooLargeError(self._refused)
         size = 0
@@ -57,10 +73,17 @@ class _Counted(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
+def _mended(body: bytes) -> bytes:
+    try:
+        return repaired(body)
+    except (ValueError, RecursionError):
+        return body  # whoever reads it says why it cannot be read
+
+
 async def bounded(response: httpx2.Response) -> None:
     """Have an answer end at the limit. Compressed ones, which nobody asked for, are not read."""
     encoding = response.headers.pop("content-encoding", "").strip().lower()
     refused = None if encoding in _PLAIN else f"the answer is compressed ({encoding[:20]!r})"
     is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
     most = float("inf") if is_stream else MAX_MESSAGE  # of a stream, each event has a limit
-    response.stream = _Counted(response.stream, most, refused)
+    response.stream = _Counted(response.stream, most, refused, whole=not is_stream)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 import shutil
 import signal
 from collections.abc import AsyncGenerator, Mapping
@@ -17,6 +19,7 @@ from mcp.shared.message import SessionMessage
 
 from delf_mcp.limits import MAX_MESSAGE, MAX_RUBBISH
 from delf_mcp.link import Ending
+from delf_mcp.repair import repaired
 
 _END_SECONDS: Final = 2.0
 _FLUSH_SECONDS: Final = 0.5
@@ -24,6 +27,9 @@ _LOOK_SECONDS: Final = 0.01
 _PIECE: Final = 65_536
 _TAIL: Final = 4000
 _LARGE: Final = 1_000_000
+_ENDS: Final = 200
+"""Bytes of a line's beginning and end in which the number of an answer is looked for."""
+_ID: Final = re.compile(rb'"id" ?: ?([0-9]{1,15}|"[\w.-]{1,80}")')
 
 
 @asynccontextmanager
@@ -121,11 +127,27 @@ async def _message(line: bytes) -> SessionMessage | None:
 
 
 def _parsed(line: bytes) -> SessionMessage | None:
+    text: str | bytes = line.decode("utf-8", "replace")
     try:
-        text = line.decode("utf-8", "replace")
         return SessionMessage(types.jsonrpc_message_adapter.validate_json(text, by_name=False))
     except ValueError:
+        pass
+    try:
+        text = repaired(text)
+        return SessionMessage(types.jsonrpc_message_adapter.validate_json(text, by_name=False))
+    except (ValueError, RecursionError):
+        return _unreadable(line)
+
+
+def _unreadable(line: bytes) -> SessionMessage | None:
+    """An error in place of an answer that cannot be read: nobody waits for it in vain."""
+    ends = line[:_ENDS] + b" " + line[-_ENDS:]
+    found = _ID.search(ends)
+    if found is None or b'"jsonrpc"' not in ends or b'"method"' in ends:
         return None
+    error = types.ErrorData(code=types.PARSE_ERROR, message="its answer is no JSON that is read")
+    number = json.loads(found[1])
+    return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=number, error=error))
 
 
 async def _write(process: asyncio.subprocess.Process, from_session: Any, to_session: Any) -> None:
