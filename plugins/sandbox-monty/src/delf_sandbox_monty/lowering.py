@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
-from typing import Any, Final
+import copy
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, Final, cast
 
 from delf_sandbox.guest.functions import label_of
 from delf_sandbox.guest.names import BUILTINS
@@ -22,6 +23,7 @@ from delf_sandbox.guest.nodes import (
 )
 from delf_sandbox.guest.rewrite import Rewriting
 from delf_sandbox.guest.scopes import CallPlace, Place
+from delf_sandbox_monty.lazy import check_lazy, lower_generator
 
 LATER: Final = "__delf_later__"
 _FUNCTIONS: Final = {
@@ -41,16 +43,26 @@ _INSTEAD: Final = {
     "asyncio": "asyncio",
     "json": "__delf_json_module__",
     "sys": "__delf_sys_module__",
+    "abc": "__delf_abc_module__",
     "statistics": "__delf_statistics_module__",
+    "heapq": "__delf_heapq_module__",
+    "io": "__delf_io_module__",
+    "operator": "__delf_operator_module__",
+    "textwrap": "__delf_textwrap_module__",
 }
 """Modules in whose place the prelude has another object."""
 SHIMS: Final = frozenset(_INSTEAD) | {"nest_asyncio"}
-_RENAMED: Final = {"getattr": "__delf_getattr__", "hasattr": "__delf_hasattr__"}
+_RENAMED: Final = {
+    "getattr": "__delf_getattr__",
+    "hasattr": "__delf_hasattr__",
+    "repr": "__delf_repr__",
+}
 _TAKING: Final = frozenset({"map", "filter", "sorted", "min", "max", "reduce"})
 _UNWRAPPED: Final = frozenset({ASYNC_ITER, ITER, ASYNC_WITH})
 _OF_DICTS: Final = frozenset(dir(dict))
 """What is no item of a record where it is read as an attribute."""
 _STORE: Final = ast.Store()
+_ASK_CLASSES: Final = frozenset({"isinstance", "issubclass"})
 
 
 def method_name(connection: str, method: str) -> str:
@@ -64,6 +76,7 @@ class MontyRewriting(Rewriting):
     everywhere = True
 
     def _write(self) -> None:
+        check_lazy(cast("ast.Module", self._seen.module.node), self._functions)
         super()._write()
         for place, is_called in self._seen.attributes:
             self._hand_over_method(place, is_called=is_called)
@@ -159,6 +172,8 @@ class Lowering(ast.NodeTransformer):
         self._tools = tools
         self._modules: set[str] = set()
         self._number = 0
+        self._classes: dict[str, ast.ClassDef | None] = {}
+        """The classes so far whose methods another may have."""
 
     def lower(self, tree: ast.Module) -> None:
         """Lower a script."""
@@ -167,6 +182,13 @@ class Lowering(ast.NodeTransformer):
                 self._modules.update(a.asname or a.name.split(".")[0] for a in node.names)
             elif isinstance(node, ast.ClassDef):
                 self._modules.add(node.name)
+        for node in ast.walk(tree):  # an object of a class that has its methods is none of another
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in _ASK_CLASSES:
+                self._classes.update((n.id, None) for n in _names_in(node.args[1:]))
+            elif isinstance(node, ast.ExceptHandler) and node.type is not None:
+                self._classes.update((n.id, None) for n in _names_in([node.type]))
+            elif isinstance(node, ast.match_case):
+                self._classes.update((n.id, None) for n in _names_in([node.pattern]))
         self.visit(tree)
 
     # -- modules ------------------------------------------------------------------------
@@ -215,11 +237,63 @@ class Lowering(ast.NodeTransformer):
             return ast.Constant(value=None, **at(node))
         return None
 
+    # -- classes ------------------------------------------------------------------------
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> Any:
+        """Leave bases out that say only what a class is for; have the methods of others."""
+        bases = [base for base in node.bases if not _is_nominal(base)]
+        taken = [self._classes.get(getattr(base, "id", "")) for base in bases]
+        is_abstract = all(getattr(item.value, "id", "") == "ABCMeta" for item in node.keywords)
+        if None not in taken and is_abstract and not _uses_super(node):
+            node.bases, node.keywords = [], []
+            for base in taken:
+                own = {"", *map(_defined, node.body)}
+                parts = cast("ast.ClassDef", base).body
+                from_base = [part for part in parts if _defined(part) not in own]
+                node.body = [*copy.deepcopy(from_base), *node.body]
+        for part in node.body:
+            if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
+                part.decorator_list = [
+                    one
+                    for one in part.decorator_list
+                    if (label_of(one) or "").rpartition(".")[2]
+                    not in ("abstractmethod", "override")
+                ]
+        self._classes.setdefault(node.name, copy.deepcopy(node))
+        self.generic_visit(node)
+        return node
+
     # -- loops, contexts and statements -------------------------------------------------
 
-    def visit_AsyncFor(self, node: ast.AsyncFor) -> Any:
-        """Loop without waiting: what is looped over is there."""
+    def visit_FunctionDef(self, node: Any) -> Any:
+        """Generators are made whole at once."""
+        lower_generator(node)
         self.generic_visit(node)
+        return node
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> Any:
+        """Asynchronous generators, too."""
+        return self.visit_FunctionDef(node)
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        """What is gone through once only is so here, too."""
+        self.generic_visit(node)
+        match node.value:
+            case (
+                ast.GeneratorExp()
+                | ast.Call(
+                    func=ast.Name(id="map" | "filter" | "zip" | "__delf_map__" | "__delf_filter__")
+                )
+            ) if isinstance(node.targets[0], ast.Name):
+                node.value = call_of(name(node, "iter"), [node.value])
+            case _:
+                pass
+        return node
+
+    def visit_AsyncFor(self, node: ast.AsyncFor) -> Any:
+        """Loop without waiting: what is looped over is there, once it was awaited."""
+        self.generic_visit(node)
+        node.iter = awaited(call(SETTLE, node.iter))
         plain: Any = node
         plain.__class__ = ast.For
         return plain
@@ -228,6 +302,7 @@ class Lowering(ast.NodeTransformer):
         """Loop without waiting: what is looped over is there."""
         self.generic_visit(node)
         if node.is_async:
+            node.iter = awaited(call(SETTLE, node.iter))
             node.is_async = 0
         return node
 
@@ -319,6 +394,27 @@ class Lowering(ast.NodeTransformer):
 
     # -- expressions --------------------------------------------------------------------
 
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        """Compare days with text by what they show, as elsewhere."""
+        self.generic_visit(node)
+        match node:
+            case ast.Compare(ops=[ast.Eq() | ast.NotEq() as how], comparators=[other]):
+                if _may_be_day(node.left) and _may_be_day(other):
+                    same = call_of(name(node, "__delf_same__"), [node.left, other])
+                    is_not = isinstance(how, ast.NotEq)
+                    return ast.UnaryOp(op=ast.Not(), operand=same, **at(node)) if is_not else same
+            case _:
+                pass
+        return node
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:
+        """Show delf's exceptions under their own names."""
+        self.generic_visit(node)
+        if node.conversion == ord("r") and not isinstance(node.value, ast.Constant):
+            node.value = call_of(name(node, "__delf_repr__"), [node.value])
+            node.conversion = -1
+        return node
+
     def visit_Call(self, node: ast.Call) -> Any:
         """Call what the prelude has in place of what Monty lacks."""
         self.generic_visit(node)
@@ -327,10 +423,14 @@ class Lowering(ast.NodeTransformer):
                 return node.args[0]
             case ast.Name(id=word) if word in _RENAMED:
                 node.func = name(node.func, _RENAMED[word])
+            case ast.Attribute(value=ast.Name(id="csv"), attr="reader" | "DictReader") if node.args:
+                node.args[0] = call_of(name(node, "__delf_lines__"), [node.args[0]])
             case ast.Name(id="print"):
                 kept = [item for item in node.keywords if item.arg not in ("file", "flush")]
                 if len(kept) < len(node.keywords) and self._prints(node):
                     node.keywords = kept
+                elif any(item.arg == "file" for item in node.keywords):
+                    node.func = name(node.func, "__delf_print__")
             case ast.Name(id="next") if node.args and isinstance(node.args[0], ast.GeneratorExp):
                 # Monty's generator expressions are lists, which next() refuses.
                 node.args[0] = call_of(name(node, "iter"), [node.args[0]])
@@ -386,6 +486,31 @@ class Lowering(ast.NodeTransformer):
         return call_of(name(node, "__delf_get__"), [node.value, text])
 
 
+def _is_nominal(base: Any) -> bool:
+    """Whether a base says only what a class is for."""
+    word = (label_of(base.value if isinstance(base, ast.Subscript) else base) or "").split(".")[-1]
+    return word in ("object", "ABC", "Protocol", "Generic")
+
+
+def _defined(part: ast.stmt) -> str:
+    """What a statement of a class defines; empty for none."""
+    match part:
+        case ast.FunctionDef(name=word) | ast.AsyncFunctionDef(name=word):
+            return word
+        case ast.Assign(targets=[ast.Name(id=word)]) | ast.AnnAssign(target=ast.Name(id=word)):
+            return word
+        case _:
+            return ""
+
+
+def _uses_super(node: ast.ClassDef) -> bool:
+    return any(isinstance(part, ast.Name) and part.id == "super" for part in ast.walk(node))
+
+
+def _names_in(nodes: Iterable[ast.AST]) -> Iterator[ast.Name]:
+    return (part for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name))
+
+
 def _unbound(node: ast.Attribute) -> ast.expr:
     """A method of a type, as ``str.lower``, as a function: Monty has them only where called."""
     given = ast.arg(arg="given", **at(node))
@@ -399,6 +524,17 @@ def mark_called(tree: ast.AST) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             node.func.is_called = True  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _may_be_day(node: Any) -> bool:
+    """Whether something may be a day, or the text of one."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text[:4].isdigit() and text[4:5] == "-"
+        case ast.Constant() | ast.BinOp() | ast.UnaryOp() | ast.JoinedStr() | ast.List():
+            return False
+        case _:
+            return True
 
 
 def _waits(function: Any) -> bool:

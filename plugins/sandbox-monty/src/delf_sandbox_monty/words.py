@@ -15,6 +15,7 @@ from delf_sandbox_monty.script import line_of
 
 MODULES: Final = frozenset(
     {
+        "abc",
         "asyncio",
         "base64",
         "binascii",
@@ -27,13 +28,17 @@ MODULES: Final = frozenset(
         "decimal",
         "functools",
         "hashlib",
+        "heapq",
+        "io",
         "itertools",
         "json",
         "math",
+        "operator",
         "pathlib",
         "random",
         "re",
         "statistics",
+        "textwrap",
         "time",
         "tomllib",
         "typing",
@@ -66,7 +71,18 @@ _MISSING_NAMES: Final = {
 _SUBSET: Final = "this sandbox runs a subset of Python"
 _PRELUDE: Final = re.compile(r"'__delf_(\w+?)__'")
 _OBJECTS: Final = {"Task": "task", "Later": "call that is not awaited", "Loop": "event loop"} | {
-    word.capitalize(): word for word in ("asyncio", "sys", "json", "statistics")
+    word.capitalize(): word
+    for word in (
+        "asyncio",
+        "sys",
+        "abc",
+        "json",
+        "statistics",
+        "heapq",
+        "io",
+        "operator",
+        "textwrap",
+    )
 }
 """What objects of the prelude are to a script."""
 _ATTRIBUTE: Final = re.compile(r"'(\w+)' object has no attribute '(\w+)'")

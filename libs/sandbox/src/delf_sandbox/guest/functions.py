@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -178,13 +179,12 @@ class Functions:
         """
         if not self.known.changing:
             return
-        changing = self._changing_functions()
         for place in self.seen.calls.values():
             function = place.node.func
             if not isinstance(function, ast.Name) or function.id not in ("any", "all"):
                 continue
             if place.node.args and self._tools.is_free(function.id, place.scope):
-                label = self._changes_one_by_one(place.node.args[0], changing)
+                label = self.changes_one_by_one(place.node.args[0])
                 if label is not None:
                     first = "true" if function.id == "any" else "false"
                     raise AmbiguousError.about(
@@ -193,7 +193,8 @@ class Functions:
                         f"{label} would be made: make the calls in a list or a loop first",
                     )
 
-    def _changing_functions(self) -> dict[int, str]:
+    @functools.cached_property
+    def _changing(self) -> dict[int, str]:
         """The functions of the script that call what changes something, and what that is."""
         found: dict[int, str] = {}
         while True:
@@ -215,21 +216,31 @@ class Functions:
             return label
         return next((functions[id(s)] for s in self.targets(place) if id(s) in functions), None)
 
-    def _changes_one_by_one(self, given: Any, functions: Mapping[int, str]) -> str | None:
+    def changes_one_by_one(self, given: Any) -> str | None:
+        """What a generator, or a ``map``, calls for each item that changes something."""
         match given:
             case ast.GeneratorExp():
-                inner = self.seen.scopes[id(given)]
-                for place in self.seen.calls.values():
-                    if any(scope is inner for scope in around(place.scope)):
-                        label = self._changed_by(place, functions)
-                        if label is not None:
-                            return label
-            case ast.Call(func=ast.Name(id="map"), args=[function, *_]):
+                return self.changed_in(self.seen.scopes[id(given)])
+            case ast.Call(func=ast.Name(id="map" | "filter"), args=[ast.Lambda() as function, *_]):
+                return self.changed_in(self.seen.scopes[id(function)])
+            case ast.Call(func=ast.Name(id="map" | "filter"), args=[function, *_]):
                 label = label_of(function)
                 if label in self.known.changing:
                     return label
+                own = (
+                    s for (_, word), found in self.by_name.items() if word == label for s in found
+                )
+                return next((self._changing[id(s)] for s in own if id(s) in self._changing), None)
             case _:
-                pass
+                return None
+
+    def changed_in(self, inner: Scope) -> str | None:
+        """What is called within a scope that changes something."""
+        for place in self.seen.calls.values():
+            if any(scope is inner for scope in around(place.scope)):
+                label = self._changed_by(place, self._changing)
+                if label is not None:
+                    return label
         return None
 
 

@@ -120,6 +120,7 @@ class GuestSession:
         sys.modules["__main__"] = self._module
         sys.stdout = sys.stderr = self._printer
         sys.stdin = None
+        sys.argv = ["script.py"]  # argparse reads it
         await self.rehearse()  # a forked process gets memory of its own when it uses it
         while True:
             frame = await self._commands.get()

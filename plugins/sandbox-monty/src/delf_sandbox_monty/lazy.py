@@ -1,0 +1,145 @@
+"""What Monty makes whole at once where Python makes it bit by bit: generators and their like.
+
+That is the same where all of it is used. Where less may be used, what changes something is refused:
+it would be changed for every item.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Any, Final
+
+from delf_sandbox.guest.functions import Functions
+from delf_sandbox.guest.nodes import AmbiguousError, at, attribute, name
+from delf_sandbox.guest.scopes import FunctionNode
+
+ITEMS: Final = "__delf_items__"
+_TAKES_ALL: Final = frozenset(
+    {"list", "tuple", "set", "frozenset", "dict", "sorted", "sum", "max", "min", "Counter", "deque"}
+    | {"join", "extend", "update", "mean", "fmean", "median", "gather"}
+)
+"""What goes through all that it is given."""
+_INNER: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_ENDS: Final = (ast.Break, ast.Return, ast.Raise, ast.Try)
+
+
+def check_lazy(tree: ast.Module, functions: Functions) -> None:
+    """Refuse what would change more than the script means.
+
+    Args:
+        tree: The script.
+        functions: What its functions do.
+
+    Raises:
+        AmbiguousError: For the first such place.
+    """
+    parents = {id(inner): node for node in ast.walk(tree) for inner in ast.iter_child_nodes(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.GeneratorExp, ast.Call)):
+            changed = functions.changes_one_by_one(node) or _named_in(node)
+            if changed and not _is_used_up(node, parents):
+                raise AmbiguousError.about(
+                    node,
+                    f"this sandbox goes through generators and map() at once, so {changed} for "
+                    "every item: make a list of it, or write a loop",
+                )
+    for scope in functions.seen.functions:
+        if isinstance(scope.node, FunctionNode) and scope.is_generator:
+            changed = functions.changed_in(scope) or _printed_in(scope.node)
+            if changed:
+                raise AmbiguousError.about(
+                    scope.node,
+                    f"this sandbox runs a generator to its end at once, with each {changed}: "
+                    "build a list and return it",
+                )
+
+
+def _named_in(node: ast.AST) -> str | None:
+    """A name that a generator leaves to what comes after it."""
+    if not isinstance(node, ast.GeneratorExp):
+        return None
+    named = (part.target.id for part in ast.walk(node) if isinstance(part, ast.NamedExpr))
+    return next((f"{word} := … is done" for word in named), None)
+
+
+def _printed_in(function: ast.AST) -> str | None:
+    for node in ast.walk(function):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "print"
+        ):
+            return "print"
+    return None
+
+
+def _is_used_up(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
+    """Whether all of what is made bit by bit is used, and nothing happens in between."""
+    match parents[id(node)]:
+        case ast.Call(func=ast.Name(id=word) | ast.Attribute(attr=word)) as outer:
+            return word in _TAKES_ALL and outer.func is not node
+        case ast.Starred() | ast.Expr() | ast.YieldFrom():
+            return True
+        case ast.For(iter=given, body=body) if given is node:
+            return not any(isinstance(part, _ENDS) for one in body for part in ast.walk(one))
+        case ast.comprehension() as loop:
+            return isinstance(parents[id(loop)], (ast.ListComp, ast.SetComp, ast.DictComp))
+        case ast.Assign(targets=[ast.Tuple() | ast.List()]):
+            return True
+        case _:
+            return False
+
+
+def lower_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    """Have a generator give an iterator over all that it yields, in place."""
+    yields = [part for part in _own(node) if isinstance(part, (ast.Yield, ast.YieldFrom))]
+    if not yields or node.decorator_list:
+        return
+    statements = {id(part.value) for part in _own(node) if isinstance(part, ast.Expr)}
+    if any(id(part) not in statements for part in yields):
+        return  # something is sent to it
+    _Yields().generic_visit(node)
+    items = ast.Name(id=ITEMS, ctx=ast.Store(), **at(node))
+    empty = ast.List(elts=[], ctx=ast.Load(), **at(node))
+    node.body.insert(0, ast.Assign(targets=[items], value=empty, **at(node)))
+    node.body.append(_given_back(node.body[-1]))
+
+
+def _own(function: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a function without those of functions in it."""
+    for part in ast.iter_child_nodes(function):
+        yield part
+        if not isinstance(part, _INNER):
+            yield from _own(part)
+
+
+def _given_back(node: Any) -> ast.Return:
+    value = ast.Call(func=name(node, "iter"), args=[name(node, ITEMS)], keywords=[], **at(node))
+    return ast.Return(value=value, **at(node))
+
+
+class _Yields(ast.NodeTransformer):
+    """Writes what a function yields to a list."""
+
+    def visit(self, node: ast.AST) -> Any:
+        """Visit what is the function's own."""
+        return node if isinstance(node, _INNER) else super().visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> Any:
+        """Append what is yielded."""
+        match node.value:
+            case ast.Yield(value=value):
+                method, given = "append", value or ast.Constant(value=None, **at(node))
+            case ast.YieldFrom(value=value):
+                method, given = "extend", value
+            case _:
+                return node
+        function: Any = attribute(name(node, ITEMS), method)
+        function.is_called = True
+        node.value = ast.Call(func=function, args=[given], keywords=[], **at(node))
+        return node
+
+    def visit_Return(self, node: ast.Return) -> Any:
+        """Give back what was yielded until there."""
+        return _given_back(node)
