@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -74,8 +75,9 @@ def test_the_contracts_of_import_linter_hold() -> None:
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    """Not even for types, so that each room can be read without the next one."""
-    graph = grimp.build_graph("delf", exclude_type_checking_imports=False)
+    """Not even for types, nor late, so that each room can be read without the next one."""
+    roots = ["delf", *(package.module for package in (*LIBRARIES, *PLUGINS))]
+    graph = grimp.build_graph(*roots, exclude_type_checking_imports=False)
     below = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
     while True:
         free = {name for name, imported in below.items() if not imported & below.keys()}
@@ -84,6 +86,20 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         for name in free:
             del below[name]
     assert not below, f"among these is a circle: {sorted(below)}"
+
+
+def test_no_packages_need_each_other_in_a_circle() -> None:
+    below = {f"delf-{library.name}": _needs(library) for library in LIBRARIES}
+    below |= {f"delf-plugin-{plugin.name}": _needs(plugin) for plugin in PLUGINS}
+    while free := {name for name, needed in below.items() if not needed & below.keys()}:
+        for name in free:
+            del below[name]
+    assert not below, f"among these is a circle: {sorted(below)}"
+
+
+def _needs(package: Library) -> set[str]:
+    lines = package.metadata["project"]["dependencies"]
+    return {re.split(r"[\[<>=~! ;]", line, maxsplit=1)[0] for line in lines}
 
 
 def test_the_core_imports_no_plugin() -> None:

@@ -61,9 +61,13 @@ class State:
             try:
                 return load_project(overrides=overrides, flags=flags, file=self.config, trust=trust)
             except FolderNotTrustedError:
-                from delf_cli import trusting
+                from delf_cli import trust_question
 
-                if not ask or not trusting.can_ask() or not trusting.ask(self):
+                if (
+                    not ask
+                    or not trust_question.can_ask()
+                    or not trust_question.ask(self.config, self.clean)
+                ):
                     raise
 
     def clean(self, text: str) -> str:

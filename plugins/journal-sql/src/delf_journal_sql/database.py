@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import urllib.parse
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import Any, Final, Protocol
-
-from delf_journal_sql.errors import JournalSetupError
-from delf_journal_sql.settings import JournalSettings
 
 SqlRow = Sequence[Any]
 
 _CHUNKS: Final = (128, 16, 1)
 """Rows that one statement inserts: few sizes, so that few statements are read by the database."""
-_POSTGRES: Final = ("postgres", "postgresql", "postgresql+psycopg")
 
 
 class Connection(Protocol):
@@ -133,46 +127,3 @@ def transaction(connection: Connection, *, write: bool) -> Generator[Connection]
     except BaseException:
         connection.rollback()
         raise
-
-
-def open_database(settings: JournalSettings) -> Database:
-    """The database that the settings name; nothing is opened yet.
-
-    Raises:
-        JournalSetupError: When the URL is none that can be used.
-        OptionalDependencyError: When its driver is not installed.
-    """
-    url = settings.url.get_secret_value().strip() if settings.url is not None else ""
-    scheme, mark, rest = url.partition("://")
-    if mark and scheme in _POSTGRES:
-        from delf_journal_sql.postgresql import PostgresDatabase
-
-        return PostgresDatabase(rest, settings)
-    if mark and scheme != "sqlite":
-        raise JournalSetupError(
-            f"the journal cannot be kept at {scheme[:40]}://…",
-            hint="it takes sqlite:///path, a path, or postgresql://user@host/database",
-        )
-    from delf_journal_sql.sqlite import SqliteDatabase
-
-    return SqliteDatabase(_path(urllib.parse.unquote(rest) if mark else url, mark), settings)
-
-
-def _path(text: str, mark: str) -> Path:
-    if not text:
-        if mark:
-            raise JournalSetupError(
-                "a journal in memory is another one",
-                hint='use journal = "none"',
-            )
-        from platformdirs import user_data_path
-
-        return user_data_path("delf", appauthor=False) / "journal.db"
-    # sqlite:///relative and sqlite:////absolute, as SQLAlchemy has it
-    name = text.removeprefix("/") if mark else text
-    if name == ":memory:":
-        raise JournalSetupError(
-            "a journal in memory is another one",
-            hint='use journal = "none"',
-        )
-    return Path(name).expanduser().absolute()

@@ -20,8 +20,9 @@ from delf.values import to_jsonable
 from delf_journal_sql import inbox, sessions, store
 from delf_journal_sql.codec import Packed, encode_large, pack, put_together, take_out
 from delf_journal_sql.conversations import SqlConversations, namespaces
-from delf_journal_sql.database import Connection, open_database, transaction
+from delf_journal_sql.database import Connection, transaction
 from delf_journal_sql.errors import ConnectionLostError, JournalSetupError
+from delf_journal_sql.opening import open_database
 from delf_journal_sql.queues import choose, records
 from delf_journal_sql.schema import migrate
 from delf_journal_sql.settings import JournalSettings

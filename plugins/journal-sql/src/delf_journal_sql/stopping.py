@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from delf.errors import DelfError, TaskStoppedError
 from delf.events import TaskFinished, end_of
-from delf.protocols.journal import TaskRecord
-
-if TYPE_CHECKING:
-    from delf_journal_sql.journal import SqlJournal
+from delf.protocols.journal import SharedJournal, TaskRecord
 
 STOP: Final = "cancel"
 """The kind of the note."""
@@ -21,7 +18,7 @@ _LOOK_SECONDS: Final = 1.0
 _STOP_SECONDS: Final = 20.0
 
 
-async def stop_task(journal: SqlJournal, task_id: str, by: str) -> bool:
+async def stop_task(journal: SharedJournal, task_id: str, by: str) -> bool:
     """Stop a task.
 
     Args:
@@ -59,7 +56,7 @@ async def stop_task(journal: SqlJournal, task_id: str, by: str) -> bool:
     return record.state == "stopped"
 
 
-async def end_task(journal: SqlJournal, record: TaskRecord, error: DelfError) -> None:
+async def end_task(journal: SharedJournal, record: TaskRecord, error: DelfError) -> None:
     """End a task that nobody works on; somebody else may be quicker."""
     try:
         await journal.claim(record.task_id)

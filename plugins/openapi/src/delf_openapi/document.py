@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, cast
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
-from delf_openapi.failures import SpecError, pointer_of
+from delf_openapi.failures import SpecError
 from delf_openapi.sources import (
-    Source,
     is_private,
     origin_of,
     parse,
@@ -273,78 +272,3 @@ def _step(node: Any, token: str) -> Any:
 
 def _is_number(token: str) -> bool:
     return token.isdecimal() and len(token) < 10
-
-
-def open_document(
-    source: Source, roots: Iterable[str], limit: int, prefer: Sequence[str] = ()
-) -> Document:
-    """A specification of any supported version, Swagger 2.0 as OpenAPI 3.0.
-
-    Args:
-        source: The specification.
-        roots: Where references may lead to, beside its own place.
-        limit: The most bytes of a document.
-        prefer: Media types that are preferred where there is a choice.
-
-    Raises:
-        SpecError: When it is none, with the place and the reason.
-    """
-    tree = parse(source)
-    version = _version(tree)
-    trees = LoadedTrees(source.uri, tree, roots, limit)
-    document = Document(trees, version, prefer)
-    tree = trees.documents[""] = _with_sections(document, tree)
-    if version == (2, 0):
-        from delf_openapi.swagger2 import convert
-
-        document.version = (3, 0)
-        trees.documents[""] = convert(document, tree)
-    root = trees.documents[""]
-    paths = root.get("paths")
-    if paths is not None and not isinstance(paths, dict):
-        raise SpecError("paths is no mapping", pointer=pointer_of(["paths"]))
-    if paths is None and not (version >= (3, 1) and ("webhooks" in root or "components" in root)):
-        raise SpecError("the specification has no paths", pointer=pointer_of(["paths"]))
-    return document
-
-
-def _with_sections(document: Document, tree: dict[str, Any]) -> dict[str, Any]:
-    """The specification with whole sections in it that are only references: some split it so."""
-    result = dict(tree)
-    for name in ("paths", "definitions", "parameters", "responses", "components"):
-        if name in result:
-            result[name] = _section(document, result[name], name)
-    components: Any = result.get("components")
-    if isinstance(components, dict):
-        listed = cast("dict[str, Any]", components)
-        result["components"] = {
-            k: _section(document, v, "components", str(k)) for k, v in listed.items()
-        }
-    return result
-
-
-def _section(document: Document, node: Any, *place: str) -> Any:
-    if not isinstance(node, dict) or type(cast("dict[str, Any]", node).get("$ref")) is not str:
-        return cast("Any", node)
-    try:
-        return document.reference(node)
-    except SpecError as error:
-        raise SpecError(error.reason, pointer=pointer_of(place), hint=error.hint) from None
-
-
-def _version(tree: Mapping[str, Any]) -> tuple[int, int]:
-    text = str(tree.get("openapi", tree.get("swagger", "")))
-    parts = text.split(".")
-    try:
-        version = (int(parts[0]), int(parts[1]) if len(parts) > 1 else 0)
-    except ValueError:
-        version = (0, 0)
-    if version in ((2, 0), (3, 0), (3, 1), (3, 2)):
-        return version
-    where = "openapi" if "openapi" in tree else "swagger"
-    reason = f"version {text[:40]!r} is none of 3.0, 3.1, 3.2 and 2.0" if text else "no version"
-    raise SpecError(
-        f"this is no OpenAPI specification: {reason}",
-        pointer=pointer_of([where]),
-        hint="a specification begins with openapi: 3.… or swagger: '2.0'",
-    )

@@ -12,7 +12,8 @@ from delf.errors import ConnectionConfigurationError, ConnectionUnavailableError
 from delf.types import Permission
 from delf_openapi.cache import Cache, Stored
 from delf_openapi.compiler import Compiled, Entry, compile_spots
-from delf_openapi.document import Document, open_document
+from delf_openapi.document import Document
+from delf_openapi.opening import open_document
 from delf_openapi.operations import Spot, find_operations
 from delf_openapi.selection import as_words, choose
 from delf_openapi.settings import OpenAPISettings

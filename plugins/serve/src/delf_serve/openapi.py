@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, cast, get_args
+from typing import Any, Final, cast, get_args
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import models_json_schema
 
 from delf.events import Event
+from delf_serve.operation import Operation
 from delf_serve.problems import MEDIA
 from delf_serve.schemas import Problem
-
-if TYPE_CHECKING:
-    from delf_serve.operations import Operation
 
 _PLACE: Final = "#/components/schemas/{model}"
 _COMMON: Final[dict[str, Any]] = {

@@ -7,7 +7,7 @@ import json
 import mimetypes
 import os
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
@@ -23,8 +23,10 @@ from delf_serve.approvals import Approvals
 from delf_serve.assets import page_file
 from delf_serve.files import Uploads
 from delf_serve.guard import COOKIE
-from delf_serve.keys import ANYBODY, Key, Keys, Right
+from delf_serve.keys import ANYBODY, Key, Keys
 from delf_serve.metrics import metrics_text
+from delf_serve.openapi import document
+from delf_serve.operation import JSON, Operation
 from delf_serve.plain import json_bytes
 from delf_serve.problems import ProblemError
 from delf_serve.readiness import Readiness
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from delf import Agent
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-_JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
 _GONE: Final = "gone"
 _SLOWEST: Final = 20_000
@@ -110,8 +111,8 @@ class Call:
             ProblemError: Naming the field.
         """
         named = self.http.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if named != _JSON:
-            raise ProblemError(415, "the body has to be JSON", f"content-type: {_JSON}")
+        if named != JSON:
+            raise ProblemError(415, "the body has to be JSON", f"content-type: {JSON}")
         data = b"".join([chunk async for chunk in self.chunks()])
         return _validated(lambda: kind.model_validate_json(data or b" "))
 
@@ -160,52 +161,10 @@ def _field(place: Sequence[int | str]) -> str | None:
     return ".".join(str(part) for part in place if part not in s.VARIANTS) or None
 
 
-Handler = Callable[[Call], Awaitable[Response]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Operation:
-    """One operation.
-
-    Args:
-        method: Of HTTP.
-        path: With its parts in braces.
-        name: What programs call it.
-        summary: What it does.
-        right: What a key needs; None where none is needed.
-        handler: Does it.
-        body: What is sent.
-        query: The parameters of the query.
-        answer: What is answered.
-        status: The usual status.
-        other: Further statuses by what they mean.
-        media: The type of the answer where it is not JSON.
-        frames: Of a stream of events, the schema of each one's data.
-        sent: The type of the body where it is not JSON.
-        headers: Further headers that are heeded.
-    """
-
-    method: str
-    path: str
-    name: str
-    summary: str
-    right: Right | None
-    handler: Handler
-    body: type[BaseModel] | None = None
-    query: type[BaseModel] = s.NoQuery
-    answer: type[BaseModel] | None = None
-    status: int = 200
-    other: tuple[tuple[int, str], ...] = ()
-    media: str = _JSON
-    frames: str | None = None
-    sent: str = _JSON
-    headers: tuple[str, ...] = ()
-
-
 def shown(model: BaseModel, status: int = 200, **headers: str) -> Response:
     """A model as an answer."""
     data = json_bytes(model.model_dump(mode="json"))
-    return Response(data, status, headers=headers or None, media_type=_JSON)
+    return Response(data, status, headers=headers or None, media_type=JSON)
 
 
 # -- tasks ------------------------------------------------------------------------------------
@@ -530,12 +489,10 @@ async def metrics(call: Call) -> Response:
 
 async def openapi(call: Call) -> Response:
     """This document."""
-    from delf_serve.openapi import document
-
     call.query(s.NoQuery)
     root = call.http.scope.get("root_path", "")
     data = json.dumps(document(OPERATIONS, server=root or "/", keyed=bool(call.service.keys)))
-    return Response(data, media_type=_JSON)
+    return Response(data, media_type=JSON)
 
 
 async def docs(call: Call) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from delf.errors import ConfigurationError
 from delf.protocols.connection import ConnectionLike, SupportsClose
@@ -16,12 +16,19 @@ from delf_cli.toolfile import load_tools
 from delf_workers.definition import TOOLS, WorkerDefinition
 from delf_workers.registry import Registry
 
-if TYPE_CHECKING:
-    from delf_workers.connection import Workers
-
 WORKERS: Final = "workers"
 _PERMISSIONS: Final = frozenset({"allow", "confirm"})
 _DEEPEST: Final = 20
+
+
+class CallsWorkers(Protocol):
+    """A connection to workers, which makes others of its kind."""
+
+    patterns: tuple[tuple[str, ...], ...]
+
+    def for_worker(self, worker: WorkerDefinition, *patterns: tuple[str, ...]) -> ConnectionLike:
+        """Make the same for what a worker calls."""
+        ...
 
 
 @dataclass
@@ -43,7 +50,7 @@ class Workshop:
         default_factory=dict[str, "list[ConnectionLike]"], repr=False
     )
 
-    def tools_of(self, worker: WorkerDefinition, own: Workers) -> list[ConnectionLike]:
+    def tools_of(self, worker: WorkerDefinition, own: CallsWorkers) -> list[ConnectionLike]:
         """The connections of a worker.
 
         Args:
@@ -58,7 +65,7 @@ class Workshop:
             self._made[key] = list(self._make(worker, own))
         return self._made[key]
 
-    def _make(self, worker: WorkerDefinition, own: Workers) -> Iterator[ConnectionLike]:
+    def _make(self, worker: WorkerDefinition, own: CallsWorkers) -> Iterator[ConnectionLike]:
         if worker.generated:
             yield from self._of_maker(worker, own)
             return
@@ -73,7 +80,7 @@ class Workshop:
             yield from self._connection(worker, name, own)
 
     def _connection(
-        self, worker: WorkerDefinition, name: str, own: Workers
+        self, worker: WorkerDefinition, name: str, own: CallsWorkers
     ) -> Iterator[ConnectionLike]:
         where = worker.place("connections", name)
         settings = {key: v for key, v in worker.connections[name].items() if key != "type"}
@@ -125,7 +132,7 @@ class Workshop:
                 tool.confirm = False
             yield cast("ConnectionLike", tool)
 
-    def _of_maker(self, worker: WorkerDefinition, own: Workers) -> Iterator[ConnectionLike]:
+    def _of_maker(self, worker: WorkerDefinition, own: CallsWorkers) -> Iterator[ConnectionLike]:
         pool = self._pool(worker, own)
         for name, settings in worker.connections.items():
             where = worker.place("connections", name)
@@ -137,12 +144,12 @@ class Workshop:
                 )
             held = pool[name]
             if name == WORKERS:
-                maker = cast("Workers", held)
+                maker = cast("CallsWorkers", held)
                 yield maker.for_worker(worker, _patterns(settings, where), *maker.patterns)
             else:
                 yield _narrowed(held, settings.get("allow"), where)
 
-    def _pool(self, worker: WorkerDefinition, own: Workers) -> Mapping[str, ConnectionLike]:
+    def _pool(self, worker: WorkerDefinition, own: CallsWorkers) -> Mapping[str, ConnectionLike]:
         """What the maker of a generated worker has."""
         if worker.maker is None:
             return self.tools

@@ -1,0 +1,128 @@
+"""The question whether a folder is trusted: what its files would do, in lines for a person."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from delf_cli import errors
+
+if TYPE_CHECKING:
+    from delf.project.effects import Effect
+    from delf.project.folder import Folder
+    from delf.trust import Change
+
+_MOST: Final = 8
+"""Lines of one kind in a question; `delf trust --show` has all."""
+QUESTION: Final = "Trust this folder? You are asked again when what these files say changes."
+
+
+def can_ask() -> bool:
+    """Whether somebody at a terminal can be asked."""
+    completing = any(name.endswith("_COMPLETE") and name.startswith("_") for name in os.environ)
+    return sys.stdin.isatty() and sys.stderr.isatty() and not completing
+
+
+def ask(config: str | None, clean: Callable[[str], str]) -> bool:
+    """Show what the files of the folder would do, and ask whether they may.
+
+    What was shown is what is trusted: the files are looked at again when they are used.
+
+    Args:
+        config: The ``delf.toml`` that was named, if one was.
+        clean: Takes secrets out of a line.
+    """
+    from delf.trust import remember
+
+    folder = read(Path.cwd(), config)
+    for line in lines(folder, clean, everything=False):
+        click.echo(line, err=True)
+    if not click.confirm(f"\n{QUESTION}", default=False, err=True):
+        return False
+    remember(folder.root, folder.items)
+    return True
+
+
+def read(start: Path, config: str | None) -> Folder:
+    """Read what the files of a folder say.
+
+    Args:
+        start: Where the search for ``delf.toml`` begins.
+        config: The file to use instead of searching.
+    """
+    from delf.project.folder import read_folder
+
+    file = Path(config).expanduser().absolute() if config is not None else None
+    return read_folder(start.absolute(), file, os.environ)
+
+
+def changes_since(folder: Folder) -> list[Change] | None:
+    """What changed since it was trusted; None where it never was."""
+    from delf.trust import trusted
+
+    known = trusted(folder.root)
+    return None if known is None else list(known.changes(folder.items))
+
+
+def lines(folder: Folder, clean: Callable[[str], str], *, everything: bool) -> Iterator[str]:
+    """Lines that say what the files of a folder would do.
+
+    Args:
+        folder: The folder.
+        clean: Takes secrets out of a line.
+        everything: All lines of a kind, and not the first ones.
+    """
+    from delf.project.effects import KINDS, effects
+
+    where = click.style(errors.visible(str(folder.root)), bold=True)
+    if not folder.items:
+        yield f"{where} has no files that delf reads by itself"
+        return
+    changes = changes_since(folder)
+    if changes is None:
+        yield f"{where} has files that decide what delf does here, and you have not trusted them:"
+    elif changes:
+        yield f"{where} is not as it was when you trusted it:"
+    else:
+        yield f"{where} is trusted:"
+    yield f"  {errors.visible(', '.join(folder.items))}"
+    if changes:
+        yield from _section("what is new", [_change(item) for item in changes], everything)
+    found = effects(folder)
+    for kind, words in KINDS.items():
+        some = [effect for effect in found if effect.kind == kind]
+        if some:
+            told = [clean(line) for line in _told(some, kind == "set")]
+            yield from _section(words, told, everything)
+
+
+def _told(some: Sequence[Effect], named: bool) -> Iterator[str]:
+    """Each thing once, with the places that say it."""
+    if named:
+        yield ", ".join(dict.fromkeys(effect.what for effect in some))
+        return
+    for what in dict.fromkeys(effect.what for effect in some):
+        places = list(dict.fromkeys(effect.where for effect in some if effect.what == what))
+        more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+        yield what if places == [what] else f"{what}  ({places[0]}{more})"
+
+
+def _section(words: str, told: Sequence[str], everything: bool) -> Iterator[str]:
+    yield ""
+    yield click.style(f"  {words}", bold=True)
+    shown = told if everything else told[:_MOST]
+    for line in shown:
+        text = errors.visible(line.replace("\n", "⏎").replace("\t", " "))
+        yield f"    {text}"
+    if len(told) > len(shown):
+        yield f"    and {len(told) - len(shown)} more: delf trust --show"
+
+
+def _change(change: Change) -> str:
+    what = f"{change.file}: {change.key}" if change.key else change.file
+    return f"{what} ({change.kind})"
