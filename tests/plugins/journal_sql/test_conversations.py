@@ -17,8 +17,8 @@ from delf.events import TaskStarted
 from delf.protocols.conversation import ChatMessage, SupportsConversations
 from delf.testing import ConversationContract
 from delf_journal_sql import SqlJournal
-from delf_journal_sql.database import open_database
 from delf_journal_sql.errors import ConnectionLostError, JournalError
+from delf_journal_sql.opening import open_database
 from delf_journal_sql.postgresql import PostgresConnection
 from delf_journal_sql.schema import MIGRATIONS, migrate
 from delf_journal_sql.settings import JournalSettings

@@ -20,8 +20,8 @@ from delf.errors import UnknownTaskError
 from delf.events import CallFinished, CallStarted, Printed, TaskFinished, TaskStarted
 from delf_devkit.testing.events import every_event
 from delf_journal_sql import SqlJournal, owners, schema
-from delf_journal_sql.database import open_database
 from delf_journal_sql.errors import JournalConflictError, JournalError, JournalSetupError
+from delf_journal_sql.opening import open_database
 from delf_journal_sql.settings import JournalSettings
 from delf_journal_sql.writer import Call
 

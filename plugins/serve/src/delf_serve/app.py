@@ -20,7 +20,8 @@ from delf_serve.assets import page_file
 from delf_serve.files import Uploads
 from delf_serve.guard import Guard, Receive, Scope, Send, path_of
 from delf_serve.keys import ANYBODY, Key, Keys
-from delf_serve.operations import OF_THE_PAGE, OPERATIONS, Call, Operation, Service
+from delf_serve.operation import Operation
+from delf_serve.operations import OF_THE_PAGE, OPERATIONS, Call, Service
 from delf_serve.problems import ProblemError
 from delf_serve.readiness import Readiness
 from delf_serve.schemas import RunRequest

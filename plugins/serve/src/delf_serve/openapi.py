@@ -97,6 +97,8 @@ def _simple(node: Any) -> Any:
     match found.get("anyOf"):
         case [{"type": str() as kind, **rest}, {"type": "null"}]:
             del found["anyOf"]
+            if "enum" in rest:
+                rest["enum"] = [*rest["enum"], None]
             return {"type": [kind, "null"], **rest, **found}
         case _:
             return found
