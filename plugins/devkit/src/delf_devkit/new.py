@@ -25,7 +25,10 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _TAKEN: Final = ("core", "delf", DISTRIBUTION, "testing")
 
 
-_LIBRARIES: Final = {"sandbox": ("delf-sandbox",)}
+_LIBRARIES: Final = {"sandbox": ("delf-sandbox",), "format": ("delf-plugin-files",)}
+"""Other packages of delf that a kind needs: what reads files asks for their formats."""
+_OTHERS: Final = {"command": ("click>=8.1",), "connection": ("pydantic>=2.7",)}
+"""Other people's packages that a kind needs."""
 _FACTORIES: Final = {"command": "{variable}_command", "memory": "open_store"}
 """Kinds whose factory is a function rather than the class."""
 
@@ -186,8 +189,14 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
         "extra": what.extra.format(name=short),
         "api": str(PLUGIN_API),
         "requirements": ", ".join(
-            f'"{name}>={major}.{minor},<{int(major) + 1}"'
-            for name in (DISTRIBUTION, *_LIBRARIES.get(kind, ()))
+            f'"{requirement}"'
+            for requirement in (
+                *(
+                    f"{name}>={major}.{minor},<{int(major) + 1}"
+                    for name in (DISTRIBUTION, *_LIBRARIES.get(kind, ()))
+                ),
+                *_OTHERS.get(kind, ()),
+            )
         ),
     }
 
@@ -235,6 +244,7 @@ def render(kind: str, fields: Mapping[str, str]) -> dict[str, str]:
         f"{kind}/capability.py": f"{source}/{capability}.py",
         f"{kind}/settings.py": f"{source}/settings.py",
         f"{kind}/test_contract.py": "tests/test_contract.py",
+        f"{kind}/test_task.py": "tests/test_task.py",
     }
     usage = _fill(templates / kind / "usage.md.txt", fields).strip()
     filled = {**fields, "usage": usage}

@@ -7,9 +7,11 @@ import contextlib
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, ClassVar, NoReturn, TypeVar
+from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 import pytest
+
+from delf_devkit.testing.contracts.guard import blocking_calls, guarded, hanging, place_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -51,7 +53,8 @@ class Contract:
         for name, function in _tests(cls):
             if name in vars(cls):
                 if inspect.iscoroutinefunction(function):
-                    setattr(cls, name, pytest.mark.asyncio(function))
+                    safe = guarded(function, lambda suite: suite.seconds)
+                    setattr(cls, name, pytest.mark.asyncio(safe))
                 continue  # a suite keeps its own tests; its subclasses choose among them
             flags: tuple[str, ...] = getattr(function, _NEEDS, ())
             if flags:
@@ -74,8 +77,9 @@ class Contract:
             task.cancel()
             raise
         if not finished:
+            what = f"{hanging(work)} has not ended after {limit:g} s{place_of(work)}"
             task.cancel()
-            pytest.fail(f"it did not end within {limit:g} s", pytrace=False)
+            pytest.fail(what, pytrace=False)
         return task.result()
 
     async def leaves_the_loop(self, work: Callable[[], Awaitable[Any]]) -> None:
@@ -92,7 +96,10 @@ class Contract:
         for _ in range(_LOOP_TRIES):
             beat = asyncio.ensure_future(_longest_pause())
             await asyncio.sleep(0)
-            await self.within(work())
+            with blocking_calls() as found:
+                await self.within(work())
+            if found:
+                pytest.fail(f"it waits on the event loop, in {found[0]}; use a thread, or await")
             await asyncio.sleep(0)
             beat.cancel()
             pause = await beat
@@ -130,6 +137,30 @@ def _is_on(cls: type, flag: str) -> bool:
     name, _, item = flag.partition(":")
     value: Any = getattr(cls, name)
     return item in value if item else bool(value)
+
+
+async def cancelled_at(work: Callable[[], Awaitable[Any]], turns: int) -> bool:
+    """Begin something, let the loop turn, cancel it, and wait for its end.
+
+    Args:
+        work: Begins it.
+        turns: How often the event loop turns before.
+
+    Returns:
+        Whether it was still underway, and ended as cancelled.
+    """
+    task = asyncio.ensure_future(work())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    underway = task.cancel()
+    await asyncio.wait({task})
+    if underway and not task.cancelled() and task.exception() is not None:
+        raise AssertionError("a cancelled call failed with another error") from task.exception()
+    return task.cancelled()
+
+
+TURNS: Final = (0, 1, 2, 3, 5, 8, 13)
+"""After how many turns of the event loop something is cancelled."""
 
 
 def missing(suite: object, what: str) -> NoReturn:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import datetime as dt
 import inspect
 import json
+import os
+import sys
 import textwrap
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +18,28 @@ import pytest
 
 from delf.errors import DelfError, ToolRefusedError
 from delf.messages import ModelRequest
-from delf.protocols.connection import ConnectionLike, SupportsClose, SupportsContext
+from delf.protocols.connection import (
+    ConnectionLike,
+    NeedsApproval,
+    ProposedCall,
+    Refused,
+    SupportsCheck,
+    SupportsClose,
+    SupportsContext,
+)
 from delf.specs import SandboxSpec
 from delf.tools.action import EFFECTS, Action
 from delf.tools.connection import Connection
 from delf.tools.signature import check_name
 from delf.values import dumps, loads
-from delf_devkit.testing.contracts.base import Contract, chain, missing, needs
+from delf_devkit.testing.contracts.base import (
+    TURNS,
+    Contract,
+    cancelled_at,
+    chain,
+    missing,
+    needs,
+)
 from delf_devkit.testing.contracts.leaks import overheard, secrets_of
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel, script
@@ -29,6 +47,15 @@ from delf_devkit.testing.tasks import ScriptedTask
 
 _CONCURRENT = 8
 _MOMENT = 0.1
+_INSTANT = 0.01
+_INSPECT = """
+import importlib, json, sys
+sys.path[:] = json.loads(sys.argv[1])
+kind = importlib.import_module(sys.argv[2])
+for name in sys.argv[3].split("."):
+    kind = getattr(kind, name)
+print(json.dumps(kind.inspect(verbose=True), default=str))
+"""
 
 
 @dataclass(frozen=True, init=False)
@@ -79,13 +106,18 @@ class ConnectionContract(Contract):
     The fixture makes a connection that is ready to be used; the suite closes it. Secrets are
     found in its settings (``SecretStr``); name others in ``secrets``. ``failing_calls`` are
     let through by the arguments' types and refused by the service; ``slow_call`` takes a
-    second or more, for tests of cancellation. Actions that take a ``CallContext`` get one: models
-    and child tasks answer ``answer``, and a person who is asked agrees.
+    second or more with the fixture ``slow_connection``, for tests of cancellation. ``refused``
+    are calls that its ``check`` refuses or wants a person for, in whichever state its service is;
+    one that has a ``check`` has to have some. Every action needs a call; those that cannot be made
+    here are named in ``untested``. Actions that take a ``CallContext`` get one: models and child
+    tasks answer ``answer``, and a person who is asked agrees.
     """
 
     calls: ClassVar[Sequence[Call]] = ()
     failing_calls: ClassVar[Sequence[Call]] = ()
     slow_call: ClassVar[Call | None] = None
+    refused: ClassVar[Sequence[Call]] = ()
+    untested: ClassVar[Sequence[str]] = ()
     secrets: ClassVar[Sequence[str]] = ()
     sandbox: ClassVar[str] = "auto"
     answer: ClassVar[str] = "done"
@@ -94,6 +126,11 @@ class ConnectionContract(Contract):
     def connection(self) -> ConnectionLike:
         """The connection under test."""
         missing(self, "a fixture `connection`")
+
+    @pytest.fixture
+    def slow_connection(self, connection: Any) -> Any:
+        """The connection where ``slow_call`` takes long; the same one unless overridden."""
+        return connection
 
     # -- what it says of itself ---------------------------------------------------------
 
@@ -136,6 +173,42 @@ class ConnectionContract(Contract):
         json.dumps(described)
         json.dumps(connection.inspect())
         await _close(connection)
+
+    async def test_every_action_is_tried(self, connection: Any) -> None:
+        tried = {call.action for call in (*self.calls, *self.failing_calls, *self.refused)}
+        names = [action.name for action in await connection.actions()]
+        await _close(connection)
+        left = [name for name in names if name not in {*tried, *self.untested}]
+        assert not left, (
+            f"no Call tries {', '.join(left)}: add it to `calls`, or name it in `untested`"
+        )
+        gone = [name for name in self.untested if name in tried or name not in names]
+        assert not gone, f"`untested` names {', '.join(gone)}, which is tried or is no action"
+
+    async def test_says_the_same_of_itself_each_time(self, connection: Any) -> None:
+        first = await self._told(connection)
+        await asyncio.sleep(_INSTANT)
+        assert await self._told(connection) == first, (
+            "what a model is told changes from moment to moment: leave times and counters out, "
+            "or no prompt can be cached and no task be replayed"
+        )
+        today = dt.datetime.now().astimezone()
+        for text in (f"{today:%Y-%m-%d}", f"{today:%H:%M:%S}", str(int(today.timestamp()))[:7]):
+            assert text not in first, "the current time is in what a model is told: leave it out"
+        kind = type(connection)
+        if getattr(kind, "actions", None) is Connection.actions:
+            one, other = await asyncio.gather(_elsewhere(kind, "1"), _elsewhere(kind, "2"))
+            assert one == other, (
+                "what a model is told differs from process to process: sort what comes from a set"
+            )
+        await _close(connection)
+
+    async def _told(self, connection: Any) -> str:
+        """What a model is told of it."""
+        schemas = [a.schema() for a in await connection.actions() if a.schema is not None]
+        described = connection.inspect(verbose=True)
+        context = await self.within(_context(connection))
+        return json.dumps([described, schemas, context], default=str)
 
     # -- arguments ----------------------------------------------------------------------
 
@@ -201,8 +274,8 @@ class ConnectionContract(Contract):
         await _close(connection)
 
     @needs("slow_call")
-    async def test_survives_a_cancelled_call(self, connection: Any) -> None:
-        call = self.slow_call
+    async def test_survives_a_cancelled_call(self, slow_connection: Any) -> None:
+        call, connection = self.slow_call, slow_connection
         assert call is not None
         work = asyncio.ensure_future(self._make(call, connection))
         await asyncio.wait({work}, timeout=_MOMENT)
@@ -212,6 +285,35 @@ class ConnectionContract(Contract):
         assert work.cancelled()
         for good in self._calls():
             await self.within(self._make(good, connection))
+        await _close(connection)
+
+    async def test_calls_can_be_cancelled_at_any_point(self, connection: Any) -> None:
+        for call in self._calls():
+            for turns in TURNS:
+                await self.within(
+                    cancelled_at(lambda call=call: self._make(call, connection), turns)
+                )
+            await self.within(self._make(call, connection))
+        await _close(connection)
+
+    # -- checks -------------------------------------------------------------------------
+
+    async def test_its_check_lets_nothing_through_that_it_refuses(self, connection: Any) -> None:
+        if not isinstance(connection, SupportsCheck):
+            assert not self.refused, "it has no check, and `refused` has calls"
+            return
+        assert self.refused, "it has a `check`: name calls in `refused` that it does not allow"
+        for call in self.refused:
+            action = await _action(connection, call.action)
+            arguments = action.validate(call.arguments)
+            proposed = ProposedCall(action=call.action, arguments=arguments)
+            try:
+                verdict: Any = await self.within(_verdict(connection, proposed))
+            except Exception:  # noqa: S112 - a failure refuses the call
+                continue
+            assert isinstance(verdict, (Refused, NeedsApproval)), (
+                f"{call.action}: its check says {type(verdict).__name__}"
+            )
         await _close(connection)
 
     # -- secrets ------------------------------------------------------------------------
@@ -314,6 +416,26 @@ async def _action(connection: ConnectionLike, name: str) -> Action:
     if found is None:
         pytest.fail(f"{connection.name} has no action {name!r}, but {[a.name for a in actions]}")
     return found
+
+
+async def _verdict(connection: Any, proposed: ProposedCall) -> Any:
+    """Its verdict, asked for as the gate does."""
+    if inspect.iscoroutinefunction(connection.check):
+        return await connection.check(proposed)
+    verdict = await asyncio.to_thread(connection.check, proposed)
+    return await verdict if inspect.isawaitable(verdict) else verdict
+
+
+async def _elsewhere(kind: type, seed: str) -> str | None:
+    """What a class says of itself where text has other hashes; None where it cannot be imported."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _INSPECT, json.dumps(sys.path), kind.__module__, kind.__qualname__),
+        env={**os.environ, "PYTHONHASHSEED": seed},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    told, _ = await process.communicate()
+    return told.decode() if process.returncode == 0 else None
 
 
 async def _context(connection: Any) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -11,7 +12,7 @@ import pytest
 
 from delf.protocols.connection import SupportsClose
 from delf.protocols.embedder import Embedder
-from delf_devkit.testing.contracts.base import Contract, missing
+from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, missing
 
 _CLOSE = 1e-3
 """How far two computations of one vector may be apart: batches change the order of sums."""
@@ -63,6 +64,32 @@ class EmbedderContract(Contract):
         for text, row in reversed(list(zip(self.passages, together, strict=True))):
             (alone,) = await self._rows(embedder, [text])
             assert _apart(row, alone) < _CLOSE, "it depends on the texts beside it"
+        await _close(embedder)
+
+    async def test_a_text_has_one_vector_in_every_process(
+        self, embedder: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        plain, shift = hash, 1
+
+        def other(value: Any) -> int:  # of text, it is another number in each process
+            return plain(value) ^ shift if isinstance(value, str | bytes) else plain(value)
+
+        monkeypatch.setattr(builtins, "hash", other)
+        rows: list[list[float]] = []
+        for shift in (1, 0x5EED):
+            rows += await self._rows(embedder, ["Kumquats and marmalade."])
+        monkeypatch.undo()
+        assert _apart(*rows) < _CLOSE, (
+            "its vectors come from hash(), which is another in each process: use zlib.crc32"
+        )
+        await _close(embedder)
+
+    async def test_survives_cancelled_calls(self, embedder: Any) -> None:
+        (before,) = await self._rows(embedder, self.passages[:1])
+        for turns in TURNS:
+            await self.within(cancelled_at(lambda: embedder.embed(self.passages), turns))
+        (after,) = await self._rows(embedder, self.passages[:1])
+        assert _apart(before, after) < _CLOSE
         await _close(embedder)
 
     async def test_takes_a_full_batch(self, embedder: Any) -> None:

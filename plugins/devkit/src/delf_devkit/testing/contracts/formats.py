@@ -15,6 +15,7 @@ from delf.values import dumps, loads
 from delf_devkit.testing.contracts.base import Contract, missing, needs
 
 _AT_ONCE = 8
+ODD_VALUES = ('a "b"', "it's", "a,b;c", "a\tb", "a\nb", "a=b", "\\n", "ä 🦊", "<b>&amp;", " x ")
 
 
 class FormatContract(Contract):
@@ -79,3 +80,18 @@ class FormatContract(Contract):
         made = tmp_path / f"made{path.suffix}"
         made.write_bytes(await self.within(file_format.write({"first": table})))
         assert await self.within(file_format.read(str(made), None)) == list(self.rows)
+
+    @needs("writes")
+    async def test_values_with_signs_of_the_format_are_kept(
+        self, file_format: Any, tmp_path: Path, path: Path
+    ) -> None:
+        made = tmp_path / f"odd{path.suffix}"
+        for value in ODD_VALUES:
+            table = [["name", "note"], ["desk", value], ["lamp", "plain"]]
+            try:
+                made.write_bytes(await self.within(file_format.write({"first": table})))
+            except ToolExecutionError:
+                continue  # it says that it cannot keep that
+            rows = await self.within(file_format.read(str(made), None))
+            wanted = [{"name": "desk", "note": value}, {"name": "lamp", "note": "plain"}]
+            assert rows == wanted, f"{value!r} is not kept: quote it, or raise ToolExecutionError"

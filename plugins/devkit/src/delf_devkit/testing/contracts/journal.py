@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from delf.errors import UnknownTaskError
+from delf.errors import DelfError, UnknownTaskError
 from delf.events import Event, Printed, TaskFinished, TaskStarted
 from delf.protocols.journal import Journal
-from delf_devkit.testing.contracts.base import Contract, missing, needs
+from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, missing, needs
 from delf_devkit.testing.events import every_event
 
 _MANY = 500
@@ -39,10 +39,13 @@ class JournalContract(Contract):
     """Give a fixture ``journal``: a fresh, empty one; the suite closes it.
 
     With ``durable = True`` also a fixture ``reopen``: a plain or async function without
-    arguments that opens the same journal once more.
+    arguments that opens the same journal once more, while others are open. ``fails = True`` asks
+    for a fixture ``failing_journal``: one that cannot keep what it is given, as its disk is full
+    or its service is down.
     """
 
     durable: ClassVar[bool] = False
+    fails: ClassVar[bool] = True
 
     @pytest.fixture
     def journal(self) -> Journal:
@@ -53,6 +56,11 @@ class JournalContract(Contract):
     def reopen(self) -> Callable[[], Any]:
         """Opens the journal under test again."""
         missing(self, "a fixture `reopen`, or durable = False")
+
+    @pytest.fixture
+    def failing_journal(self) -> Journal:
+        """The same journal where nothing can be kept."""
+        missing(self, "a fixture `failing_journal`, or fails = False")
 
     async def test_keeps_every_kind_of_event_as_it_was(self, journal: Any) -> None:
         events = every_event("task_all")
@@ -156,6 +164,46 @@ class JournalContract(Contract):
         assert [item.task_id for item in await journal.find(limit=2)] == ["c", "b"]
         await journal.aclose()
 
+    async def test_leaves_the_event_loop_alone(self, journal: Any) -> None:
+        events = iter([started("t"), *(printed("t", seq) for seq in range(2, 9))])
+        await self.leaves_the_loop(lambda: journal.append(next(events)))
+        await self.leaves_the_loop(lambda: journal.read("t"))
+        await self.leaves_the_loop(journal.find)
+        await self.leaves_the_loop(journal.aclose)
+
+    async def test_an_event_whose_writer_was_cancelled_is_kept(self, journal: Any) -> None:
+        await journal.append(started("t"))
+        for seq, turns in enumerate(TURNS, 2):
+            await self.within(
+                cancelled_at(lambda seq=seq: journal.append(printed("t", seq)), turns)
+            )
+        await journal.append(printed("t", len(TURNS) + 2))
+        kept = [event.seq for event in await journal.read("t")]
+        assert kept == sorted(set(kept)), "events that were begun before are kept after later ones"
+        begun = [seq for seq, turns in enumerate(TURNS, 2) if turns]
+        assert {1, *begun, len(TURNS) + 2} <= {*kept}, "an event that was begun to be kept is lost"
+        await journal.aclose()
+
+    async def test_odd_names_do_no_harm(self, journal: Any) -> None:
+        names = ("it's", 'a "b"', "50%_*?", "../up", "a/b", "'; DROP TABLE events; --", "ä 🦊")
+        for name in names:
+            await self.within(journal.append(started(name)))
+        for name in names:
+            assert [event.task_id for event in await self.within(journal.read(name))] == [name]
+        assert {item.task_id for item in await journal.find()} == {*names}
+        await journal.aclose()
+
+    @needs("fails")
+    async def test_what_cannot_be_kept_is_an_error_of_delf(self, failing_journal: Any) -> None:
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it raises
+            await self.within(failing_journal.append(started("t")))
+        assert isinstance(caught.value, DelfError), (
+            f"it raises {type(caught.value).__name__}: raise JournalUnavailableError from it, so "
+            "that the task says what to do"
+        )
+        assert caught.value.message.strip()
+        await self.within(failing_journal.aclose())
+
     async def test_can_be_closed_twice(self, journal: Any) -> None:
         await journal.append(started("a"))
         await self.within(journal.aclose())
@@ -171,6 +219,26 @@ class JournalContract(Contract):
         assert [event.seq for event in await again.read("a")] == [1, 2]
         assert [item.state for item in await again.find()] == ["done"]
         await again.aclose()
+
+    @needs("durable")
+    async def test_two_that_are_open_lose_nothing(
+        self, journal: Any, reopen: Callable[[], Any]
+    ) -> None:
+        other: Any = reopen()
+        other = await other if inspect.isawaitable(other) else other
+
+        async def write(into: Any, task: str) -> None:
+            await into.append(started(task))
+            for seq in range(2, 30):
+                await into.append(printed(task, seq))
+
+        await self.within(asyncio.gather(write(journal, "a"), write(other, "b")))
+        for into in (journal, other):
+            for task in ("a", "b"):
+                assert [event.seq for event in await into.read(task)] == list(range(1, 30)), task
+            assert {item.task_id for item in await into.find()} == {"a", "b"}
+        for into in (journal, other):
+            await into.aclose()
 
     async def _take(self, stream: AsyncIterator[Event], count: int) -> list[tuple[str, int]]:
         taken = [await self.within(anext(stream)) for _ in range(count)]

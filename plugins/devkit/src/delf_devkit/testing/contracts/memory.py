@@ -9,8 +9,11 @@ from typing import Any, ClassVar
 
 import pytest
 
+from delf.errors import DelfError
 from delf.protocols.memory import MemoryStore
-from delf_devkit.testing.contracts.base import Contract, missing, needs
+from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, missing, needs
+
+_AT_ONCE = 10
 
 
 class MemoryContract(Contract):
@@ -19,6 +22,8 @@ class MemoryContract(Contract):
     ``query`` must find ``expected`` first among ``facts``; the default has words in common,
     so that a plain text search passes. With ``durable = True`` also a fixture ``reopen``; with
     ``namespaces = True`` a fixture ``elsewhere``, which opens the same store for a namespace.
+    ``fails = True`` asks for a fixture ``failing_store``: one whose file cannot be opened, or
+    whose service is down.
     """
 
     facts: ClassVar[Sequence[str]] = (
@@ -30,6 +35,7 @@ class MemoryContract(Contract):
     expected: ClassVar[str] = "The office is in Turin."
     durable: ClassVar[bool] = False
     namespaces: ClassVar[bool] = False
+    fails: ClassVar[bool] = True
 
     @pytest.fixture
     def store(self) -> MemoryStore:
@@ -45,6 +51,11 @@ class MemoryContract(Contract):
     def elsewhere(self) -> Callable[[str], Any]:
         """Opens the store under test for another namespace."""
         missing(self, "a fixture `elsewhere`, or namespaces = False")
+
+    @pytest.fixture
+    def failing_store(self) -> MemoryStore:
+        """The same store where nothing can be read or saved."""
+        missing(self, "a fixture `failing_store`, or fails = False")
 
     async def test_lists_what_was_saved_oldest_first(self, store: Any) -> None:
         assert list(await self.within(store.list())) == []
@@ -84,6 +95,78 @@ class MemoryContract(Contract):
         assert [fact.content for fact in found] == [self.expected], "it does not find itself"
         await store.aclose()
 
+    async def test_the_threshold_is_a_likeness_from_0_to_1(self, store: Any) -> None:
+        await store.save(self.facts)
+        found = await self.within(store.search("xylophone quartz", threshold=0.6))
+        assert list(found) == [], (
+            "what has nothing in common is found at 0.6: 0 means unlike and 1 the same"
+        )
+        counts = [len(await store.search(self.query, 100, step / 10)) for step in range(11)]
+        assert counts == sorted(counts, reverse=True), "a higher threshold finds more"
+        assert counts[0] > 0, "a threshold of 0 leaves something out"
+        assert counts[10] == 0, "what is alike in part has a likeness of 1"
+        await store.aclose()
+
+    async def test_quotes_are_part_of_a_fact(self, store: Any) -> None:
+        facts = ["It's Ann's.", 'He said "no".', "100% of a_b", "back\\slash", "'; --", "{x} $y"]
+        await self.within(store.save(facts))
+        assert [fact.content for fact in await store.list()] == facts
+        for fact in facts:
+            assert await self.within(store.delete([fact])) == 1, fact
+        assert list(await store.list()) == []
+        await store.aclose()
+
+    async def test_survives_cancelled_calls(self, store: Any) -> None:
+        await store.save(self.facts)
+        for turns in TURNS:
+            await self.within(cancelled_at(lambda: store.search(self.query), turns))
+            await self.within(cancelled_at(lambda: store.save(["Half said."]), turns))
+        await self.within(store.delete(["Half said."]))
+        found = await self.within(store.search(self.query, 1, 0.0))
+        assert [fact.content for fact in found] == [self.expected]
+        assert {fact.content for fact in await store.list()} <= {*self.facts, "Half said."}
+        await store.aclose()
+
+    @needs("fails")
+    async def test_a_failure_is_an_error_of_delf(self, failing_store: Any) -> None:
+        for work in (failing_store.save(self.facts), failing_store.search(self.query)):
+            with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it raises
+                await self.within(work)
+            assert isinstance(caught.value, DelfError), (
+                f"it raises {type(caught.value).__name__}: raise MemorySetupError or "
+                "MemoryRetrievalError from it, so that the task goes on without memory"
+            )
+            assert caught.value.message.strip()
+        await self.within(failing_store.aclose())
+
+    @needs("namespaces")
+    async def test_namespaces_can_be_written_at_one_time(
+        self, store: Any, elsewhere: Callable[[str], Any]
+    ) -> None:
+        other: Any = elsewhere("it's another")
+        await self._write_both(store, other)
+        assert len(await store.list()) == len(await other.list()) == _AT_ONCE
+        assert all("mine" in fact.content for fact in await store.list())
+        for each in (store, other):
+            await each.aclose()
+
+    @needs("durable")
+    async def test_two_that_are_open_lose_nothing(
+        self, store: Any, reopen: Callable[[], Any]
+    ) -> None:
+        other: Any = reopen()
+        other = await other if inspect.isawaitable(other) else other
+        await self._write_both(store, other)
+        for each in (store, other):
+            assert len(await each.list()) == 2 * _AT_ONCE, "one overwrites what the other saved"
+        for each in (store, other):
+            await each.aclose()
+
+    async def _write_both(self, one: Any, other: Any) -> None:
+        mine = (one.save([f"Fact {n} is mine."]) for n in range(_AT_ONCE))
+        theirs = (other.save([f"Fact {n} is theirs."]) for n in range(_AT_ONCE))
+        await self.within(asyncio.gather(*mine, *theirs))
+
     async def test_searches_at_one_time_are_kept_apart(self, store: Any) -> None:
         await store.save(self.facts)
         alone = [await store.search(fact, 1, 0.0) for fact in self.facts]
@@ -97,6 +180,7 @@ class MemoryContract(Contract):
     async def test_leaves_the_event_loop_alone(self, store: Any) -> None:
         await self.leaves_the_loop(lambda: store.save(self.facts))
         await self.leaves_the_loop(lambda: store.search(self.query))
+        await self.leaves_the_loop(store.list)
         await store.aclose()
 
     async def test_an_empty_store_finds_nothing(self, store: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
@@ -23,10 +23,18 @@ from delf.messages import (
     user,
 )
 from delf.protocols.model import Model, SupportsPrice, SupportsTools
-from delf_devkit.testing.contracts.base import Contract, chain, missing, needs
+from delf_devkit.testing.contracts.base import (
+    TURNS,
+    Contract,
+    cancelled_at,
+    chain,
+    missing,
+    needs,
+)
 from delf_devkit.testing.contracts.leaks import Secrets, overheard
 
 _CONCURRENT = 4
+_MARK = "marmalade-7741"
 _ADD = ModelTool(
     name="add",
     description="Adds two numbers.",
@@ -40,12 +48,13 @@ _ADD = ModelTool(
 
 
 class ModelContract(Contract):
-    """Give a fixture ``model`` that answers any request, at least six times.
+    """Give a fixture ``model`` that answers any request, any number of times.
 
     ``fails = True`` asks for a fixture ``failing_model`` as well: one whose service says no
     for good, such as with a key that is refused. ``secrets`` are the keys of both; they must
     never be shown. ``slow = True`` asks for a fixture ``slow_model`` whose answer takes a
-    second or more. ``calls = True`` asks for a fixture ``calling_model`` that answers each
+    second or more. ``sends = True`` asks for a fixture ``sent``, a function that gives as text what
+    the service was sent last: nothing of another request may be in it. ``calls = True`` asks for a fixture ``calling_model`` that answers each
     request with one call of the tool ``add`` that it is given.
     """
 
@@ -53,6 +62,7 @@ class ModelContract(Contract):
     slow: ClassVar[bool] = False
     counts_tokens: ClassVar[bool] = True
     calls: ClassVar[bool] = False
+    sends: ClassVar[bool] = False
     secrets: ClassVar[Sequence[str]] = ()
 
     @pytest.fixture
@@ -69,6 +79,11 @@ class ModelContract(Contract):
     def slow_model(self) -> Model:
         """The same model where its service takes long."""
         missing(self, "a fixture `slow_model`, or slow = False")
+
+    @pytest.fixture
+    def sent(self) -> Callable[[], str]:
+        """Gives what the service was sent last."""
+        missing(self, "a fixture `sent`, or sends = False")
 
     @pytest.fixture
     def calling_model(self) -> Model:
@@ -104,6 +119,38 @@ class ModelContract(Contract):
         before = asdict(question)
         await self.within(model.complete(question))
         assert asdict(question) == before
+        await model.aclose()
+
+    async def test_keeps_nothing_between_requests(self, model: Any, question: ModelRequest) -> None:
+        """A model is shared by the tasks of many users."""
+        await self.within(model.complete(_about(_MARK)))
+        later = [await self.within(model.complete(question)) for _ in range(2)]
+        assert _MARK not in later[-1].text, "an answer holds what another request asked"
+        counts = [reply.usage.input_tokens for reply in later]
+        assert counts[0] == counts[1], (
+            f"the same request has {counts[0]}, then {counts[1]} tokens: messages of earlier ones "
+            "are sent along; one user's data would be in another's prompt"
+        )
+        for name, value in getattr(model, "__dict__", {}).items():
+            kept = isinstance(value, list | dict | tuple | set | str) and _MARK in repr(value)
+            assert not kept, f"it keeps a request in {name}: another user's may be sent with it"
+        await model.aclose()
+
+    @needs("sends")
+    async def test_sends_nothing_of_another_request(
+        self, model: Any, question: ModelRequest, sent: Callable[[], str]
+    ) -> None:
+        await self.within(model.complete(_about(_MARK)))
+        assert _MARK in sent(), "`sent` does not give what the service was sent"
+        await self.within(model.complete(question))
+        assert _MARK not in sent(), "one user's words are in another's request"
+        await model.aclose()
+
+    async def test_can_be_cancelled_at_any_point(self, model: Any, question: ModelRequest) -> None:
+        for turns in TURNS:
+            await self.within(cancelled_at(lambda: model.complete(question), turns))
+            await self.within(cancelled_at(lambda: _collect(model.stream(question)), turns))
+        self._check(await self.within(model.complete(question)))
         await model.aclose()
 
     async def test_answers_many_at_once(self, model: Any, question: ModelRequest) -> None:
@@ -194,6 +241,10 @@ class ModelContract(Contract):
         if self.counts_tokens:
             assert usage.input_tokens > 0
             assert usage.output_tokens > 0
+
+
+def _about(word: str) -> ModelRequest:
+    return ModelRequest(messages=(system("Be brief."), user(f"What is a {word}?")))
 
 
 def _takes_tools(model: Model) -> bool:

@@ -39,6 +39,11 @@ class ObserverContract(Contract):
             await self.within(observer.observe(event))
         await observer.aclose()
 
+    async def test_leaves_the_event_loop_alone(self, observer: Any) -> None:
+        for event in every_event():
+            await self.leaves_the_loop(lambda event=event: observer.observe(event))
+        await self.leaves_the_loop(observer.aclose)
+
     async def test_takes_events_of_many_tasks(self, observer: Any) -> None:
         async def watch(task: str) -> None:
             for event in every_event(task):

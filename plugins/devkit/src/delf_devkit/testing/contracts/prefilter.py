@@ -14,6 +14,7 @@ from delf.protocols.prefilter import Catalog, CatalogEntry, Prefilter, Selection
 from delf_devkit.testing.contracts.base import Contract, missing, needs
 
 _MANY = 500
+_MARK = "marmalade-7741"
 
 
 class PrefilterContract(Contract):
@@ -87,6 +88,21 @@ class PrefilterContract(Contract):
         alone = [await self.within(select(task)) for task in tasks]
         together = await self.within(asyncio.gather(*(select(task) for task in tasks * 3)))
         assert together == alone * 3, "selections are mixed up"
+
+    async def test_keeps_nothing_between_tasks(self, prefilter: Any) -> None:
+        asked: list[str] = []
+
+        async def ask(question: str) -> str:
+            asked.append(question)
+            return self.answer(question)
+
+        await self.within(prefilter.select(f"{self.task} {_MARK}", Catalog(self.catalog), ask))
+        before = len(asked)
+        first = await self.within(prefilter.select(self.task, Catalog(self.catalog), ask))
+        again = await self.within(prefilter.select(self.task, Catalog(self.catalog), ask))
+        assert first == again, "the same task has another selection"
+        for question in asked[before:]:
+            assert _MARK not in question, "one task's words are in the question of another"
 
     async def test_odd_tasks_are_no_problem(self, prefilter: Any) -> None:
         for task in ("", "日本語 🦊", "word " * 5000):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from delf.isolation import measure
 from delf.protocols.sandbox import (
     Available,
     Done,
@@ -37,7 +36,7 @@ class SandboxContract(SandboxCalls):
                 await self._isolates_as_far_as_it_says(backend)
 
     async def _isolates_as_far_as_it_says(self, backend: SandboxBackend) -> None:
-        measured = await self.within(measure(backend), 5 * self.seconds)
+        measured = await self._measured(backend)
         believed = measured.believed(backend.isolation)
         reached = ", ".join(measured.reached) or "nothing that tells it from the host's kernel"
         assert believed == backend.isolation, (

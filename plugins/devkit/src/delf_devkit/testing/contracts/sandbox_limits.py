@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import tempfile
+import weakref
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from delf.isolation import measure
+from delf.isolation import Measured, measure
 from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Limits, SandboxBackend
-from delf_devkit.testing.contracts.base import Contract, missing, needs
+from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, missing, needs
 from delf_devkit.testing.contracts.bench import Bench, Running, gone, processes_below
 from delf_devkit.testing.scripts import RecordingScriptHost
 
 _MB = 1024 * 1024
+_COLLECTIONS = 50
 _LOOPS = ("while True: pass", "import asyncio\nwhile True: await asyncio.sleep(0)")
 
 
@@ -31,6 +34,7 @@ class SandboxLimits(Contract):
     confines: ClassVar[AbstractSet[str]] = frozenset(
         {"environment", "files", "network", "processes"}
     )
+    _found: ClassVar[Measured | None] = None
     crash: ClassVar[str | None] = "import asyncio.base_events as b\nb.os._exit(3)"
 
     @pytest.fixture
@@ -48,6 +52,8 @@ class SandboxLimits(Contract):
             assert isinstance(outcome, LimitReached), outcome
             assert outcome.limit == "cpu"
             await self._works(bench)
+            measured = await self._measured(backend)
+            assert measured.cpu is not False, "a script that asks the system for time gets more"
 
     @needs("limits:memory")
     async def test_memory_is_limited(self, backend: Any) -> None:
@@ -59,6 +65,8 @@ class SandboxLimits(Contract):
             outcome = await self.within(bench.run(code, limits=limits))
             assert isinstance(outcome, (LimitReached, Crashed)), outcome
             await self._works(bench)
+            measured = await self._measured(backend)
+            assert measured.memory is not False, "a script that asks the system for memory gets it"
 
     @needs("limits:output")
     @pytest.mark.parametrize("piece", ["x" * 50_000, "x"], ids=["large", "small"])
@@ -240,7 +248,7 @@ for number in range(40):
 
     async def _is_out_of_reach(self, backend: Any, what: str) -> None:
         """By calls of the system, below every check of Python's."""
-        measured = await self.within(measure(backend), 5 * self.seconds)
+        measured = await self._measured(backend)
         if self.cpython:
             assert measured.calls, "delf's attempts find no way to a system call here; tell delf"
         held = {
@@ -252,6 +260,14 @@ for number in range(40):
             f"`confines` says {what}, and a script reached {', '.join(measured.reached)}: confine "
             "it, or take it out of `confines`"
         )
+
+    async def _measured(self, backend: Any) -> Measured:
+        """What delf finds out by calls of the system; once for all tests of a class."""
+        kind, found = type(self), vars(type(self)).get("_found")
+        if found is None:
+            found = await self.within(measure(backend, thorough=True), 5 * self.seconds)
+            kind._found = found
+        return found
 
     # -- what is left behind ------------------------------------------------------------
 
@@ -277,6 +293,37 @@ for number in range(40):
             seen = self.belongings() - before
         assert await self.leftovers(seen) == set()
         assert _names_in(tmp_path) == [], "temporary files are left"
+
+    async def test_an_opening_that_is_cancelled_leaves_nothing(
+        self, backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        before = self.belongings()
+        async with Bench(backend) as bench:
+            spec = RecordingScriptHost().spec()
+            for turns in TURNS:
+                await self.within(cancelled_at(lambda: backend.open(spec), turns))
+            await self._works(bench)
+            seen = self.belongings() - before
+        assert await self.leftovers(seen) == set(), "a process of a cancelled opening is left"
+        assert _names_in(tmp_path) == [], "a folder of a cancelled opening is left"
+
+    async def test_a_closed_session_is_forgotten(self, backend: Any) -> None:
+        async with Bench(backend) as bench:
+            session = await backend.open(RecordingScriptHost().spec())
+            try:
+                known = weakref.ref(session)
+            except TypeError:
+                return  # nothing tells whether an object of it is kept
+            await self.within(session.aclose())
+            del session
+            for _ in range(_COLLECTIONS):
+                await asyncio.sleep(0.01)
+                gc.collect()
+                if known() is None:
+                    break
+            assert known() is None, "closed sessions are kept: a long-lived agent grows with each"
+            await self._works(bench)
 
     async def test_can_be_closed_twice_and_unused(self, backend: Any) -> None:
         async with Bench(backend) as bench:

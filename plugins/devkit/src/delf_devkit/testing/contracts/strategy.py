@@ -22,6 +22,8 @@ from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import Answer, ScriptedModel
 
 _COST = 1.0
+_INSTANT = 0.01
+_MARK = "marmalade-7741"
 
 
 def _journal() -> Any:
@@ -125,6 +127,33 @@ class StrategyContract(Contract):
         assert "3" in response.text
         assert [(call.name, call.status) for call in response.trace.tool_calls] == [("add", "ok")]
         assert response.trace.usage.total_tokens > 0
+
+    async def test_keeps_nothing_between_tasks(self, strategy: Any) -> None:
+        """One agent serves many users."""
+        model = ScriptedModel()
+        async with self._agent(strategy, self.replies, _World(), None, model) as agent:
+            await self.within(agent.arun(f"Add 1 and 2, and forget {_MARK}.", 20))
+            asked = len(model.prompts)
+            assert any(_MARK in prompt for prompt in model.prompts), "the task is in no prompt"
+            model.replies.clear()
+            model.says(*self.replies)
+            response = await self.within(agent.arun("Add 1 and 2.", 20))
+            response.raise_for_status()
+        for prompt in model.prompts[asked:]:
+            assert _MARK not in prompt, "one task's words are in the prompt of another"
+
+    async def test_asks_the_same_each_time(self, strategy: Any) -> None:
+        prompts: list[str] = []
+        for _ in range(2):
+            model = ScriptedModel()
+            async with self._agent(strategy, self.replies, _World(), None, model) as agent:
+                await self.within(agent.arun("Add 1 and 2.", 20))
+            prompts.append(model.prompts[0])
+            await asyncio.sleep(_INSTANT)
+        assert prompts[0] == prompts[1], (
+            "the same task has another prompt: leave times and random names out, and sort what "
+            "comes from a set, so that prompts can be cached"
+        )
 
     async def test_calls_pass_the_gate(self, strategy: Any) -> None:
         response = await self._solve(strategy, self.unapproved)

@@ -1,0 +1,139 @@
+"""What ``delf plugins new`` writes, as its author ships it: on every Python, from wheels alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from delf_devkit.new import KINDS, fields_of, render, write_package
+from support.authorities import OF_THE_MACHINE
+from support.workspace import CORE, LIBRARIES, ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+BIN = Path(sys.executable).parent
+PYTHONS = ("3.11", "3.12", "3.13")
+NEEDED = (
+    "approval-terminal", "devkit", "files", "journal-sql", "llm", "manage", "model-http", "run",
+    "sandbox-local", "strategy-codegen",
+)  # fmt: skip
+BUILD = """
+import contextlib, sys
+from hatchling.build import build_wheel
+out, *packages = sys.argv[1:]
+for package in packages:
+    with contextlib.chdir(package):
+        build_wheel(out)
+"""
+OURS = [CORE, *(lib.folder for lib in LIBRARIES), *(ROOT / "plugins" / name for name in NEEDED)]
+VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
+INI = """
+[pytest]
+asyncio_mode = auto
+asyncio_default_fixture_loop_scope = function
+filterwarnings = error
+"""
+
+
+def run(*command: object, cwd: Path, **environ: str) -> str:
+    result = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": "", **environ},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def name_of(kind: str) -> str:
+    """Connections and commands carry their bare names, which must not be the same."""
+    return "greet" if kind == "command" else "desk"
+
+
+@pytest.fixture(scope="module")
+def scaffolds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A package of every kind, each in a folder of its kind's name."""
+    folder = tmp_path_factory.mktemp("scaffolds")
+    for kind in KINDS:
+        write_package(folder / kind, render(kind, fields_of(name_of(kind), kind)))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheels(scaffolds: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Wheels of these packages, and of what they need of delf."""
+    out = tmp_path_factory.mktemp("wheels")
+    run(sys.executable, "-c", BUILD, out, *OURS, *sorted(scaffolds.iterdir()), cwd=out)
+    return out
+
+
+def python_of(version: str) -> str:
+    pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
+    found = [*sorted(pyenv.glob(f"{version}.*/bin/python")), shutil.which(f"python{version}")]
+    for python in filter(None, found):
+        asked = [python, "-c", VERSION]
+        told = subprocess.run(asked, capture_output=True, text=True)
+        if told.stdout.strip() == version:
+            return str(python)
+    pytest.skip(f"Python {version} is not installed here")
+
+
+def vendors() -> list[str]:
+    """What others publish of that which the packages need: an index has it."""
+    needed: set[str] = set()
+    for folder in OURS:
+        project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+        needed |= {line for line in project["dependencies"] if not line.startswith("delf")}
+    return sorted(needed)
+
+
+@pytest.fixture(scope="module", params=PYTHONS)
+def python(
+    request: pytest.FixtureRequest, wheels: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """An environment that has the packages as an installer brings them, and nothing else."""
+    base, folder = python_of(request.param), tmp_path_factory.mktemp(f"python{request.param}")
+    made = folder / "venv/bin/python"
+    run(BIN / "uv", "venv", "--quiet", "--python", base, folder / "venv", cwd=folder)
+    install = (BIN / "uv", "pip", "install", "--quiet", "--python", made)
+    run(*install, *vendors(), cwd=folder, **OF_THE_MACHINE)
+    ours = [f"{fields_of(name_of(kind), kind)['distribution']}[test]" for kind in KINDS]
+    run(*install, "--no-index", "--find-links", wheels, *ours, cwd=folder)
+    return made
+
+
+def test_their_suites_and_a_task_each_pass(python: Path, scaffolds: Path, tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text(INI)
+    shutil.copytree(scaffolds, tmp_path / "packages")  # what a run leaves beside a test
+    for source in (tmp_path / "packages").glob("*/src"):
+        shutil.rmtree(source)  # the wheel is what is tested
+    tests = sorted((tmp_path / "packages").glob("*/tests"))
+    assert len(tests) == len(KINDS)
+    options = ("-q", "-p", "no:cacheprovider", "--import-mode=importlib", "-rs")
+    told = run(python, "-m", "pytest", *options, *tests, cwd=tmp_path)
+    assert " passed" in told
+    assert "SKIPPED" not in told
+    checked = run(python.with_name("delf"), "plugins", "check", cwd=tmp_path)
+    assert "✗" not in checked
+
+
+def test_their_types_are_strict(python: Path, scaffolds: Path, tmp_path: Path) -> None:
+    sources = sorted(scaffolds.glob("*/src"))
+    mypy = (BIN / "mypy", "--strict", "--no-incremental", "--python-executable", python)
+    run(*mypy, *(path for source in sources for path in source.iterdir()), cwd=tmp_path)
+    settings = {
+        "include": list(map(str, sources)),
+        "typeCheckingMode": "strict",
+        "pythonVersion": run(python, "-c", VERSION, cwd=tmp_path).strip(),
+    }
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    run(BIN / "pyright", "-p", tmp_path, "--pythonpath", python, cwd=tmp_path)
