@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -69,16 +69,16 @@ class EmbedderContract(Contract):
     async def test_a_text_has_one_vector_in_every_process(
         self, embedder: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        plain, shift = hash, 1
+        plain = hash
 
-        def other(value: Any) -> int:  # of text, it is another number in each process
-            return plain(value) ^ shift if isinstance(value, str | bytes) else plain(value)
+        def hash_of_process(number: int) -> Callable[[Any], int]:
+            return lambda value: plain(value) ^ number if isinstance(value, str) else plain(value)
 
-        monkeypatch.setattr(builtins, "hash", other)
         rows: list[list[float]] = []
-        for shift in (1, 0x5EED):
-            rows += await self._rows(embedder, ["Kumquats and marmalade."])
-        monkeypatch.undo()
+        for number in (1, 0x5EED):
+            with monkeypatch.context() as patch:
+                patch.setattr(builtins, "hash", hash_of_process(number))
+                rows += await self._rows(embedder, ["Kumquats and marmalade."])
         assert _apart(*rows) < _CLOSE, (
             "its vectors come from hash(), which is another in each process: use zlib.crc32"
         )

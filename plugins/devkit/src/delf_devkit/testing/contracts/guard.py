@@ -78,12 +78,10 @@ def place_of(work: object) -> str:
     Args:
         work: What is awaited.
     """
-    frame = None
-    for frame in _frames(work):
-        pass
-    if frame is None:
+    frames = list(_frames(work))
+    if not frames:
         return ""
-    return f": it waits at {_line(frame.f_code, frame.f_lineno)}"
+    return f": it waits at {_line(frames[-1].f_code, frames[-1].f_lineno)}"
 
 
 def _line(code: CodeType, number: int) -> str:

@@ -53,9 +53,10 @@ class ModelContract(Contract):
     ``fails = True`` asks for a fixture ``failing_model`` as well: one whose service says no
     for good, such as with a key that is refused. ``secrets`` are the keys of both; they must
     never be shown. ``slow = True`` asks for a fixture ``slow_model`` whose answer takes a
-    second or more. ``sends = True`` asks for a fixture ``sent``, a function that gives as text what
-    the service was sent last: nothing of another request may be in it. ``calls = True`` asks for a fixture ``calling_model`` that answers each
-    request with one call of the tool ``add`` that it is given.
+    second or more. ``sends = True`` asks for a fixture ``sent``, a function that gives as text
+    what the service was sent last: nothing of another request may be in it. ``calls = True`` asks
+    for a fixture ``calling_model`` that answers each request with one call of the tool ``add``
+    that it is given.
     """
 
     fails: ClassVar[bool] = True

@@ -8,7 +8,7 @@ import tempfile
 import weakref
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import pytest
 
@@ -20,6 +20,7 @@ from delf_devkit.testing.scripts import RecordingScriptHost
 
 _MB = 1024 * 1024
 _COLLECTIONS = 50
+_FOUND: Final = dict[type, Measured]()
 _LOOPS = ("while True: pass", "import asyncio\nwhile True: await asyncio.sleep(0)")
 
 
@@ -34,7 +35,6 @@ class SandboxLimits(Contract):
     confines: ClassVar[AbstractSet[str]] = frozenset(
         {"environment", "files", "network", "processes"}
     )
-    _found: ClassVar[Measured | None] = None
     crash: ClassVar[str | None] = "import asyncio.base_events as b\nb.os._exit(3)"
 
     @pytest.fixture
@@ -263,11 +263,10 @@ for number in range(40):
 
     async def _measured(self, backend: Any) -> Measured:
         """What delf finds out by calls of the system; once for all tests of a class."""
-        kind, found = type(self), vars(type(self)).get("_found")
-        if found is None:
-            found = await self.within(measure(backend, thorough=True), 5 * self.seconds)
-            kind._found = found
-        return found
+        kind = type(self)
+        if kind not in _FOUND:
+            _FOUND[kind] = await self.within(measure(backend, thorough=True), 5 * self.seconds)
+        return _FOUND[kind]
 
     # -- what is left behind ------------------------------------------------------------
 
