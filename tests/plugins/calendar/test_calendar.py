@@ -25,6 +25,8 @@ WEEK = {"start": dt.date(2026, 11, 22), "end": dt.date(2026, 11, 30)}
 
 
 class TestCalendar(ConnectionContract):
+    refuses = False
+    untested = ("update", "delete", "respond")
     calls = (
         Call("list", **WEEK),
         Call("calendars"),

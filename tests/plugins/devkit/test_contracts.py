@@ -10,7 +10,7 @@ import ast
 import os
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -41,12 +41,15 @@ asyncio_default_fixture_loop_scope = function
 python_files = *.py
 filterwarnings = error
 """
-LINE = re.compile(r"^(FAILED|ERROR|PASSED) \S+?::(\w+)::(\w+)", re.MULTILINE)
+LINE = re.compile(
+    r"^(FAILED|ERROR|PASSED) \S+?::(\w+)::(\w+)(?:\[.*?\])?(?: - (.*))?$", re.MULTILINE
+)
 
 
 class Outcomes(NamedTuple):
     passed: dict[str, set[str]]
     failed: dict[str, set[str]]
+    told: dict[str, str]
     output: str
 
 
@@ -69,28 +72,34 @@ def run_suite(kind: str, expected: dict[str, set[str]], tmp_path: Path, *more: s
     ]
     options += ["--disable-plugin-autoload", "-p", "no:cacheprovider"]
     options += ["-p", "pytest_asyncio.plugin", "-p", "delf_devkit.testing.pytest_plugin"]
-    environ = {**os.environ, "PYTHONPATH": str(TESTS)}
+    environ = {**os.environ, "PYTHONPATH": str(TESTS), "COLUMNS": "1000"}
     command = ["-m", "pytest", *options, *chosen]
     result = run(command, cwd=tmp_path, env=environ, text=True, timeout=200)
     assert result.returncode in (0, 1), result.stdout + result.stderr
-    outcomes = Outcomes({}, {}, result.stdout + result.stderr)
-    for status, owner, test in LINE.findall(result.stdout):
+    outcomes = Outcomes({}, {}, {}, result.stdout + result.stderr)
+    for status, owner, test, why in LINE.findall(result.stdout):
         target = outcomes.passed if status == "PASSED" else outcomes.failed
         target.setdefault(owner, set()).add(test)
+        outcomes.told[owner] = outcomes.told.get(owner, "") + why
     return outcomes
 
 
-def breaks_of(kind: str) -> dict[str, set[str]]:
-    """What each class of a file has to be caught at, read without running it."""
+def planted(kind: str, attribute: str) -> dict[str, Any]:
+    """What each class of a file says of itself, read without running it; None where nothing."""
     tree = ast.parse((BROKEN / f"{kind}.py").read_text(encoding="utf-8"))
-    found: dict[str, set[str]] = {}
+    found: dict[str, Any] = {}
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
-            found[node.name] = set()
+            found[node.name] = None
             for part in node.body:
-                if isinstance(part, ast.Assign) and ast.unparse(part.targets[0]) == "breaks":
-                    found[node.name] = set(ast.literal_eval(part.value))
+                if isinstance(part, ast.Assign) and ast.unparse(part.targets[0]) == attribute:
+                    found[node.name] = ast.literal_eval(part.value)
     return found
+
+
+def breaks_of(kind: str) -> dict[str, set[str]]:
+    """The tests that each class has to be caught at."""
+    return {owner: set(tests or ()) for owner, tests in planted(kind, "breaks").items()}
 
 
 def test_a_leak_is_told_without_the_secret(tmp_path: Path) -> None:
@@ -107,6 +116,7 @@ def test_a_leak_is_told_without_the_secret(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", SUITES)
 def test_a_suite_tells_good_from_broken(kind: str, tmp_path: Path) -> None:
     expected = breaks_of(kind)
+    says = planted(kind, "says")
     outcomes = run_suite(kind, expected, tmp_path)
     for owner, tests in expected.items():
         failed = outcomes.failed.get(owner, set())
@@ -116,6 +126,7 @@ def test_a_suite_tells_good_from_broken(kind: str, tmp_path: Path) -> None:
         else:
             assert tests, f"{owner} says in `breaks` what has to notice"
             assert tests <= failed, f"{owner} was not caught by {tests - failed}"
+            assert (says[owner] or "") in outcomes.told[owner], owner
     all_tests = {name for name in dir(SUITES[kind]) if name.startswith("test_")}
     blind = all_tests - set().union(*expected.values())
     assert not blind, f"nothing shows that these can fail: {sorted(blind)}"

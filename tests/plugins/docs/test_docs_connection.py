@@ -43,6 +43,8 @@ The end.
 
 
 class TestDocs(ConnectionContract):
+    refuses = False
+    untested = ("rewrite", "trash", "delete")
     calls = (
         Call("read", document="1file000002"),
         Call("create", title="Notes", markdown=NOTES),

@@ -7,6 +7,8 @@ from delf_filesystem import Filesystem
 
 
 class TestFilesystem(ConnectionContract):
+    refuses = False
+    untested = ("read_document", "read_bytes", "edit_file", "replace")
     calls = (
         Call("list_files"),
         Call("read_file", path="notes/plan.md"),

@@ -15,6 +15,8 @@ MAIL = b"From: bob@example.com\r\nTo: ada@example.com\r\nSubject: Hello\r\n\r\nH
 
 
 class TestGmail(ConnectionContract):
+    refuses = False
+    untested = ("thread", "reply", "draft", "send_draft", "trash", "untrash")
     calls = (
         Call("search", query="subject:hello"),
         Call("read", message="m000001"),

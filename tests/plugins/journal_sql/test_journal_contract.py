@@ -24,3 +24,8 @@ class TestJournal(JournalContract):
     @pytest.fixture
     def reopen(self, journal_url):
         return lambda: SqlJournal(journal_url)
+
+    @pytest.fixture
+    def failing_journal(self, tmp_path):
+        (tmp_path / "file").write_text("no folder")
+        return SqlJournal(f"sqlite:///{tmp_path}/file/journal.db")

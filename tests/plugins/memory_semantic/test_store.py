@@ -80,6 +80,11 @@ class OnSQLite(MemoryContract):
             replace(context, namespace=name), embedding_model=self.model
         )
 
+    @pytest.fixture
+    def failing_store(self, context: PluginContext, tmp_path: Path) -> SemanticStore:
+        (tmp_path / "file").write_text("no folder")
+        return SemanticStore(context, url=f"sqlite:///{tmp_path}/file/facts.db")
+
 
 class TestWordsOnSQLite(OnSQLite):
     model = "off"
@@ -108,6 +113,10 @@ class TestOnPostgreSQL(MemoryContract):
     def elsewhere(self, context: PluginContext, postgres_database: Any) -> Any:
         url = postgres_database.url
         return lambda name: SemanticStore(replace(context, namespace=name), url=url)
+
+    @pytest.fixture
+    def failing_store(self, context: PluginContext) -> SemanticStore:
+        return SemanticStore(context, url="postgresql://nobody@127.0.0.1:1/none")
 
 
 class TestPackage(PluginContract):

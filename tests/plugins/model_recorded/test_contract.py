@@ -37,7 +37,7 @@ class TestRecorded(ModelContract):
 
     @pytest.fixture
     def model(self, tmp_path):
-        return recorded(tmp_path / "a.jsonl", 10)
+        return recorded(tmp_path / "a.jsonl", 50)
 
     @pytest.fixture
     def failing_model(self, tmp_path):

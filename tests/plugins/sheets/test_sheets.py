@@ -21,6 +21,8 @@ MOMENT = dt.datetime(2026, 11, 22, 14, 30, 5)
 
 
 class TestSheets(ConnectionContract):
+    refuses = False
+    untested = ("clear", "create", "add_sheet", "format", "chart")
     calls = (
         Call("info", spreadsheet="1file000002"),
         Call("read", spreadsheet="1file000002"),

@@ -74,9 +74,14 @@ class Pool:
         try:
             while lane.idle:
                 driver = lane.idle.pop()
-                if await self._backend.revive(driver):
+                alive = False
+                try:
+                    alive = await self._backend.revive(driver)
+                finally:  # who asks for it may be cancelled meanwhile
+                    if not alive:
+                        self._backend.abandon(driver)
+                if alive:
                     return driver
-                self._backend.abandon(driver)
             driver = await self._backend.connect(reader=reader)
         except DelfError:
             raise

@@ -2,7 +2,9 @@
 
 import asyncio
 import base64
+import datetime as dt
 import logging
+import socket
 import time
 from typing import ClassVar, Literal
 
@@ -11,6 +13,7 @@ from pydantic import Field
 
 from delf import CallContext, Connection, ToolExecutionError, action
 from delf.messages import user
+from delf.protocols.connection import Allowed, NeedsApproval
 from delf.settings import PluginSettings, SecretStr
 from delf.testing import Call, ConnectionContract
 from delf.tools.action import action_from_function
@@ -57,6 +60,7 @@ class Suite(ConnectionContract):
     calls = (Call("find", state="open", limit=2), Call("close", ticket="1"))
     failing_calls = (Call("close", ticket="none"),)
     slow_call = Call("wait")
+    untested = ("wait",)
 
     @pytest.fixture
     def connection(self):
@@ -88,10 +92,12 @@ class TestGoodWithContext(Suite):
     kind = Errands
     answer = "closed"
     calls = (Call("hand_over", ticket="1"), Call("close", ticket="1"))
+    untested = ("find", "wait")
 
 
 class TestGoodDynamic(Suite):
     slow_call = None
+    untested = ()
 
     class kind(Desk):
         """A desk that makes its actions itself."""
@@ -460,3 +466,147 @@ class TestContextIsNoText(Suite):
 
         async def context(self, task):
             return "  "
+
+
+class TestUntried(Suite):
+    breaks = ("test_every_action_is_tried",)
+    says = "no Call tries burn"
+
+    class kind(Desk):
+        """A desk."""
+
+        @action(effect="write")
+        async def burn(self) -> int:
+            """Burn a ticket."""
+            raise TypeError("nobody has ever called this")
+
+
+class TestSaysThatItIsUntried(Suite):
+    breaks = ("test_every_action_is_tried",)
+    says = "which is tried or is no action"
+    untested = ("find", "wait")
+
+
+class TestTellsTheTime(Suite):
+    breaks = ("test_says_the_same_of_itself_each_time",)
+    says = "leave times and counters out"
+
+    class kind(Desk):
+        """A desk."""
+
+        async def context(self, task):
+            return f"It is {time.time_ns()}."
+
+
+class TestTellsTheDay(Suite):
+    breaks = ("test_says_the_same_of_itself_each_time",)
+    says = "the current time is in what a model is told"
+
+    class kind(Desk):
+        """A desk."""
+
+        async def context(self, task):
+            return f"Today is {dt.date.today()}."
+
+
+async def states(self) -> str:
+    return "open"
+
+
+states.__doc__ = f"States of tickets: {', '.join({'open', 'closed', 'lost', 'found'})}."
+
+
+class InNoOrder(Desk):
+    """A desk."""
+
+    states = action(effect="read")(states)
+
+
+class TestDescribesASet(Suite):
+    breaks = ("test_says_the_same_of_itself_each_time",)
+    says = "sort what comes from a set"
+    kind = InNoOrder
+
+
+class TestKeepsItsLockWhenCancelled(Suite):
+    breaks = ("test_calls_can_be_cancelled_at_any_point",)
+    seconds = 0.5
+    says = "has not ended"
+
+    class kind(Desk):
+        """A desk."""
+
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            self.turn = asyncio.Lock()
+
+        @action(effect="read")
+        async def find(self, state: str, limit: int = 5) -> str:
+            """Tickets in a state."""
+            await self.turn.acquire()
+            await asyncio.sleep(0)
+            self.turn.release()
+            return state
+
+
+class TestAsksAFastServer(Suite):
+    breaks = ("test_calls_leave_the_event_loop_alone",)
+    says = "it waits on the event loop"
+
+    class kind(Desk):
+        """A desk."""
+
+        @action(effect="read")
+        async def find(self, state: str, limit: int = 5) -> str:
+            """Tickets in a state."""
+            with socket.create_server(("127.0.0.1", 0)) as server:
+                socket.create_connection(server.getsockname()).close()
+            return state
+
+
+class TestGoodChecked(Suite):
+    refused = (Call("close", ticket="7"),)
+
+    class kind(Desk):
+        """A desk."""
+
+        def check(self, call):
+            mine = call.action != "close" or call.arguments["ticket"] in ("1", "none")
+            return Allowed() if mine else NeedsApproval(reason="a colleague's")
+
+
+class TestChecksNothingWhenItsRulesAreGone(TestGoodChecked):
+    breaks = ("test_its_check_lets_nothing_through_that_it_refuses",)
+    says = "its check says Allowed"
+
+    class kind(Desk):
+        """A desk."""
+
+        def check(self, call):
+            try:
+                raise OSError("the server with the rules is down")
+            except OSError:
+                return Allowed()
+
+
+class TestChecksUntold(Suite):
+    breaks = ("test_its_check_lets_nothing_through_that_it_refuses",)
+    says = "name calls in `refused`"
+
+    class kind(Desk):
+        """A desk."""
+
+        def check(self, call):
+            return Allowed()
+
+
+class TestNeverEndsClosing(Suite):
+    breaks = ("test_context_is_text",)
+    seconds = 0.5
+    says = "aclose has not ended after 0.5 s"
+
+    class kind(Desk):
+        """A desk."""
+
+        async def aclose(self):
+            await asyncio.Event().wait()

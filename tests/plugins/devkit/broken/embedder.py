@@ -133,3 +133,46 @@ class TestClosesOnce(Suite):
         async def aclose(self):
             assert self.lock
             self.lock = False
+
+
+class TestHashesWords(Suite):
+    breaks = ("test_a_text_has_one_vector_in_every_process",)
+    says = "use zlib.crc32"
+
+    class kind(Good):
+        async def embed(self, texts, kind="passage"):
+            return [self.vector(text) for text in texts]
+
+        def vector(self, text):
+            counts = [0.0] * self.dimension
+            for word in re.findall(r"\w+", text.lower()):
+                counts[hash(word) % self.dimension] += 1.0
+            norm = math.hypot(*counts) or 1.0
+            return [count / norm for count in counts]
+
+
+class TestKeepsItsLockWhenCancelled(Suite):
+    breaks = ("test_survives_cancelled_calls",)
+    seconds = 0.5
+    says = "has not ended"
+
+    class kind(Good):
+        def __init__(self):
+            self.turn = asyncio.Lock()
+
+        async def embed(self, texts, kind="passage"):
+            await self.turn.acquire()
+            await asyncio.sleep(0)
+            vectors = await super().embed(texts, kind)
+            self.turn.release()
+            return vectors
+
+
+class TestSleepsOnTheLoop(Suite):
+    breaks = ("test_leaves_the_event_loop_alone",)
+    says = "time.sleep"
+
+    class kind(Good):
+        async def embed(self, texts, kind="passage"):
+            time.sleep(0.01)
+            return await super().embed(texts, kind)

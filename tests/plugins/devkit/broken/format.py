@@ -32,6 +32,8 @@ class Good:
 
     async def write(self, parts):
         ((name, (head, *rows)),) = parts.items()
+        if len(head) > 1 or any(set("=\n") & set(str(row[0])) for row in rows):
+            raise ToolExecutionError("such a table cannot be written")
         return "\n".join([name, *(f"{head[0]}={row[0]}" for row in rows)]).encode()
 
 
@@ -122,3 +124,31 @@ class TestWritesNothing(Suite):
     class kind(Good):
         async def write(self, parts):
             return b"stock\n"
+
+
+class TestQuotesNothing(Suite):
+    breaks = ("test_values_with_signs_of_the_format_are_kept",)
+    says = "quote it, or raise ToolExecutionError"
+    rows = ({"name": "desk", "note": "a"}, {"name": "lamp", "note": "b"})
+
+    class kind:
+        async def parts(self, path):
+            return ()
+
+        async def read(self, path, part):
+            try:
+                text = Path(path).read_text()
+            except OSError as error:
+                raise ToolExecutionError(f"{Path(path).name} cannot be read") from error
+            first, *rows = (line.split(",") for line in text.splitlines())
+            return [dict(zip(first, row, strict=False)) for row in rows]
+
+        async def write(self, parts):
+            ((_, rows),) = parts.items()
+            return "\n".join(",".join(map(str, row)) for row in rows).encode()
+
+    @pytest.fixture
+    def path(self, tmp_path):
+        path = tmp_path / "stock.csv"
+        path.write_text("name,note\ndesk,a\nlamp,b\n")
+        return path

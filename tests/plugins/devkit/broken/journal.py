@@ -1,16 +1,21 @@
 """Journals that break one thing each."""
 
 import asyncio
+import contextlib
 import dataclasses
+import sqlite3
+import time
 
 import pytest
 
+from delf.errors import JournalUnavailableError
 from delf.plugins.in_process_journal import InProcessJournal
 from delf.testing import JournalContract
 
 
 class Suite(JournalContract):
     seconds = 0.3
+    fails = False
     kind = InProcessJournal
 
     @pytest.fixture
@@ -31,6 +36,7 @@ class Durable(InProcessJournal):
 
 class TestGoodDurable(JournalContract):
     durable = True
+    fails = False
 
     @pytest.fixture
     def journal(self):
@@ -134,3 +140,108 @@ class TestClosesOnce(Suite):
         async def aclose(self):
             assert not self.closed
             self.closed = True
+
+
+class TestGoodFailing(Suite):
+    fails = True
+
+    @pytest.fixture
+    def failing_journal(self):
+        class Failing(InProcessJournal):
+            async def append(self, event):
+                raise JournalUnavailableError("the disk is full")
+
+        return Failing()
+
+
+class TestRaisesItsVendorsErrors(TestGoodFailing):
+    breaks = ("test_what_cannot_be_kept_is_an_error_of_delf",)
+    says = "raise JournalUnavailableError"
+
+    @pytest.fixture
+    def failing_journal(self):
+        class Failing(InProcessJournal):
+            async def append(self, event):
+                raise sqlite3.OperationalError("database or disk is full")
+
+        return Failing()
+
+
+class TestKeepsNothingInSilence(TestGoodFailing):
+    breaks = ("test_what_cannot_be_kept_is_an_error_of_delf",)
+    says = "DID NOT RAISE"
+
+    @pytest.fixture
+    def failing_journal(self):
+        class Failing(InProcessJournal):
+            async def append(self, event):
+                with contextlib.suppress(OSError):
+                    raise OSError("the disk is full")
+
+        return Failing()
+
+
+class TestHoldsTheLoop(Suite):
+    breaks = ("test_leaves_the_event_loop_alone",)
+    says = "time.sleep"
+
+    class kind(InProcessJournal):
+        async def append(self, event):
+            time.sleep(0.01)  # as a sync to the disk
+            await super().append(event)
+
+
+class TestOpensSQLiteOnTheLoop(Suite):
+    breaks = ("test_leaves_the_event_loop_alone",)
+    says = "sqlite3.connect"
+
+    class kind(InProcessJournal):
+        async def find(self, limit=100):
+            sqlite3.connect(":memory:").close()
+            return await super().find(limit)
+
+
+class TestLosesEventsOfCancelledWriters(Suite):
+    breaks = ("test_an_event_whose_writer_was_cancelled_is_kept",)
+    says = "shield what writes"
+
+    class kind(InProcessJournal):
+        async def append(self, event):
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            await super().append(event)
+
+
+class TestNamesFilesAsTasks(Suite):
+    breaks = ("test_odd_names_do_no_harm",)
+
+    class kind(InProcessJournal):
+        async def append(self, event):
+            assert "/" not in event.task_id
+            await super().append(event)
+
+
+class TestTwoOverwriteEachOther(TestGoodDurable):
+    breaks = ("test_two_that_are_open_lose_nothing",)
+
+    @pytest.fixture
+    def reopen(self, journal):
+        return lambda: Durable(dict(journal._tasks))
+
+
+class TestNeverEndsClosing(Suite):
+    breaks = ("test_can_be_closed_twice",)
+    says = "aclose has not ended after 0.3 s"
+
+    class kind(InProcessJournal):
+        async def aclose(self):
+            await asyncio.Event().wait()
+
+
+class TestNeverEndsReading(Suite):
+    breaks = ("test_what_was_read_does_not_grow",)
+    says = "read has not ended after 0.3 s"
+
+    class kind(InProcessJournal):
+        async def read(self, task_id, after=0):
+            await asyncio.Event().wait()

@@ -1,10 +1,13 @@
 """Memory stores that break one thing each."""
 
+import asyncio
 import re
+import sqlite3
 from datetime import UTC, datetime
 
 import pytest
 
+from delf.errors import MemoryRetrievalError, MemorySetupError
 from delf.protocols.memory import Fact
 from delf.testing import MemoryContract
 
@@ -44,6 +47,7 @@ class Store:
 class Suite(MemoryContract):
     seconds = 0.5
     kind = Store
+    fails = False
 
     @pytest.fixture
     def store(self):
@@ -56,7 +60,12 @@ class TestGood(Suite):
 
     @pytest.fixture
     def reopen(self, store):
-        return lambda: Store(store.facts)
+        def again():
+            opened = Store()
+            opened.facts = store.facts
+            return opened
+
+        return again
 
     @pytest.fixture
     def elsewhere(self):
@@ -218,3 +227,160 @@ class TestClosesOnce(Suite):
     class kind(Store):
         async def aclose(self):
             del self.facts
+
+
+class TestGoodFailing(Suite):
+    fails = True
+
+    @pytest.fixture
+    def failing_store(self):
+        class Failing(Store):
+            async def save(self, facts):
+                raise MemorySetupError("the disk is full")
+
+            async def search(self, query, top_k=5, threshold=0.3):
+                raise MemoryRetrievalError("the disk is gone")
+
+        return Failing()
+
+
+class TestRaisesItsVendorsErrors(TestGoodFailing):
+    breaks = ("test_a_failure_is_an_error_of_delf",)
+    says = "raise MemorySetupError"
+
+    @pytest.fixture
+    def failing_store(self):
+        class Failing(Store):
+            async def save(self, facts):
+                raise sqlite3.OperationalError("disk I/O error")
+
+        return Failing()
+
+
+class TestCountsInPercent(Suite):
+    breaks = ("test_the_threshold_is_a_likeness_from_0_to_1",)
+    says = "what is alike in part has a likeness of 1"
+
+    class kind(Store):
+        async def search(self, query, top_k=5, threshold=0.3):
+            return await super().search(query, top_k, threshold / 100)
+
+
+class TestShiftsItsCosine(Suite):
+    """(1 + cosine) / 2: what is unlike has 0.5."""
+
+    breaks = ("test_the_threshold_is_a_likeness_from_0_to_1",)
+    says = "0 means unlike and 1 the same"
+
+    class kind(Store):
+        async def search(self, query, top_k=5, threshold=0.3):
+            wanted = words(query)
+            scored = [
+                (0.62 + 0.38 * len(wanted & words(f.content)) / (len(wanted) or 1), f)
+                for f in self.facts
+            ]
+            best = sorted(scored, key=lambda item: -item[0])
+            return [fact for score, fact in best if score >= threshold][:top_k]
+
+
+class TestTakesADistance(Suite):
+    breaks = ("test_the_threshold_is_a_likeness_from_0_to_1",)
+
+    class kind(Store):
+        async def search(self, query, top_k=5, threshold=0.3):
+            return await super().search(query, top_k, 1 - threshold)
+
+
+class TestDeletesByPattern(Suite):
+    breaks = ("test_quotes_are_part_of_a_fact",)
+
+    class kind(Store):
+        async def delete(self, facts):
+            patterns = [fact.replace("%", ".*").replace("_", ".") for fact in facts]
+            before = len(self.facts)
+            self.facts = [
+                fact
+                for fact in self.facts
+                if not any(re.fullmatch(pattern, fact.content) for pattern in patterns)
+            ]
+            return before - len(self.facts)
+
+
+class TestDoublesQuotes(Suite):
+    breaks = ("test_quotes_are_part_of_a_fact",)
+
+    class kind(Store):
+        async def save(self, facts):
+            await super().save([fact.replace("'", "''") for fact in facts])
+
+
+class TestKeepsItsLockWhenCancelled(Suite):
+    breaks = ("test_survives_cancelled_calls",)
+    says = "has not ended"
+
+    class kind(Store):
+        def __init__(self, facts=()):
+            super().__init__(facts)
+            self.turn = asyncio.Lock()
+
+        async def search(self, query, top_k=5, threshold=0.3):
+            await self.turn.acquire()
+            await asyncio.sleep(0)
+            found = await super().search(query, top_k, threshold)
+            self.turn.release()
+            return found
+
+
+class TestReadsTheWholeFileBeforeItWrites(TestGood):
+    """As the file of another namespace, or of another agent, is open at the same time."""
+
+    breaks = (
+        "test_two_that_are_open_lose_nothing",
+        "test_namespaces_can_be_written_at_one_time",
+    )
+    says = "one overwrites what the other saved"
+
+    class kind(Store):
+        def __init__(self, file=None, namespace="default"):
+            super().__init__()
+            self.file = {"facts": ()} if file is None else file
+            self.namespace = namespace
+
+        async def save(self, facts):
+            now = datetime.now(UTC)
+            before = self.file["facts"]
+            await asyncio.sleep(0)
+            made = [Fact(content=f, saved_at=now, namespace=self.namespace) for f in facts]
+            self.file["facts"] = (*before, *made)
+
+        async def list(self):
+            return [f for f in self.file["facts"] if f.namespace == self.namespace]
+
+    @pytest.fixture
+    def reopen(self, store):
+        return lambda: self.kind(store.file)
+
+    @pytest.fixture
+    def elsewhere(self, store):
+        return lambda name: self.kind(store.file, name)
+
+
+class TestOpensSQLiteOnTheLoop(Suite):
+    """However quick it is: where it is locked, it waits."""
+
+    breaks = ("test_leaves_the_event_loop_alone",)
+    says = "sqlite3.connect"
+
+    class kind(Store):
+        async def save(self, facts):
+            sqlite3.connect(":memory:").close()
+            await super().save(facts)
+
+
+class TestNeverEndsSaving(Suite):
+    breaks = ("test_finds_the_nearest_first",)
+    says = "save has not ended after 0.5 s"
+
+    class kind(Store):
+        async def save(self, facts):
+            await asyncio.Event().wait()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 import time
 from dataclasses import replace
 
@@ -181,3 +182,85 @@ class TestCannotBeCancelled(Suite):
                 return await asyncio.shield(work)
             except asyncio.CancelledError:
                 return await super().complete(request)
+
+
+class Chat(ScriptedModel):
+    """Says the whole conversation to its service each time."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.said = []
+
+    async def complete(self, request):
+        self.said.append(request.messages[-1].text)
+        reply = await super().complete(request)
+        usage = Usage(input_tokens=10 * len(self.said), output_tokens=3)
+        return replace(reply, usage=usage)
+
+
+class TestSaysEverythingAgain(Suite):
+    breaks = ("test_keeps_nothing_between_requests",)
+    says = "messages of earlier ones are sent along"
+    kind = Chat
+
+
+class TestGoodSends(Suite):
+    sends = True
+
+    @pytest.fixture
+    def sent(self, model):
+        return lambda: model.prompts[-1]
+
+
+class TestSendsWhatAnotherAsked(TestGoodSends):
+    breaks = ("test_sends_nothing_of_another_request",)
+    says = "one user's words are in another's request"
+
+    @pytest.fixture
+    def sent(self, model):
+        return lambda: "".join(model.prompts)
+
+
+class TestKeepsItsLockWhenCancelled(Suite):
+    breaks = ("test_can_be_cancelled_at_any_point",)
+    says = "has not ended"
+
+    class kind(ScriptedModel):
+        def __init__(self, **options):
+            super().__init__(**options)
+            self.turn = asyncio.Lock()
+
+        async def complete(self, request):
+            await self.turn.acquire()
+            await asyncio.sleep(0)
+            reply = await super().complete(request)
+            self.turn.release()
+            return reply
+
+
+class TestSwallowsItsCancellation(Suite):
+    breaks = ("test_can_be_cancelled",)
+
+    class kind(ScriptedModel):
+        async def complete(self, request):
+            try:
+                return await super().complete(request)
+            except asyncio.CancelledError:
+                return ModelReply(text="hello", model="m", usage=Usage(1, 1), cost_usd=0.0)
+
+
+class TestAsksAFastServer(Suite):
+    breaks = ("test_leaves_the_event_loop_alone",)
+    says = "it waits on the event loop"
+
+    @pytest.fixture
+    def model(self):
+        server = socket.create_server(("127.0.0.1", 0))
+
+        class Asks(ScriptedModel):
+            async def complete(self, request):
+                socket.create_connection(server.getsockname()).close()
+                return await super().complete(request)
+
+        yield Asks(default="Hello, grüß Gott.")
+        server.close()

@@ -1,5 +1,9 @@
 """Observers that break one thing each."""
 
+import asyncio
+import socket
+import time
+
 import pytest
 
 from delf.events import Printed, TaskFinished, TaskStarted
@@ -71,3 +75,58 @@ class TestClosesOnce(Suite):
     class kind(Good):
         async def aclose(self):
             del self.seen
+
+
+class TestSleepsOnTheLoop(Suite):
+    breaks = ("test_leaves_the_event_loop_alone",)
+    says = "time.sleep"
+
+    class kind(Good):
+        async def observe(self, event):
+            if isinstance(event, Printed):
+                time.sleep(0.01)
+
+
+class TestSendsToAFastServer(Suite):
+    """Whatever it takes here: over a network it takes longer."""
+
+    breaks = ("test_leaves_the_event_loop_alone",)
+    says = "it waits on the event loop"
+
+    @pytest.fixture
+    def observer(self):
+        server = socket.create_server(("127.0.0.1", 0))
+
+        class Sends(Good):
+            async def observe(self, event):
+                socket.create_connection(server.getsockname()).close()
+
+        yield Sends()
+        server.close()
+
+
+class TestLooksUpItsServer(Suite):
+    breaks = ("test_leaves_the_event_loop_alone",)
+    says = "socket.getaddrinfo"
+
+    class kind(Good):
+        async def observe(self, event):
+            socket.getaddrinfo("localhost", 80)
+
+
+class TestFlushesOnTheLoop(Suite):
+    breaks = ("test_leaves_the_event_loop_alone",)
+
+    class kind(Good):
+        async def aclose(self):
+            time.sleep(0.01)
+
+
+class TestNeverEnds(Suite):
+    breaks = ("test_changes_no_event",)
+    says = "observe has not ended"
+    seconds = 0.3
+
+    class kind(Good):
+        async def observe(self, event):
+            await asyncio.Event().wait()

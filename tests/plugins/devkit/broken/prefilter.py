@@ -130,3 +130,15 @@ class TestMixesUpTasks(Suite):
 class TestAsksThoughItSaysNot(Suite):
     asks = False
     breaks = ("test_keeps_what_the_task_needs",)
+
+
+class TestKeepsTasks(Suite):
+    breaks = ("test_keeps_nothing_between_tasks",)
+    says = "in the question of another"
+
+    class kind(Good):
+        tasks: list = []
+
+        async def select(self, task, catalog, ask):
+            self.tasks.append(task)
+            return await super().select(" ".join(self.tasks), catalog, ask)

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import os
+import tempfile
 
 import pytest
 
@@ -487,3 +488,33 @@ class TestLeavesProcesses(Suite):
 
         async def aclose(self):
             TestLeavesProcesses.left.append(self.real)
+
+
+class TestLeaksWhatIsOpened(Suite):
+    """A folder, where whoever opens a session is cancelled meanwhile."""
+
+    breaks = ("test_an_opening_that_is_cancelled_leaves_nothing",)
+    says = "a folder of a cancelled opening is left"
+
+    class kind(Backend):
+        async def open(self, spec):
+            folder = tempfile.mkdtemp()
+            await asyncio.sleep(0)
+            session = await super().open(spec)
+            os.rmdir(folder)
+            return session
+
+
+class TestKeepsClosedSessions(Suite):
+    breaks = ("test_a_closed_session_is_forgotten",)
+    says = "closed sessions are kept"
+
+    class kind(Backend):
+        def __init__(self):
+            super().__init__()
+            self.sessions = []
+
+        async def open(self, spec):
+            session = await super().open(spec)
+            self.sessions.append(session)
+            return session

@@ -1,6 +1,8 @@
 """Strategies that break one thing each."""
 
 import asyncio
+import time
+from typing import ClassVar
 
 import pytest
 
@@ -147,3 +149,40 @@ class TestGivesUpByItself(Suite):
                     return await super().solve(host)
             except TimeoutError:
                 return "later"
+
+
+class Keeps(ByCall):
+    """What was said stays with the class, as that of a chat with one user."""
+
+    history: ClassVar = []
+
+    async def solve(self, host):
+        rules = " ".join(["Name a tool and a value:", *(tool.name for tool in host.tools)])
+        messages = [*host.begin(rules + " ".join(self.history))]
+        self.history.append(messages[-1].text)
+        reply = await host.ask(messages)
+        while ":" in reply.text:
+            said = [line.split(": ") for line in reply.text.splitlines()]
+            results = [await self.call(host, name, value) for name, value in said]
+            host.say(f"{results}\n")
+            messages += [assistant(reply.text), user(f"{results}")]
+            reply = await host.ask(messages)
+        host.say(reply.text)
+        return host.said
+
+
+class TestKeepsWhatWasSaid(TestGoodByCall):
+    breaks = ("test_keeps_nothing_between_tasks",)
+    says = "in the prompt of another"
+    kind = Keeps
+
+
+class TestTellsTheTime(TestGoodByCall):
+    breaks = ("test_asks_the_same_each_time",)
+    says = "leave times and random names out"
+
+    class kind(ByCall):
+        async def solve(self, host):
+            begin = host.begin
+            host.begin = lambda rules: begin(f"{rules} It is {time.time_ns()}.")
+            return await super().solve(host)

@@ -105,7 +105,11 @@ class PostgresBackend:
         )
         driver.prepared_max = 0
         register_moments(driver)
-        await driver.set_read_only(reader)
+        try:
+            await driver.set_read_only(reader)
+        except BaseException:
+            await driver.close()
+            raise
         return driver
 
     async def read(

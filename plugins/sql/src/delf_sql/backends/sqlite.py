@@ -69,7 +69,17 @@ class _Child:
         Raises:
             _SqliteError: When the file cannot be opened.
         """
-        await self._in_thread(self._start)
+        starting = asyncio.get_running_loop().run_in_executor(self._thread, self._start)
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:  # the thread goes on, and may have started it by then
+            starting.add_done_callback(self._unwanted)
+            raise
+
+    def _unwanted(self, starting: asyncio.Future[None]) -> None:
+        if not starting.cancelled():
+            starting.exception()  # nobody else asks for it
+        self.kill()
 
     async def run(self, work: Work) -> Fetched:
         """Run a statement.

@@ -19,6 +19,7 @@ import pytest
 from delf.errors import DelfError, ToolRefusedError
 from delf.messages import ModelRequest
 from delf.protocols.connection import (
+    Allowed,
     ConnectionLike,
     NeedsApproval,
     ProposedCall,
@@ -47,6 +48,8 @@ from delf_devkit.testing.tasks import ScriptedTask
 
 _CONCURRENT = 8
 _MOMENT = 0.1
+_START_SECONDS = 60.0
+VERDICTS = (Allowed, NeedsApproval, Refused)
 _INSTANT = 0.01
 _INSPECT = """
 import importlib, json, sys
@@ -107,9 +110,9 @@ class ConnectionContract(Contract):
     found in its settings (``SecretStr``); name others in ``secrets``. ``failing_calls`` are
     let through by the arguments' types and refused by the service; ``slow_call`` takes a
     second or more with the fixture ``slow_connection``, for tests of cancellation. ``refused``
-    are calls that its ``check`` refuses or wants a person for, in whichever state its service is;
-    one that has a ``check`` has to have some. Every action needs a call; those that cannot be made
-    here are named in ``untested``. Actions that take a ``CallContext`` get one: models and child
+    are calls that its ``check`` does not allow, in whichever state its service is; one whose check
+    only shows what would happen says ``refuses = False``. Every action needs a call; those that
+    cannot be made here are named in ``untested``. Actions that take a ``CallContext`` get one: models and child
     tasks answer ``answer``, and a person who is asked agrees.
     """
 
@@ -117,6 +120,7 @@ class ConnectionContract(Contract):
     failing_calls: ClassVar[Sequence[Call]] = ()
     slow_call: ClassVar[Call | None] = None
     refused: ClassVar[Sequence[Call]] = ()
+    refuses: ClassVar[bool] = True
     untested: ClassVar[Sequence[str]] = ()
     secrets: ClassVar[Sequence[str]] = ()
     sandbox: ClassVar[str] = "auto"
@@ -195,9 +199,10 @@ class ConnectionContract(Contract):
         today = dt.datetime.now().astimezone()
         for text in (f"{today:%Y-%m-%d}", f"{today:%H:%M:%S}", str(int(today.timestamp()))[:7]):
             assert text not in first, "the current time is in what a model is told: leave it out"
-        kind = type(connection)
+        kind = cast("Any", type(connection))
         if getattr(kind, "actions", None) is Connection.actions:
-            one, other = await asyncio.gather(_elsewhere(kind, "1"), _elsewhere(kind, "2"))
+            both = asyncio.gather(_elsewhere(kind, "1"), _elsewhere(kind, "2"))
+            one, other = await self.within(both, _START_SECONDS)
             assert one == other, (
                 "what a model is told differs from process to process: sort what comes from a set"
             )
@@ -299,20 +304,23 @@ class ConnectionContract(Contract):
     # -- checks -------------------------------------------------------------------------
 
     async def test_its_check_lets_nothing_through_that_it_refuses(self, connection: Any) -> None:
-        if not isinstance(connection, SupportsCheck):
+        checked: Any = connection
+        if not isinstance(checked, SupportsCheck):
             assert not self.refused, "it has no check, and `refused` has calls"
             return
-        assert self.refused, "it has a `check`: name calls in `refused` that it does not allow"
-        for call in self.refused:
+        assert self.refused or not self.refuses, (
+            "it has a `check`: name calls in `refused` that it does not allow, or say "
+            "refuses = False where it only shows what would happen"
+        )
+        for call in (*self.refused, *self._calls()):
             action = await _action(connection, call.action)
             arguments = action.validate(call.arguments)
             proposed = ProposedCall(action=call.action, arguments=arguments)
-            try:
-                verdict: Any = await self.within(_verdict(connection, proposed))
-            except Exception:  # noqa: S112 - a failure refuses the call
-                continue
-            assert isinstance(verdict, (Refused, NeedsApproval)), (
-                f"{call.action}: its check says {type(verdict).__name__}"
+            verdict = await self.within(_verdict(connection, proposed))
+            wanted = (Refused, NeedsApproval) if call in self.refused else VERDICTS
+            assert isinstance(verdict, wanted), (
+                f"{call.action}: its check says {type(verdict).__name__}; where it cannot judge, "
+                "it has to raise or to refuse"
             )
         await _close(connection)
 
@@ -420,10 +428,13 @@ async def _action(connection: ConnectionLike, name: str) -> Action:
 
 async def _verdict(connection: Any, proposed: ProposedCall) -> Any:
     """Its verdict, asked for as the gate does."""
-    if inspect.iscoroutinefunction(connection.check):
-        return await connection.check(proposed)
-    verdict = await asyncio.to_thread(connection.check, proposed)
-    return await verdict if inspect.isawaitable(verdict) else verdict
+    try:
+        if inspect.iscoroutinefunction(connection.check):
+            return await connection.check(proposed)
+        verdict = await asyncio.to_thread(connection.check, proposed)
+        return await verdict if inspect.isawaitable(verdict) else verdict
+    except Exception as error:  # the gate refuses what cannot be judged
+        return Refused(message=str(error))
 
 
 async def _elsewhere(kind: type, seed: str) -> str | None:

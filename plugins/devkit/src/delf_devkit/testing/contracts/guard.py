@@ -9,15 +9,17 @@ import linecache
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 
 _KIT: Final = str(Path(__file__).parent.parent)
 _LOOKS: Final = 8
+_HELD_SECONDS: Final = 5.0
 """How often it is looked, within the time that something may take."""
 
 
@@ -38,16 +40,16 @@ def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) ->
         step: object = None
         looks = 0
         try:
-            with _alarm(seconds) as alarm:
+            with _alarm(max(seconds, _HELD_SECONDS)) as alarm:
                 while not task.done():
                     await asyncio.wait({task}, timeout=seconds / _LOOKS)
                     alarm()
-                    current = _step(work)
+                    current, called = _step(work)
                     looks = looks + 1 if current is step and current is not None else 0
                     step = current
                     if looks >= _LOOKS and not task.done():
-                        what = f"{hanging(step)} has not ended after {seconds:g} s"
-                        pytest.fail(what + place_of(step), pytrace=False)
+                        what = f"{hanging(called)} has not ended after {seconds:g} s"
+                        pytest.fail(what + place_of(called), pytrace=False)
             await task
         finally:
             if not task.done():
@@ -63,11 +65,12 @@ def hanging(work: object) -> str:
     Args:
         work: A coroutine, a future, or what ``anext`` gives.
     """
-    if isinstance(work, asyncio.Task):
-        work = work.get_coro()
-    name = getattr(work, "__qualname__", None)
+    known: Any = work
+    if isinstance(known, asyncio.Task):
+        known = cast("asyncio.Task[Any]", known).get_coro()
+    name = getattr(known, "__qualname__", None)
     if name is None:
-        kind = type(work).__name__
+        kind = type(known).__name__
         return "the next item of its iterator" if kind.startswith("async_generator") else kind
     return str(name).replace(".<locals>", "")
 
@@ -94,31 +97,32 @@ def _frames(work: object) -> Generator[FrameType]:
     current: Any = work
     while current is not None:
         if isinstance(current, asyncio.Task):
-            current = current.get_coro()
-        for kind in ("cr", "ag", "gi"):
-            frame = getattr(current, f"{kind}_frame", None)
-            if frame is not None:
-                yield frame
-                current = getattr(current, f"{kind}_await", None) or getattr(
-                    current, f"{kind}_yieldfrom", None
-                )
-                break
-        else:
-            return
+            current = cast("asyncio.Task[Any]", current).get_coro()
+        inner: Any = None
+        frame: FrameType | None = None
+        for kind, waits in (("cr", "cr_await"), ("ag", "ag_await"), ("gi", "gi_yieldfrom")):
+            frame = frame or getattr(current, f"{kind}_frame", None)
+            inner = inner or getattr(current, waits, None)
+        if frame is not None:
+            yield frame
+        current = inner
 
 
-def _step(work: Any) -> object:
-    """What the innermost frame of a suite awaits; None where that has a guard of its own."""
+def _step(work: Any) -> tuple[object, object]:
+    """What the innermost frame of a suite awaits, and what that is called after.
+
+    Nothing where it has a guard of its own.
+    """
     current = work
     while True:
         frame = getattr(current, "cr_frame", None)
         if frame is None or not frame.f_code.co_filename.startswith(_KIT):
-            return current
-        if frame.f_code.co_name == "within":
-            return None
+            return current, current
         inner = getattr(current, "cr_await", None)
-        if inner is None:
-            return None
+        if frame.f_code.co_name == "within" or inner is None:
+            return None, None
+        if not hasattr(inner, "__qualname__"):  # a future, for which it waits itself
+            return inner, current
         current = inner
 
 
@@ -158,7 +162,6 @@ def _alarm(seconds: float) -> Generator[Callable[[], None]]:
 # -- what blocks, however quick it is ------------------------------------------------------------
 
 _BLOCKS: Final = {
-    "time.sleep": "time.sleep",
     "socket.getaddrinfo": "socket.getaddrinfo",
     "socket.gethostbyname": "socket.gethostbyname",
     "sqlite3.connect": "sqlite3.connect",
@@ -187,22 +190,29 @@ def blocking_calls() -> Generator[list[str]]:
         name = _BLOCKS.get(event)
         if event == "socket.connect" and arguments[0].gettimeout() != 0:
             name = "a blocking connect"
-        if event == "time.sleep" and not arguments[0]:
-            name = None  # it lets other threads go first
         if name is not None:
             found.append(f"{name} at {_caller()}")
 
+    sleep = time.sleep
+
+    def slept(seconds: float) -> None:
+        if seconds and threading.get_ident() == thread:  # 0 lets other threads go first
+            found.append(f"time.sleep at {_caller()}")
+        sleep(seconds)
+
     _listeners.append(listen)
+    time.sleep = slept  # Python tells of it from 3.13 on only
     try:
         yield found
     finally:
+        time.sleep = sleep
         _listeners.remove(listen)
 
 
 def _caller() -> str:
     """The innermost frame that is of neither Python, nor an installed package, nor this kit."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    last = frame
+    last: FrameType | None = None
     while frame is not None:
         name = frame.f_code.co_filename
         if not name.startswith((_KIT, "<frozen")) and name != __file__:

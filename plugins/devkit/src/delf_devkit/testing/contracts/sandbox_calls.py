@@ -144,7 +144,7 @@ said
         assert "desk.burn" in failed(outcome).message
 
     async def test_a_call_needs_no_await(self, backend: Any) -> None:
-        host = RecordingScriptHost({"pay": lambda amount: amount})
+        host = RecordingScriptHost({"pay": _same})
         code = (
             "def paid(n):\n    return pay(n) + 1\npay(1)\nprint(paid(2), [pay(n) for n in (3, 4)])"
         )
