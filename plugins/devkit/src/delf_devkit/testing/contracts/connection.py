@@ -112,8 +112,8 @@ class ConnectionContract(Contract):
     second or more with the fixture ``slow_connection``, for tests of cancellation. ``refused``
     are calls that its ``check`` does not allow, in whichever state its service is; one whose check
     only shows what would happen says ``refuses = False``. Every action needs a call; those that
-    cannot be made here are named in ``untested``. Actions that take a ``CallContext`` get one: models and child
-    tasks answer ``answer``, and a person who is asked agrees.
+    cannot be made here are named in ``untested``. Actions that take a ``CallContext`` get one:
+    models and child tasks answer ``answer``, and a person who is asked agrees.
     """
 
     calls: ClassVar[Sequence[Call]] = ()
