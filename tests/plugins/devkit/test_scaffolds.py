@@ -20,10 +20,15 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 BIN = Path(sys.executable).parent
 PYTHONS = ("3.11", "3.12", "3.13")
-NEEDED = (
-    "approval-terminal", "devkit", "files", "journal-sql", "llm", "manage", "model-http", "run",
-    "sandbox-local", "strategy-codegen",
-)  # fmt: skip
+EXTRAS = tomllib.loads((CORE / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+NEEDED = sorted(
+    {
+        line.partition(">")[0].removeprefix("delf-plugin-")
+        for extra in ("standard", "testing")
+        for line in EXTRAS[extra]
+        if line.startswith("delf-plugin-")
+    }
+)
 BUILD = """
 import contextlib, sys
 from hatchling.build import build_wheel
