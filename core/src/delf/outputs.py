@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 from collections.abc import Mapping
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, cast
 
 from delf.errors import ConfigurationError, ToolDefinitionError, ToolRefusedError
 from delf.events import ANSWER
-from delf.optional import optional
 from delf.tools.action import Action
+from delf.tools.json_schema import Checker
 from delf.tools.signature import Parameter
 
 if TYPE_CHECKING:
@@ -170,11 +169,9 @@ async def _given(value: Any) -> Any:
     return value
 
 
-def _checker(schema: Mapping[str, Any]) -> Any:
-    optional("delf_schemas", "what checks answers against a JSON Schema")
-    checking: Any = importlib.import_module("delf_schemas.checking")
+def _checker(schema: Mapping[str, Any]) -> Checker:
     try:
-        return checking.Checker(schema, "output")
+        return Checker(schema, "output")
     except ToolDefinitionError as error:
         raise ConfigurationError(error.message) from None
 

@@ -7,7 +7,6 @@ that nothing goes unsaid.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
@@ -133,12 +132,12 @@ def _document(path: Path, text: str) -> Mapping[str, Any]:
         # Each bracket that is open makes the next one take longer.
         if sum(map(text.count, "[{")) > _MOST_BRACKETS:
             raise ValueError(f"it has more than {_MOST_BRACKETS} brackets")
-        yaml: Any = importlib.import_module("yaml")  # of whoever reads such files
+        import yaml  # is installed with whatever reads such files
 
         if path.suffix == ".worker":
             text = text.partition("---")[2].partition("\n---")[0]
         try:
-            document = _plain(yaml.compose(text, Loader=yaml.SafeLoader), set())
+            document = _plain(cast("Any", yaml).compose(text, Loader=yaml.SafeLoader), set())
         except yaml.YAMLError as error:
             raise ValueError(str(error)) from None
     return cast("Mapping[str, Any]", document) if isinstance(document, dict) else {"": document}

@@ -15,10 +15,10 @@ from delf.errors import (
     did_you_mean,
 )
 from delf.tools.action import EFFECTS, Action
+from delf.tools.json_schema import Checker, Fault, at, clean
 from delf.tools.signature import Parameter
 from delf.types import Effect
-from delf_schemas.checking import Checker, Fault, at
-from delf_schemas.names import argument_name, clean, method_name, sentence, unique
+from delf_schemas.names import argument_name, method_name, sentence, unique
 from delf_schemas.shapes import Shapes, merge_object, safe_text
 
 _SUMMARY: Final = 280

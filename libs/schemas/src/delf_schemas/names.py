@@ -10,35 +10,13 @@ from collections.abc import Container
 from functools import lru_cache
 from typing import Final
 
+from delf.tools.json_schema import clean
+
 _MAX_NAME: Final = 64
 _WORDS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+|[^\W\d_a-zA-Z]+")
-_TAGS: Final = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
-_LINKS: Final = re.compile(r"!?\[([^\[\]]{0,200})\]\([^()\s]{0,500}\)")
 _SYMBOLS: Final = {
     "<": " lt ", ">": " gt ", "+": " plus ", "=": " eq ", "!": " not ", "*": " star "
 }  # fmt: skip
-
-
-def clean(text: object, limit: int = 120) -> str:
-    """Text of a service as one short line that cannot pretend to be anything else."""
-    if not isinstance(text, str):
-        return ""
-    text = text[: limit * 8]
-    if not text.isascii():
-        text = "".join(c if unicodedata.category(c)[0] != "C" else " " for c in text)
-    elif not text.isprintable():
-        text = "".join(c if c.isprintable() else " " for c in text)
-    tagged = "<" in text
-    if tagged:
-        text = _TAGS.sub(" ", text)
-    if "](" in text:
-        text = _LINKS.sub(r"\1", text)
-    text = " ".join(text.split())
-    if tagged:
-        text = re.sub(r" ([.,;:!?])", r"\1", text)
-    if "```" in text or '"""' in text:
-        text = text.replace("```", "'''").replace('"""', "'''")
-    return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"
 
 
 def sentence(text: object, limit: int = 120) -> str:

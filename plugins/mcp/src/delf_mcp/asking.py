@@ -16,9 +16,9 @@ from mcp.client.session import ClientRequestContext
 from delf import CallContext
 from delf.errors import DelfError, ToolDefinitionError, ToolException, ToolRefusedError
 from delf.messages import system
+from delf.tools.json_schema import Checker
 from delf_mcp.questions import Unshowable, form_question, model_question, url_question
 from delf_mcp.results import as_message
-from delf_schemas.checking import Checker
 
 _MOST_QUESTIONS: Final = 50
 _MOST_FIELDS: Final = 50

@@ -25,11 +25,11 @@ from delf.settings import current_environ
 from delf.terminal import visible
 from delf.tools.action import Action, action_from_function
 from delf.tools.connection import describe_actions
+from delf.tools.json_schema import clean
 from delf.types import Effect
 from delf_mcp.config import server_settings, servers_in
 from delf_mcp.settings import MCPSettings
 from delf_schemas.actions import action_from_schema
-from delf_schemas.names import clean
 
 if TYPE_CHECKING:
     import mcp_types as types

@@ -18,9 +18,9 @@ from pydantic import ValidationError
 
 from delf.errors import DelfError
 from delf.tools.action import strictest
+from delf.tools.json_schema import clean
 from delf.types import Effect
 from delf_mcp.limits import MAX_ITEMS, MAX_LIST, MAX_PAGES
-from delf_schemas.names import clean
 
 _METHODS: Final = {
     "tools": "tools/list",

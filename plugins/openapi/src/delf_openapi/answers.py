@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from email.message import EmailMessage
 from typing import Any, Final, cast
 
+from delf.tools.json_schema import clean
 from delf_openapi.bodies import kind_of
 from delf_openapi.compiler import responses_of
 from delf_openapi.document import Document
@@ -15,7 +16,6 @@ from delf_openapi.failures import APIError, SpecError
 from delf_openapi.operations import Operation
 from delf_openapi.requests import Request
 from delf_openapi.sources import loads
-from delf_schemas.names import clean
 from delf_schemas.shapes import Shapes, safe_text
 
 _ERROR_CHARS: Final = 1500

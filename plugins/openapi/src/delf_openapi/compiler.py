@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, cast
 
 from delf.tools.action import EFFECTS, strictest
+from delf.tools.json_schema import clean
 from delf.types import Effect
 from delf_openapi.bodies import Body, Field, kind_of, rank_of
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError, pointer_of
 from delf_openapi.operations import Operation, Param, Spot, read_operation
-from delf_schemas.names import clean, sentence, snake
+from delf_schemas.names import sentence, snake
 from delf_schemas.shapes import Shapes, is_binary, safe_text
 
 _ARGUMENT_CHARS: Final = 260

@@ -17,6 +17,7 @@ from delf.protocols.connection import SetupAsk
 from delf.settings import PluginSettings, SecretStr
 from delf.tools.action import Action, action_from_function
 from delf.tools.connection import Connection, describe_actions
+from delf.tools.json_schema import clean
 from delf.tools.signature import Parameter
 from delf.types import Permission
 from delf_openapi.calls import Call, Caller
@@ -25,7 +26,7 @@ from delf_openapi.requests import FULL
 from delf_openapi.selection import resolved_confirm, told_effects
 from delf_openapi.settings import OpenAPISettings
 from delf_openapi.sources import without_gc
-from delf_schemas.names import clean, snake
+from delf_schemas.names import snake
 
 if TYPE_CHECKING:
     from delf_openapi.cache import Cache

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Final
 
+from delf.tools.json_schema import clean
 from delf.tools.ranking import Ranking
 from delf_openapi.compiler import Entry, compile_operation, responses_of
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
 from delf_openapi.operations import read_operation
-from delf_schemas.names import clean
 from delf_schemas.shapes import Shapes, safe_text
 
 _DEEP_CHARS: Final = 4000

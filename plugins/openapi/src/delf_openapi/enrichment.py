@@ -11,8 +11,8 @@ from typing import Any, Final, cast
 from delf.llm import LLMConfig
 from delf.messages import user
 from delf.protocols.connection import SetupAsk
+from delf.tools.json_schema import clean
 from delf_openapi.compiler import Entry
-from delf_schemas.names import clean
 
 # A batch is some 4,000 tokens and its answer 2,000: small models take and give that.
 _BATCH_CHARS: Final = 12_000

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, cast
 
+from delf.tools.json_schema import clean
 from delf_openapi.bodies import Body, read_body
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError, pointer_of
-from delf_schemas.names import argument_name, clean, method_name, snake, unique
+from delf_schemas.names import argument_name, method_name, snake, unique
 
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
 MAX_OPERATIONS: Final = 20_000

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from delf.errors import ToolDefinitionError
-from delf_schemas.checking import Checker
+from delf.tools.json_schema import Checker
 
 _MOST_TOLD: Final = 5
 

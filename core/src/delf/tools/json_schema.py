@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from urllib.parse import unquote
 
-from delf.errors import ToolDefinitionError
-from delf_schemas.names import clean
+from delf.errors import OptionalDependencyError, ToolDefinitionError
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
@@ -42,6 +43,8 @@ _BELOW_MAPS: Final = ("properties", "patternProperties")
 _UNEVALUATED: Final = ("unevaluatedProperties", "unevaluatedItems")
 _DEAR: Final = ("pattern", "patternProperties", *_UNEVALUATED)
 _ELSEWHERE: Final = ("$dynamicRef", "$recursiveRef")
+_TAGS: Final = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
+_LINKS: Final = re.compile(r"!?\[([^\[\]]{0,200})\]\([^()\s]{0,500}\)")
 
 
 Target = Callable[[str], Any]
@@ -76,6 +79,7 @@ class Checker:
 
     Raises:
         ToolDefinitionError: When the schema is too large, is none, or leads out of itself.
+        OptionalDependencyError: When ``jsonschema-rs`` is not installed.
     """
 
     def __init__(self, schema: Mapping[str, Any], where: str) -> None:
@@ -323,7 +327,12 @@ def at(root: Any, ref: str) -> Any:
 
 
 def _compiled(schema: dict[str, Any]) -> Validator:
-    import jsonschema_rs
+    try:
+        import jsonschema_rs
+    except ModuleNotFoundError:
+        raise OptionalDependencyError(
+            "what checks JSON Schemas is not installed", package="jsonschema-rs"
+        ) from None
 
     patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS)
     return jsonschema_rs.validator_for(schema, offline=True, pattern_options=patterns)
@@ -348,3 +357,25 @@ def _listed(value: Any) -> list[Any]:
 
 def _mapped(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def clean(text: object, limit: int = 120) -> str:
+    """Text of a service as one short line that cannot pretend to be anything else."""
+    if not isinstance(text, str):
+        return ""
+    text = text[: limit * 8]
+    if not text.isascii():
+        text = "".join(c if unicodedata.category(c)[0] != "C" else " " for c in text)
+    elif not text.isprintable():
+        text = "".join(c if c.isprintable() else " " for c in text)
+    tagged = "<" in text
+    if tagged:
+        text = _TAGS.sub(" ", text)
+    if "](" in text:
+        text = _LINKS.sub(r"\1", text)
+    text = " ".join(text.split())
+    if tagged:
+        text = re.sub(r" ([.,;:!?])", r"\1", text)
+    if "```" in text or '"""' in text:
+        text = text.replace("```", "'''").replace('"""', "'''")
+    return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from delf.errors import ToolDefinitionError
-from delf_schemas.checking import Checker
+from delf.tools.json_schema import Checker
 
 
 @contextmanager
