@@ -138,6 +138,7 @@ async def test_nothing_asks_and_nothing_writes(tmp_path):
     actions = await Files([], Formats(NO_PLUGINS)).actions()
     assert {(action.name, action.effect) for action in actions} == {
         ("list", "read"),
+        ("query", "read"),
         ("read", "read"),
     }
 
@@ -391,4 +392,4 @@ async def test_values_keep_what_json_has(reading):
 
 class TestPackage(PluginContract):
     name = "files"
-    offers = {"connection": ["files"], "format": ["excel"]}
+    offers = {"connection": ["files"], "format": ["excel", "sqlite"]}

@@ -49,3 +49,16 @@ class Day(date): pass
         outcome = await session.execute(code, NotingHost())
     assert isinstance(outcome, Done), outcome
     assert outcome.value == [True, True, True, 1, 3, "2024-01-02 00:00:00", False]
+
+
+async def test_caches_of_libraries_are_neither_the_answer_nor_files():
+    if "matplotlib" not in installed():
+        pytest.skip("matplotlib is not installed")
+    spec = replace(session_spec(memory_bytes=6 * GB, cpu_seconds=100), libraries=("matplotlib",))
+    host = NotingHost()
+    code = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.savefig('a.png')\nprint('ok')"
+    async with local_session(spec) as session:
+        outcome = await session.execute(code, host)
+    assert isinstance(outcome, Done), outcome
+    assert host.text == "ok\n"
+    assert list(host.files) == ["a.png"]

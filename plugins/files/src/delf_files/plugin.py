@@ -32,3 +32,9 @@ def delf_file_formats() -> Iterable[FormatSpec]:
             endings=(".xlsx", ".xlsm", ".xls"),
             writes=(".xlsx",),
         )
+    yield FormatSpec(
+        name="sqlite",
+        summary="SQLite files: the rows of their tables.",
+        factory="delf_files.sqlite:SqliteFormat",
+        endings=(".sqlite", ".sqlite3", ".db"),
+    )

@@ -184,6 +184,8 @@ class GuestSession:
         self._files.row_files = spec["row_files"]
         self._files.scratch = Scratch(spec["scratch"])
         csv.field_size_limit(2**31 - 1)  # a cell can be as large as a file
+        if spec["libraries"]:
+            _make_home(spec["scratch"])
         os.environ["TZ"] = spec["zone"]
         time.tzset()
         methods: dict[str, list[str]] = {}
@@ -356,6 +358,21 @@ def _settled(value: Any) -> Any:
         return value
     is_good = value.done() and not value.cancelled() and value.exception() is None
     return value.result() if is_good else None
+
+
+def _make_home(scratch: str) -> None:
+    """Give libraries a home for their caches, whose names and notes are not the script's output.
+
+    Args:
+        scratch: The working folder.
+    """
+    import logging
+
+    home = os.path.join(scratch, ".home")
+    with contextlib.suppress(OSError):
+        os.makedirs(home, exist_ok=True)
+    os.environ["HOME"] = home
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
 
 
 def _is_async(value: object) -> bool:

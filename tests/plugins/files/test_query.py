@@ -1,0 +1,169 @@
+"""``files.query``: SQL over input files where they are, by a process that reads nothing else."""
+
+import datetime as dt
+import os
+import sqlite3
+import subprocess
+import sys
+from decimal import Decimal
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from openpyxl import Workbook
+
+from delf.engine.inputs import find_inputs, input_files
+from delf.errors import ToolExecutionError, ToolRefusedError
+from delf.notes import notes_of_call
+from delf.plugins.formats import Formats
+from delf.testing import TestHost
+from delf_files.connection import Files
+
+HOST = TestHost.discover(environ={})
+PARQUET = """
+COPY (SELECT i AS n, 'r' || (i % 2) AS region, 1.50::DECIMAL(9, 2) AS price, [1, 2] AS parts,
+      {{'a': 1}} AS inner, 'x'::BLOB AS raw, TIMESTAMPTZ '2026-01-02 03:04:00+00' AS at,
+      TIMESTAMP '2026-01-02 03:04:05.25' AS local, DATE '2026-01-02' AS day,
+      INTERVAL '1 day 90 seconds' AS took FROM range(4) t(i)) TO '{}'
+"""
+
+
+@pytest.fixture
+def files(tmp_path):
+    """The connection with some files, whatever is installed."""
+    duckdb.sql(PARQUET.format(tmp_path / "sales.parquet"))
+    (tmp_path / "codes.csv").write_text("id;v\n007;1,5\n")
+    (tmp_path / "lines.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
+    (tmp_path / "damaged.parquet").write_bytes(b"PAR1")
+    database = sqlite3.connect(tmp_path / "shop.db")
+    database.executescript(
+        "CREATE TABLE orders (id INTEGER PRIMARY KEY, note TEXT) WITHOUT ROWID;"
+        "INSERT INTO orders VALUES (1, 'x'), (2, NULL);"
+        "CREATE TABLE mixed (v); INSERT INTO mixed VALUES (1), ('two'), (2.5)"
+    )
+    database.close()
+    book = Workbook()
+    book.active.append(["n", "when"])
+    book.active.append([1, dt.datetime(2026, 1, 2)])
+    book.create_sheet("Two").append(["k"])
+    book["Two"].append(["v"])
+    book.save(tmp_path / "book.xlsx")
+    names = ("sales.parquet", "codes.csv", "lines.jsonl", "damaged.parquet", "shop.db", "book.xlsx")
+    found = find_inputs([str(tmp_path / name) for name in names])
+    return Files(
+        input_files(found, lambda path: f"/workspace/{os.path.basename(path)}"), Formats(HOST)
+    )
+
+
+QUERIES = {
+    "SELECT * FROM 'sales.parquet' LIMIT 1": [
+        {
+            "n": 0,
+            "region": "r0",
+            "price": Decimal("1.50"),
+            "parts": [1, 2],
+            "inner": {"a": 1},
+            "raw": b"x",
+            "at": dt.datetime(2026, 1, 2, 3, 4, tzinfo=dt.UTC),
+            "local": dt.datetime(2026, 1, 2, 3, 4, 5, 250000),
+            "day": dt.date(2026, 1, 2),
+            "took": dt.timedelta(days=1, seconds=90),
+        }
+    ],
+    "SELECT region, sum(n) AS n FROM '/workspace/sales.parquet' GROUP BY 1 ORDER BY 1": [
+        {"region": "r0", "n": 2},
+        {"region": "r1", "n": 4},
+    ],
+    "SELECT * FROM 'codes.csv'": [{"id": "007", "v": "1,5"}],
+    "SELECT sum(a) AS s FROM 'lines.jsonl'": [{"s": 3}],
+    "SELECT * FROM 'shop.db/orders' ORDER BY id": [{"id": 1, "note": "x"}, {"id": 2, "note": None}],
+    "SELECT * FROM 'shop.db/mixed'": [{"v": "1"}, {"v": "two"}, {"v": "2.5"}],
+    "SELECT * FROM 'book.xlsx'": [{"n": 1, "when": dt.datetime(2026, 1, 2)}],
+    "SELECT o.note, b.n FROM 'book.xlsx/Sheet' b JOIN 'shop.db/orders' o ON o.id = b.n": [
+        {"note": "x", "n": 1}
+    ],
+    "SELECT * FROM 'book.xlsx/Two'": [{"k": "v"}],
+    "SELECT n, n FROM 'sales.parquet' LIMIT 1": [{"n": 0, "n_2": 0}],
+}
+
+
+async def test_files_are_tables(files):
+    for statement, rows in QUERIES.items():
+        assert await files.query(statement) == rows, statement
+    assert await files.query("SELECT id FROM 'codes.csv' WHERE v = ?", ["1,5"]) == [{"id": "007"}]
+    assert len(await files.read("sales.parquet")) == 4
+    assert (
+        await files.read("shop.db", sheet="orders")
+        == QUERIES["SELECT * FROM 'shop.db/orders' ORDER BY id"]
+    )
+
+
+REFUSED = {
+    "SELECT * FROM 'codes.csv', read_text('/etc/hostname')": "Cannot access file",
+    "SELECT * FROM 'codes.csv', '/etc/passwd'": "does not exist",
+    "SELECT * FROM 'codes.csv', glob('/etc/*')": "Cannot access file",
+    "COPY (SELECT * FROM 'codes.csv') TO '{}/new.csv'": "only reads",
+    "ATTACH '{}/codes.csv' AS x": "only reads",
+    'DROP VIEW "codes.csv"': "only reads",
+    "INSTALL httpfs /* codes.csv */": "only reads",
+    "SET memory_limit = '10GB' /* codes.csv */": "only reads",
+    "SELECT 1 FROM 'codes.csv'; DROP VIEW \"codes.csv\"": "one statement at a time",
+    "EXPLAIN ANALYZE COPY (SELECT * FROM 'codes.csv') TO '{}/new.csv'": "Cannot access file",
+    "SELECT 1": "names no input file",
+    "SELECT nope FROM 'codes.csv'": 'Referenced column "nope" not found',
+    "SELECT * FROM 'damaged.parquet'": "too small to be a Parquet file",
+    "SELECT n FROM 'sales.parquet', range(1000)": "more than 1000 rows",
+}
+
+
+async def test_nothing_else_is_read_and_nothing_written(files, tmp_path):
+    before = sorted(os.listdir(tmp_path))
+    for statement, why in REFUSED.items():
+        with pytest.raises((ToolExecutionError, ToolRefusedError), match=why):
+            await files.query(statement.format(tmp_path))
+    assert sorted(os.listdir(tmp_path)) == before
+    assert len(await files.query("SELECT n FROM 'sales.parquet', range(1000)", limit=5)) == 5
+
+
+async def test_what_python_cannot_say_is_a_text_and_told(tmp_path):
+    path = tmp_path / "t.parquet"
+    duckdb.sql(
+        "COPY (SELECT DATE 'infinity' AS d, INTERVAL '1 month' AS i, TIME '24:00' AS t, "
+        f"TIMESTAMP '10000-01-02 03:04' AS far, make_timestamp_ns(1) AS ns) TO '{path}'"
+    )
+    files = Files(input_files(find_inputs([str(path)]), str), Formats(HOST))
+    with notes_of_call() as notes:
+        (row,) = await files.query("SELECT * FROM 't.parquet'")
+    assert row == {
+        "d": "infinity",
+        "i": "1 month",
+        "t": "24:00:00",
+        "far": "10000-01-02 03:04:00",
+        "ns": "1970-01-01 00:00:00.000000001",
+    }
+    assert [told.split(":")[0] for told in notes] == [f"column {name!r}" for name in row]
+
+
+@pytest.mark.timeout(120)
+def test_a_file_larger_than_the_memory_is_asked_where_it_is(tmp_path):
+    """A table of 400 MB in memory; its process takes much less than that, and less than 512 MB."""
+    numbers = pa.array(range(1_000_000))
+    batch = pa.table({f"c{n}": numbers for n in range(5)})
+    with pyarrow.parquet.ParquetWriter(tmp_path / "big.parquet", batch.schema) as writer:
+        for _ in range(10):
+            writer.write_table(batch)
+    code = f"""
+import asyncio, resource
+from delf.engine.inputs import find_inputs, input_files
+from delf.plugins.formats import Formats
+from delf.testing import TestHost
+from delf_files.connection import Files
+files = Files(input_files(find_inputs([{str(tmp_path / "big.parquet")!r}]), str), Formats(TestHost.discover(environ={{}})))
+print(asyncio.run(files.query("SELECT count(*) AS n, sum(c1) AS s FROM 'big.parquet' WHERE c0 % 2 = 0")))
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    rows, most = done.stdout.splitlines()
+    assert rows == "[{'n': 5000000, 's': 2499995000000}]"
+    assert int(most) < 350
