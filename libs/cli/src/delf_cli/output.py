@@ -17,8 +17,9 @@ import click
 from delf.events import Event, TaskFinished, encode
 from delf.terminal import visible
 from delf.values import UnsupportedValueError, to_jsonable
+from delf_cli import colours
 from delf_cli.errors import say
-from delf_cli.story import cut
+from delf_cli.story import cut, printed_last
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,9 +39,7 @@ class Screen:
     def __init__(self) -> None:
         self.console: Console | None = None
         if sys.stderr.isatty():
-            from rich.console import Console
-
-            self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+            self.console = colours.console(sys.stderr, highlight=False, soft_wrap=True)
 
     @property
     def width(self) -> int | None:
@@ -100,15 +99,14 @@ def show_answer(text: str) -> None:
     if not _MARKDOWN.search(text):
         click.echo(text.rstrip("\n"))
         return
-    from rich.console import Console
-    from rich.markdown import Markdown
+    from delf_cli.markdown import drawn
 
-    page = Markdown(text, hyperlinks=False)
-    for token in page.parsed:
-        for child in token.children or ():
-            if child.type == "softbreak":  # lines that a script printed stay lines
-                child.type = "hardbreak"
-    Console().print(page)
+    console = colours.console()
+    page = drawn(text, console.width)
+    if page is None:
+        click.echo(text.rstrip("\n"))
+    else:
+        console.print(page)
 
 
 def show_end(response: Response, screen: Screen) -> None:
@@ -146,11 +144,10 @@ def show_stopped(events: Sequence[Event], screen: Screen) -> bool:
 
 def show_failure(response: Response, screen: Screen) -> None:
     """Write why a task failed, and what its script had printed."""
-    if response.text.strip():
-        lines = response.text.rstrip().splitlines()
-        more = [f"… {len(lines) - 20} more lines"] if len(lines) > 20 else []
+    printed = response.text if response.text.strip() else printed_last(response.events)
+    if printed.strip():
         screen.line(f"printed {response.before_it_ended}:", "dim")
-        screen.line("\n".join(f"  {line}" for line in (*lines[:20], *more)))
+        screen.line("\n".join(f"  {line}" for line in printed.rstrip().splitlines()))
     if response.exception is None:
         say("error", response.error or "the task failed")
 

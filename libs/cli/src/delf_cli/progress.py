@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import time
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,10 +16,9 @@ from delf_cli.output import Screen, counted, wrapped
 from delf_cli.story import call_line, cut, purpose, story
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, Group
     from rich.live import Live
     from rich.spinner import Spinner
-    from rich.table import Table
 
 _DOING: Final = {
     "recall": "remembering",
@@ -34,6 +34,8 @@ _DOING: Final = {
 }
 REPLAYING: Final = "replaying what was done"
 _WIDEST: Final = 50
+_LAST_LINES: Final = 8
+"""Of what scripts print, so many are shown while they run; the answer has them all."""
 
 
 class Narrator:
@@ -155,6 +157,7 @@ class LiveStatus:
         self._running: dict[int, str] = {}
         self._written = 0
         self._spinner: Spinner | None = None
+        self._printed = deque[str]([""], maxlen=_LAST_LINES + 1)
 
     def start(self) -> None:
         """Show the line."""
@@ -193,6 +196,10 @@ class LiveStatus:
                 self._written = 0
                 if event.step == "generate" and event.attempt > 1:
                     self._doing = f"writing script {event.attempt}"
+            case ev.Printed():
+                first, *more = event.text.split("\n")
+                self._printed[-1] += first
+                self._printed.extend(more)
             case ev.CallStarted():
                 self._running[event.call_id] = event.description or event.action
             case ev.CallFinished():
@@ -210,7 +217,8 @@ class LiveStatus:
             case _:
                 pass
 
-    def _render(self) -> Table:
+    def _render(self) -> Group:
+        from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
@@ -227,4 +235,6 @@ class LiveStatus:
         row = Table.grid(padding=(0, 1))
         text = Text(" · ".join(parts), no_wrap=True, overflow="ellipsis")
         row.add_row(self._spinner or "", text)
-        return row
+        lines = [line for line in list(self._printed)[-_LAST_LINES:] if line]
+        printed = (Text(f"  {visible(line)}", no_wrap=True, overflow="ellipsis") for line in lines)
+        return Group(*printed, row)

@@ -142,8 +142,7 @@ def work_session(state: State, do: Work, options: Options) -> int:
             click.echo(output.failure_json(state.clean(error.message)))
         return errors.report(error, debug=state.debug, clean=state.clean)
     status = _write(response, options, screen, state)
-    advised = response.state == "failed" and getattr(response.exception, "hint", None)
-    told = options.as_json or options.events or response.status or advised
+    told = options.as_json or options.events or response.status or status == errors.USAGE
     if not told and setup.keeps:
         name = response.trace.task_id.removeprefix("task_")[:7]
         then = "resume" if response.state == "interrupted" else "runs show"

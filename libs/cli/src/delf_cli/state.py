@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delf.errors import FolderNotTrustedError
+from delf_cli import colours
 
 if TYPE_CHECKING:
     from delf.engine.secrets.redaction import Redactor
@@ -135,8 +136,8 @@ def _remember(ctx: click.Context, parameter: click.Parameter, value: Any) -> Non
 def take_everywhere(command: click.Command) -> click.Command:
     """Give a command, and all that it has under it, the program's flags.
 
-    They are ``--debug``, ``--no-plugins``, ``--config`` and ``--trust``. One that a command has for
-    itself stays its own.
+    They are ``--debug``, ``--color``, ``--no-plugins``, ``--config`` and ``--trust``. One that a
+    command has for itself stays its own.
 
     Args:
         command: Of the core or of a plugin.
@@ -149,6 +150,13 @@ def take_everywhere(command: click.Command) -> click.Command:
     return command
 
 
+def _colour(ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:
+    """Choose colours, before anything is written; the last of several flags counts."""
+    if value is not None:
+        colours.choose(value)
+    colours.apply(ctx)
+
+
 def _flags() -> list[click.Option]:
     common: dict[str, Any] = {
         "expose_value": False,
@@ -157,6 +165,14 @@ def _flags() -> list[click.Option]:
     }
     return [
         click.Option(["--debug"], is_flag=True, help="Show tracebacks and log messages.", **common),
+        click.Option(
+            ["--color"],
+            type=click.Choice(("auto", "always", "never")),
+            help="Colours; auto, the default, follows the terminal and NO_COLOR.",
+            expose_value=False,
+            callback=_colour,
+            is_eager=True,
+        ),
         click.Option(["--no-plugins"], is_flag=True, help="Use no installed plugin.", **common),
         click.Option(
             ["--config"],

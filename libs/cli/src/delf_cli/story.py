@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import reprlib
 import sys
+import textwrap
+from collections.abc import Iterable
 from typing import Any, Final
 
 from delf import events as ev
@@ -76,6 +78,17 @@ def story(event: ev.Event) -> str | None:
             return None
 
 
+def printed_last(events: Iterable[ev.Event]) -> str:
+    """What the last script printed, which is no answer where the task did not come to one."""
+    text: list[str] = []
+    for event in events:
+        if isinstance(event, ev.ScriptGenerated):
+            text.clear()
+        elif isinstance(event, ev.Printed):
+            text.append(event.text)
+    return "".join(text)
+
+
 def purpose(event: ev.CallStarted) -> str:
     """What a call is for in the script's words; its arguments where it says nothing."""
     named = ", ".join(f"{n}={_SHORT.repr(v)}" for n, v in event.arguments.items())
@@ -112,6 +125,11 @@ def tell_of_event(event: ev.Event) -> None:
         text: str | None = f"task {event.task_id}: {event.task}"
     elif isinstance(event, ev.Warned):
         text = f"  warning: {event.message}"
+    elif isinstance(event, ev.Printed):
+        text = textwrap.indent(event.text.rstrip("\n"), "  | ")
+    elif isinstance(event, ev.ScriptGenerated):
+        code = textwrap.indent(event.code.rstrip(), "    ")
+        text = f"  script, attempt {event.attempt}:\n{code}"
     else:
         text = story(event)
     if text:

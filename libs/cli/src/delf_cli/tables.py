@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import Final
 
@@ -17,7 +18,11 @@ _NARROWEST: Final = 60
 
 
 def table(
-    rows: Sequence[Sequence[str]], head: Sequence[str], droppable: Sequence[str] = ()
+    rows: Sequence[Sequence[str]],
+    head: Sequence[str],
+    droppable: Sequence[str] = (),
+    *,
+    whole: bool = False,
 ) -> list[str]:
     """Rows in aligned columns under their heads; on a terminal none is wider than it.
 
@@ -25,6 +30,7 @@ def table(
         rows: Cells, which may be coloured.
         head: The columns' names.
         droppable: Columns that are left out, in this order, where the last one has no room.
+        whole: The last column is data: what does not fit goes on in the next line. Else it is cut.
     """
     if not rows:
         return []
@@ -37,15 +43,24 @@ def table(
         if droppable and room < min(_NARROW, widths[-1]):
             out = head.index(droppable[0])
             rest = [[*row[:out], *row[out + 1 :]] for row in (head, *rows)]
-            return table(rest[1:], rest[0], droppable[1:])
+            return table(rest[1:], rest[0], droppable[1:], whole=whole)
         widths[-1] = min(widths[-1], max(20, room))
     drawn: list[str] = []
     for line in lines:
-        cells = [*line[:-1], cut(line[-1], widths[-1])]
-        pairs = zip(cells, widths, strict=True)
-        padded = (cell + " " * (size - len(click.unstyle(cell))) for cell, size in pairs)
-        drawn.append("  ".join(padded).rstrip())
+        pairs = zip(line[:-1], widths, strict=False)
+        padded = [cell + " " * (size - len(click.unstyle(cell))) for cell, size in pairs]
+        last = _folded(line[-1], widths[-1]) if whole else [cut(line[-1], widths[-1])]
+        drawn.append("  ".join([*padded, last[0]]).rstrip())
+        indent = " " * (sum(widths[:-1]) + 2 * len(widths) - 2)
+        drawn += [f"{indent}{more}" for more in last[1:]]
     return drawn
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """A cell in lines; only a word that is longer than the column is broken."""
+    if len(click.unstyle(text)) <= width:
+        return [text]
+    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
 
 def terminal_width() -> int | None:
@@ -61,5 +76,8 @@ def one_line(text: str) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """A text of at most so many characters."""
-    return text if len(click.unstyle(text)) <= width else f"{text[: width - 1]}…"
+    """A text of at most so many characters, cut between words where it has some."""
+    if len(click.unstyle(text)) <= width:
+        return text
+    short, space, _ = text[:width].rpartition(" ")
+    return f"{short} …" if space and len(short) >= width // 2 else f"{text[: width - 1]}…"

@@ -68,8 +68,8 @@ def show(ctx: click.Context, as_json: bool) -> None:
     if not rows:
         click.echo("nothing is configured here: delf config set KEY VALUE begins", err=True)
         return
-    cells = [(key, one_line(_text(value)), one_line(origin)) for key, value, origin in rows]
-    for line in table(cells, ("key", "value", "from")):
+    cells = [(key, one_line(origin), one_line(_text(value))) for key, value, origin in rows]
+    for line in table(cells, ("key", "from", "value"), ("from",), whole=True):
         click.echo(line)
 
 

@@ -197,7 +197,7 @@ def _as_text(look: _Look, *, verbose: bool) -> Iterator[str]:
         use = "asks" if allowed["asks"] else "free"
         use = use if allowed["allowed"] else "not allowed"
         rows.append((action.name, action.effect, use, action.summary.split("\n", 1)[0]))
-    yield from table(rows, ("action", "effect", "use", "what it does"))
+    yield from table(rows, ("action", "effect", "use", "what it does"), whole=True)
     yield "" if rows else "It has no actions."
     if verbose:
         yield from _details(look)
@@ -220,6 +220,6 @@ def _details(look: _Look) -> Iterator[str]:
         yield ""
     settings = list(_settings(look))
     rows = [(item["name"], item["variable"], item["description"]) for item in settings]
-    yield from table(rows, ("setting", "variable", "what it is"))
+    yield from table(rows, ("setting", "variable", "what it is"), whole=True)
     if rows:
         yield ""

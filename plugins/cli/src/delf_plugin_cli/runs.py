@@ -21,6 +21,7 @@ from delf_cli.journals import history_journal, work_with
 from delf_cli.lazy import LazyGroup
 from delf_cli.output import json_text
 from delf_cli.pruning import DURATION, Pruning, prune_options
+from delf_cli.story import printed_last
 from delf_cli.summary import summary_of
 from delf_cli.tables import one_line
 from delf_plugin_cli import runs_view as render
@@ -133,8 +134,10 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
         click.echo(f"… and {more} more; delf runs events shows all") if more > 0 else None
     if task.error:
         click.echo(f"\n{click.style('error:', fg='red', bold=True)} {one_line(task.error)}")
-    if ended is not None and ended.text.strip():
-        click.echo(f"\n{visible(ended.text.strip())}")
+    text = "" if ended is None else ended.text.strip()
+    text = text or printed_last(events).strip()
+    if text:
+        click.echo(f"\n{visible(text)}")
     if task.state == "interrupted":
         name = one_line(task.task_id)
         click.echo(f"\n{click.style('hint:', fg='cyan', bold=True)} delf resume {name}")

@@ -1,0 +1,62 @@
+"""Whether what is written has colours: ``--color``, ``NO_COLOR``, ``TERM=dumb``, terminals."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+When = Literal["auto", "always", "never"]
+
+
+def choose(when: When) -> None:
+    """Take what ``--color`` says; programs that are started inherit it.
+
+    Args:
+        when: ``auto`` leaves it to the environment and the terminal.
+    """
+    if when == "auto":
+        return
+    for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"):
+        os.environ.pop(name, None)
+    os.environ["NO_COLOR" if when == "never" else "FORCE_COLOR"] = "1"
+
+
+def chosen() -> bool | None:
+    """Whether there are colours wherever it is written to; None leaves it to the stream."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR") or os.environ.get("CLICOLOR_FORCE"):
+        return True
+    return False if os.environ.get("TERM") == "dumb" else None
+
+
+def has_colours(stream: TextIO) -> bool:
+    """Whether what goes to a stream has colours."""
+    always = chosen()
+    return stream.isatty() if always is None else always
+
+
+def apply(ctx: click.Context) -> None:
+    """Let click's own output follow, in a context and those below it."""
+    ctx.find_root().color = ctx.color = chosen()
+
+
+def console(stream: TextIO | None = None, **options: Any) -> Console:
+    """A console of rich that follows.
+
+    Args:
+        stream: Where to; stdout when omitted.
+        options: Further ones of :class:`rich.console.Console`.
+    """
+    from rich.console import Console
+
+    file = stream or sys.stdout
+    if not has_colours(file):
+        options["color_system"] = None
+    return Console(file=file, **options)

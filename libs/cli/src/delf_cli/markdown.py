@@ -1,0 +1,86 @@
+"""An answer in Markdown on a terminal: nothing of it is lost, and no word is broken."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from typing import ClassVar, Final
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import Markdown, MarkdownElement, TableElement
+from rich.table import Table
+from rich.text import Text
+
+_FENCE: Final = re.compile(r"^\s*(?:```|~~~).*$", re.MULTILINE)
+_WORD: Final = re.compile(r"[^\W_]+")
+
+
+class _Table(TableElement):
+    """A table whose cells are folded between words; its rows below one another where they must."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The table, or a block of lines for each row."""
+        head = [] if self.header is None or self.header.row is None else self.header.row.cells
+        heads = [cell.content.copy() for cell in head]
+        rows = [] if self.body is None else [[c.content for c in r.cells] for r in self.body.rows]
+        columns = [list(column) for column in zip(heads, *rows, strict=True)]
+        least = [max(map(_longest_word, column)) for column in columns]
+        if sum(least) + 3 * len(least) <= options.max_width:
+            yield _drawn(heads, rows, least)
+        else:
+            yield from _below_one_another(heads, rows)
+
+
+def _longest_word(cell: Text) -> int:
+    return max((Text(word).cell_len for word in cell.plain.split()), default=0)
+
+
+def _drawn(heads: list[Text], rows: list[list[Text]], least: list[int]) -> Table:
+    from rich import box
+
+    table = Table(box=box.SIMPLE, pad_edge=False, style="markdown.table.border")
+    for heading, width in zip(heads, least, strict=True):
+        heading.stylize("markdown.table.header")
+        table.add_column(heading, min_width=width, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _below_one_another(heads: list[Text], rows: list[list[Text]]) -> Iterator[Text]:
+    for number, row in enumerate(rows):
+        if number:
+            yield Text("")
+        for heading, cell in zip(heads, row, strict=True):
+            name = Text(f"{heading.plain.strip()}: " if heading.plain.strip() else "", style="bold")
+            yield Text.assemble(name, cell)
+
+
+class _Answer(Markdown):
+    """Markdown with such tables, whose HTML is text."""
+
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "table_open": _Table,
+    }
+
+
+def drawn(text: str, width: int) -> Markdown | None:
+    """An answer as it is shown; None where something of it would be missing.
+
+    Args:
+        text: The answer, without characters that steer a terminal.
+        width: The terminal's.
+    """
+    page = _Answer(re.sub(r"<(?=[\w/!?])", r"\\<", text) if "<" in text else text, hyperlinks=False)
+    for token in page.parsed:
+        for child in token.children or ():
+            if child.type == "softbreak":  # lines that a script printed stay lines
+                child.type = "hardbreak"
+    probe = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False)
+    with probe.capture() as capture:
+        probe.print(page)
+    shown = "".join(capture.get().split())
+    words = _WORD.findall(_FENCE.sub("", text))
+    return page if all(word in shown for word in words) else None

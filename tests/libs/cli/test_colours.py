@@ -1,0 +1,46 @@
+"""`--color`, NO_COLOR and TERM=dumb hold for everything that is written."""
+
+import pytest
+
+from delf_cli import colours
+from support.program import DELF, delf, environment, write_recording
+from support.terminal import TerminalProcess
+
+
+@pytest.mark.parametrize(
+    ("environ", "wanted"),
+    [
+        ({}, None),
+        ({"NO_COLOR": "1"}, False),
+        ({"NO_COLOR": ""}, None),
+        ({"TERM": "dumb"}, False),
+        ({"FORCE_COLOR": "1"}, True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+    ],
+)
+def test_the_environment_decides(environ, wanted, monkeypatch):
+    for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert colours.chosen() is wanted
+
+
+def test_the_flag_stands_before_the_environment(tmp_path):
+    coloured = delf("--color", "always", "plugins", cwd=tmp_path, env={"NO_COLOR": "1"})
+    assert "\x1b[1m" in coloured.stdout
+    assert "\x1b[" not in delf("plugins", cwd=tmp_path).stdout
+    never = delf("plugins", "--color=never", cwd=tmp_path, env={"FORCE_COLOR": "1"})
+    assert "\x1b[" not in never.stdout
+
+
+@pytest.mark.parametrize("environ", [{"NO_COLOR": "1"}, {"FORCE_COLOR": "1"}])
+def test_a_task_on_a_terminal_follows_it(tmp_path, environ):
+    model = write_recording(tmp_path / "r.jsonl", "print('| a | b |\\n|---|---|\\n| 1 | 2 |')")
+    command = [DELF, "run", "x", "--llm", model, "--sandbox", "local"]
+    with TerminalProcess(command, env=environment(**environ), cwd=tmp_path) as terminal:
+        assert terminal.wait() == 0
+        raw = terminal.raw
+    styles = [part for part in raw.split("\x1b[")[1:] if part.partition("m")[0].isdigit()]
+    assert bool(styles) == ("FORCE_COLOR" in environ), raw

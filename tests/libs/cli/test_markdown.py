@@ -1,0 +1,72 @@
+"""Answers in Markdown on a terminal: all of them, whatever its width."""
+
+import io
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from delf_cli.markdown import drawn
+
+WIDE = """\
+| id | mail | note |
+|---|---|---|
+| 550e8400-e29b-41d4-a716-446655440000 | ada.lovelace@example-company.org | it is delayed |
+"""
+
+
+def shown(text: str, width: int) -> str:
+    page = drawn(text, width)
+    assert page is not None
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    with console.capture() as capture:
+        console.print(page)
+    return capture.get()
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_no_cell_of_a_table_is_cut_or_broken(width):
+    text = shown(WIDE, width)
+    assert "550e8400-e29b-41d4-a716-446655440000" in text
+    assert "ada.lovelace@example-company.org" in text
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_wide_rows_stand_below_one_another():
+    assert shown(WIDE, 60).strip().splitlines() == [
+        "id: 550e8400-e29b-41d4-a716-446655440000",
+        "mail: ada.lovelace@example-company.org",
+        "note: it is delayed",
+    ]
+
+
+def test_a_table_that_fits_is_folded_between_words():
+    long = " ".join(["several words of a note"] * 6)
+    lines = shown(f"| id | note |\n|---|---|\n| 1 | {long} |\n", 60).splitlines()
+    words = " ".join(line.strip(" ─") for line in lines).split()
+    assert set(words) == {"id", "note", "1", "several", "words", "of", "a"}
+
+
+@pytest.mark.parametrize("text", ["**a** <b>bold</b> and <br> x", "# T\n<div>kept</div>\n"])
+def test_what_looks_like_html_is_text(text):
+    assert ("<b>bold</b>" if "bold" in text else "<div>kept</div>") in shown(text, 80)
+
+
+def test_what_would_be_lost_is_shown_as_it_was_written():
+    assert drawn("# A\n\n![a picture](https://example.org/picture.png)", 80) is None
+
+
+words = st.text(st.characters(categories=("L", "N")), min_size=1, max_size=30)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.lists(words, min_size=3, max_size=3), min_size=1, max_size=4))
+def test_every_word_of_every_table_is_there(rows):
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    text = f"| a | b | c |\n|---|---|---|\n{table}\n"
+    page = drawn(text, 50)
+    if page is not None:
+        squashed = "".join(shown(text, 50).split())
+        assert all(word in squashed for row in rows for word in row)
