@@ -189,14 +189,21 @@ OF_THE_REST = {
     *("delf chat", "delf chat list", "delf chat delete", "delf chat prune"),
     *("delf demo", "delf doctor", "finding", "delf inspect", "method", "setting"),
     *("delf plugins", "delf plugins list", "delf plugins available", "delf plugins new"),
-    *("delf config show", "delf config check", "delf trust", "delf trust --list"),
+    *(
+        "delf config show",
+        "delf config check",
+        "delf config get",
+        "delf config path",
+        "delf trust",
+        "delf trust --list",
+    ),
 }
 
 
 OF_PLUGINS = {
     *(f"delf memory {name}" for name in ("list", "search", "show", "stats")),
     *("delf google status", "delf audit show", "delf audit verify", "delf schedule list"),
-    *(f"delf workers {name}" for name in ("list", "show", "run")),
+    *(f"delf workers {name}" for name in ("list", "show", "run", "check")),
     *("delf runs undo", "delf runs stop"),
 }
 
@@ -311,11 +318,14 @@ def test_json_of_a_settlement(here):
 
 def test_json_of_what_is_there(here):
     llm = write_recording(here / "chat.jsonl", "print('hello')")
-    doctor = written(here, "doctor", "--config", str(_config(here, llm)), "--json")
+    own = ("--config", str(_config(here, llm)), "--json")
+    doctor = written(here, "doctor", *own)
     checked("delf doctor", [doctor])
     checked("finding", doctor["findings"])
     checked("delf config show", written(here, "config", "show", "--json"))
-    checked("delf config check", [written(here, "config", "check", "--json")])
+    checked("delf config get", [written(here, "config", "get", "agent.llm", *own)])
+    checked("delf config path", [written(here, "config", "path", *own)])
+    checked("delf config check", [written(here, "config", "check", *own)])
     plain = written(here, "inspect", "sql", "--json")
     checked("delf inspect", [plain])
     checked("method", plain["methods"])
@@ -383,6 +393,7 @@ def test_json_of_workers(here):
     (here / "workers/greet.worker").write_text("---\nname: greet\n---\nSay hello.\n")
     llm = write_recording(here / "hello.jsonl", "print('hello')")
     checked("delf workers list", written(here, "workers", "list", "--json"))
+    checked("delf workers check", written(here, "workers", "check", "--json"))
     checked("delf workers show", [written(here, "workers", "show", "greet", "--json")])
     run = ("workers", "run", "greet", "Ada", "--llm", llm, "--json")
     checked("delf workers run", [written(here, *run)])

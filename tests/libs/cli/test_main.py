@@ -50,7 +50,7 @@ def test_every_command_has_help(run, command):
     [
         (["rnu"], "unknown command 'rnu'; did you mean 'run'?", "delf --help"),
         (["run"], "Missing argument 'TASK'.", "delf run --help"),
-        (["run", "x", "y"], "Got unexpected extra argument (y)", "delf run --help"),
+        (["runs", "list", "y"], "Got unexpected extra argument (y)", "delf runs list --help"),
         (["run", "x", "--timeout", "0"], "'--timeout'", "delf run --help"),
         (["run", "x", "--approve", "maybe"], "'--approve'", "delf run --help"),
         (["run", "x", "--json", "--events"], "exclude each other", "delf run --help"),
@@ -62,7 +62,7 @@ def test_every_command_has_help(run, command):
 def test_wrong_usage_is_two_lines_and_status_2(run, arguments, error, hint):
     result = run(*arguments)
     assert result.exit_code == 2
-    assert result.stdout == ""
+    assert bool(result.stdout) == ("--json" in arguments)
     first, second = result.stderr.splitlines()
     assert first.startswith("error: ")
     assert error in first

@@ -95,7 +95,7 @@ def test_the_project_says_where(delf_host, scripted_model, tmp_path):
     with project("tool") as agent:
         assert agent.run("what is it?").text == "42"
     assert asked(scripted_model) == [["run"]]
-    with project("nowhere") as agent, pytest.raises(ConfigurationError, match="code_in: Input sho"):
+    with pytest.raises(ConfigurationError, match="code_in: Input sho"), project("nowhere") as agent:
         agent.run("what is it?")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import signal
 import traceback
 from collections.abc import Callable
@@ -69,6 +70,22 @@ def report(error: BaseException, *, debug: bool = False, clean: Callable[[str], 
     except OSError:  # a full disk: nothing more can be said
         streams.finish()
     return exit_status(error)
+
+
+def report_json(error: BaseException, *, clean: Callable[[str], str] = str) -> None:
+    """Write on stdout what went wrong, for a program that asked for JSON.
+
+    Args:
+        error: What was raised.
+        clean: Takes secrets out of what is said.
+    """
+    message, hint = _words(error)
+    code = error.code if isinstance(error, DelfError) else None
+    told = {"message": clean(message), "hint": clean(hint) if hint else None, "code": code}
+    try:
+        click.echo(json.dumps({"error": told}, ensure_ascii=False))
+    except OSError:
+        streams.hush()
 
 
 def _words(error: BaseException) -> tuple[str, str | None]:

@@ -15,7 +15,28 @@ if TYPE_CHECKING:
     from delf.specs import CommandSpec
 
 
-class LazyGroup(click.Group):
+class BareGroup(click.Group):
+    """A group of which one command is meant where none is named: ``delf runs --json``.
+
+    Args:
+        bare: That command.
+    """
+
+    def __init__(self, *args: Any, bare: str | None = None, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._bare = bare
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the command before options that stand alone."""
+        asked = not {"-h", "--help"}.isdisjoint(args) or ctx.resilient_parsing
+        starts = not args or args[0].startswith("-")
+        named = not set(self.list_commands(ctx)).isdisjoint(args) if starts else True
+        if self._bare is not None and not asked and not named:
+            args = [self._bare, *args]
+        return super().parse_args(ctx, args)
+
+
+class LazyGroup(BareGroup):
     """Knows its commands by name and summary; ``--help`` imports none of them.
 
     Each takes the program's flags, too. The program itself is such a group, and so is a command

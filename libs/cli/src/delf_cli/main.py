@@ -55,6 +55,9 @@ class Program(LazyGroup):
         try:
             status = super().main(*args, standalone_mode=False, **extra) or errors.OK
         except (DelfError, click.ClickException, click.Abort) as error:
+            typed = args[0] if args else extra.get("args")
+            if "--json" in (sys.argv[1:] if typed is None else typed):
+                errors.report_json(error, clean=state.clean)
             status = errors.report(error, debug=state.debug, clean=state.clean)
         except errors.InterruptedRunError as error:
             status = errors.report(error)

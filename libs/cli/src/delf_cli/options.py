@@ -9,6 +9,7 @@ import click
 
 from delf.types import IN_PROCESS
 from delf_cli import complete
+from delf_cli.pruning import SECONDS
 
 HANDING: Final = ("queue", "key", "retries", "retry_after")
 """Options that go along with ``--detach``."""
@@ -83,10 +84,10 @@ _OPTIONS: Final = (
     click.Option(["--no-journal"], is_flag=True, help="Keep nothing of the task."),
     click.Option(
         ["--timeout"],
-        type=click.FloatRange(min=0, min_open=True),
+        type=SECONDS,
         metavar="SECONDS",
-        help="The most that the task may take, with all waiting.  [default: 300, with "
-        "--wait-approvals 600]",
+        help="The most that the task may take, with all waiting: seconds, or 5m.  [default: 300, "
+        "with --wait-approvals 600]",
     ),
     click.Option(["--out"], metavar="DIR", type=click.Path(), help="Where output files go."),
     click.Option(
@@ -133,7 +134,7 @@ _OPTIONS: Final = (
     click.Option(
         ["--retry-after"],
         metavar="SECONDS",
-        type=click.FloatRange(min=0, min_open=True),
+        type=SECONDS,
         help="Until the first of these, with --detach; each later one waits twice as long.",
     ),
     click.Option(["--show-code"], is_flag=True, help="Show each script."),

@@ -28,9 +28,15 @@ class Duration(_Type):
     """The type of a parameter that is a duration: ``30d``, ``12h``, ``90m``, ``45s`` or ``2w``.
 
     A command gets seconds, as a float.
+
+    Args:
+        seconds: A number alone is seconds, and there have to be some.
     """
 
     name = "duration"
+
+    def __init__(self, *, seconds: bool = False) -> None:
+        self._seconds = seconds
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -51,18 +57,21 @@ class Duration(_Type):
         found = _DURATION.fullmatch(text.strip())
         if found is None:
             self.fail(f"{text!r} is no duration; {_EXAMPLES}", param, ctx)
-        if not found["unit"]:
+        if not found["unit"] and not self._seconds:
             self.fail(f"{text!r} has no unit; {_EXAMPLES}", param, ctx)
-        unit = _UNITS.get(found["unit"].lower())
+        unit = _UNITS.get(found["unit"].lower() or "s")
         if unit is None:
             self.fail(f"{text!r} has an unknown unit {found['unit']!r}; {_EXAMPLES}", param, ctx)
         seconds = float(found["number"]) * unit
         if not math.isfinite(seconds) or seconds > _LONGEST:
             self.fail(f"{text[:40]!r} is over a thousand years", param, ctx)
+        if self._seconds and seconds <= 0:
+            self.fail(f"{text!r} is no time at all", param, ctx)
         return seconds
 
 
 DURATION: Final = Duration()
+SECONDS: Final = Duration(seconds=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

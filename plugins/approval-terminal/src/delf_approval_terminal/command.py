@@ -17,6 +17,7 @@ from delf_cli import answering
 from delf_cli.complete import completes
 from delf_cli.ids import check_names, short_id
 from delf_cli.journals import ask_journal
+from delf_cli.lazy import BareGroup
 from delf_cli.output import json_text
 
 _BY: Final = "cli"
@@ -44,6 +45,8 @@ request_argument = click.argument("request_id", metavar="ID", shell_complete=_re
 
 @click.group(
     "approvals",
+    cls=BareGroup,
+    bare="list",
     epilog="Exit status: 0 done, 1 refused (no such request, or the answer came late), "
     "2 usage or configuration.",
 )

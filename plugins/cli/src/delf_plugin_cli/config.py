@@ -13,6 +13,7 @@ import click
 
 from delf.errors import ConfigurationError
 from delf_cli.complete import completes, document
+from delf_cli.lazy import BareGroup
 from delf_cli.state import state_of
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def _keys(ctx: click.Context) -> Iterable[str]:
 key_argument = click.argument("key", shell_complete=_keys)
 
 
-@click.group("config")
+@click.group("config", cls=BareGroup, bare="show")
 def config() -> None:
     """Look at the configuration that applies here, and change delf.toml.
 
@@ -75,8 +76,9 @@ def show(ctx: click.Context, as_json: bool) -> None:
 
 @config.command("get")
 @key_argument
+@as_json_option
 @click.pass_context
-def get(ctx: click.Context, key: str) -> None:
+def get(ctx: click.Context, key: str, as_json: bool) -> None:
     """Write the value of KEY, as agent.timeout: what is set, or else its default.
 
     The exit status is 1 where there is none.
@@ -86,7 +88,9 @@ def get(ctx: click.Context, key: str) -> None:
     if value is None:
         click.echo(f"{key} is not set", err=True)
         ctx.exit(1)
-    click.echo(_text(value))
+    from delf_cli.output import json_text
+
+    click.echo(json_text({"key": key, "value": value}) if as_json else _text(value))
 
 
 @config.command("set")
@@ -126,8 +130,9 @@ def set_command(ctx: click.Context, key: str, value: str) -> None:
 
 
 @config.command("path")
+@as_json_option
 @click.pass_context
-def path_command(ctx: click.Context) -> None:
+def path_command(ctx: click.Context, as_json: bool) -> None:
     """Write the path of the delf.toml that applies here; status 1 where there is none."""
     from delf.project.files import find_config
 
@@ -136,7 +141,9 @@ def path_command(ctx: click.Context) -> None:
     if file is None:
         click.echo("no delf.toml from here upwards", err=True)
         ctx.exit(1)
-    click.echo(file)
+    from delf_cli.output import json_text
+
+    click.echo(json_text({"path": str(file)}) if as_json else file)
 
 
 @config.command("check")

@@ -40,7 +40,7 @@ class _RunCommand(click.Command):
     cls=_RunCommand,
     epilog="Exit status: 0 done, 1 the task failed, 2 usage or configuration, 130 interrupted.",
 )
-@click.argument("task")
+@click.argument("words", metavar="TASK", nargs=-1, required=True)
 @click.option(
     "--output",
     "schema",
@@ -49,8 +49,8 @@ class _RunCommand(click.Command):
     help="A JSON Schema in a file: the answer is data that fit it, written as JSON.",
 )
 @click.pass_context
-def run(ctx: click.Context, task: str, **given: Any) -> None:
-    """Do TASK, which is said in plain words; "-" reads it from the standard input.
+def run(ctx: click.Context, words: tuple[str, ...], **given: Any) -> None:
+    """Do TASK, which is said in plain words, in quotes or not; "-" reads it from standard input.
 
     The answer goes to the standard output and everything else to the standard error. On a
     terminal, calls that change things are shown and wait for a yes.
@@ -68,7 +68,7 @@ def run(ctx: click.Context, task: str, **given: Any) -> None:
         option = next(iter(handing)).replace("_", "-")
         raise click.UsageError(f"--{option} goes with --detach", ctx)
     state = state_of(ctx)
-    text = _task_text(ctx, task)
+    text = _task_text(ctx, " ".join(words))
     schema = None if given["schema"] is None else _schema_in(ctx, Path(given["schema"]))
     from delf_cli.session import Options, detach, run_session
 

@@ -36,11 +36,12 @@ task_argument = click.argument("task_id", metavar="ID", shell_complete=complete.
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 
 
-@click.group("runs", cls=LazyGroup, group="runs ")
+@click.group("runs", cls=LazyGroup, group="runs ", bare="list")
 def runs() -> None:
     """Look at the tasks in the journal; an ID may be shortened while it is unique.
 
     \b
+    delf runs
     delf runs list --state failed
     delf runs show 3f9a
     delf runs events 3f9a --follow

@@ -20,6 +20,7 @@ from delf_memory_semantic.texts import pieces, read
 T = TypeVar("T")
 
 _PLUGIN: Final = "memory-semantic"
+_ENDINGS: Final = (".txt", ".md", ".pdf")
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 
@@ -77,6 +78,8 @@ def add(opened: _Opened, texts: Sequence[str], source: str | None) -> None:
             batches.append((pieces(sys.stdin.read()), source))
         elif Path(text).is_file():
             batches.append((pieces(read(Path(text))), source or text))
+        elif _names_a_file(text):
+            raise click.UsageError(f"there is no file {text!r}", click.get_current_context())
         else:
             batches.append(([text], source))
 
@@ -86,6 +89,12 @@ def add(opened: _Opened, texts: Sequence[str], source: str | None) -> None:
 
     opened.use(save)
     click.echo(f"{sum(len(facts) for facts, _ in batches)} remembered", err=True)
+
+
+def _names_a_file(text: str) -> bool:
+    """Whether a text that is no file is meant as one: one word with an ending or a folder."""
+    one_word = not any(letter.isspace() for letter in text)
+    return one_word and ("/" in text or Path(text).suffix.lower() in _ENDINGS)
 
 
 @memory.command("search")
@@ -107,7 +116,10 @@ def search(opened: _Opened, query: str, top_k: int, threshold: float, as_json: b
 @click.pass_obj
 def list_command(opened: _Opened, as_json: bool) -> None:
     """List all facts, oldest first."""
-    _show(opened.use(lambda store: store.list()), as_json)
+    found = opened.use(lambda store: store.list())
+    _show(found, as_json)
+    if not found:
+        click.echo("Nothing is remembered yet: delf memory add TEXT", err=True)
 
 
 @memory.command("show")

@@ -11,6 +11,7 @@ import click
 
 from delf.errors import DelfError, ToolRefusedError
 from delf_cli import errors
+from delf_cli.lazy import BareGroup
 from delf_cli.options import flags_of, rest_of, run_options
 from delf_cli.state import State, state_of
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _NOT_SHARED: Final = {"connections", "files", "strategy"}
 
 
-@click.group("workers")
+@click.group("workers", cls=BareGroup, bare="list")
 def workers() -> None:
     """Agents that are written down in files: NAME.worker in the folder workers.
 
@@ -83,22 +84,29 @@ def show(ctx: click.Context, name: str, *, as_json: bool) -> None:
 
 @workers.command("check", epilog="Exit status: 0 all are right, 2 one is wrong.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--json", "as_json", is_flag=True, help="Write one object a worker.")
 @click.pass_context
-def check(ctx: click.Context, names: tuple[str, ...]) -> None:
+def check(ctx: click.Context, names: tuple[str, ...], *, as_json: bool) -> None:
     """Check workers, all when none is named: their files, and the connections that they name."""
     state = state_of(ctx)
     registry = _registry(ctx, state)
-    wrong = 0
+    wrong: dict[str, DelfError] = {}
+    rows: list[dict[str, Any]] = []
     with _reported(ctx, state):
         checking = _Checking(state, registry)
         for name in names or tuple(registry.files()):
             try:
                 checking.check(name)
             except DelfError as error:
-                wrong += 1
+                wrong[name] = error
                 errors.report(error, debug=state.debug, clean=state.clean)
             else:
-                click.echo(f"{name}: ok")
+                if not as_json:
+                    click.echo(f"{name}: ok")
+            why = state.clean(wrong[name].message) if name in wrong else None
+            rows.append({"name": name, "ok": name not in wrong, "error": why})
+    if as_json:
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
     if wrong:
         ctx.exit(errors.USAGE)
 
@@ -216,4 +224,6 @@ def _reported(ctx: click.Context, state: State) -> Generator[None]:
     try:
         yield
     except DelfError as error:
+        if ctx.params.get("as_json"):
+            errors.report_json(error, clean=state.clean)
         ctx.exit(errors.report(error, debug=state.debug, clean=state.clean))

@@ -1,0 +1,90 @@
+"""Commands as people type them the first time."""
+
+import json
+
+import pytest
+
+from support.program import write_recording
+
+
+@pytest.mark.parametrize(
+    ("bare", "whole"),
+    [
+        ("runs", "runs list"),
+        ("runs --json", "runs list --json"),
+        ("runs --limit 3", "runs list --limit 3"),
+        ("approvals", "approvals list"),
+        ("approvals --json", "approvals list --json"),
+        ("config", "config show"),
+        ("config --json", "config show --json"),
+        ("workers", "workers list"),
+        ("workers --json", "workers list --json"),
+    ],
+)
+def test_a_group_alone_lists(run, here, bare, whole):
+    short, long = run(*bare.split()), run(*whole.split())
+    assert short.exit_code == long.exit_code == 0, short.output
+    assert (short.stdout, short.stderr) == (long.stdout, long.stderr)
+
+
+@pytest.mark.parametrize("group", ["runs", "approvals", "config", "workers"])
+def test_its_help_is_its_own(run, group):
+    assert "Commands:" in run(group, "--help").stdout
+
+
+@pytest.mark.parametrize("command", ["runs list", "approvals list", "config show", "workers list"])
+def test_an_empty_list_says_so(run, here, command):
+    assert run(*command.split()).stderr.strip()
+
+
+def test_a_task_needs_no_quotes(run, here):
+    model = write_recording(here / "r.jsonl", "print('yes')")
+    done = run("run", "is", "there", "tea?", "--llm", model, "--json")
+    assert json.loads(done.stdout)["text"].strip() == "yes"
+    assert json.loads(run("runs", "--json").stdout)[0]["task"] == "is there tea?"
+
+
+@pytest.mark.parametrize(
+    ("given", "status"), [("5m", 0), ("90", 0), ("2.5", 0), ("0", 2), ("x", 2)]
+)
+def test_a_timeout_is_seconds_or_has_a_unit(run, here, given, status):
+    model = write_recording(here / "r.jsonl", "print('yes')")
+    done = run("run", "x", "--llm", model, "--timeout", given)
+    assert done.exit_code == status, done.output
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "runs show 123",
+        "runs list --since soon",
+        "approvals show 123",
+        "config get nothing.like.it",
+        "config check --bogus",
+        "workers show nobody",
+        "nonsense",
+    ],
+)
+def test_a_failure_is_json_where_json_was_asked_for(run, here, command):
+    done = run(*command.split(), "--json")
+    assert done.exit_code != 0
+    error = json.loads(done.stdout)["error"]
+    assert error["message"]
+    assert error["message"].splitlines()[0] in done.stderr
+    assert set(error) == {"message", "hint", "code"}
+
+
+def test_a_model_is_set_with_all_that_belongs_to_it(run, here):
+    given = '{"model": "gpt-4o-mini", "base_url": "http://localhost:11434/v1"}'
+    assert run("config", "set", "agent.llm", given).exit_code == 0
+    shown = json.loads(run("config", "get", "agent.llm", "--json").stdout)["value"]
+    assert shown["base_url"] == "http://localhost:11434/v1"
+    assert json.loads(run("config", "path", "--json").stdout)["path"] == str(here / "delf.toml")
+
+
+def test_a_file_that_is_not_there_is_not_remembered_as_a_text(run, here):
+    done = run("memory", "add", "notes.md")
+    assert done.exit_code == 2
+    assert "there is no file 'notes.md'" in done.stderr
+    assert run("memory", "add", "the office is in Graz").exit_code == 0
+    assert "no file" in run("memory", "add", "./folder/notes").stderr
