@@ -1,6 +1,7 @@
 """The hooks are what plugin authors have: each has its page, its example and its tests."""
 
 import dataclasses
+import importlib
 import inspect
 import re
 from typing import Any
@@ -24,7 +25,7 @@ from delf.protocols import (
 from delf.protocols import connection as connection_protocol
 from delf_devkit.testing.contracts.base import Contract
 from support.pages import blocks_of
-from support.workspace import ROOT
+from support.workspace import LIBRARIES, PLUGINS, ROOT, Library
 
 pytestmark = pytest.mark.docs
 
@@ -166,3 +167,38 @@ def test_pages_import_what_is_public() -> None:
         for block in blocks_of(path.read_text(encoding="utf-8")):
             for module in hidden.findall(block.code if block.language == "python" else ""):
                 assert "._" not in module, f"{path}: {module}"
+
+
+def libraries_of(kind: str) -> set[str]:
+    """Libraries that plugins of one kind use; that of commands is theirs alone."""
+    found: set[str] = set()
+    for package in (*PLUGINS, *LIBRARIES):
+        plugin = importlib.import_module(f"{package.module}.plugin") if has_hooks(package) else None
+        kinds = {HOOKS[hook].kind for hook in HOOKS if hasattr(plugin, hook)}
+        own = {"delf-cli"} if "command" in kinds else set[str]()
+        if kinds == {"command"} == {kind}:
+            found |= needs(package) & own
+        elif kinds - {"command"} == {kind}:
+            found |= needs(package) - own
+    return found
+
+
+def has_hooks(package: Library) -> bool:
+    return (package.source / "plugin.py").exists()
+
+
+def needs(package: Library) -> set[str]:
+    lines = package.metadata["project"]["dependencies"]
+    libraries = {f"delf-{library.name}" for library in LIBRARIES}
+    return libraries & {re.split(r"[\[<>=~! ;]", line, maxsplit=1)[0] for line in lines}
+
+
+@every_hook
+def test_the_table_says_which_protocol_libraries_and_suite(hook: str) -> None:
+    page = (ROOT / "docs/plugin-authors.md").read_text(encoding="utf-8")
+    (row,) = re.findall(rf"^\| \[{hook}\]\(hooks/{hook}\.md\) \|.*$", page, re.MULTILINE)
+    _, _, protocol, libraries, suite, _ = (cell.strip() for cell in row.split("|"))
+    wanted, kind = SUITES[hook]
+    assert suite == f"`{wanted}`"
+    assert protocol == (f"`{kind.__name__}`" if kind else "a click command")
+    assert set(re.findall(r"`([\w-]+)`", libraries)) == libraries_of(HOOKS[hook].kind)

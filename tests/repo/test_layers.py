@@ -112,6 +112,17 @@ def test_the_core_imports_no_plugin() -> None:
     assert not found, "\n".join(found)
 
 
+def test_the_core_imports_by_name_only_what_somebody_else_named() -> None:
+    """A spec's factory, a class in ``delf.toml``, names of ``delf``; the program, and the kit."""
+    named = {"__init__.py", "cli/start.py", "plugins/loader.py", "project/connections.py"}
+    found = {
+        path.relative_to(CORE / "src/delf").as_posix()
+        for path in (CORE / "src").rglob("*.py")
+        if "import_module(" in path.read_text(encoding="utf-8")
+    }
+    assert found == named | {"testing.py"}
+
+
 def test_the_guest_needs_the_standard_library_only() -> None:
     guest = ROOT / "libs/sandbox/src/delf_sandbox/guest"
     shared = [CORE / f"src/delf/{name}.py" for name in ("conversion", "filenames", "values")]
