@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import os
 import re
 import resource
 import sys
@@ -32,6 +33,8 @@ _BATCH: Final = 500
 def main() -> None:
     """Answer the question."""
     question = loads(sys.stdin.buffer.read())
+    answers = os.dup(1)
+    os.dup2(2, 1)  # DuckDB draws bars on its standard output
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     import duckdb
@@ -44,7 +47,8 @@ def main() -> None:
         answer = {"refused": str(error)}
     except MemoryError:
         answer = {"error": "the query needs more memory than it may have"}
-    sys.stdout.buffer.write(dumps(answer))
+    with os.fdopen(answers, "wb") as out:
+        out.write(dumps(answer))
 
 
 class _RefusedError(Exception):
@@ -68,6 +72,7 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
         }
     )
     connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET enable_progress_bar = false")
     paths = [table["path"] for table in question["tables"]]
     connection.execute(f"SET allowed_paths = {_list(paths)}")
     connection.execute("SET enable_external_access = false")
