@@ -138,3 +138,37 @@ def test_on_a_terminal(here, keys, answer, done):
         terminal.expect(answer)
         assert terminal.wait() == 0
     assert sent(here) == ["closed 7"] * done
+
+
+# -- where nobody can be asked -----------------------------------------------------------------
+
+
+def test_with_nobody_to_ask_it_stays_interrupted(here):
+    task = killed_in_a_call(here, "--approve", "all")
+    for _ in range(2):  # as cron does
+        done = delf("resume", task, cwd=here)
+        assert done.returncode == 3
+        assert "desk.close was begun when its process died" in done.stderr
+        assert "nobody could be asked about it" in done.stderr
+        assert "--settle again, or --settle done" in done.stderr
+        (listed,) = json.loads(delf("runs", "list", "--json", cwd=here).stdout)
+        assert listed["state"] == "interrupted"
+    assert sent(here) == ["closed 7"]
+
+
+@pytest.mark.parametrize(
+    ("settle", "answer", "done"),
+    [
+        ("done", "answer: None\n", ["closed 7"]),
+        ("again", "answer: closed\n", ["closed 7", "closed 7"]),
+    ],
+)
+def test_it_is_settled_beforehand(here, settle, answer, done):
+    task = killed_in_a_call(here, "--approve", "all")
+    assert delf("resume", task, cwd=here).returncode == 3
+    resumed = delf("resume", task, "--settle", settle, cwd=here)
+    assert (resumed.returncode, resumed.stdout) == (0, answer), resumed.stderr
+    assert sent(here) == done
+    shown = delf("runs", "events", task, "--json", cwd=here).stdout
+    decided = [json.loads(line) for line in shown.splitlines() if "ApprovalDecided" in line]
+    assert [event["data"]["by"] for event in decided] == [f"settle {settle}"]

@@ -93,11 +93,17 @@ def _background(
         process.communicate()
 
 
-def killed_in_a_call(here: Path) -> str:
+def killed_in_a_call(here: Path, *more: str) -> str:
     """The id of a task whose process was killed in ``desk.close(7)``, after it happened."""
     llm = write_recording(here / "answers.jsonl", "print('answer:', await desk.close(7))")
     (here / "die").touch()
-    flags = ("--tools", "tools.py", "--llm", llm, "--wait-approvals", "--approve", "ask")
+    flags = (
+        "--tools",
+        "tools.py",
+        "--llm",
+        llm,
+        *(more or ("--wait-approvals", "--approve", "ask")),
+    )
     done = delf("run", "x", *flags, cwd=here)
     (here / "die").unlink()
     assert done.returncode == -signal.SIGKILL, done.stderr

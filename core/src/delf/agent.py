@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from delf.protocols.strategy import Strategy
     from delf.surroundings import AgentChat
     from delf.trust import Trust
+    from delf.types import Settle
 
     T = TypeVar("T", default=Any)
     Out = TypeVar("Out")
@@ -334,7 +335,9 @@ class Agent(Generic[T]):
         seen = replace(request, listeners=listeners, on_delta=on_delta)
         return await self._home.call_async(lambda r: self._run(r, seen))
 
-    def resume(self, task_id: str, timeout: float | None = None) -> Response:
+    def resume(
+        self, task_id: str, timeout: float | None = None, *, settle: Settle = "ask"
+    ) -> Response:
         """Go on with a task whose process was killed, and wait for it.
 
         Nothing recorded is done twice. A call that was begun and has no recorded end is made
@@ -344,15 +347,18 @@ class Agent(Generic[T]):
         Args:
             task_id: The task, in this agent's journal.
             timeout: Seconds from now; the configuration's when omitted.
+            settle: What to do about such calls: ask a person, make them ``again``, or take them as
+                ``done``, with no result.
 
         Returns:
-            Its response, the recorded one if it is over; a failed one with ``ReplayMismatch`` where
-            the script does something else than is recorded.
+            Its response, the recorded one if it is over; one that is ``interrupted`` still with
+            ``ReplayMismatch`` where the script does something else than is recorded, and with
+            ``UndecidedCallError`` where nobody said what became of such a call.
 
         Raises:
             DelfError: When the journal does not have the task, or a process works on it.
         """
-        return self._home.call(lambda runtime: self._resume(runtime, task_id, timeout))
+        return self._home.call(lambda r: self._resume(r, task_id, timeout, settle=settle))
 
     async def aresume(
         self,
@@ -363,7 +369,7 @@ class Agent(Generic[T]):
         on_delta: Callable[[str], None] | None = None,
         **more: Any,
     ) -> Response:
-        """The same; what looks on sees what is new; ``more``: retries, retry_after."""
+        """The same; what looks on sees what is new; ``more``: settle, retries, retry_after."""
         more |= {"listeners": listeners, "on_delta": on_delta}
         return await self._home.call_async(lambda r: self._resume(r, task_id, timeout, **more))
 

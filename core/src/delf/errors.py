@@ -34,8 +34,10 @@
     ├── UnknownTaskError                   ERR-AGENT-003
     ├── AgentStateError                    ERR-AGENT-004    after stop, or where it cannot block
     ├── TaskStoppedError               ERR-AGENT-005    cancelled, by a person or a program
-    ├── ReplayMismatch                     ERR-REPLAY-001
-    └── UnrecordedCallError                ERR-JOURNAL-005  what a call did is not in the journal
+    └── TaskLeftError                      ERR-AGENT-006    the task is not over: resume it
+        ├── ReplayMismatch                 ERR-REPLAY-001
+        ├── UnrecordedCallError            ERR-JOURNAL-005  what a call did is not in the journal
+        └── UndecidedCallError             ERR-APPROVAL-003 nobody said what became of a call
 
 Packages add errors of their own to it, such as ``delf_sql``'s SQLSchemaError.
 
@@ -375,13 +377,29 @@ class TaskStoppedError(DelfError):
     default_can_retry = False
 
 
-class ReplayMismatch(DelfError):  # noqa: N818 - a finding, not a fault
+class TaskLeftError(DelfError):
+    """A task stops that is not over: it has no end in the journal, and can be resumed."""
+
+    code = "ERR-AGENT-006"
+
+
+class ReplayMismatch(TaskLeftError):  # noqa: N818 - a finding, not a fault
     """A resumed task does something else than its journal says."""
 
     code = "ERR-REPLAY-001"
 
 
-class UnrecordedCallError(DelfError):
+class UndecidedCallError(TaskLeftError):
+    """A call was begun, its end is not recorded, and nobody could say what became of it."""
+
+    code = "ERR-APPROVAL-003"
+    default_hint = (
+        "resume the task where a person can be asked, as on a terminal; or say beforehand what to "
+        "do with such calls: delf resume ID --settle again, or --settle done"
+    )
+
+
+class UnrecordedCallError(TaskLeftError):
     """A call was made, and the journal did not take its end. The task stops, and can be resumed."""
 
     code = "ERR-JOURNAL-005"

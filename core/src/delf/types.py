@@ -8,6 +8,10 @@ from typing import Final, Literal
 Effect = Literal["read", "write", "irreversible"]
 """What an action does to the world: looks, changes what can be changed back, or neither."""
 
+Settle = Literal["ask", "again", "done"]
+"""What to do about a call that was begun and has no recorded end: ask a person, make it again, or
+take it as done, with no result."""
+
 Isolation = Literal["process", "interpreter", "container", "vm"]
 """How far a sandbox keeps a script from the host, weakest first."""
 

@@ -29,7 +29,7 @@ from delf import (
 from delf import events as ev
 from delf.engine.approvals import policy
 from delf.engine.journal.recording import RecordedCall
-from delf.errors import DelfError, SandboxLimitError
+from delf.errors import DelfError, SandboxLimitError, UndecidedCallError
 from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
@@ -982,3 +982,36 @@ async def test_a_template_that_died_before_a_resume_is_started_again(bench: Benc
             os.kill(pid, signal.SIGKILL)
         response = (await agent.aresume(whole.trace.task_id)).raise_for_status()
     assert (response.text, world.writes) == (whole.text, ["x"])
+
+
+async def test_with_nobody_to_ask_about_a_begun_call_a_task_stays_interrupted(
+    bench: Bench,
+) -> None:
+    bench.model.writes("print(await write('x'))")
+    async with bench.agent(World()) as first:
+        events = await recorded(bench, first)
+    begun = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallStarted))
+    await bench.journal.ended_after(events[:begun])
+    world = World()
+    async with bench.agent(world, lambda _: None) as nobody:
+        for _ in range(2):
+            left = await nobody.aresume(events[0].task_id)
+            assert (left.state, type(left.exception)) == ("interrupted", UndecidedCallError)
+            assert world.writes == []
+        kept = await bench.journal.read(events[0].task_id)
+        assert not any(isinstance(e, (ev.ApprovalDecided, ev.TaskFinished)) for e in kept)
+        done = (await nobody.aresume(events[0].task_id, settle="again")).raise_for_status()
+    assert (done.text, world.writes) == ("1", ["x"])
+
+
+async def test_what_is_settled_beforehand_as_done_is_not_made(bench: Bench) -> None:
+    bench.model.writes("print(await write('x'))")
+    async with bench.agent(World()) as first:
+        events = await recorded(bench, first)
+    begun = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallStarted))
+    await bench.journal.ended_after(events[:begun])
+    world = World()
+    async with bench.agent(world) as second:
+        done = await second.aresume(events[0].task_id, settle="done")
+    assert (done.text, world.writes) == ("None", [])
+    assert not bench.asked

@@ -20,9 +20,8 @@ from delf.errors import (
     BudgetExceededError,
     CodeGenerationError,
     DelfError,
-    ReplayMismatch,
+    TaskLeftError,
     ToolRefusedError,
-    UnrecordedCallError,
 )
 from delf.events import (
     Noted,
@@ -192,7 +191,7 @@ class TaskHost:
             work.cancel()
             await asyncio.wait({work})
             raise
-        except (ReplayMismatch, UnrecordedCallError) as error:
+        except TaskLeftError as error:
             self.stopped = self.stopped or error
             raise
         finally:
@@ -392,10 +391,10 @@ class TaskHost:
         self._gate.use(tools)
         self.scripts.use(tools)
 
-    def close(self) -> None:
-        """Let no call begin any more."""
+    def close(self, *, left: bool = False) -> None:
+        """Let no call begin any more, of a task that is over, or is ``left`` to be resumed."""
         self._closed = True
-        self._gate.close()
+        self._gate.close(left=left)
 
     async def wait_for_rest(self, seconds: float) -> None:
         """Wait until no call and no file is under way.

@@ -25,7 +25,7 @@ from delf.engine.journal.claims import Claims, is_over
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.observers import ObserverFeed, names_of, notes_of
 from delf.engine.journal.replay import PATIENCE_SECONDS, Replay
-from delf.engine.loop.pipeline import LEFT, TaskPipeline, handed_in
+from delf.engine.loop.pipeline import TaskPipeline, handed_in
 from delf.engine.loop.setup import SetUp
 from delf.engine.memory import AgentMemory
 from delf.engine.models.client import ModelClient, ModelPool
@@ -38,7 +38,7 @@ from delf.engine.scripts import ScriptRunner
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.task import TaskContext, TaskOutcome, TaskRequest, TaskState
 from delf.engine.toolset import Toolset, load_toolset
-from delf.engine.waiting import Slot, Stops, TaskClock, Turns, to_its_end
+from delf.engine.waiting import LEFT, Slot, Stops, TaskClock, Turns, to_its_end
 from delf.environment import using_environ
 from delf.errors import AgentStateError, ConfigurationError, DelfError, TaskStoppedError
 from delf.events import Event, TaskFinished, end_of

@@ -20,7 +20,7 @@ from delf.engine.output import OutputFiles
 from delf.engine.sandboxes import ChosenSandbox
 from delf.engine.task import TaskState
 from delf.engine.toolset import BoundAction, Toolset
-from delf.errors import ReplayMismatch, SandboxUnavailableError, UnrecordedCallError
+from delf.errors import SandboxUnavailableError, TaskLeftError
 from delf.events import (
     CallFinished,
     SandboxOpened,
@@ -272,6 +272,7 @@ class ScriptRunner:
         async with self._log.step(Step.EXECUTE, attempt):
             started = time.perf_counter()
             outcome = await self._run_or_recall(code, attempt)
+            await self._gate.end_cut_off()
             if not isinstance(outcome, Done):  # before another script, or an answer of a model
                 await self._gate.wait_for_calls(_LATE_SECONDS)
             status, error = describe_outcome(outcome)
@@ -434,7 +435,7 @@ class ScriptRunner:
             return answer
         except UnsupportedValueError as error:
             return Raised("ToolArgumentError", f"the arguments cannot be passed: {error}")
-        except (UnrecordedCallError, ReplayMismatch, RecordedLimit) as error:
+        except (TaskLeftError, RecordedLimit) as error:
             return await self._stop(error)
         except Exception as error:
             self._log.redactor.log_failure(_log, "a tool call failed outside of its tool", error)

@@ -10,7 +10,7 @@ from dataclasses import field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from delf.errors import ConfigurationError, DelfError, ReplayMismatch, UnrecordedCallError
+from delf.errors import ConfigurationError, DelfError, TaskLeftError
 from delf.records import dataclass
 
 if TYPE_CHECKING:  # an agent is made without what tasks need
@@ -29,10 +29,9 @@ if TYPE_CHECKING:  # an agent is made without what tasks need
     from delf.outputs import Output
     from delf.protocols.connection import ConnectionLike
     from delf.protocols.conversation import Conversation
+    from delf.types import Settle
 
 _log = logging.getLogger(__name__)
-_CAN_BE_RESUMED = (ReplayMismatch, UnrecordedCallError)
-"""What stops a task that is not over: it can be resumed where the journal fits and is written."""
 
 
 def new_task_id() -> str:
@@ -99,6 +98,7 @@ class TaskRequest:
         retries: How often it is tried again where a service was away.
         retry_after: Seconds until the first of these.
         past: The journal of the task, when it is resumed.
+        settle: What to do about calls of it that were begun and have no recorded end.
         child: What it has of its own, if it is the child of another task.
         files: Its input files; the agent's when None.
         output: What its answer has to be, if it is no text.
@@ -121,6 +121,7 @@ class TaskRequest:
     retries: int | None = None
     retry_after: float | None = None
     past: Sequence[Event] = ()
+    settle: Settle = "ask"
     child: ChildOptions | None = None
     files: Sequence[str] | None = None
     output: Output[Any] | None = None
@@ -290,4 +291,4 @@ class TaskOutcome:
     @property
     def is_over(self) -> bool:
         """Whether the task came to its end; else it can be resumed."""
-        return not self.postponed and not isinstance(self.error, _CAN_BE_RESUMED)
+        return not self.postponed and not isinstance(self.error, TaskLeftError)

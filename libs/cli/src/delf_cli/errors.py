@@ -11,13 +11,14 @@ from typing import Final
 
 import click
 
-from delf.errors import ConfigurationError, DelfError
+from delf.errors import ConfigurationError, DelfError, UndecidedCallError
 from delf.terminal import visible
 from delf_cli import streams
 
 OK: Final = 0
 FAILED: Final = 1
 USAGE: Final = 2
+UNDECIDED: Final = 3
 BROKEN_PIPE: Final = 128 + 13
 INTERRUPTED: Final = 130
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
@@ -43,6 +44,8 @@ def exit_status(error: BaseException) -> int:
         return error.status
     if isinstance(error, (KeyboardInterrupt, click.Abort)):
         return INTERRUPTED
+    if isinstance(error, UndecidedCallError):
+        return UNDECIDED
     return USAGE if isinstance(error, ConfigurationError) else FAILED
 
 

@@ -16,6 +16,7 @@ from delf_cli.state import State, state_of
 if TYPE_CHECKING:
     from delf import Agent, Response
     from delf.events import TaskQueued, TaskStarted
+    from delf.types import Settle
     from delf_cli.session import Options
 
 _NOT_SHARED: Final = {"no_journal"}
@@ -23,20 +24,31 @@ _NOT_SHARED: Final = {"no_journal"}
 
 @click.command(
     "resume",
-    epilog="Exit status: 0 done, 1 the task failed, 2 usage or configuration, 130 interrupted.",
+    epilog="Exit status: 0 done, 1 the task failed, 2 usage or configuration, 3 nobody could be "
+    "asked about a call that was begun, 130 interrupted.",
 )
 @click.argument("task_id", metavar="ID", shell_complete=complete.task_ids)
+@click.option(
+    "--settle",
+    type=click.Choice(["ask", "again", "done"]),
+    default="ask",
+    show_default=True,
+    help="What to do about calls that were begun and may have changed something.",
+)
 @click.pass_context
-def resume(ctx: click.Context, task_id: str, **given: Any) -> None:
+def resume(ctx: click.Context, task_id: str, settle: Settle, **given: Any) -> None:
     """Go on with the task ID of the journal, which may be shortened while it is unique.
 
     The task runs with the options that it was started with, in its folder; those that are given
     here come first. What it did is not done again: the answers of models and calls come from the
-    journal. Of a call that was begun and may have changed something, a person is asked.
+    journal. Of a call that was begun and may have changed something, a person is asked. Where
+    nobody can be, the task stays interrupted; --settle says beforehand what to do: make such calls
+    again, or take them as done, with no result.
 
     \b
     delf runs list --state interrupted
     delf resume 3f9a
+    delf resume 3f9a --settle done
     """  # noqa: D301 - click's mark for lines that stay as they are
     if given["as_json"] and given["events"]:
         raise click.UsageError("--json and --events exclude each other", ctx)
@@ -58,7 +70,7 @@ def resume(ctx: click.Context, task_id: str, **given: Any) -> None:
         ctx.exit(errors.report(error, debug=state.debug, clean=state.clean))
 
     def do(agent: Agent, seen: Mapping[str, Any]) -> Coroutine[Any, Any, Response]:
-        return agent.aresume(name, **seen)
+        return agent.aresume(name, settle=settle, **seen)
 
     ctx.exit(work_session(state, do, options))
 

@@ -14,7 +14,20 @@ from delf.messages import ModelReply
 from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import JournalSpec
 from delf_devkit.testing.models import USAGE, script
+from support.forks import guests
 from support.program import run
+
+
+def kill_oldest_guest() -> int:
+    """The one of the parent."""
+    oldest = min(guests())
+    os.kill(oldest, signal.SIGKILL)
+    return oldest
+
+
+def task_of(request) -> str:
+    """What a child is to do."""
+    return str(request.messages[-1].parts[-1].text).rpartition("Task:\n")[2].strip()
 
 
 class Office(Connection):
@@ -395,3 +408,54 @@ def test_a_killed_process_leaves_a_child_that_goes_on(tmp_path, kill_at):
     resumed = work(-1, task_id)
     assert "END 10 200 None" in resumed.stdout, resumed.stdout + resumed.stderr
     assert sorted(map(int, done.read_text().split())) == [0, 1, 2, 3, 4, 100, 200]
+
+
+STEPS = "for n in range(4):\n    print(await step(TASK, n))"
+
+
+@pytest.mark.parametrize("dies_in", ["0", "1"])
+@pytest.mark.parametrize("places", [1, 100])
+async def test_children_go_on_when_the_sandbox_of_their_parent_dies(bench, dies_in, places):
+    """Each call of each is made once, and the parent ends as one whose sandbox lives."""
+    made, deaths = [], []
+
+    @tool(confirm=False)
+    async def step(task: str, n: int) -> str:
+        """Do a step."""
+        made.append((task, n))
+        if not deaths and task == dies_in and n == 2:
+            deaths.append(kill_oldest_guest())
+        await asyncio.sleep(0.05)
+        return f"{task}{n}"
+
+    bench.model.writes(
+        "import asyncio\nprint(await asyncio.gather(office.hand_over('0'), office.hand_over('1')))"
+    )
+    for _ in range(2):
+        bench.model.says(lambda request: script(STEPS.replace("TASK", repr(task_of(request)))))
+    async with bench.agent(step, sandbox="local", max_tasks=places) as agent:
+        response = (await agent.arun("the parent's task")).raise_for_status()
+    assert deaths
+    assert response.text == "[['00\\n01\\n02\\n03'], ['10\\n11\\n12\\n13']]"
+    assert sorted(made) == [(task, n) for task in "01" for n in range(4)]
+    ends = [e for e in bench.journal.order if isinstance(e, ev.TaskFinished)]
+    assert [e.status for e in ends] == [True] * 3
+    assert sum(isinstance(e, ev.ChildStarted) for e in bench.journal.order) == 2
+
+
+async def test_children_of_a_script_that_is_over_are_stopped(bench):
+    """A script that goes over a limit does not run again, so nobody comes for them."""
+
+    @tool(confirm=False)
+    async def forever() -> None:
+        """Wait."""
+        await asyncio.Event().wait()
+
+    code = "import asyncio\nasyncio.ensure_future(office.hand_over('x'))\nawait asyncio.sleep(0.3)\nwhile True: pass"
+    bench.model.writes(code, "await forever()")
+    async with bench.agent(forever, sandbox="local", sandbox_config={"cpu_seconds": 1}) as agent:
+        response = await agent.arun("the parent's task")
+    assert not response.status
+    (child,) = (e for e in bench.journal.order if isinstance(e, ev.ChildStarted))
+    (end,) = bench.journal.of(child.child_id, ev.TaskFinished)
+    assert end.state == "stopped"

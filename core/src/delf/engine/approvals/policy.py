@@ -38,9 +38,10 @@ from delf.engine.origins import Origins
 from delf.engine.task import TaskRequest
 from delf.engine.toolset import BoundAction
 from delf.engine.waiting import Slot, TaskClock
-from delf.errors import AgentConfirmationError
+from delf.errors import AgentConfirmationError, UndecidedCallError
 from delf.events import ApprovalDecided, ApprovalRemembered, ApprovalRequested
 from delf.protocols.approval import (
+    AlreadyDone,
     ApprovalRequest,
     Approved,
     Decision,
@@ -455,6 +456,9 @@ class TaskApprovals:
     def _said_by_mode(self, request: ApprovalRequest) -> Answer | None:
         """The answer to a request about which nobody is asked; None where somebody is."""
         mode = self._shared.mode
+        if request.outcome_unknown and self._task.settle != "ask":
+            decided = Approved() if self._task.settle == "again" else AlreadyDone()
+            return Answer(decided, f"settle {self._task.settle}", source="policy")
         if self._is_suspicious(request):
             if self._shared.flows == "deny":
                 return Answer(Rejected(reason=str(request.flow)), "flows deny", source="policy")
@@ -518,7 +522,7 @@ class TaskApprovals:
             try:
                 await told
                 asking = asyncio.ensure_future(self._ask_channels(request, again=again))
-                said = await self._first_answer(asking, answer)
+                said = await self._first_answer(request, asking, answer)
             except asyncio.CancelledError as error:
                 cancelled = error
                 said = _said_by_now(asking) or _unanswered(call)
@@ -540,8 +544,17 @@ class TaskApprovals:
         return answer
 
     async def _first_answer(
-        self, asking: asyncio.Task[Answer | None], answer: asyncio.Future[Answer]
+        self,
+        request: ApprovalRequest,
+        asking: asyncio.Task[Answer | None],
+        answer: asyncio.Future[Answer],
     ) -> Answer:
+        """What a channel or somebody else says first.
+
+        Raises:
+            UndecidedCallError: When nobody says what became of a call. That is no decision: the
+                request waits in the journal, for whoever resumes the task.
+        """
         try:
             async with asyncio.timeout(self._shared.timeout):
                 await asyncio.wait({asking, answer}, return_when=asyncio.FIRST_COMPLETED)
@@ -553,9 +566,14 @@ class TaskApprovals:
                 if said is not None:
                     return said
                 if not (self._task.patient or self._shared.wait):
+                    if request.outcome_unknown:
+                        raise _undecided(request, "nobody could be asked about it")
                     return Answer(Rejected(reason=NOBODY), "nobody", source="nobody")
                 return await asyncio.shield(answer)
         except TimeoutError:
+            if request.outcome_unknown:
+                why = f"nobody answered within {self._shared.timeout:g} s"
+                raise _undecided(request, why) from None
             expired = Expired(after_seconds=self._shared.timeout)
             return Answer(expired, "clock", source="timeout")
 
@@ -609,6 +627,12 @@ def _arguments_of(call: Call | None) -> Mapping[str, Any] | None:
 
 def _unanswered(call: Call | None) -> Answer:
     return unanswered(given_up=call is not None and call.given_up)
+
+
+def _undecided(request: ApprovalRequest, why: str) -> UndecidedCallError:
+    return UndecidedCallError(
+        f"{request.action} was begun when its process died, its end is not recorded, and {why}"
+    )
 
 
 def _can_ask(named: NamedChannel) -> bool:

@@ -20,7 +20,7 @@ from delf.engine.models.money import Ledger
 from delf.engine.output import OutputFiles
 from delf.engine.task import ChildOptions, TaskRequest
 from delf.engine.toolset import BoundAction
-from delf.engine.waiting import Slot, TaskClock
+from delf.engine.waiting import LEFT, Slot, TaskClock, to_its_end
 from delf.errors import ToolExecutionError, UnknownTaskError
 from delf.events import CallPrinted, ChangeKept, ChildFinished, ChildStarted, Event
 from delf.llm import LLMConfig, as_llm_config
@@ -80,6 +80,12 @@ class ChildTasks:
     models: ModelClient
     approvals: TaskApprovals
     held_back: dict[int, Callable[[], str]] = field(default_factory=dict[int, "Callable[[], str]"])
+    cut_off: dict[tuple[int, str], asyncio.Future[ChildResult]] = field(
+        default_factory=dict[tuple[int, str], "asyncio.Future[ChildResult]"]
+    )
+    """Children, by call and id, that go on while the script that waits for them runs once more."""
+    ends: list[str] = field(default_factory=list[str])
+    """How the parent ended, as soon as that is known: ``over`` or ``left``."""
 
     @property
     def depth(self) -> int:
@@ -117,7 +123,7 @@ class ChildTasks:
             if child.tools is not None and child.worker is None:
                 # What was approved for tools of the same name is not approved for these.
                 child = replace(child, worker=call.bound.connection.name)
-            return self._delegate(call.number, child, begun)
+            return self._delegate(call, child, begun)
 
         printing = self.log.redactor.stream()
 
@@ -198,8 +204,29 @@ class ChildTasks:
             return fit(answer.decision.arguments)
         return arguments if isinstance(answer.decision, Approved) else None
 
+    def end(self, *, left: bool) -> None:
+        """The parent is over, or is ``left`` to be resumed: so are the children that it has."""
+        self.ends.append("left" if left else "over")
+
+    async def end_cut_off(self) -> None:
+        """End the children that were cut off with a script, which will not come for them any more.
+
+        They are left to be resumed where the parent is.
+        """
+        is_left = "left" in self.ends
+        going_on = dict(self.cut_off)
+        self.cut_off.clear()
+        for (call_id, child_id), work in going_on.items():
+            if not is_left:
+                about = {"call_id": call_id, "child_id": child_id, "duration_ms": 0.0}
+                error = "the script that waited for it is over"
+                self.log.record_soon(ChildFinished, **about, status=False, error=error)
+            work.cancel(LEFT if is_left else None)
+        if going_on:
+            await to_its_end(asyncio.wait(going_on.values()))
+
     async def _delegate(
-        self, call_id: int, child: ChildTask, begun: list[ChildStarted]
+        self, call: Call, child: ChildTask, begun: list[ChildStarted]
     ) -> ChildResult:
         """Run a child task, or go on with the one that the journal has for it."""
         if self.depth >= self.config.max_depth:
@@ -213,24 +240,40 @@ class ChildTasks:
             self._check_number()
             await self.log.record(
                 ChildStarted,
-                call_id=call_id,
+                call_id=call.number,
                 child_id=request.task_id,
                 task=child.task,
                 worker=child.worker,
             )
         else:
             begun.remove(again)
-            request = await self._resumed(request, again.child_id)
+            if (call.number, again.child_id) in self.cut_off:
+                request = replace(request, task_id=again.child_id)
+            else:
+                request = await self._resumed(request, again.child_id)
         started = time.perf_counter()
-        ended: dict[str, Any] = {"call_id": call_id, "child_id": request.task_id}
+        ended: dict[str, Any] = {"call_id": call.number, "child_id": request.task_id}
+        key = call.number, request.task_id
+        work = self.cut_off.pop(key, None)
+        if work is None:
+            work = asyncio.ensure_future(self.runtime.run_child(request))
+            work.add_done_callback(_look_at)
         try:
             async with self.slot.given_up():
-                result = await self.runtime.run_child(request)
+                result = await asyncio.shield(work)
         except asyncio.CancelledError:
-            elapsed, error = _ms_since(started), "the task was cancelled"
-            self.log.record_soon(
-                ChildFinished, **ended, status=False, duration_ms=elapsed, error=error
-            )
+            if not call.given_up and not self.ends:
+                # The parent's sandbox died alone: its script runs again, and comes for the child.
+                self.cut_off[key] = work
+                raise
+            is_left = "left" in self.ends
+            work.cancel(LEFT if is_left else None)
+            await to_its_end(asyncio.wait({work}))
+            if not is_left:
+                elapsed, error = _ms_since(started), "the task was cancelled"
+                self.log.record_soon(
+                    ChildFinished, **ended, status=False, duration_ms=elapsed, error=error
+                )
             raise
         if again is None or not self._has_end(request.task_id):
             await self.log.record(
@@ -271,6 +314,7 @@ class ChildTasks:
             timeout=self.request.timeout if child.timeout is None else child.timeout,
             attended=self.request.attended,
             patient=self.request.patient,
+            settle=self.request.settle,
             key=self.request.on_behalf_of,
             child=ChildOptions(
                 parent=self.log.task_id,
@@ -297,6 +341,12 @@ class ChildTasks:
     def _has_end(self, child_id: str) -> bool:
         ends = (event for event in self.log.events if isinstance(event, ChildFinished))
         return any(event.child_id == child_id for event in ends)
+
+
+def _look_at(work: asyncio.Future[ChildResult]) -> None:
+    """However a child ended that nobody waits for any more, that is in its journal."""
+    if not work.cancelled():
+        work.exception()
 
 
 def _ms_since(started: float) -> float:

@@ -35,7 +35,7 @@ from delf.engine.secrets.redaction import Redactor
 from delf.engine.toolset import BoundAction, Toolset
 from delf.errors import (
     DelfError,
-    ReplayMismatch,
+    TaskLeftError,
     ToolException,
     ToolRefusedError,
     UnrecordedCallError,
@@ -110,9 +110,16 @@ class Gate:
         """The script does not wait for a call any more, by the number that its session gave it."""
         self._records.gave_up(request)
 
-    def close(self) -> None:
-        """The task is over: no call starts any more."""
+    def close(self, *, left: bool = False) -> None:
+        """No call starts any more: the task is over, or is ``left`` to be resumed."""
         self._closed = True
+        if self._children is not None:
+            self._children.end(left=left)
+
+    async def end_cut_off(self) -> None:
+        """End the child tasks of calls that were cut off, as their script does not run again."""
+        if self._children is not None:
+            await self._children.end_cut_off()
 
     async def wait_for_calls(self, seconds: float) -> None:
         """Wait until no call is under way any more, after their script came to its end.
@@ -134,6 +141,8 @@ class Gate:
                 await self._records.end(call, "cancelled", error=why, cancellation="cut_off")
         for task in late:
             task.cancel()
+        if self._closed:
+            await self.end_cut_off()
         if self._records.lost is not None:
             raise self._records.lost
 
@@ -144,6 +153,7 @@ class Gate:
             UnrecordedCallError: When it was begun, and its end could not be recorded: what it did
                 is not known to a resumed task, so no call is made after it.
             ReplayMismatch: When it is not what the journal of a resumed task holds.
+            UndecidedCallError: When nobody says whether to make it again.
             RecordedLimit: When the script comes to where a limit was its recorded end.
         """
         task = asyncio.current_task()
@@ -152,8 +162,8 @@ class Gate:
         self._at_work.add(task)
         try:
             given = await self._take(request)
-        except (UnrecordedCallError, ReplayMismatch):
-            self._closed = True
+        except TaskLeftError:
+            self.close(left=True)
             raise
         finally:
             self._at_work.discard(task)
@@ -423,6 +433,8 @@ class Gate:
                 await self._records.cancel(call, "cancelled", started)
                 raise
             return await self._fail(call, started, f"{call.bound.name} cancelled itself")
+        except TaskLeftError:  # of a child: what waits for it is not over either
+            raise
         except ToolException as error:
             return await self._tell(call, started, error)
         except GeneratorExit:

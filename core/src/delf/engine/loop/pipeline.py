@@ -23,11 +23,12 @@ from delf.engine.loop.select import select
 from delf.engine.loop.setup import SetUp
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.task import TaskOutcome, TaskRequest, TaskState
-from delf.engine.waiting import TaskClock, to_its_end
+from delf.engine.waiting import LEFT, TaskClock, to_its_end
 from delf.errors import (
     DelfError,
     PluginError,
     ReplayMismatch,
+    TaskLeftError,
     TaskStoppedError,
     TaskTimeoutError,
     ToolException,
@@ -50,8 +51,6 @@ _log = logging.getLogger(__name__)
 _GRACE_SECONDS = 1.0
 _SHARE = 0.25
 """How much of a task's time its memory and its prefilter may take, each."""
-LEFT = "left"
-"""What a task is cancelled with that somebody may resume."""
 
 
 class TaskPipeline:
@@ -161,15 +160,16 @@ class TaskPipeline:
     async def _result(self, work: asyncio.Future[str]) -> tuple[str, DelfError | None]:
         """The answer, or the error in its place."""
         host = self._host
-        host.close()
         if not work.done():
             unfinished = self._task.replay.unfinished()
+            host.close(left=unfinished is not None)
             await self._abandon(work)
             seconds = self._clock.seconds
             late = TaskTimeoutError(f"Timeout: the task did not end within {seconds:g} s")
             return host.said, unfinished or late
-        host.scripts.retire()
         error = host.stopped or work.exception()
+        host.close(left=isinstance(error, TaskLeftError))
+        host.scripts.retire()
         if error is None:
             text = work.result()
             unfit = host.unfit(text)
@@ -202,8 +202,7 @@ class TaskPipeline:
         return text, None
 
     async def _abandon(self, work: asyncio.Future[str]) -> None:
-        """Stop what still runs: no call starts, the sandbox dies, the rest is cancelled."""
-        self._host.close()
+        """Stop what still runs: the sandbox dies, the rest is cancelled."""
         work.cancel()
         await self._host.scripts.close()
         await asyncio.wait({work}, timeout=_GRACE_SECONDS)
@@ -218,7 +217,7 @@ class TaskPipeline:
         try:
             if is_left:
                 await self._log.end()
-            self._host.close()
+            self._host.close(left=is_left)
             if work is not None:
                 await self._abandon(work)
             if not is_left:
