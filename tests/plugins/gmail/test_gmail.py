@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from delf import Agent
 from delf.errors import ToolRefusedError
+from delf.testing import ScriptedModel, TestHost
 from delf_gmail import Gmail
 from delf_google.errors import GoogleError
 from support.google import GoogleServer
@@ -274,3 +276,17 @@ async def test_a_text_that_comes_apart_from_its_message(google: GoogleServer, gm
     assert text.startswith("word word")
     assert len(text) == 100_000
     assert (await gmail.thread(line["thread"]))["messages"][0]["text"] == text
+
+
+async def test_attachments_as_they_are_documented(
+    google: GoogleServer, gmail: Any, delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    scripted_model.writes(
+        "await gmail.send(to='bob@example.com', subject='x', "
+        "attachments=[{'name': 'a.csv', 'data': b'a,b'}])"
+    )
+    options: dict[str, Any] = {"llm": "scripted", "host": delf_host, "retry_count": 0}
+    async with Agent(tools=[gmail], approval_mode="approve_all", **options) as agent:
+        assert (await agent.arun("Send it.")).status, "the type is guessed"
+    (file,) = sent_to(google).iter_attachments()
+    assert (file.get_filename(), file.get_content_type()) == ("a.csv", "text/csv")

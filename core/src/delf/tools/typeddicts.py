@@ -52,9 +52,12 @@ def _translate_record(record: Any, done: dict[Any, Any]) -> Any:
     required: frozenset[str] = record.__required_keys__
     fields: dict[str, Any] = {}
     for name, hint in hints.items():
-        qualified = typing.get_origin(hint) in (typing.Required, typing.NotRequired)
+        qualifier = typing.get_origin(hint)
+        # In a module whose annotations are texts, the class has not read them.
+        qualified = qualifier in (typing.Required, typing.NotRequired)
+        is_required = qualifier is typing.Required if qualified else name in required
         inner = typing.get_args(hint)[0] if qualified else hint
-        wrap = typing_extensions.Required if name in required else typing_extensions.NotRequired
+        wrap = typing_extensions.Required if is_required else typing_extensions.NotRequired
         fields[name] = wrap[_translate(inner, done)]
     make: Any = typing_extensions.TypedDict
     done[record] = make(record.__name__, fields)

@@ -1,0 +1,47 @@
+"""TypedDicts of the standard library, in modules whose annotations are texts."""
+
+from __future__ import annotations
+
+from typing import NotRequired, Required, TypedDict
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from delf.tools.typeddicts import validatable
+
+
+class Attachment(TypedDict):
+    """A key that may be left out."""
+
+    name: str
+    type: NotRequired[str]
+
+
+class Partial(TypedDict, total=False):
+    """A key that may not."""
+
+    name: Required[str]
+    type: str
+
+
+class Heir(Attachment, total=False):
+    """Some of each."""
+
+    size: int
+    data: Required[bytes]
+
+
+@pytest.mark.parametrize("kind", [Attachment, Partial])
+def test_which_keys_may_be_left_out(kind: type) -> None:
+    check = TypeAdapter(validatable(kind)).validate_python
+    assert check({"name": "a.pdf"}) == {"name": "a.pdf"}
+    with pytest.raises(ValidationError, match="name"):
+        check({"type": "x"})
+
+
+def test_keys_of_what_one_inherits_from() -> None:
+    check = TypeAdapter(validatable(list[Heir])).validate_python
+    assert check([{"name": "a", "data": b""}])
+    for missing in ("name", "data"):
+        with pytest.raises(ValidationError, match=missing):
+            check([{key: b"a" for key in ("name", "data") if key != missing}])
