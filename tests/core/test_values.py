@@ -12,6 +12,7 @@ import pathlib
 import random
 import subprocess
 import sys
+import time
 import uuid
 from typing import NamedTuple
 
@@ -326,8 +327,25 @@ def test_keys_made_to_collide_are_refused(tag):
         from_jsonable({"$t": tag, "v": items})
 
 
+@pytest.mark.parametrize("tag", ["set", "frozenset"])
+def test_a_set_that_takes_long_to_write_in_order_is_refused_at_once(tag):
+    """Nothing else of a process runs meanwhile, and a guest chooses what it holds."""
+    inner = [{"$t": "frozenset", "v": [n]} for n in range(100_000)]
+    began = time.process_time()
+    with pytest.raises(ValueError, match="malformed"):
+        loads(json.dumps({"$t": tag, "v": inner}).encode())
+    kind = {"set": set, "frozenset": frozenset}[tag]
+    with pytest.raises(UnsupportedValueError, match="pass it as a list"):
+        dumps(kind((n, str(n)) for n in range(100_000)))
+    assert time.process_time() - began < 3
+
+
 def test_large_sets_and_dicts_are_fine():
-    value = {"s": set(range(50_000)), "d": {(n, -n): n for n in range(5_000)}}
+    value = {
+        "s": set(range(500_000)),
+        "p": {(n, -n) for n in range(20_000)},
+        "d": {(n, -n): n for n in range(5_000)},
+    }
     assert loads(dumps(value)) == value
 
 

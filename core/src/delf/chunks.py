@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
-from delf.values import MAX_VALUES, TAG, VALUE_BYTES, dumps, weight
+from delf.values import MAX_VALUES, TAG, VALUE_BYTES, dumps, is_quickly_sorted, weight
 
 _CHUNK: Final = 1_500 * VALUE_BYTES
 """The weight of a chunk: values for less than half a millisecond's work."""
@@ -46,8 +46,8 @@ def is_large(value: Any) -> bool:
 def dump_chunks(value: Any, encode: Encode = dumps, seam: int = 0) -> Iterator[bytes]:
     """What :func:`delf.values.dumps` makes of a value, in chunks.
 
-    Cut are texts, bytes, lists, tuples and dicts whose keys are texts, however they stand in each
-    other; every other value is one chunk.
+    Cut are texts, bytes, lists, tuples, sets of texts or of whole numbers, and dicts whose keys are
+    texts, however they stand in each other; every other value is one chunk.
 
     Args:
         value: Plain data.
@@ -130,6 +130,10 @@ class _Dump:
         elif kind is tuple:
             yield _EMPTY_TUPLE[: -len(b"[]}")]
             yield from self._list(value, levels - 1)
+            yield b"}"
+        elif kind in (set, frozenset) and is_quickly_sorted(value):
+            yield dumps(kind())[: -len(b"[]}")]
+            yield from self._list(sorted(value), levels - 1)
             yield b"}"
         elif kind is dict and set(map(type, value)) == {str} and TAG not in value:
             yield from self._dict(value, levels - 1)

@@ -42,6 +42,7 @@ TAG = "$t"
 _MAX_REPR = 1000
 _MAX_ALIKE = 40  # numbers have one hash of 61 powers of two; more can be chosen only to cost time
 _MAX_SHORT = 10_000
+_MAX_SET = 4_000_000  # about 40,000 pairs: to write them in order takes a third of a second
 _MAX_POWER = 6144  # of ten, as in IEEE 754's decimal128
 _FEW_LEVELS = 3
 MAX_VALUES = 5_000_000
@@ -389,13 +390,22 @@ def _encode_set(tag: str, items: Any) -> Any:
     The order is the same in every process; that of a set itself depends on how it was made, and
     for texts on a seed of the process.
     """
-    if set(map(type, items)) in _QUICKLY_SORTED:
+    if is_quickly_sorted(items):
         return {TAG: tag, "v": sorted(items)}
+    if weight(items, _MAX_SET) > _MAX_SET:
+        raise TooLargeError(
+            f"a {tag} of so many tuples, or of several types, cannot be passed; pass it as a list"
+        )
     try:
         encoded = sorted(map(_encode, items), key=repr)
     except ValueError as error:  # an integer of more digits than Python writes
         raise UnsupportedValueError(str(error)) from None
     return {TAG: tag, "v": encoded} if all(map(_stays_hashable, encoded)) else encoded
+
+
+def is_quickly_sorted(items: Iterable[Any]) -> bool:
+    """Whether the items of a set are of one kind that is sorted at once."""
+    return set(map(type, items)) in _QUICKLY_SORTED
 
 
 _QUICKLY_SORTED: tuple[set[type], ...] = ({str}, {int})
@@ -456,6 +466,14 @@ def _spread(keys: list[Any]) -> list[Any]:
     return keys
 
 
+def _members(value: Any) -> list[Any]:
+    """What a set was written as, unless it is one that nobody could write again in time."""
+    items = _spread(_items(value))
+    if not is_quickly_sorted(items) and weight(items, _MAX_SET) > _MAX_SET:
+        raise ValueError("too large")
+    return items
+
+
 def _dict_of(pairs: list[list[Any]]) -> dict[Any, Any]:
     _spread([key for key, _ in _items(pairs)])
     return {key: item for key, item in pairs}  # noqa: C416 - pairs arrive as lists
@@ -470,8 +488,8 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "timedelta": lambda v: dt.timedelta(seconds=v),
     "decimal": _decimal_of,
     "bytes": base64.b64decode,
-    "set": lambda v: set(_spread(_items(v))),
-    "frozenset": lambda v: frozenset(_spread(_items(v))),
+    "set": lambda v: set(_members(v)),
+    "frozenset": lambda v: frozenset(_members(v)),
     "uuid": lambda v: uuid.UUID(_short(v)),
     "path": lambda v: pathlib.Path(_short(v)),
     "complex": lambda v: complex(*_items(v)),
