@@ -26,6 +26,7 @@ STANDARD = (
     "approval-terminal", "chat", "cli", "files", "journal-sql", "llm", "model-http", "sandbox-local",
     "strategy-codegen",
 )  # fmt: skip
+OF_THE_DEMO = ("demo", "model-recorded", "serve", "sql")
 BUILT = (*STANDARD, "devkit", "model-recorded")
 SCRIPT = """
 if await stock("desk"):
@@ -171,7 +172,7 @@ def _plugins(listed: str) -> set[str]:
 
 
 def test_one_command_sets_up_a_clone_where_nothing_beside_decides(tmp_path: Path) -> None:
-    """README's commands, with a folder `sql` and a pip.py in the working folder."""
+    """README's commands, with a folder `shell` and a pip.py in the working folder."""
     here = tmp_path / "clone"
     folders = [CORE, ROOT / "scripts", *(package.folder for package in (*LIBRARIES, *PLUGINS))]
     for folder in folders:
@@ -185,11 +186,13 @@ def test_one_command_sets_up_a_clone_where_nothing_beside_decides(tmp_path: Path
     again = run("make", "install", cwd=here, **by_hand)
     assert again == where.splitlines()[-1] + "\n", "once is enough"
     loaded = run(delf, "plugins", cwd=tmp_path)
-    assert set(STANDARD) == {line.split()[0] for line in loaded.splitlines() if "loaded" in line}
+    assert {*STANDARD, *OF_THE_DEMO} == {
+        line.split()[0] for line in loaded.splitlines() if "loaded" in line
+    }
 
-    (tmp_path / "sql").mkdir()
-    (tmp_path / "sql/pyproject.toml").write_text('[project]\nname = "strangers"\nversion = "1"\n')
+    (tmp_path / "shell").mkdir()
+    (tmp_path / "shell/pyproject.toml").write_text('[project]\nname = "strangers"\nversion = "1"\n')
     (tmp_path / "pip.py").write_text("raise SystemExit('a stranger ran')")
     (tmp_path / "uv.toml").write_text('index-url = "http://127.0.0.1:9/simple"\n')
-    said = run(delf, "plugins", "install", "--yes", "sql", cwd=tmp_path, **OF_THE_MACHINE)
-    assert said == "✓ sql 0.1.0  connection sql\n"
+    said = run(delf, "plugins", "install", "--yes", "shell", cwd=tmp_path, **OF_THE_MACHINE)
+    assert said == "✓ shell 0.1.0  connection shell\n"
