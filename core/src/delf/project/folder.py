@@ -28,6 +28,7 @@ from delf.records import dataclass
 from delf.trust import Items, whole
 
 WORKERS: Final = "workers"
+ROUTINES: Final = "routines"
 _GENERATED: Final = "generated"
 _WORKER: Final = ".worker"
 _RECORDED: Final = "recorded:"
@@ -107,7 +108,8 @@ def read_folder(begin: Path, file: Path | None, environ: Mapping[str, str]) -> F
     if prices is not None:
         items[PRICES_FILE] = whole(prices)
     known = {**env.variables(environ), **environ}
-    for path in (*_named(root, document, env, known), *_workers(root, document)):
+    said_by = (*_named(root, document, env, known), *_workers(root, document), *_routines(root))
+    for path in said_by:
         name = path.relative_to(root).as_posix()
         if name not in items:
             items[name] = _digest(path)
@@ -175,6 +177,13 @@ def _workers(root: Path, document: Mapping[str, Any]) -> Iterator[Path]:
         if folder.is_relative_to(root) and folder.resolve().is_relative_to(root.resolve()):
             for place in (folder, folder / _GENERATED):
                 yield from _workers_in(place)
+
+
+def _routines(root: Path) -> Iterator[Path]:
+    """The routines of the project."""
+    folder = root / ROUTINES
+    if folder.is_dir() and folder.resolve().is_relative_to(root.resolve()):
+        yield from sorted(path for path in folder.glob("*.py") if is_file(path))
 
 
 def _workers_in(folder: Path) -> Iterator[Path]:

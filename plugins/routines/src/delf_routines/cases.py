@@ -1,0 +1,270 @@
+"""A recorded run of a routine: what its calls gave, to run it again without any service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from delf.agent import Agent
+from delf.errors import ConfigurationError, ToolExecutionError
+from delf.events import ANSWER, CallFinished, CallStarted, Event, TaskFinished
+from delf.plugins.host import PluginHost
+from delf.protocols.sandbox import Done
+from delf.protocols.strategy import StrategyHost
+from delf.tools.action import Action
+from delf.tools.signature import Parameter
+from delf.values import dumps, from_jsonable
+from delf_routines.routine import Routine
+from delf_routines.running import NO_MODEL
+
+_MOST_BYTES = 20_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedCall:
+    """A call of the task that a routine came from.
+
+    Args:
+        action: What was called.
+        arguments: With what.
+        result: What it returned.
+        error: How it failed, if it did.
+    """
+
+    action: str
+    arguments: Mapping[str, Any]
+    result: Any = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A recorded run.
+
+    Args:
+        inputs: The values that the routine was run with.
+        calls: Its calls, in the order of their begin.
+        answer: What it answered.
+    """
+
+    inputs: Mapping[str, Any]
+    calls: Sequence[RecordedCall]
+    answer: str
+
+    def text(self) -> str:
+        """The case as the text of a file that people can read and edit."""
+        table = {
+            "inputs": dict(self.inputs),
+            "calls": [vars(call) for call in self.calls],
+            "answer": self.answer,
+        }
+        plain = json.loads(dumps(table))
+        return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def of_text(cls, text: str, place: str) -> Case:
+        """A case from its file.
+
+        Args:
+            text: The file's text.
+            place: What messages call the file.
+
+        Raises:
+            ConfigurationError: When it is none.
+        """
+        try:
+            table = from_jsonable(json.loads(text))
+            calls = [RecordedCall(**call) for call in table["calls"]]
+            return cls(inputs=dict(table["inputs"]), calls=calls, answer=str(table["answer"]))
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise ConfigurationError(f"{place} is no recorded run: {error!r}") from None
+
+
+def case_of(events: Sequence[Event], inputs: Mapping[str, Any], answer: str | None = None) -> Case:
+    """The recorded run of a task.
+
+    Args:
+        events: The task's.
+        inputs: The values of the routine's parameters in it.
+        answer: What it answered; what its end says when omitted.
+    """
+    ends = {event.call_id: event for event in events if isinstance(event, CallFinished)}
+    calls: list[RecordedCall] = []
+    for event in events:
+        end = ends.get(event.call_id) if isinstance(event, CallStarted) else None
+        if not isinstance(event, CallStarted) or end is None or event.action == ANSWER:
+            continue
+        call = RecordedCall(
+            action=event.action,
+            arguments=dict(event.arguments),
+            result=end.result,
+            error=end.error if end.status != "ok" else None,
+        )
+        calls.append(call)
+    if answer is None:
+        end = next((event for event in reversed(events) if isinstance(event, TaskFinished)), None)
+        answer = "" if end is None else end.text
+    return Case(inputs=inputs, calls=calls, answer=answer)
+
+
+@dataclass
+class _StandIn:
+    """A connection whose calls give what was recorded. It reaches nothing."""
+
+    name: str
+    is_function: bool
+    found: list[Action] = field(default_factory=list[Action])
+    summary: str = "recorded"
+    allow: None = None
+    confirm: bool = False
+
+    async def actions(self) -> Sequence[Action]:
+        """Those of the routine."""
+        return self.found
+
+
+class _Recorded:
+    """The calls that are left of a case, and what was called without being among them."""
+
+    def __init__(self, case: Case) -> None:
+        self.left = list(case.calls)
+        self.differences: list[str] = []
+
+    def take(self, action: str, arguments: Mapping[str, Any]) -> Any:
+        """The result of a call.
+
+        Raises:
+            ToolExecutionError: When it was not recorded, or had failed.
+        """
+        asked = _comparable(arguments)
+        for number, call in enumerate(self.left):
+            if call.action == action and _comparable(call.arguments) == asked:
+                del self.left[number]
+                if call.error is not None:
+                    raise ToolExecutionError(call.error)
+                return call.result
+        told = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+        what = f"it calls {action}({told[:300]}), which was not recorded"
+        self.differences.append(what)
+        raise ToolExecutionError(what)
+
+
+class _Once:
+    """A strategy that runs one script."""
+
+    def __init__(self, code: str) -> None:
+        self._code = code
+
+    async def solve(self, host: StrategyHost) -> str:
+        result = await host.execute(self._code)
+        if isinstance(result.outcome, Done):
+            text, value = host.said.strip("\n"), result.outcome.value
+            return text if text.strip() or value is None else str(value)
+        message = getattr(result.outcome, "message", "it did not come to its end")
+        raise ToolExecutionError(str(message))
+
+
+async def run_case(routine: Routine, case: Case, host: PluginHost) -> list[str]:
+    """Run a routine against a recorded run. No service is reached and nothing is kept.
+
+    Args:
+        routine: The routine.
+        case: The recorded run.
+        host: The plugins; its sandbox is used.
+
+    Returns:
+        What differs, a line each: calls, failures, the answer. Nothing where it does the same.
+    """
+    recorded = _Recorded(case)
+    tools = _stand_ins(routine, case, recorded)
+    strategy = _Once(routine.code(case.inputs))
+    async with Agent(
+        tools=tools,
+        llm=NO_MODEL,
+        strategy=strategy,
+        host=host,
+        journal="none",
+        approvals=[],
+        prefilter_mode="off",
+        flows="off",
+    ) as agent:
+        response = await agent.arun(f"test {routine.name}", timeout=60)
+    found = list(recorded.differences)
+    if not response.status and not found:
+        found.append(f"it fails: {response.error}")
+    found += [f"it does not call {call.action} any more" for call in recorded.left]
+    if response.status and response.text.strip() != case.answer.strip():
+        found.append(f"it answers {_short(response.text)} in place of {_short(case.answer)}")
+    return found
+
+
+def _stand_ins(routine: Routine, case: Case, recorded: _Recorded) -> list[_StandIn]:
+    """The connections of a routine, without what is behind them."""
+    made: dict[str, _StandIn] = {}
+    names = dict.fromkeys([*routine.actions, *(call.action for call in case.calls)])
+    for full in names:
+        connection, _, method = full.partition(".")
+        stand_in = made.setdefault(connection, _StandIn(connection, not method))
+        used = routine.actions.get(full)
+        texts = () if used is None else used.parameters
+        action = Action(
+            name=method or connection,
+            permission=method or connection,
+            effect="read",
+            summary="recorded",
+            parameters=tuple(map(_parameter, texts)),
+            returns="Any" if used is None else used.returns,
+            validate=dict,
+            call=_caller(recorded, full),
+        )
+        stand_in.found.append(action)
+    return list(made.values())
+
+
+def _caller(recorded: _Recorded, action: str) -> Any:
+    async def call(**arguments: Any) -> Any:
+        return recorded.take(action, arguments)
+
+    return call
+
+
+def _parameter(text: str) -> Parameter:
+    name, _, rest = text.partition(":")
+    kind, is_optional, default = rest.partition(" = ")
+    given = default.strip() if is_optional else None
+    return Parameter(name=name.strip(), type_text=kind.strip() or "Any", default_text=given)
+
+
+def _comparable(value: Any) -> Any:
+    """A value as it is compared: a date that was given as text is the same date."""
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        return {str(key): _comparable(item) for key, item in items if item is not None}
+    if isinstance(value, (list, tuple)):
+        return [_comparable(item) for item in cast("Sequence[Any]", value)]
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, (int, float)):
+        return float(value)
+    return str(value)
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return repr(text if len(text) <= 200 else f"{text[:199]}…")
+
+
+def read_case(content: bytes, place: str) -> Case:
+    """A case from the bytes of its file.
+
+    Raises:
+        ConfigurationError: When it is none.
+    """
+    if len(content) > _MOST_BYTES:
+        raise ConfigurationError(f"{place} has more than {_MOST_BYTES:,} bytes")
+    try:
+        return Case.of_text(content.decode("utf-8"), place)
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{place} is not UTF-8") from None

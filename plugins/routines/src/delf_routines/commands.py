@@ -1,0 +1,400 @@
+"""``delf routines``: save a task that worked, list, run and test routines."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from xml.sax.saxutils import quoteattr
+
+import click
+
+from delf.errors import ConfigurationError, DelfError
+from delf.events import Event, TaskQueued, TaskStarted
+from delf.protocols.connection import ConnectionLike
+from delf.protocols.journal import SharedJournal, TaskRecord
+from delf.protocols.strategy import ToolDescription
+from delf.terminal import visible
+from delf.trust import Trust
+from delf_cli import complete, errors
+from delf_cli.complete import completes
+from delf_cli.ids import short_id
+from delf_cli.journals import history_journal, work_with
+from delf_cli.options import flags_of, rest_of, run_options
+from delf_cli.output import json_text
+from delf_cli.session import Options, Setup, as_before, run_session
+from delf_cli.state import State, state_of
+from delf_cli.tables import table
+from delf_routines.cases import Case, case_of, read_case, run_case
+from delf_routines.drift import Drift, drift_of, named_actions
+from delf_routines.routine import Routine, read_file
+from delf_routines.running import NO_MODEL, call_text
+from delf_routines.saving import Proposal, propose
+from delf_routines.store import RoutineStore
+
+if TYPE_CHECKING:
+    from delf.agent import Agent
+
+_STRATEGY: Final = "routine"
+_HISTORY: Final = 20
+_UNASKED: Final[dict[str, Any]] = {"prefilter_mode": "off", "learn": False}
+"""What would ask a model, or hide a tool that the script calls."""
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+
+
+@completes
+def _names(ctx: click.Context) -> Iterable[str]:
+    """The routines of the project."""
+    return _store(state_of(ctx)).names()
+
+
+name_argument = click.argument("name", shell_complete=_names)
+
+
+def _store(state: State) -> RoutineStore:
+    project = state.load_project()
+    return RoutineStore(project.root, Trust.here(*state.trust))
+
+
+@click.group("routines", epilog="Exit status: 0 done, 1 it failed or differs, 2 usage.")
+def routines() -> None:
+    r"""Keep tasks that worked as routines: scripts that run again without a model.
+
+    \b
+    delf routines save 3f9a revenue
+    delf routines run revenue --input month=2026-11
+    delf routines test
+    """
+
+
+@routines.command("list")
+@as_json_option
+@click.pass_context
+def list_command(ctx: click.Context, as_json: bool) -> None:
+    """List the routines of the project."""
+    store = _store(state_of(ctx))
+    found = [store.find(name) for name in store.names()]
+    if as_json:
+        click.echo(json_text([_data(routine) for routine in found], indent=2))
+        return
+    if not found:
+        click.echo("There is no routine yet: delf routines save TASK NAME", err=True)
+        return
+    rows = [(r.name, ", ".join(r.parameters), visible(r.title)) for r in found]
+    for line in table(rows, ("name", "parameters", "what it does")):
+        click.echo(line)
+
+
+@routines.command("show")
+@name_argument
+@as_json_option
+@click.pass_context
+def show(ctx: click.Context, name: str, as_json: bool) -> None:
+    """Show a routine: its header and its script."""
+    routine = _store(state_of(ctx)).find(name)
+    if as_json:
+        click.echo(json_text(_data(routine), indent=2))
+        return
+    click.echo(visible(routine.text()), nl=False)
+
+
+@routines.command("save", short_help="Save a task that worked as a routine.")
+@click.argument("task_id", metavar="TASK", shell_complete=complete.task_ids)
+@click.argument("name")
+@click.option(
+    "--fix",
+    "fixed",
+    metavar="NAME",
+    multiple=True,
+    help="Leave a proposed parameter as it stands in the script. May be repeated.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask: I have looked at it.")
+@click.pass_context
+def save(ctx: click.Context, task_id: str, name: str, fixed: tuple[str, ...], yes: bool) -> None:
+    """Save the task TASK of the journal as the routine NAME.
+
+    It is shown first, with a diff where it replaces one of that name.
+    """
+    state = state_of(ctx)
+    record, events = _load(ctx, task_id)
+    begun = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
+    if begun is None:
+        raise ConfigurationError(f"the task {short_id(record.task_id)} has not begun")
+    options = as_before(state, Options(flags={}), begun.setup)
+    setup = Setup.of(state, options)
+    tools = asyncio.run(_described(setup.agent().tools))
+    made = propose(name, begun.task, record.task_id, events, tools, fixed=fixed)
+    case = case_of(events, made.inputs)
+    different = asyncio.run(run_case(made.routine, case, setup.host))
+    store = _store(state)
+    click.echo(_shown(store, made), nl=False)
+    for line in different:
+        errors.say("warning", visible(line))
+    if different:
+        raise ConfigurationError(
+            "the routine does not do the same with the task's own results",
+            hint="--fix NAME leaves a parameter as it is",
+        )
+    if not yes and not click.confirm(f"\nsave it as {name}?", default=False, err=True):
+        ctx.exit(1)
+    path = store.keep(made.routine, case.text())
+    click.echo(f"saved as {path}", err=True)
+    click.echo(f"run it with: delf routines run {name}{_inputs(made)}", err=True)
+
+
+def _shown(store: RoutineStore, made: Proposal) -> str:
+    """A routine that is to be saved; as a diff where it replaces one."""
+    name, text = made.routine.name, made.routine.text()
+    if name not in store.names():
+        return visible(text)
+    old = store.find(name).text()
+    lines = difflib.unified_diff(
+        old.splitlines(keepends=True), text.splitlines(keepends=True), f"{name} now", f"{name} new"
+    )
+    return visible("".join(lines)) or "it is the same as it was\n"
+
+
+def _inputs(made: Proposal) -> str:
+    return "".join(f" --input {name}={value}" for name, value in made.inputs.items())
+
+
+@routines.command("run", short_help="Run a routine.")
+@name_argument
+@click.option(
+    "--input",
+    "inputs",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A parameter that is not as in the task that it came from. May be repeated.",
+)
+@click.pass_context
+def run(ctx: click.Context, name: str, inputs: tuple[str, ...], **given: Any) -> None:
+    """Run the routine NAME. No model is asked; all else is as for any task."""
+    if given["as_json"] and given["events"]:
+        raise click.UsageError("--json and --events exclude each other", ctx)
+    state = state_of(ctx)
+    try:
+        routine = _store(state).find(name)
+        values = routine.values(dict(_pair(ctx, text) for text in inputs))
+    except DelfError as error:
+        ctx.exit(errors.report(error, debug=state.debug, clean=state.clean))
+    flags = {**flags_of(given), "strategy": _STRATEGY, **_UNASKED}
+    options = Options(flags=_without_model(state, flags), **rest_of(given))
+    ctx.exit(run_session(state, call_text(name, values), options))
+
+
+run.params += run_options(without=("strategy", "record", "stream", "memory"))
+
+
+def _without_model(state: State, flags: dict[str, Any]) -> dict[str, Any]:
+    """The flags of a run that asks no model, in a project that may have none."""
+    agent = state.load_project().agent
+    if flags.get("llm") is None and agent.llm is None and agent.heavy_llm is None:
+        flags["llm"] = {"model": NO_MODEL}
+    return flags
+
+
+def _pair(ctx: click.Context, text: str) -> tuple[str, str]:
+    name, is_pair, value = text.partition("=")
+    if not is_pair:
+        raise click.UsageError(f"--input {text!r} is no NAME=VALUE", ctx)
+    return name.strip(), value
+
+
+@routines.command("test", short_help="Run routines against their recorded runs.")
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=_names)
+@click.option("--junit", metavar="FILE", type=click.Path(), help="Write the results for CI.")
+@click.pass_context
+def test(ctx: click.Context, names: tuple[str, ...], junit: str | None) -> None:
+    """Run each routine, or those named, against its recorded run. No service is reached."""
+    state = state_of(ctx)
+    store = _store(state)
+    host = state.discover(state.load_project().environ)
+    results: dict[str, list[str]] = {}
+    for name in names or store.names():
+        try:
+            case = _case(store, name)
+            results[name] = asyncio.run(run_case(store.find(name), case, host))
+        except DelfError as error:
+            results[name] = [error.message]
+        told = "ok" if not results[name] else "differs"
+        click.echo(f"{name}: {told}")
+        for line in results[name]:
+            click.echo(f"  {visible(line)}")
+    if junit is not None:
+        Path(junit).write_text(_junit(results), encoding="utf-8")
+    if not results:
+        click.echo("There is no routine yet: delf routines save TASK NAME", err=True)
+    ctx.exit(1 if any(results.values()) else 0)
+
+
+def _case(store: RoutineStore, name: str) -> Case:
+    path = store.case(name)
+    if not path.is_file():
+        raise ConfigurationError(f"there is no recorded run at {path}")
+    return read_case(read_file(path), str(path))
+
+
+def _junit(results: dict[str, list[str]]) -> str:
+    """The results as JUnit's XML."""
+    failed = sum(bool(found) for found in results.values())
+    lines = [f'<testsuite name="routines" tests="{len(results)}" failures="{failed}">']
+    for name, found in results.items():
+        lines.append(f'  <testcase classname="routines" name={quoteattr(name)}>')
+        if found:
+            lines.append(f"    <failure message={quoteattr('; '.join(map(visible, found)))}/>")
+        lines.append("  </testcase>")
+    return "\n".join([*lines, "</testsuite>", ""])
+
+
+@routines.command("check", short_help="Read all routines, and compare their actions.")
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=_names)
+@click.pass_context
+def check(ctx: click.Context, names: tuple[str, ...]) -> None:
+    """Read each routine, or those named, and compare its actions with those that there are."""
+    state = state_of(ctx)
+    store = _store(state)
+    wrong = 0
+    for name in names or store.names():
+        try:
+            found = drift_of(store.find(name), _tools(state))
+        except DelfError as error:
+            click.echo(f"{name}: {visible(error.message)}")
+            wrong += 1
+            continue
+        wrong += any(drift.matters for drift in found)
+        click.echo(f"{name}: {'ok' if not found else _told(found)}")
+    ctx.exit(1 if wrong else 0)
+
+
+def _told(found: Sequence[Drift]) -> str:
+    return "; ".join(visible(str(drift)) for drift in found)
+
+
+@routines.command("accept", short_help="Take the actions of a routine as they are now.")
+@name_argument
+@click.option("-y", "--yes", is_flag=True, help="Do not ask: I have looked at it.")
+@click.pass_context
+def accept(ctx: click.Context, name: str, yes: bool) -> None:
+    """Take the actions that a routine calls as they are now, after you looked at its script."""
+    state = state_of(ctx)
+    store = _store(state)
+    routine, tools = store.find(name), _tools(state)
+    found = drift_of(routine, tools)
+    if not found:
+        click.echo(f"the actions of {name} are as they were", err=True)
+        return
+    for drift in found:
+        click.echo(visible(str(drift)))
+    if not yes and not click.confirm(f"\ntake them for {name}?", default=False, err=True):
+        ctx.exit(1)
+    store.keep(replace(routine, actions=named_actions(routine.script, tools)))
+
+
+@routines.command("rename")
+@name_argument
+@click.argument("new")
+@click.pass_context
+def rename(ctx: click.Context, name: str, new: str) -> None:
+    """Give a routine another name."""
+    click.echo(_store(state_of(ctx)).rename(name, new))
+
+
+@routines.command("remove")
+@name_argument
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def remove(ctx: click.Context, name: str, yes: bool) -> None:
+    """Delete a routine and its recorded run."""
+    store = _store(state_of(ctx))
+    path = store.path(name)
+    if not yes and not click.confirm(f"delete {path}?", default=False, err=True):
+        ctx.exit(1)
+    store.remove(name)
+
+
+@routines.command("history")
+@name_argument
+@as_json_option
+@click.pass_context
+def history(ctx: click.Context, name: str, as_json: bool) -> None:
+    """List the tasks that ran a routine, the newest first."""
+    begin = f"{name}("
+
+    async def find(journal: SharedJournal) -> list[TaskRecord]:
+        found = await journal.find(_HISTORY, text=begin)
+        return [task for task in found if task.task.startswith(begin)]
+
+    found = work_with(history_journal(ctx), find)
+    if as_json:
+        click.echo(json_text([vars_of(task) for task in found], indent=2))
+        return
+    if not found:
+        click.echo(f"{name} has not run yet", err=True)
+        return
+    rows = [(short_id(task.task_id), task.state, visible(task.task)) for task in found]
+    for line in table(rows, ("id", "state", "run")):
+        click.echo(line)
+
+
+def vars_of(task: TaskRecord) -> dict[str, Any]:
+    """A run of a routine as data."""
+    return {
+        "task_id": task.task_id,
+        "task": task.task,
+        "state": task.state,
+        "started_at": task.started_at,
+        "cost_usd": task.cost_usd,
+    }
+
+
+def _data(routine: Routine) -> dict[str, Any]:
+    return {
+        "name": routine.name,
+        "title": routine.title,
+        "task": routine.task,
+        "parameters": {
+            name: {"type": item.type, "default": item.default, "pattern": item.pattern}
+            for name, item in routine.parameters.items()
+        },
+        "actions": {name: item.effect for name, item in routine.actions.items()},
+        "script": routine.script,
+    }
+
+
+def _load(ctx: click.Context, text: str) -> tuple[TaskRecord, list[Event]]:
+    """A task and its events."""
+
+    async def load(journal: SharedJournal) -> tuple[TaskRecord, list[Event]]:
+        name = await journal.resolve(text)
+        return await journal.task(name), list(await journal.read(name))
+
+    return work_with(history_journal(ctx), load)
+
+
+def _tools(state: State) -> list[ToolDescription]:
+    """The tools of the project."""
+    options = Options(flags=_without_model(state, {}))
+    agent: Agent[Any] = Setup.of(state, options).agent()
+    return asyncio.run(_described(agent.tools))
+
+
+async def _described(connections: Sequence[ConnectionLike]) -> list[ToolDescription]:
+    """The actions of connections, under the names that scripts use."""
+    return [
+        ToolDescription(
+            name=connection.name if connection.is_function else f"{connection.name}.{action.name}",
+            summary=action.summary,
+            effect=action.effect,
+            asks=False,
+            make_schema=dict,
+            parameters=action.parameters,
+            returns=action.returns,
+        )
+        for connection in connections
+        for action in await connection.actions()
+    ]

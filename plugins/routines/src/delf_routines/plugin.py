@@ -1,0 +1,40 @@
+"""The plugin's hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from delf.hookspecs import hookimpl
+from delf.specs import CommandSpec, ModelSpec, StrategySpec
+
+
+@hookimpl
+def delf_strategies() -> Iterable[StrategySpec]:
+    """How a routine is run: its script, and no model."""
+    yield StrategySpec(
+        name="routine",
+        summary='Runs a routine: the task is a call of it, as report(month="2026-10").',
+        factory="delf_routines.running:RoutineStrategy",
+        exports=("RoutineStrategy",),
+    )
+
+
+@hookimpl
+def delf_models() -> Iterable[ModelSpec]:
+    """What stands for a model where a project has none: routines ask none."""
+    yield ModelSpec(
+        name="no-model",
+        summary="No model: for routines in a project that has none.",
+        factory="delf_routines.running:NoModel",
+        serves=("none:*",),
+    )
+
+
+@hookimpl
+def delf_commands() -> Iterable[CommandSpec]:
+    """``delf routines``."""
+    yield CommandSpec(
+        name="routines",
+        summary="Save a task that worked as a routine; list, run and test routines.",
+        factory="delf_routines.commands:routines",
+    )

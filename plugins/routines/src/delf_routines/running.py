@@ -1,0 +1,191 @@
+"""How a routine is run: its script goes through the gate as any other, and no model is asked."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import AsyncGenerator, Mapping
+from typing import Final
+
+from delf.errors import (
+    ApprovalRejectedError,
+    ConfigurationError,
+    DelfError,
+    LLMExecutionError,
+    SandboxExecutionError,
+    SandboxLimitError,
+    ToolExecutionError,
+)
+from delf.llm import LLMConfig
+from delf.messages import ModelDelta, ModelReply, ModelRequest
+from delf.protocols.model import ModelContext
+from delf.protocols.sandbox import Done, Failed, LimitReached, Outcome, Rerun
+from delf.protocols.strategy import StrategyHost
+from delf.settings import current_folder, current_trust
+from delf_routines.drift import Drift, drift_of
+from delf_routines.routine import Value
+from delf_routines.store import RoutineStore
+
+_VALUES: Final = (str, int, float)
+NO_MODEL: Final = "none:no model"
+"""The model of a routine's agent in a project without one."""
+
+
+class RoutineDriftError(DelfError):
+    """A routine is not run, as what it calls is not what it was written for."""
+
+    code = "ERR-ROUTINE-001"
+    default_hint = (
+        "do the task anew with a model, and save it again; `delf routines accept NAME` "
+        "takes the actions as they are now"
+    )
+
+
+class RoutineStrategy:
+    """Runs the routine that a task calls. Implements :class:`delf.protocols.strategy.Strategy`.
+
+    The task is a call with values: ``monthly_report(month="2026-10")``.
+
+    Args:
+        store: Where routines are; those of the project when omitted.
+    """
+
+    def __init__(self, store: RoutineStore | None = None) -> None:
+        self._store = store or RoutineStore(current_folder(), current_trust())
+
+    async def solve(self, host: StrategyHost) -> str:
+        """Run the routine.
+
+        Raises:
+            ConfigurationError: When the task is no call of a routine, or a value does not fit.
+            RoutineDriftError: When an action became another one, before anything is done.
+            DelfError: When the script failed.
+        """
+        name, given = read_call(host.task)
+        code = await host.note("routine", lambda: self._code(name, given))
+        routine = self._store.find(name) if not host.used_tools else None
+        if routine is not None:
+            drifts = drift_of(routine, host.tools)
+            for drift in drifts:
+                if not drift.matters:
+                    await host.warn(f"since the routine {name} was saved, {drift}")
+            refuse_drift(name, drifts)
+        result = await host.execute(code)
+        match result.outcome:
+            case Done(value=value):
+                text = host.said.strip("\n")
+                return text if text.strip() or value is None else str(value)
+            case outcome:
+                if result.refused is not None:
+                    raise result.refused
+                raise _as_error(name, outcome) from result.cause
+
+    async def _code(self, name: str, given: Mapping[str, Value]) -> str:
+        """The script, which the journal keeps: a task that is resumed runs what it began with."""
+        return self._store.find(name).code(given)
+
+
+def refuse_drift(name: str, drifts: list[Drift]) -> None:
+    """Refuse a routine whose actions became others.
+
+    Raises:
+        RoutineDriftError: Naming each difference that matters.
+    """
+    told = "; ".join(str(drift) for drift in drifts if drift.matters)
+    if told:
+        raise RoutineDriftError(f"the routine {name} is not run: {told}")
+
+
+def read_call(task: str) -> tuple[str, dict[str, Value]]:
+    """The routine that a task calls, and its values.
+
+    Args:
+        task: ``monthly_report(month="2026-10")``, or the name alone.
+
+    Raises:
+        ConfigurationError: When it is no such call.
+    """
+    try:
+        node = ast.parse(task.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        node = None
+    if isinstance(node, ast.Name):
+        return node.id, {}
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args:
+        given: dict[str, Value] = {}
+        for item in node.keywords:
+            try:
+                value: object = ast.literal_eval(item.value)
+            except ValueError:
+                value = None
+            if item.arg is None or isinstance(value, bool) or not isinstance(value, _VALUES):
+                break
+            given[item.arg] = value
+        else:
+            return node.func.id, given
+    raise ConfigurationError(
+        f"{task[:80]!r} is no call of a routine",
+        hint='with strategy = "routine" a task is written as report(month="2026-10")',
+    )
+
+
+def call_text(name: str, given: Mapping[str, object]) -> str:
+    """The task that calls a routine.
+
+    Args:
+        name: The routine.
+        given: Its values.
+    """
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in given.items())})"
+
+
+class NoModel:
+    """Stands for a model where there is none. Implements :class:`delf.protocols.model.Model`.
+
+    Args:
+        config: Its name.
+        context: Not needed.
+    """
+
+    def __init__(self, config: LLMConfig, context: ModelContext | None = None) -> None:
+        self._name = config.model
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Refuse: there is nobody to ask.
+
+        Raises:
+            LLMExecutionError: Always.
+        """
+        raise LLMExecutionError(
+            f"a model was needed for {request.purpose!r}, and none is configured",
+            hint="a routine asks none; set llm in delf.toml for a script that calls llm",
+        )
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
+        """The same.
+
+        Raises:
+            LLMExecutionError: Always.
+        """
+        yield await self.complete(request)
+
+    async def aclose(self) -> None:
+        """Nothing to free."""
+
+
+def _as_error(name: str, outcome: Outcome) -> DelfError:
+    hint = f"do its task anew with a model, and save that: delf routines show {name}"
+    match outcome:
+        case LimitReached(message=message, limit=limit):
+            return SandboxLimitError(message, limit=limit, hint="sandbox_config sets the limits")
+        case Failed(kind="ApprovalRejected", message=message):
+            return ApprovalRejectedError(message)
+        case Failed(kind=kind, message=message, line=line, source=source):
+            where = f" (line {line}: {source})" if line else ""
+            made = ToolExecutionError if kind.startswith("Tool") else SandboxExecutionError
+            return made(f"the routine {name} failed: {kind}: {message}{where}", hint=hint)
+        case Rerun():
+            return SandboxExecutionError(
+                f"the routine {name} asked for another pass, and has no model", hint=hint
+            )
+        case _:
+            return SandboxExecutionError(f"the routine {name} did not end as expected", hint=hint)

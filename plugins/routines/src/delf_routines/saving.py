@@ -1,0 +1,314 @@
+"""How a task becomes a routine: its script, and what in it came from the user's words."""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from delf.errors import ConfigurationError
+from delf.events import CallFinished, Event, ScriptFinished, ScriptGenerated, TaskFinished
+from delf.protocols.strategy import ToolDescription
+from delf.records import dataclass as record
+from delf_routines.drift import named_actions
+from delf_routines.routine import Parameter, ParameterType, Routine, Value
+
+_DATE: Final = re.compile(r"\d{4}-\d{2}(?:-\d{2})?|(?:19|20)\d{2}")
+_NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
+_WORD: Final = re.compile(r"\w+")
+_SAFE: Final = r"[\w .@-]*"
+"""What a text may hold that becomes a part of another one, such as a statement: no quotes."""
+_LEAST: Final = 2
+_LONGEST_TITLE: Final = 80
+
+
+def script_of(events: Sequence[Event]) -> str:
+    """The script that did a task.
+
+    Args:
+        events: The task's.
+
+    Raises:
+        ConfigurationError: When the task is not done, or no one script did it.
+    """
+    end = next((event for event in reversed(events) if isinstance(event, TaskFinished)), None)
+    if end is None or not end.status:
+        raise ConfigurationError(
+            "the task is not done", hint="only a task that worked can become a routine"
+        )
+    code, made, script = "", 0, None
+    for event in events:
+        match event:
+            case ScriptGenerated():
+                code, made = event.code, 0 if script is None else made
+            case CallFinished(status="ok"):
+                made += 1
+            case ScriptFinished(status="done"):
+                script = code
+            case ScriptFinished() if made:
+                raise ConfigurationError(
+                    "the task took several scripts, and what an earlier one did is needed",
+                    hint="ask for the task again, as it is now known how to do it: "
+                    "one script is wanted",
+                )
+            case _:
+                pass
+    if script is None:
+        raise ConfigurationError(
+            "the task was done without a script", hint="a routine is a script that worked"
+        )
+    return script
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """A routine as it could be saved.
+
+    Args:
+        routine: It.
+        inputs: The values of its parameters in its task.
+    """
+
+    routine: Routine
+    inputs: Mapping[str, Value]
+
+
+def propose(
+    name: str,
+    task: str,
+    task_id: str,
+    events: Sequence[Event],
+    tools: Iterable[ToolDescription],
+    *,
+    fixed: Iterable[str] = (),
+) -> Proposal:
+    """A task as a routine; what of its script stands in its words is a parameter.
+
+    Args:
+        name: What it is called by.
+        task: The user's words.
+        task_id: The task.
+        events: Those of the task.
+        tools: The tools that there are.
+        fixed: Parameters that stay as they are in the script.
+
+    Raises:
+        ConfigurationError: When it cannot be one.
+    """
+    script = script_of(events)
+    tools = list(tools)
+    tree = ast.parse(script)
+    taken = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    taken |= {tool.name.partition(".")[0] for tool in tools}
+    finder = _Finder(task, taken, frozenset(fixed))
+    finder.visit(tree)
+    script = _replaced(script, finder.found)
+    parameters = {item.name: item for item in finder.parameters.values()}
+    routine = Routine(
+        name=name,
+        title=_title(task),
+        task=task,
+        script=script,
+        parameters=parameters,
+        actions=named_actions(script, tools),
+        saved_from=task_id,
+    )
+    return Proposal(
+        routine=routine, inputs={name: item.default for name, item in parameters.items()}
+    )
+
+
+@record(frozen=True, kw_only=True)
+class _Place:
+    """A piece of a script that becomes something else: lines from 1, columns in UTF-8 bytes."""
+
+    line: int
+    begin: int
+    end_line: int
+    end: int
+    text: str
+
+
+class _Finder(ast.NodeVisitor):
+    """Finds literals of a script that stand in the words of a task."""
+
+    def __init__(self, task: str, taken: Iterable[str], fixed: frozenset[str]) -> None:
+        self._task = task
+        self._words = f" {' '.join(_WORD.findall(task)).casefold()} "
+        self._numbers = {float(match) for match in _NUMBER.findall(task.replace(",", ""))}
+        self._taken = {*taken, *keyword.kwlist}
+        self._fixed = fixed
+        self._hints: list[str | None] = [None]
+        self.parameters: dict[Value, Parameter] = {}
+        self.found: list[_Place] = []
+
+    def visit_Call(self, node: ast.Call) -> None:
+        """An argument's keyword is its name."""
+        self.visit(node.func)
+        for item in node.args:
+            self._within(None, item)
+        for item in node.keywords:
+            self._within(item.arg, item.value)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        """A variable's name is that of its value."""
+        target = node.targets[0]
+        self._within(target.id if isinstance(target, ast.Name) else None, node.value)
+
+    def visit_Dict(self, node: ast.Dict) -> None:
+        """A key is the name of its value, and no value itself."""
+        for key, value in zip(node.keys, node.values, strict=True):
+            text = key.value if isinstance(key, ast.Constant) else None
+            self._within(str(text) if isinstance(text, str) else None, value)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        """What is between brackets is a key."""
+        self.visit(node.value)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        """What a key is compared with has its name."""
+        left = node.left
+        hint: str | None = None
+        if isinstance(left, ast.Subscript) and isinstance(left.slice, ast.Constant):
+            hint = str(left.slice.value)
+        elif isinstance(left, ast.Attribute):
+            hint = left.attr
+        elif isinstance(left, ast.Name):
+            hint = left.id
+        self.visit(left)
+        for item in node.comparators:
+            self._within(hint, item)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        """What stands in an f-string stays; its values are looked at."""
+        for item in node.values:
+            if isinstance(item, ast.FormattedValue):
+                self.visit(item.value)
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        """A text alone is a comment."""
+        if not isinstance(node.value, ast.Constant):
+            self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        """A literal of the user's words becomes a variable."""
+        value: object = node.value
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            return
+        if isinstance(value, str):
+            self._text(node, value)
+        elif float(value) in self._numbers and abs(value) > 1:
+            kind: ParameterType = "integer" if isinstance(value, int) else "number"
+            parameter = self._parameter(value, kind)
+            if parameter is not None:
+                self._replace(node, parameter.name)
+
+    def _within(self, hint: str | None, node: ast.AST) -> None:
+        self._hints.append(hint)
+        self.visit(node)
+        self._hints.pop()
+
+    def _text(self, node: ast.Constant, value: str) -> None:
+        if self._is_said(value):
+            kind: ParameterType = "date" if _DATE.fullmatch(value) else "text"
+            parameter = self._parameter(value, kind)
+            if parameter is not None:
+                self._replace(node, parameter.name)
+            return
+        pieces = [match[0] for match in _DATE.finditer(value) if self._is_said(match[0])]
+        pieces += [
+            match[1] for match in re.finditer(r"'([^'\n]{2,60})'", value) if self._is_said(match[1])
+        ]
+        made: dict[str, str] = {}
+        for piece in dict.fromkeys(pieces):
+            kind = "date" if _DATE.fullmatch(piece) else "text"
+            if kind == "text" and not re.fullmatch(_SAFE, piece):
+                continue
+            parameter = self._parameter(piece, kind, pattern=None if kind == "date" else _SAFE)
+            if parameter is not None:
+                made[piece] = parameter.name
+        if made:
+            self._replace(node, _f_string(value, made))
+
+    def _is_said(self, text: str) -> bool:
+        """Whether a text stands in the task, as words of its own."""
+        words = " ".join(_WORD.findall(text)).casefold()
+        return len(words) >= _LEAST and f" {words} " in self._words
+
+    def _parameter(
+        self, value: Value, kind: ParameterType, pattern: str | None = None
+    ) -> Parameter | None:
+        known = self.parameters.get(value)
+        if known is None:
+            known = Parameter(name=self._name(value, kind), type=kind, default=value)
+            if known.name in self._fixed:
+                return None
+            self._taken.add(known.name)
+        if pattern is not None:
+            known = Parameter(name=known.name, type=kind, default=value, pattern=pattern)
+        self.parameters[value] = known
+        return known
+
+    def _name(self, value: Value, kind: ParameterType) -> str:
+        hint = next((hint for hint in reversed(self._hints) if hint), "") if self._hints[-1] else ""
+        words = "_".join(_WORD.findall(hint)).lower()
+        if kind == "date":
+            by_length = {4: "year", 7: "month"}
+            usual = by_length.get(len(str(value)), "day")
+        else:
+            usual = "number" if kind in ("integer", "number") else "value"
+        name = words if words.isidentifier() and words not in ("sql", "statement") else usual
+        made, number = name, 2
+        while made in self._taken or (made == "" or not made.isidentifier()):
+            made, number = f"{name or usual}_{number}", number + 1
+        return made
+
+    def _replace(self, node: ast.Constant, text: str) -> None:
+        assert node.end_lineno is not None and node.end_col_offset is not None  # noqa: S101, PT018
+        place = _Place(
+            line=node.lineno,
+            begin=node.col_offset,
+            end_line=node.end_lineno,
+            end=node.end_col_offset,
+            text=text,
+        )
+        self.found.append(place)
+
+
+def _f_string(value: str, made: Mapping[str, str]) -> str:
+    """A text as an f-string in which some pieces are variables."""
+    pattern = re.compile("|".join(rf"\b{re.escape(piece)}\b" for piece in made))
+    parts: list[str] = []
+    at = 0
+    for match in pattern.finditer(value):
+        parts.append(_literal(value[at : match.start()]))
+        parts.append("{" + made[match[0]] + "}")
+        at = match.end()
+    parts.append(_literal(value[at:]))
+    body = "".join(parts)
+    quotes = '"""' if "\n" in value else '"'
+    return f"f{quotes}{body}{quotes}"
+
+
+def _literal(text: str) -> str:
+    """A piece of a text inside of an f-string in double quotes."""
+    text = text.replace("\\", "\\\\").replace('"', '\\"').replace("{", "{{").replace("}", "}}")
+    return text.replace("\r", "\\r").replace("\t", "\\t").replace("\x00", "\\0")
+
+
+def _replaced(script: str, places: Iterable[_Place]) -> str:
+    """A script in which some pieces are others; the last first, so that the rest stays."""
+    lines = [line.encode() for line in script.split("\n")]
+    for place in sorted(places, key=lambda item: (item.line, item.begin), reverse=True):
+        first, last = place.line - 1, place.end_line - 1
+        tail = lines[last][place.end :]
+        lines[first : last + 1] = [lines[first][: place.begin] + place.text.encode() + tail]
+    return b"\n".join(lines).decode()
+
+
+def _title(task: str) -> str:
+    line = " ".join(task.split())
+    return line if len(line) <= _LONGEST_TITLE else f"{line[: _LONGEST_TITLE - 1]}…"

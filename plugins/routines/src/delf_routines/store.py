@@ -1,0 +1,122 @@
+"""The routines of a project: files in its folder ``routines``."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from delf.errors import ConfigurationError, did_you_mean
+from delf.trust import Trust, part_of
+from delf_routines.routine import FOLDER, Routine, check_name, read_file
+
+CASES = "cases"
+"""The folder in it of recorded runs, for tests."""
+
+
+class RoutineStore:
+    """The routines of a project. A file counts as it was when the person trusted the folder.
+
+    Args:
+        root: The project's folder.
+        trust: Whose word counts that it is trusted.
+    """
+
+    def __init__(self, root: Path, trust: Trust) -> None:
+        self.folder = root / FOLDER
+        self._root = root
+        self._trust = trust
+
+    def names(self) -> list[str]:
+        """The names of all routines, sorted."""
+        if not self.folder.is_dir():
+            return []
+        return sorted(path.stem for path in self.folder.glob("*.py") if path.is_file())
+
+    def path(self, name: str) -> Path:
+        """The file of a routine."""
+        return self.folder / f"{check_name(name)}.py"
+
+    def case(self, name: str) -> Path:
+        """The file of its recorded run."""
+        return self.folder / CASES / f"{check_name(name)}.json"
+
+    def find(self, name: str) -> Routine:
+        """The routine of a name.
+
+        Raises:
+            ConfigurationError: When there is none, or its file is wrong.
+            FolderNotTrustedError: When it is another one than the person trusted.
+        """
+        path = self.path(name)
+        if not path.is_file():
+            names = self.names()
+            raise ConfigurationError(
+                f"there is no routine {name!r}{did_you_mean(name, names)}",
+                hint=f"routines: {', '.join(names) or 'none'}; they are in {self.folder}",
+            )
+        content = read_file(path)
+        self._trust.check(self._root, part_of(path, content, self._root))
+        return Routine.of_text(name, _decoded(content, path), str(path))
+
+    def keep(self, routine: Routine, case: str | None = None) -> Path:
+        """Write a routine, and trust its file for the person who saved it.
+
+        Args:
+            routine: The routine; it replaces one of its name.
+            case: Its recorded run, as the text of a file.
+        """
+        path = self.path(routine.name)
+        _write(path, routine.text())
+        self._trust.keep(self._root, part_of(path, path.read_bytes(), self._root))
+        if case is not None:
+            _write(self.case(routine.name), case)
+        return path
+
+    def remove(self, name: str) -> None:
+        """Delete a routine and its recorded run.
+
+        Raises:
+            ConfigurationError: When there is none.
+        """
+        if name not in self.names():
+            raise ConfigurationError(f"there is no routine {name!r}")
+        self.path(name).unlink()
+        self.case(name).unlink(missing_ok=True)
+
+    def rename(self, old: str, new: str) -> Path:
+        """Give a routine another name.
+
+        Raises:
+            ConfigurationError: When there is none, or one of the new name.
+        """
+        if new in self.names():
+            raise ConfigurationError(f"there is a routine {new!r} already")
+        routine = self.find(old)
+        fields: Mapping[str, object] = {**vars(routine), "name": new}
+        case = self.case(old)
+        text = case.read_text(encoding="utf-8") if case.is_file() else None
+        path = self.keep(Routine(**fields), text)  # pyright: ignore[reportArgumentType]
+        self.remove(old)
+        return path
+
+
+def _decoded(content: bytes, path: Path) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{path} is not UTF-8") from None
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    temporary = path.with_name(f".{secrets.token_hex(8)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, path)  # noqa: PTH105 - the same in one word
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
