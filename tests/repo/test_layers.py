@@ -63,6 +63,7 @@ MORE: dict[str, frozenset[str]] = {
     "filesystem": PROGRAM,
     "mcp": PROGRAM | {"delf.own_files"},
     "runner-dbos": PROGRAM | {"delf.plugins", "delf.project", "delf.surroundings", "delf.sync"},
+    "routines": PROGRAM | {"delf.plugins", "delf.trust"},
     "serve": RUN_TASKS,
     "workers": PROGRAM | {"delf.trust"},
 }

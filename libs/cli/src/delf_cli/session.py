@@ -438,8 +438,10 @@ def _with_whole_paths(state: State, options: Options) -> Options:
     whole, flags = os.path.abspath, dict(options.flags)
     state.config = state.config and whole(state.config)
     for name in ("output_dir", "record"):
-        flags[name] = flags[name] and whole(flags[name])
-    flags["files"] = flags["files"] and [whole(file) for file in flags["files"]]
+        if flags.get(name):
+            flags[name] = whole(flags[name])
+    if flags.get("files"):
+        flags["files"] = [whole(file) for file in flags["files"]]
     tools = tuple(whole(file) for file in options.tool_files)
     return replace(options, flags=flags, tool_files=tools)
 

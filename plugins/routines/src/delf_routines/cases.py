@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from delf.agent import Agent
+from delf import Agent
 from delf.errors import ConfigurationError, ToolExecutionError
 from delf.events import ANSWER, CallFinished, CallStarted, Event, TaskFinished
 from delf.plugins.host import PluginHost

@@ -36,7 +36,7 @@ from delf_routines.saving import Proposal, propose
 from delf_routines.store import RoutineStore
 
 if TYPE_CHECKING:
-    from delf.agent import Agent
+    from delf import Agent
 
 _STRATEGY: Final = "routine"
 _HISTORY: Final = 20
@@ -187,7 +187,7 @@ def run(ctx: click.Context, name: str, inputs: tuple[str, ...], **given: Any) ->
     ctx.exit(run_session(state, call_text(name, values), options))
 
 
-run.params += run_options(without=("strategy", "record", "stream", "memory"))
+run.params += run_options(without=("strategy",))
 
 
 def _without_model(state: State, flags: dict[str, Any]) -> dict[str, Any]:

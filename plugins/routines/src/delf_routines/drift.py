@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from delf.protocols.strategy import ToolDescription
-from delf.records import dataclass
 from delf.tools.action import EFFECTS
 from delf_routines.routine import Routine, UsedAction
 

@@ -12,7 +12,6 @@ from typing import Final
 from delf.errors import ConfigurationError
 from delf.events import CallFinished, Event, ScriptFinished, ScriptGenerated, TaskFinished
 from delf.protocols.strategy import ToolDescription
-from delf.records import dataclass as record
 from delf_routines.drift import named_actions
 from delf_routines.routine import Parameter, ParameterType, Routine, Value
 
@@ -103,7 +102,9 @@ def propose(
     tree = ast.parse(script)
     taken = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     taken |= {tool.name.partition(".")[0] for tool in tools}
-    finder = _Finder(task, taken, frozenset(fixed))
+    first = _Finder(task, taken, frozenset(fixed))
+    first.visit(tree)
+    finder = _Finder(task, taken, frozenset(fixed), first.names)  # now all names are known
     finder.visit(tree)
     script = _replaced(script, finder.found)
     parameters = {item.name: item for item in finder.parameters.values()}
@@ -121,7 +122,7 @@ def propose(
     )
 
 
-@record(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Place:
     """A piece of a script that becomes something else: lines from 1, columns in UTF-8 bytes."""
 
@@ -135,7 +136,16 @@ class _Place:
 class _Finder(ast.NodeVisitor):
     """Finds literals of a script that stand in the words of a task."""
 
-    def __init__(self, task: str, taken: Iterable[str], fixed: frozenset[str]) -> None:
+    def __init__(
+        self,
+        task: str,
+        taken: Iterable[str],
+        fixed: frozenset[str],
+        names: Mapping[Value, str] | None = None,
+    ) -> None:
+        self._known_names: Mapping[Value, str] = names or {}
+        self.names: dict[Value, str] = {}
+        """What literals are called where they are whole: their keyword, key or variable."""
         self._task = task
         self._words = f" {' '.join(_WORD.findall(task)).casefold()} "
         self._numbers = {float(match) for match in _NUMBER.findall(task.replace(",", ""))}
@@ -204,7 +214,12 @@ class _Finder(ast.NodeVisitor):
             kind: ParameterType = "integer" if isinstance(value, int) else "number"
             parameter = self._parameter(value, kind)
             if parameter is not None:
+                self._call_it(value)
                 self._replace(node, parameter.name)
+
+    def _call_it(self, value: Value) -> None:
+        if self._hints[-1]:
+            self.names.setdefault(value, self._hints[-1])
 
     def _within(self, hint: str | None, node: ast.AST) -> None:
         self._hints.append(hint)
@@ -216,6 +231,7 @@ class _Finder(ast.NodeVisitor):
             kind: ParameterType = "date" if _DATE.fullmatch(value) else "text"
             parameter = self._parameter(value, kind)
             if parameter is not None:
+                self._call_it(value)
                 self._replace(node, parameter.name)
             return
         pieces = [match[0] for match in _DATE.finditer(value) if self._is_said(match[0])]
@@ -253,17 +269,16 @@ class _Finder(ast.NodeVisitor):
         return known
 
     def _name(self, value: Value, kind: ParameterType) -> str:
-        hint = next((hint for hint in reversed(self._hints) if hint), "") if self._hints[-1] else ""
-        words = "_".join(_WORD.findall(hint)).lower()
+        words = "_".join(_WORD.findall(self._known_names.get(value, ""))).lower()
         if kind == "date":
             by_length = {4: "year", 7: "month"}
             usual = by_length.get(len(str(value)), "day")
         else:
             usual = "number" if kind in ("integer", "number") else "value"
-        name = words if words.isidentifier() and words not in ("sql", "statement") else usual
+        name = words if words.isidentifier() else usual
         made, number = name, 2
-        while made in self._taken or (made == "" or not made.isidentifier()):
-            made, number = f"{name or usual}_{number}", number + 1
+        while made in self._taken:
+            made, number = f"{name}_{number}", number + 1
         return made
 
     def _replace(self, node: ast.Constant, text: str) -> None:

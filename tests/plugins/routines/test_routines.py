@@ -1,0 +1,184 @@
+"""A task that worked becomes a program: saved, run with other values, tested, and refused by drift."""
+
+import json
+import sqlite3
+
+import pytest
+
+TASK = "How much did Berlin pay in 2026-10?"
+SCRIPT = """\
+statement = (
+    "select sum(total) as s from orders where city = 'Berlin' and day like '2026-10-%'"
+)
+rows = await shop.query(statement)
+await send(to="ada@example.com", city="Berlin", amount=rows[0]["s"])
+print(f"{rows[0]['s']} euros")
+"""
+TOOLS = '''
+from delf import tool
+
+@tool(effect="write", confirm=False)
+def send(to: str, city: str, amount: float{more}) -> str:
+    """Send."""
+    with open("sent.txt", "a") as file:
+        file.write(f"{{to}} {{city}} {{amount}}\\n")
+    return "sent"
+'''
+
+
+@pytest.fixture
+def project(here, run):
+    """A folder with a shop, and a recorded model that does one task there."""
+    with sqlite3.connect(here / "shop.db") as db:
+        db.execute("create table orders (city text, day text, total integer)")
+        rows = [
+            ("Berlin", "2026-10-03", 40),
+            ("Berlin", "2026-11-07", 2),
+            ("Rome", "2026-10-09", 7),
+        ]
+        db.executemany("insert into orders values (?, ?, ?)", rows)
+    (here / "tools.py").write_text(TOOLS.format(more=""))
+    entry = {
+        "request": {"contains": [TASK]},
+        "reply": {"text": f"```python\n{SCRIPT}```", "cost_usd": 0.5},
+    }
+    (here / "model.jsonl").write_text(json.dumps(entry) + "\n")
+    (here / "delf.toml").write_text(
+        '[connections.shop]\ntype = "sql"\nurl = "sqlite:///shop.db"\n'
+        '[plugins.journal-sql]\nurl = "sqlite:///journal.db"\n'
+    )
+    return here
+
+
+@pytest.fixture
+def saved(project, run):
+    """The same, with the routine ``income``."""
+    trusting = ("--trust", str(project))
+    done = run(*trusting, "run", TASK, "--llm", "recorded:model.jsonl", "--tools", "tools.py")
+    assert done.stdout == "40 euros\n", done.output
+    found = json.loads(run(*trusting, "runs", "list", "--json").stdout)
+    done = run(*trusting, "routines", "save", found[0]["task_id"], "income", "--yes")
+    assert done.exit_code == 0, done.output
+
+    def call(*arguments):
+        return run(*trusting, "routines", *arguments)
+
+    return call
+
+
+def test_a_routine_is_a_readable_file_whose_parameters_stood_in_the_task(saved, here):
+    text = (here / "routines/income.py").read_text()
+    assert text.startswith(f'# /// routine\n# title = "{TASK}"\n')
+    assert "[parameters.city]" in text
+    assert "[parameters.month]" in text
+    assert "city = '{city}' and day like '{month}-%'" in text
+    assert 'send(to="ada@example.com", city=city,' in text
+    assert 'effect = "write"' in text
+
+
+def test_it_runs_with_other_values_without_a_model_and_without_a_cent(saved, here):
+    done = saved("run", "income", "--tools", "tools.py", "--input", "month=2026-11", "--json")
+    answer = json.loads(done.stdout)
+    assert answer["text"] == "2 euros"
+    assert answer["cost_usd"] == 0
+    assert (here / "sent.txt").read_text().splitlines()[-1] == "ada@example.com Berlin 2.0"
+    runs = json.loads(saved("history", "income", "--json").stdout)
+    assert [run["task"] for run in runs] == ["income(month='2026-11', city='Berlin')"]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("month=x", "it takes a date"),
+        ("city=x' or '1", "it has to match"),
+        ("towns=1", "no parameter 'towns'"),
+        ("month", "is no NAME=VALUE"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_told_before_anything_is_done(saved, here, given, told):
+    before = (here / "sent.txt").read_text()
+    done = saved("run", "income", "--tools", "tools.py", "--input", given)
+    assert done.exit_code == 2
+    assert told in done.output
+    assert (here / "sent.txt").read_text() == before
+
+
+def test_a_test_reaches_no_service_and_tells_what_differs(saved, here):
+    (here / "shop.db").unlink()
+    before = (here / "sent.txt").read_text()
+    done = saved("test", "--junit", "out.xml")
+    assert (done.exit_code, done.stdout) == (0, "income: ok\n"), done.output
+    path = here / "routines/income.py"
+    path.write_text(path.read_text().replace("euros", "dollars").replace("ada@", "eve@"))
+    done = saved("test", "--junit", "out.xml")
+    assert done.exit_code == 1
+    assert "it calls send(to='eve@example.com'" in done.stdout
+    assert "it does not call send any more" in done.stdout
+    assert 'failures="1"' in (here / "out.xml").read_text()
+    assert (here / "sent.txt").read_text() == before
+
+
+DRIFTS = {
+    ", cc: str": "it has a new required parameter cc: str",
+    "": None,
+    ', cc: str = ""': "since the routine income was saved, send: it has a new parameter cc",
+}
+
+
+@pytest.mark.parametrize(("more", "told"), DRIFTS.items())
+def test_what_became_of_its_actions_is_told_before_anything_is_done(saved, here, more, told):
+    (here / "tools.py").write_text(TOOLS.format(more=more))
+    before = (here / "sent.txt").read_text()
+    done = saved("run", "income", "--tools", "tools.py")
+    is_refused = bool(told) and "required" in told
+    assert done.exit_code == (1 if is_refused else 0), done.output
+    if told:
+        assert told in " ".join(done.output.split())
+    assert ((here / "sent.txt").read_text() == before) is is_refused
+
+
+def test_an_action_that_is_gone_or_asks_more_is_refused(saved, here):
+    done = saved("run", "income")
+    assert done.exit_code == 1
+    assert "send: it is not there any more" in " ".join(done.output.split())
+    text = TOOLS.format(more="").replace('effect="write"', 'effect="irreversible"')
+    (here / "tools.py").write_text(text)
+    done = saved("run", "income", "--tools", "tools.py")
+    assert "its effect was write, and is irreversible" in " ".join(done.output.split())
+
+
+def test_it_asks_whoever_a_task_asks(saved, here):
+    text = TOOLS.format(more="").replace("confirm=False", "confirm=True")
+    (here / "tools.py").write_text(text)
+    done = saved("run", "income", "--tools", "tools.py", "--approve", "none")
+    assert done.exit_code == 1
+    assert "rejected" in done.output
+
+
+def test_a_strangers_routine_has_no_effect_before_the_folder_is_trusted(saved, run, monkeypatch):
+    monkeypatch.delenv("DELF_TRUST")
+    done = run("routines", "run", "income", "--tools", "tools.py")
+    assert done.exit_code == 2
+    assert "trust" in done.output
+
+
+def test_a_task_that_is_no_call_of_a_routine_says_how_one_is_written(saved, run, here):
+    done = run(
+        "--trust", str(here), "run", "do it", "--strategy", "routine", "--llm", "none:no model"
+    )
+    assert 'report(month="2026-10")' in " ".join(done.output.split())
+
+
+def test_a_task_that_failed_is_no_routine(project, run):
+    trusting = ("--trust", str(project))
+    run(*trusting, "run", "else", "--llm", "recorded:model.jsonl")
+    found = json.loads(run(*trusting, "runs", "list", "--json").stdout)
+    done = run(*trusting, "routines", "save", found[0]["task_id"], "x", "--yes")
+    assert "the task is not done" in done.output
+
+
+def test_it_is_renamed_and_removed(saved, here):
+    assert saved("rename", "income", "revenue").exit_code == 0
+    assert saved("test").stdout == "revenue: ok\n"
+    assert saved("remove", "revenue", "--yes").exit_code == 0
+    assert "There is no routine yet" in saved("list").output
