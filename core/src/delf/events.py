@@ -100,6 +100,8 @@ class TaskStarted(_Event):
     needs to set up the same agent again. ``conversation`` is the one that it continues.
     ``attended``: whoever ordered it waits for it; else its requests wait for an answer.
     ``parent`` is the task of which it is a child, and ``worker`` the name of who does that.
+    ``zone`` is the time zone in which it began, as a rule of POSIX, and ``zone_name`` its name
+    where it has one: a resumed task keeps them.
     """
 
     task: str
@@ -110,6 +112,8 @@ class TaskStarted(_Event):
     attended: bool = True
     parent: str | None = None
     worker: str | None = None
+    zone: str = ""
+    zone_name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -247,6 +247,25 @@ async def test_the_order_of_sets_is_the_same(bench: Bench) -> None:
     assert len(world.writes) <= 7
 
 
+async def test_a_resumed_task_keeps_the_time_zone_in_which_it_began(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    bench.model.writes("import time\nawait write(time.strftime('%z'))\nawait write(str(await look(1)))")
+    world = World()
+    async with bench.agent(world) as agent:
+        first = (await agent.arun("Write.")).raise_for_status()
+    events = list(await bench.journal.read(first.trace.task_id))
+    started = next(e for e in events if isinstance(e, ev.TaskStarted))
+    assert (started.zone, started.zone_name) == ("JST-9", "Asia/Tokyo")
+    place = max(i for i, e in enumerate(events) if isinstance(e, ev.CallStarted))
+    await bench.journal.ended_after(events[:place])
+    monkeypatch.setenv("TZ", "America/New_York")
+    async with bench.agent(world) as agent:
+        (await agent.aresume(first.trace.task_id)).raise_for_status()
+    assert world.writes == ["+0900", "10", "10"]
+
+
 async def test_what_is_over_is_answered_from_the_journal(bench: Bench) -> None:
     bench.model.writes("print(await look(1))")
     world = World()

@@ -129,7 +129,7 @@ class TaskHost:
         context = self._task.context
         events = self._task.log.events
         begun = (event.at for event in events if isinstance(event, TaskStarted))
-        asked = context.message(self.task, self._output, next(begun, None))
+        asked = context.message(self.task, self._output, next(begun, None), self._task.zone)
         return (system(rules), *context.known(), *context.history, asked)
 
     # -- the model ----------------------------------------------------------------------

@@ -67,6 +67,7 @@ from delf.records import dataclass
 from delf.secrets import secrets_of_agent, secrets_of_settings
 from delf.specs import ApprovalSpec, MemorySpec, ObserverSpec, Spec, StrategySpec
 from delf.tools.context import ChildResult, Connect
+from delf.zones import local_zone
 
 _log = logging.getLogger(__name__)
 _TOOL_THREADS = 64
@@ -467,6 +468,7 @@ class Runtime:
             memory=None if request.child is not None else self._memory,
             context=TaskContext(files=[file.line for file in inputs]),
             seed=replay.seed or secrets.token_hex(16),
+            zone=replay.zone or local_zone(),
         )
         approvals = self._approvals.for_task(request, log, slot, clock, origins_of(task))
         most = self._limits.frame_bytes - 1024
@@ -494,7 +496,7 @@ class Runtime:
             gate,
             approvals,
             self._sandbox,
-            replace(self._spec, tools=tools.names_for_sandbox(), files=files),
+            replace(self._spec, tools=tools.names_for_sandbox(), files=files, zone=task.zone),
             output,
             self._in_background,
         )

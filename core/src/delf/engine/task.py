@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from delf.errors import ConfigurationError, DelfError, TaskLeftError
 from delf.records import dataclass
+from delf.zones import Zone, local_zone
 
 if TYPE_CHECKING:  # an agent is made without what tasks need
     from delf.config import AgentConfig
@@ -168,7 +169,11 @@ class TaskContext:
         return (system("Known facts:\n" + "\n".join(f"- {fact}" for fact in self.facts)),)
 
     def message(
-        self, task: str, output: Output[Any] | None = None, now: float | None = None
+        self,
+        task: str,
+        output: Output[Any] | None = None,
+        now: float | None = None,
+        zone: Zone | None = None,
     ) -> Message:
         """The task with all that belongs to it, but for the history.
 
@@ -176,6 +181,7 @@ class TaskContext:
             task: The task in words.
             output: What its answer has to be.
             now: The Unix time; it stands here, so that what comes before stays the same.
+            zone: Of the clock that shows it; the machine's when None.
         """
         from delf.messages import user
 
@@ -186,23 +192,23 @@ class TaskContext:
         if self.files:
             parts.append("Input files:\n" + "\n".join(f"- {name}" for name in self.files))
         if now is not None:
-            parts.append(f"Now: {_moment(now)}")
+            parts.append(f"Now: {_moment(now, zone or local_zone())}")
         parts.append(f"Task:\n{task}")
         if output is not None:
             parts.append(output.told())
         return user("\n\n".join(parts))
 
 
-def _moment(now: float) -> str:
+def _moment(now: float, zone: Zone) -> str:
     """A time as the user's clock shows it: ``Wed 2026-11-25 20:14 +0100 (Europe/Madrid)``."""
-    from zoneinfo import ZoneInfo
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-    from delf.zones import local_zone
-
-    name = local_zone().name
-    zone = ZoneInfo(name) if name else None
-    moment = datetime.fromtimestamp(now, UTC).astimezone(zone)
-    return f"{moment:%a %Y-%m-%d %H:%M %z} ({name or moment.tzname()})"
+    try:
+        known = ZoneInfo(zone.name) if zone.name else None
+    except ZoneInfoNotFoundError:  # a resumed task began on a machine that knows it
+        known = UTC
+    moment = datetime.fromtimestamp(now, UTC).astimezone(known)
+    return f"{moment:%a %Y-%m-%d %H:%M %z} ({zone.name or moment.tzname()})"
 
 
 @dataclass(kw_only=True)
@@ -220,6 +226,7 @@ class TaskState:
         memory: Facts from before, if there is a store.
         context: What the model is told beside the task.
         seed: What scripts draw chance from.
+        zone: The time zone in which the task began.
     """
 
     request: TaskRequest
@@ -232,6 +239,7 @@ class TaskState:
     memory: AgentMemory | None = None
     context: TaskContext = field(default_factory=TaskContext)
     seed: str = ""
+    zone: Zone = field(default_factory=local_zone)
 
     async def ask(self, purpose: Purpose, question: str, llm: LLMConfig | None = None) -> str:
         """A model's answer to one question, the light one's if not told; its cost is the task's.

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol, cast, runtime_checkable
 
 from delf.records import dataclass
 from delf.types import Isolation
+from delf.zones import Zone, local_zone
 
 MAX_SCRIPT: Final = 2**17
 """Letters of a script; the longest that models write have some ten thousand."""
@@ -108,6 +109,7 @@ class SessionSpec:
         limits: What it may use.
         files: Input files that it may read, as absolute paths of the host.
         row_files: Endings of output files that the host makes from rows, as ``.xlsx``.
+        zone: The time zone of its clock.
     """
 
     tools: tuple[ToolNames, ...]
@@ -116,6 +118,7 @@ class SessionSpec:
     limits: Limits = field(default_factory=Limits)
     files: tuple[str, ...] = ()
     row_files: tuple[str, ...] = ()
+    zone: Zone = field(default_factory=local_zone)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,6 @@ from delf.protocols.sandbox import (
     Told,
 )
 from delf.values import MAX_VALUES, UnsupportedValueError, loads
-from delf.zones import local_zone
 from delf_sandbox.guest.frames import FrameTooLargeError, encode, frame_around
 from delf_sandbox.modules import modules_of
 
@@ -197,7 +196,7 @@ def init_frame(spec: SessionSpec, scratch: str, readable: Sequence[str]) -> byte
         "scratch": scratch,
         "readable": list(readable),
         "row_files": list(spec.row_files),
-        "zone": local_zone().rule,
+        "zone": spec.zone.rule,
     }
     return encode(["init", content], spec.limits.frame_bytes)
 

@@ -11,7 +11,7 @@ from typing import Any
 from delf.errors import SandboxUnavailableError
 from delf.protocols.sandbox import Availability, Available, SessionSpec, Unavailable
 from delf.types import Isolation
-from delf.zones import local_zone
+from delf.zones import Zone
 from delf_sandbox.folders import remove_folder
 from delf_sandbox.inputs import WORKSPACE, InputNames
 from delf_sandbox_monty.session import SCRATCH, MontySession
@@ -58,7 +58,7 @@ class MontyBackend:
             mounts = _mounts(folder, spec)
             checkout = pool.checkout(
                 limits=_limits(spec),
-                os_policy={"sleep_system_max": _MANY, "timezone": _zone()},
+                os_policy={"sleep_system_max": _MANY, "timezone": _zone(spec.zone)},
                 assert_message_annotations=False,
             )
             session = MontySession(
@@ -134,11 +134,10 @@ async def _entered(manager: Any) -> Any:
         raise SandboxUnavailableError(f"Monty cannot be started: {error}") from error
 
 
-def _zone() -> Any:
-    """The zone of the machine as Monty takes it; one without a name as it is today."""
-    name = local_zone().name
-    if name:
-        return name
+def _zone(zone: Zone) -> Any:
+    """A zone as Monty takes it; one without a name is the machine's, as it is today."""
+    if zone.name:
+        return zone.name
     now = time.localtime()
     return {"offset_seconds": now.tm_gmtoff, "name": now.tm_zone}
 

@@ -18,6 +18,7 @@ from delf.engine.journal.retrying import as_untried
 from delf.errors import ReplayMismatch
 from delf.messages import ModelReply, Purpose
 from delf.protocols.sandbox import LimitReached
+from delf.zones import Zone
 
 PATIENCE_SECONDS: Final = 10.0
 """How much longer than it took before a script may do nothing that the journal tells."""
@@ -192,6 +193,8 @@ class Replay:
         """Whether the task was begun before; one that was only queued was not."""
         self.seed = "" if began is None else began.seed
         """What the task's scripts drew chance from."""
+        self.zone = None if began is None or not began.zone else Zone(began.zone, began.zone_name)
+        """The time zone in which the task began."""
         self._patience = patience
         self._recording = Recording(as_untried(self.events))
         self.recorded = self._recording.known

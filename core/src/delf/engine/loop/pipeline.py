@@ -120,6 +120,8 @@ class TaskPipeline:
                 task=request.task,
                 origin=origin,
                 seed=task.seed,
+                zone=task.zone.rule,
+                zone_name=task.zone.name,
                 setup=request.setup,
                 conversation=None if continued is None else continued.conversation_id,
                 attended=request.attended,
