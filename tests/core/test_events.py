@@ -34,6 +34,7 @@ SAMPLES = {
     "Effect": "read",
     "Isolation": "process",
     "CallStatus": "ok",
+    "Cancellation | None": None,
     "ScriptStatus": "done",
     "DecisionKind": "approved",
     "DecisionSource": "policy",
