@@ -251,7 +251,9 @@ async def test_a_resumed_task_keeps_the_time_zone_in_which_it_began(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TZ", "Asia/Tokyo")
-    bench.model.writes("import time\nawait write(time.strftime('%z'))\nawait write(str(await look(1)))")
+    bench.model.writes(
+        "import time\nawait write(time.strftime('%z'))\nawait write(str(await look(1)))"
+    )
     world = World()
     async with bench.agent(world) as agent:
         first = (await agent.arun("Write.")).raise_for_status()
