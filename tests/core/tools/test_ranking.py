@@ -84,7 +84,8 @@ def test_a_catalog_is_a_sequence() -> None:
         ("get_all_policies", ["policy"]),
         ("GETHTTPResponse", ["gethttp", "response"]),
         ("Boxes & classes", ["box", "class"]),
-        ("Straße Übung 日本語", ["straße", "übung", "日本語"]),
+        ("Straße Übung 日本語", ["straße", "übung", "日本", "本語"]),
+        ("서울의 회의, 2026年", ["서울", "울의", "회의", "2026", "年"]),
     ],
 )
 def test_words(text: str, words: list[str]) -> None:

@@ -14,7 +14,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from delf.errors import ConnectionUnavailableError, MemoryRetrievalError, MemorySetupError
+from delf.errors import (
+    ConnectionUnavailableError,
+    MemoryRetrievalError,
+    MemorySetupError,
+    PluginError,
+)
+from delf.notes import notes_of_call
 from delf.protocols.context import PluginContext
 from delf.testing import MemoryContract, PluginContract
 from delf_memory_semantic import store as store_module
@@ -585,4 +591,85 @@ async def test_a_store_that_is_full_is_told(
         await store.save(["short", "long " * 100_000])
     assert [fact.content for fact in await store.list()] == ["The office is in Turin."]
     assert len(await store.search("office")) == 1
+    await store.aclose()
+
+
+SCRIPTS = {
+    "Chinese": ("下次会议在周五上午十点举行", "会议什么时候开？"),
+    "Japanese": ("次の会議は金曜日の午前十時です", "会議はいつですか"),
+    "Korean": ("다음 회의는 금요일 오전 열 시입니다", "회의가 언제예요?"),
+    "Thai": ("การประชุมครั้งต่อไปคือวันศุกร์", "ประชุมวันไหน"),
+    "Russian": ("Следующая встреча в пятницу в десять", "Когда встреча"),
+}
+
+
+async def find_in_each_script(store: SemanticStore) -> None:
+    """Where words have no blanks between them, two letters count as a word."""
+    await store.save([fact for fact, _ in SCRIPTS.values()])
+    for fact, query in SCRIPTS.values():
+        assert [found.content for found in await store.search(query)] == [fact]
+    assert await store.search("nothing of that") == []
+    assert await store.delete([fact for fact, _ in SCRIPTS.values()]) == len(SCRIPTS)
+    await store.aclose()
+
+
+async def test_words_are_found_in_every_script(context):
+    await find_in_each_script(SemanticStore(context, embedding_model="off"))
+
+
+@pytest.mark.services
+async def test_and_in_postgresql(context, postgres_database):
+    await find_in_each_script(SemanticStore(context, postgres_database.url, "off"))
+
+
+async def test_a_word_more_does_not_lose_what_was_found(context):
+    store = SemanticStore(context, embedding_model="off")
+    await store.save(
+        [
+            "Primary contact: Alice Chen, alice@acme.com",
+            "Preferred contact: email, not Slack",
+            "The office closes at six",
+            "Company: Acme Corp, Enterprise tier",
+        ]
+    )
+    query = "Draft a {}check-in email to our primary contact"
+    plain = await store.search(query.format(""))
+    assert len(plain) == 2
+    for word in ("short ", "short, friendly "):
+        assert await store.search(query.format(word)) == plain
+    assert await store.search("Write a haiku about rain") == []
+    await store.aclose()
+
+
+async def test_that_there_is_no_embedder_is_told_once(context):
+    def none(_name: object) -> Any:
+        raise PluginError("no embedder is installed")
+
+    store = SemanticStore(replace(context, embedder=none))
+    with notes_of_call() as first:
+        await store.search("anything")
+    with notes_of_call() as second:
+        await store.search("anything")
+    assert list(first) == ["facts are found by words alone: no embedder is installed"]
+    assert not second
+    await store.aclose()
+
+
+async def test_a_save_does_not_wait_for_an_embedder_that_hangs(context, meaning, monkeypatch):
+    monkeypatch.setattr(store_module, "_FIRST_ANSWER", 0.01)
+    monkeypatch.setattr(store_module, "_AT_ONCE", 0.0)
+
+    async def hang(*_: object) -> None:
+        asked.append(1)
+        await asyncio.Event().wait()
+
+    asked: list[int] = []
+    monkeypatch.setattr(meaning, "embed", hang)
+    store = SemanticStore(context)
+    with notes_of_call() as notes:
+        await store.save(["The office is in Turin."])
+        await store.save(["Tea at six."])
+        assert len(await store.search("office Turin")) == 1
+    assert list(notes) == ["facts are found by words alone, the embedder failed: no answer in time"]
+    assert asked == [1]
     await store.aclose()

@@ -79,7 +79,7 @@ class AgentMemory:
         return self._opening
 
     async def recall(self, query: str, seconds: float = _MOST_SECONDS) -> Sequence[str]:
-        """The facts that matter for a task, best first.
+        """The facts that matter for a task, best first, after the guidelines of the store.
 
         Args:
             query: The task.
@@ -92,7 +92,9 @@ class AgentMemory:
         async def search() -> list[str]:
             store = await asyncio.shield(self.open())
             facts = list(await store.search(query, self._top_k, self._threshold))
-            return [str(fact.content) for fact in facts[: self._top_k]]
+            found = [str(fact.content) for fact in facts[: self._top_k]]
+            said = await self.guidelines()
+            return [said, *found] if said and found else found
 
         return await self._bounded(search(), min(seconds, _MOST_SECONDS))
 

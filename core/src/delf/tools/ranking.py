@@ -12,6 +12,11 @@ from typing import Final
 _SATURATION: Final = 1.2
 _LENGTH: Final = 0.4
 _WORD: Final = re.compile(r"[^\W_]+")
+_RUN: Final = re.compile(
+    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+)"
+)
+"""Thai, Lao, Burmese, Khmer, Japanese, Chinese, and Korean, which joins its particles to words."""
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])")
 _STOP: Final = frozenset(
     {"a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "has", "have", "in", "into"}
@@ -23,11 +28,40 @@ _STOP: Final = frozenset(
 def words_of(text: str) -> list[str]:
     """The words of a text or a name, singular and plural as one, without those that say nothing.
 
+    Where words are written without blanks between them, each two letters count as a word.
+
     Args:
         text: Plain words, ``snake_case`` or ``camelCase``.
     """
     found = _WORD.findall(plain_name(text))
-    return [_stem(word) for word in map(str.lower, found) if word not in _STOP]
+    words = [_stem(word) for word in map(str.lower, found) if word not in _STOP]
+    return words if text.isascii() else [part for word in words for part in parts_of(word)]
+
+
+def parts_of(word: str) -> list[str]:
+    """A word in two letters each, where it is of a script without blanks; else itself.
+
+    Args:
+        word: Letters and digits alone.
+    """
+    if not _RUN.search(word):
+        return [word]
+    return [part for run in _RUN.split(word) if run for part in _pairs(run)]
+
+
+def _pairs(run: str) -> list[str]:
+    if len(run) < 2 or not _RUN.fullmatch(run):
+        return [run]
+    return [run[start : start + 2] for start in range(len(run) - 1)]
+
+
+def is_pair(word: str) -> bool:
+    """Whether a word is two letters of a script without blanks.
+
+    Args:
+        word: Of :func:`words_of`.
+    """
+    return _RUN.fullmatch(word) is not None
 
 
 def plain_name(name: str) -> str:

@@ -24,9 +24,9 @@ from sqlalchemy.schema import CreateTable
 
 from delf.errors import MemoryRetrievalError, MemorySetupError
 from delf.protocols.memory import Fact
-from delf.tools.ranking import words_of
+from delf.tools.ranking import parts_of, words_of
 
-_VERSION: Final = "1"
+_VERSION: Final = "2"
 _HINT: Final = "see that the database is there, and that the url of the memory is right"
 _BUSY_MS: Final = 10_000
 """How long SQLite waits for another writer."""
@@ -34,7 +34,7 @@ _MAKING: Final = 0x64656C66
 """The lock under which PostgreSQL's tables are made: a number of its own."""
 _AT_ONCE: Final = 10_000
 """How many rows one statement reads, or names: SQLite takes 32,766 values."""
-_MOST_WORDS: Final = 24
+_MOST_WORDS: Final = 48
 """How many words of a query count: a task of pages is found by its first words as well."""
 
 _tables = sa.MetaData()
@@ -56,6 +56,7 @@ _facts = sa.Table(
     sa.Column("namespace", sa.Text, nullable=False),
     sa.Column("digest", sa.String(64), nullable=False),
     sa.Column("content", sa.Text, nullable=False),
+    sa.Column("words", sa.Text, nullable=False),
     sa.Column("source", sa.Text),
     sa.Column("saved_at", sa.Double, nullable=False),
     sa.UniqueConstraint("namespace", "digest"),
@@ -76,22 +77,22 @@ _vectors = sa.Table(
 _SQLITE_WORDS: Final = (
     (
         "CREATE VIRTUAL TABLE IF NOT EXISTS delf_memory_words USING fts5("
-        "content, content='delf_memory_facts', content_rowid='id', tokenize='porter unicode61')"
+        "words, content='delf_memory_facts', content_rowid='id', tokenize='porter unicode61')"
     ),
     (
         "CREATE TRIGGER IF NOT EXISTS delf_memory_added AFTER INSERT ON delf_memory_facts BEGIN "
-        "INSERT INTO delf_memory_words(rowid, content) VALUES (new.id, new.content); END"
+        "INSERT INTO delf_memory_words(rowid, words) VALUES (new.id, new.words); END"
     ),
     (
         "CREATE TRIGGER IF NOT EXISTS delf_memory_removed AFTER DELETE ON delf_memory_facts BEGIN "
-        "INSERT INTO delf_memory_words(delf_memory_words, rowid, content) "
-        "VALUES ('delete', old.id, old.content); END"
+        "INSERT INTO delf_memory_words(delf_memory_words, rowid, words) "
+        "VALUES ('delete', old.id, old.words); END"
     ),
 )
 _POSTGRESQL_WORDS: Final = (
     (
         "CREATE INDEX IF NOT EXISTS delf_memory_words ON delf_memory_facts "
-        "USING gin (to_tsvector('english', left(content, 200000)))"
+        "USING gin (to_tsvector('english', left(words, 200000)))"
     ),
 )
 _FOUND_IN_SQLITE: Final = sa.text(
@@ -106,9 +107,9 @@ _FOUND_AMONG_OTHERS: Final = sa.text(
     "ORDER BY counts, f.id LIMIT :limit"
 )
 _FOUND_IN_POSTGRESQL: Final = sa.text(
-    "SELECT id, ts_rank_cd(to_tsvector('english', left(content, 200000)), q, 1) AS counts "
+    "SELECT id, ts_rank_cd(to_tsvector('english', left(words, 200000)), q, 1) AS counts "
     "FROM delf_memory_facts, to_tsquery('english', :words) q "
-    "WHERE to_tsvector('english', left(content, 200000)) @@ q AND namespace = :namespace "
+    "WHERE to_tsvector('english', left(words, 200000)) @@ q AND namespace = :namespace "
     "ORDER BY counts DESC, id LIMIT :limit"
 )
 _MADE: Final = sa.text(
@@ -190,6 +191,7 @@ class FactDatabase:
                     "namespace": self.namespace,
                     "digest": digest,
                     "content": content,
+                    "words": searched(content),
                     "source": source,
                     "saved_at": now,
                 }
@@ -274,9 +276,7 @@ class FactDatabase:
 
     def with_words(self, query: str, limit: int) -> dict[int, float]:
         """The facts that share most with a query, and how much that counts, best first."""
-        words = list(dict.fromkeys(re.findall(r"[^\W_]+", query)))
-        said = {word.lower() for word in words if words_of(word)}
-        chosen = [word for word in words if word.lower() in said][:_MOST_WORDS]
+        chosen = telling_words(query)[:_MOST_WORDS]
         if not chosen:
             return {}
         with self._read() as connection:
@@ -454,6 +454,27 @@ def _told(error: SQLAlchemyError, url: sa.URL, doing: str) -> str:
     cause = str(getattr(error, "orig", None) or error).strip().splitlines()
     place = url.render_as_string(hide_password=True)
     return f"the memory at {place} cannot be {doing}: {cause[0] if cause else type(error)}"
+
+
+def telling_words(query: str) -> list[str]:
+    """The words of a query that say something, as an index has them.
+
+    Args:
+        query: Plain words.
+    """
+    words = dict.fromkeys(re.findall(r"[^\W_]+", query))
+    return list(dict.fromkeys(part for word in words if words_of(word) for part in parts_of(word)))
+
+
+def searched(content: str) -> str:
+    """A text as an index takes it: with blanks in scripts that write none.
+
+    Args:
+        content: A fact, or a message.
+    """
+    if content.isascii():
+        return content
+    return re.sub(r"[^\W_]+", lambda found: " ".join(parts_of(found[0])), content)
 
 
 def digest_of(content: str) -> str:

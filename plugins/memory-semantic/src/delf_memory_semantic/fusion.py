@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from delf.tools.ranking import words_of
+from delf.tools.ranking import is_pair, words_of
 
 LOOKED_AT: Final = 50
 """How far down each ranking counts."""
@@ -14,13 +14,19 @@ _BY_WORDS: Final = 0.4
 
 
 def share_of(query: str, text: str) -> float:
-    """Which part of a query's words a text has."""
+    """Which part of a query's words a text has.
+
+    Of two letters that count as a word every other one lies between two words.
+    """
     said = set(words_of(query))
-    return len(said.intersection(words_of(text))) / (len(said) or 1)
+    whole = sum(0.5 if is_pair(word) else 1.0 for word in said)
+    return min(1.0, len(said.intersection(words_of(text))) / (whole or 1))
 
 
-def fused(by_words: Mapping[int, float], likeness: Mapping[int, float], share: float) -> list[int]:
-    """Numbers by both, best first.
+def fused(
+    by_words: Mapping[int, float], likeness: Mapping[int, float], share: float
+) -> dict[int, float]:
+    """Numbers by both, best first, with what they count.
 
     By places alone (reciprocal rank fusion) the weaker ranking spoils the better one, so what
     each counts is added, on one scale: a query of which no text has more than a few words is
@@ -36,4 +42,4 @@ def fused(by_words: Mapping[int, float], likeness: Mapping[int, float], share: f
     for number in {**by_words, **likeness}:
         words = share * by_words.get(number, 0.0) / most
         scores[number] = _BY_WORDS * words + (1 - _BY_WORDS) * likeness.get(number, words)
-    return sorted(scores, key=lambda number: -scores[number])
+    return {number: scores[number] for number in sorted(scores, key=lambda n: -scores[n])}

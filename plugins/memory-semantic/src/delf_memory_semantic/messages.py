@@ -7,7 +7,6 @@ the digests of texts: what is forgotten there is nowhere else to be read.
 from __future__ import annotations
 
 import hashlib
-import re
 import sqlite3
 import threading
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from delf.protocols.conversation import ChatMessage
-from delf.tools.ranking import words_of
+from delf_memory_semantic.database import searched, telling_words
 from delf_memory_semantic.fusion import LOOKED_AT, fused, share_of
 
 _WORDS: Final = """
@@ -64,6 +63,7 @@ class MessageIndex:
         self._namespace = namespace
         self._lock = threading.Lock()
         self._words = sqlite3.connect(":memory:", check_same_thread=False)
+        self._words.create_function("searched", 1, searched, deterministic=True)
         self._words.executescript(_WORDS)
         self._vectors: dict[bytes, Any] = {}
         self._model: str | None = None
@@ -74,7 +74,7 @@ class MessageIndex:
         with self._lock, self._words as database:
             database.execute(
                 "INSERT INTO words(words, rowid, content) "
-                "SELECT 'delete', id, content FROM messages WHERE conversation = ?",
+                "SELECT 'delete', id, searched(content) FROM messages WHERE conversation = ?",
                 (conversation,),
             )
             database.execute("DELETE FROM messages WHERE conversation = ?", (conversation,))
@@ -85,7 +85,8 @@ class MessageIndex:
                 rows,
             )
             database.execute(
-                "INSERT INTO words(rowid, content) SELECT id, content FROM messages WHERE id > ?",
+                "INSERT INTO words(rowid, content) "
+                "SELECT id, searched(content) FROM messages WHERE id > ?",
                 (first,),
             )
 
@@ -126,7 +127,7 @@ class MessageIndex:
             until: The latest.
             limit: How many at most.
         """
-        words = [word for word in re.findall(r"[^\W_]+", query) if words_of(word)]
+        words = telling_words(query)
         with self._lock:
             by_words: dict[int, float] = {}
             if words:
@@ -136,7 +137,7 @@ class MessageIndex:
             near = self._near(vector, since, until, by_words)
             best = next(iter(by_words), None)
             share = 0.0 if best is None else share_of(query, self._message(best).message.content)
-            chosen = fused(by_words, near, share)[:limit]
+            chosen = list(fused(by_words, near, share))[:limit]
             return [self._message(number) for number in chosen]
 
     def _near(

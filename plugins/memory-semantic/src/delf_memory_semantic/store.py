@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, ParamSpec, TypeVar
@@ -12,6 +13,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 import numpy as np
 
 from delf.errors import DelfError, PluginError
+from delf.notes import note
 from delf.protocols.context import PluginContext
 from delf.protocols.embedder import Embedder
 from delf.settings import check_variables, source_of
@@ -27,6 +29,12 @@ _BATCH: Final = 256
 _THREADS: Final = 16
 _READ_AT_ONCE: Final = 20
 """How many facts are read to see which of them are like enough."""
+_AWAY_SECONDS: Final = 60.0
+"""How long an embedder that let others wait, and failed, is not asked again."""
+_AT_ONCE: Final = 1.0
+_FIRST_ANSWER: Final = 5.0
+"""Seconds that a save waits for vectors; they come later, then."""
+_WITHOUT: Final = "facts are found by words alone: no embedder is installed"
 _PATIENCE: Final = 2.0
 """Seconds that the first search waits for facts that have no vector yet."""
 
@@ -59,6 +67,9 @@ class SemanticStore:
             url or f"sqlite:///{context.data_dir / 'memory.db'}", context.namespace
         )
         self._embedder = embedder_of(context, embedding_model)
+        self._is_off = embedding_model == "off"
+        self._away_until = 0.0
+        self._told_away = False
         self._nearest = Nearest(self._database, context.data_dir, exact)
         self._threads: ThreadPoolExecutor | None = None
         self._filling: asyncio.Task[int] | None = None
@@ -88,8 +99,8 @@ class SemanticStore:
         Args:
             query: Plain words.
             top_k: How many at most.
-            threshold: The least likeness, from 0 to 1: of the vectors, or the share of the
-                query's words that a fact has.
+            threshold: What a fact must count, from 0 to 1, beside the best one; and nearly that
+                much by itself, as likeness of the vectors or share of the query's words.
 
         Raises:
             MemoryRetrievalError: When the database cannot be read.
@@ -115,8 +126,8 @@ class SemanticStore:
 
     def _ranked(
         self, query: str, by_words: dict[int, float], vector: Any, near: dict[int, float]
-    ) -> tuple[Sequence[int], dict[int, float]]:
-        """The facts that were found, best first, and the likeness of all of them."""
+    ) -> tuple[dict[int, float], dict[int, float]]:
+        """What the facts that were found count, best first, and the likeness of all of them."""
         if vector is not None:
             others = by_words.keys() - near.keys()
             near = near | self._nearest.likeness(vector, self._model, others)
@@ -127,12 +138,19 @@ class SemanticStore:
     def _fitting(
         self,
         query: str,
-        ranked: Sequence[int],
+        scores: dict[int, float],
         near: dict[int, float],
         top_k: int,
         threshold: float,
     ) -> Sequence[StoredFact]:
-        """The first of the ranked facts that are like enough."""
+        """The first of the ranked facts that are like enough.
+
+        The rank decides: a word more in a query lowers what every fact counts, and changes little
+        in what they count beside each other. By itself a fact need not be quite as like.
+        """
+        least = threshold * max(scores.values(), default=0.0)
+        ranked = [number for number, score in scores.items() if score >= least]
+        enough = threshold * (2 + threshold) / 3
         found: list[StoredFact] = []
         size = max(2 * top_k, _READ_AT_ONCE)
         for start in range(0, len(ranked), size):
@@ -142,8 +160,8 @@ class SemanticStore:
                 for number in ranked[start : start + size]
                 if number in facts
                 and (
-                    near.get(number, 0.0) >= threshold
-                    or share_of(query, facts[number].content) >= threshold
+                    near.get(number, 0.0) >= enough
+                    or share_of(query, facts[number].content) >= enough
                 )
             )
             if len(found) >= top_k:
@@ -208,28 +226,48 @@ class SemanticStore:
 
     async def _query_vector(self, query: str) -> Any:
         """The query's vector; None without an embedder, or while it fails."""
-        if self._embedder is None:
+        if self._embedder is None or self._is_away:
+            if not self._told_away and not self._is_off:
+                self._told_away = True
+                note(_WITHOUT)
             return None
+        started = time.monotonic()
         try:
-            (vector,) = await self._embedder.embed([query], "query")
-        except DelfError as error:
-            _log.warning("words are searched alone, the embedder failed: %s", error.describe())
+            async with asyncio.timeout(_FIRST_ANSWER):
+                (vector,) = await self._embedder.embed([query], "query")
+        except (DelfError, TimeoutError) as error:
+            self._tell_away(error, started)
             return None
         return np.asarray(vector, dtype="float32")
 
+    @property
+    def _is_away(self) -> bool:
+        return time.monotonic() < self._away_until
+
+    def _tell_away(self, error: DelfError | TimeoutError, started: float) -> None:
+        """Say once that words are searched alone, in the log and in the task's trace."""
+        now = time.monotonic()
+        self._away_until = now + _AWAY_SECONDS if now - started > _AT_ONCE else 0.0
+        why = error.describe() if isinstance(error, DelfError) else "no answer in time"
+        told = f"facts are found by words alone, the embedder failed: {why}"
+        note(told)
+        (_log.info if self._told_away else _log.warning)("%s", told)
+        self._told_away = True
+
     async def _embed(self, texts: Sequence[str]) -> list[bytes] | None:
         """A vector for each text; None without an embedder, or while it fails: it comes later."""
-        if self._embedder is None:
+        if self._embedder is None or self._is_away:
             return None
         made: list[bytes] = []
         size = max(1, self._embedder.batch_size)
+        started = time.monotonic()
         try:
             for start in range(0, len(texts), size):
-                rows = await self._embedder.embed(texts[start : start + size], "passage")
+                async with asyncio.timeout(None if made else _FIRST_ANSWER):
+                    rows = await self._embedder.embed(texts[start : start + size], "passage")
                 made += [row.tobytes() for row in np.asarray(rows, dtype="<f4")]
-        except DelfError as error:
-            told = error.describe()
-            _log.warning("facts are kept without vectors, the embedder failed: %s", told)
+        except (DelfError, TimeoutError) as error:
+            self._tell_away(error, started)
             return None
         return made
 
@@ -250,7 +288,7 @@ def embedder_of(context: PluginContext, name: str | None) -> Embedder | None:
     except PluginError as error:
         if name is not None:
             raise
-        _log.info("facts are found by words alone: %s", error)
+        _log.warning("facts are found by words alone: %s", error)
         return None
 
 

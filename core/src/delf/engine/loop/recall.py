@@ -11,6 +11,7 @@ from delf.engine.task import TaskState
 from delf.errors import DelfError, MemoryRetrievalError
 from delf.events import Step
 from delf.llm import LLMConfig
+from delf.notes import notes_of_call
 
 
 async def recall(task: TaskState, seconds: float) -> None:
@@ -30,11 +31,15 @@ async def recall(task: TaskState, seconds: float) -> None:
 
 async def _facts(task: TaskState, memory: AgentMemory, seconds: float) -> list[str]:
     safe = task.log.redactor.text
-    try:
-        return [safe(fact) for fact in await memory.recall(safe(task.request.task), seconds)]
-    except MemoryRetrievalError as error:
-        await task.warn(f"nothing was recalled: {safe(error.message)}")
-        return []
+    with notes_of_call() as notes:
+        try:
+            found = await memory.recall(safe(task.request.task), seconds)
+        except MemoryRetrievalError as error:
+            await task.warn(f"nothing was recalled: {safe(error.message)}")
+            return []
+    for told in notes:
+        await task.warn(safe(told))
+    return [safe(fact) for fact in found]
 
 
 _KEEP_SECONDS: Final = 15.0
