@@ -15,6 +15,7 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, time
 from decimal import Decimal
 from itertools import islice
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 OriginKind = Literal["task", "script", "result", "unknown"]
 
 _CONVERSATION: Final = "this conversation"
+_FILES: Final = "the input files"
 _MOST_CHARACTERS: Final = 4_000_000
 """How much text of results is looked through; what comes later is not."""
 _MOST_VALUES: Final = 200_000
@@ -51,6 +53,9 @@ _TELLING: Final = re.compile(r"[\d@/]|\.\w|.{14}")
 """What makes a word tell more than that two texts are in one language."""
 _SHORTEST_CODE: Final = 20
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{20,}={0,2}")
+_LONGEST_WORD: Final = 300
+_BEFORE: Final = r"(?<![\w@])(?<!\w[.+-])"
+_AFTER: Final = r"(?![\w@]|[.+-]\w)"
 _NUMBER: Final = re.compile(r"\d{1,15}(?:[\d,]{0,20}\.\d{1,15}|(?:,\d{3}){0,6})")
 _NOT_LETTERS: Final = re.compile(r"(?:(?!\x00)[\W_])+")
 
@@ -67,6 +72,7 @@ class Origin:
         action: What was called.
         path: Where in the result, as ``[3].body``.
         is_part: Only a part of the value was found there, or it is a part of what was.
+        is_changed: It is alike, and not the same.
     """
 
     kind: OriginKind
@@ -75,6 +81,12 @@ class Origin:
     action: str | None = None
     path: str = ""
     is_part: bool = False
+    is_changed: bool = False
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it is the user's own, just as it stands there."""
+        return self.trust == "own" and not self.is_changed
 
     @property
     def is_others(self) -> bool:
@@ -94,11 +106,12 @@ class Origin:
                     else "written by the model after it read what others wrote"
                 )
             case "result":
-                part = "in part " if self.is_part else ""
+                part = "in part " if self.is_part or self.is_changed else ""
                 path = self.path.lstrip(".")
                 path = path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}…"
                 where = f", {path}" if path else ""
                 whose = "; others wrote it" if self.trust == "outside" else ""
+                whose = "; changed by the script" if self.is_changed else whose
                 call = f" (call {self.call_id}{where})" if self.call_id else ""
                 return f"{part}from {self.action}{call}{whose}"
             case "unknown":
@@ -165,6 +178,7 @@ class Origins:
         before: Gives what the model has beside the task, and whose words each text is: what the
             user said before is their own, and an earlier answer may hold others'.
         wording_of: Says of an action whose words its results are.
+        has_files: Scripts can open input files, which others may have written.
     """
 
     def __init__(
@@ -172,16 +186,17 @@ class Origins:
         task: str,
         before: Callable[[], Iterable[tuple[Trust, str]]],
         wording_of: Callable[[str], Wording],
+        *,
+        has_files: bool = False,
     ) -> None:
-        self._words = _letters(task)
-        self._tokens = _tokens(task)
+        self._words = [task]
         self._wording_of = wording_of
+        self._has_files = has_files
+        self._has_run = False
         self._seen = 0
         self._read: list[tuple[int, str]] = []
         self._author = Author()
         self._asked: tuple[tuple[int, str], ...] = ()
-        self._clean = ""
-        self._clean_tokens: frozenset[str] = frozenset()
         self.clean_code: list[str] = []
         """The scripts whose authors had read nothing of others."""
         self._pending: list[CallFinished] = []
@@ -196,7 +211,7 @@ class Origins:
     @property
     def has_read(self) -> bool:
         """Whether the task has had others' words so far, read by a model or not."""
-        return bool(self._read)
+        return bool(self._read) or self._has_files
 
     def follow(self, events: Sequence[Event]) -> None:
         """Take in what happened since the last time.
@@ -208,17 +223,17 @@ class Origins:
             match event:
                 case ModelCalled(purpose="generate"):
                     self._take_before()
-                    self._asked = tuple(self._read)
+                    files = ((0, _FILES),) if self._has_files and self._has_run else ()
+                    self._asked = (*files, *self._read)
                     self._author = Author(read=self._asked)
                 case ScriptGenerated(code=code):
                     self._author = Author(code=code, read=self._asked)
                     if not self._asked:
                         self.clean_code.append(code)
-                        self._clean += _SEAM + _letters(code)
-                        self._clean_tokens |= _tokens(code)
                 case ScriptFinished():
+                    self._has_run = True
                     self._author = Author(read=self._asked)
-                case CallFinished() if event.result is not None or event.error is not None:
+                case CallFinished(status="ok" | "error"):
                     self._pending.append(event)
                     if self._wording_of(event.action).is_outside:
                         self._read.append((event.call_id, event.action))
@@ -231,8 +246,7 @@ class Origins:
         if self._before is not None:
             for trust, text in self._before():
                 if trust == "own":
-                    self._words += _SEAM + _letters(text)
-                    self._tokens |= _tokens(text)
+                    self._words.append(text)
                 else:
                     self._read.append((0, _CONVERSATION))
                     self._haystack.add(0, _CONVERSATION, text, Wording())
@@ -244,20 +258,18 @@ class Origins:
         return {path.lstrip("."): self._of(text) for path, text in leaves}
 
     def _of(self, text: str) -> Origin:
-        letters = _letters(text)
-        if _is_in(text, letters, self._words, self._tokens):
+        if any(_mentions(words, text) for words in self._words):
             return Origin(kind="task", trust="own")
-        if _is_in(text, letters, self._clean, self._clean_tokens):
+        if any(_mentions(code, text) for code in self.clean_code):
             return Origin(kind="script", trust="own")
+        letters = _letters(text)
         found = self._find(text, letters)
         if found is not None:
             return found
         code = self._author.code
-        if code is not None and self._author.read and letters and letters in _letters(code):
+        if self._author.read and (code is None or _mentions(code, text)):
             return Origin(kind="script", trust="outside")
-        if code is None and self._author.read:
-            return Origin(kind="script", trust="outside")
-        if len(letters) < _LEAST or not self._read:
+        if not text.strip() or not self.has_read:
             return Origin(kind="script", trust="own")
         return Origin(kind="unknown", trust="outside")
 
@@ -271,9 +283,10 @@ class Origins:
             self._haystack.add(event.call_id, event.action, given, wording)
         self._pending.clear()
         whole = self._haystack.find(letters, exact=len(letters) < _PIECE // 2)
-        if whole is not None:
-            return whole
-        return self._haystack.find_part(text)
+        found = self._haystack.find_part(text) if whole is None else whole
+        if found is not None and found.trust == "own" and not self._haystack.has_own(text):
+            return replace(found, is_changed=True)  # one more dot is another address
+        return found
 
 
 class _Haystack:
@@ -281,6 +294,7 @@ class _Haystack:
 
     def __init__(self) -> None:
         self._texts: dict[Trust, str] = {"outside": _SEAM, "own": _SEAM}
+        self._own: list[str] = []
         self._starts: dict[Trust, list[int]] = {"outside": [], "own": []}
         self._places: dict[Trust, list[tuple[int, str, str]]] = {"outside": [], "own": []}
 
@@ -302,12 +316,18 @@ class _Haystack:
             end = len(self._texts[trust])
             if not readings or end > _MOST_CHARACTERS:
                 continue
+            if trust == "own":
+                self._own.append(_SEAM.join(text for _, text in readings))
             added = _letters(_SEAM.join(text for _, text in readings))
             for (path, _), letters in zip(readings, added.split(_SEAM), strict=True):
                 self._starts[trust].append(end)
                 self._places[trust].append((call_id, action, path))
                 end += len(letters) + 1
             self._texts[trust] += added + _SEAM
+
+    def has_own(self, text: str) -> bool:
+        """Whether a value stands in one's own data just so."""
+        return any(_mentions(own, text) for own in self._own)
 
     def find(self, letters: str, *, exact: bool, is_part: bool = False) -> Origin | None:
         """The first place of a text, in others' words before one's own.
@@ -358,19 +378,25 @@ class _Haystack:
         return None
 
 
-def _is_in(text: str, letters: str, words: str, tokens: frozenset[str]) -> bool:
-    """Whether a value is among words; a short one has to be one of them."""
-    if len(letters) < 2 * _LEAST:
-        return bool(letters) and letters in tokens
-    if letters in words:
-        return True
-    parts = [_letters(part) for part in text.split()]
-    return len(parts) > 1 and all(part in tokens for part in parts if part)
+def _mentions(words: str, text: str) -> bool:
+    """Whether a value stands in words just so, as a word of its own.
 
-
-def _tokens(text: str) -> frozenset[str]:
-    words = (*re.split(r"[^\w.@+-]+", text), *re.split(r"\W+", text), *_numbers(text))
-    return frozenset(map(_letters, words))
+    Case and spaces do not count, and a number is the same however it is written. Other marks do:
+    ``ada@example.co.m`` is not ``ada@example.com``.
+    """
+    if _NUMBER.fullmatch(text):
+        return _number(float(text)) in _numbers(words)
+    text = re.sub(r"^(?:https?://|mailto:)", "", text.strip()).rstrip("/")
+    if not text:
+        return False
+    if len(text) > _LONGEST_WORD:
+        return "".join(text.split()).casefold() in "".join(words.split()).casefold()
+    if text.replace(" ", "").isalnum() and any(map(str.isdigit, text)):
+        parts = map(re.escape, "".join(text.split()))  # as people write accounts, in groups
+        pattern = r"[ \u00a0]?".join(parts)
+    else:
+        pattern = r"\s+".join(map(re.escape, text.split()))
+    return re.search(rf"{_BEFORE}{pattern}{_AFTER}", words, re.IGNORECASE) is not None
 
 
 def _numbers(text: str) -> Iterator[str]:
@@ -465,4 +491,4 @@ def origins_of(task: TaskState) -> Origins:
             return Wording()
         return Wording(trust="own" if bound.built_in else bound.action.trust)
 
-    return Origins(words, before, wording_of)
+    return Origins(words, before, wording_of, has_files=bool(task.context.files))

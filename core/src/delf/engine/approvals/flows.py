@@ -62,7 +62,7 @@ def flow_of(
     sinks = _sinks_of(bound, arguments)
     decisive = {path: item for path, item in found.items() if _root(path) in sinks}
     for path, origin in decisive.items():
-        if origin.trust == "outside" and not _is_allowed(bound.name, path, origin, allowed):
+        if not origin.is_sure and not _is_allowed(bound.name, path, origin, allowed):
             return Flow(origins=found, reason=f"{path}: {origin.text}")
     if action.egress:
         for path, origin in found.items():
