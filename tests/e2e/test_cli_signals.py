@@ -89,6 +89,53 @@ def test_a_signal_stops_everything(tmp_path, script, number, status):
     assert script != "calls" or (tmp_path / "cleaned").exists()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_task_is_left_where_nobody_meant_to_stop_it(tmp_path, number):
+    """A closed terminal and a machine that goes down end a process, and no task."""
+    (tmp_path / "tools.py").write_text(
+        TOOLS.replace("await asyncio.sleep(600)", "await asyncio.sleep(0 if os.path.exists('go') else 600)")
+        .replace("import asyncio, time", "import asyncio, os, time")
+        .replace("\'\'\'Started.\'\'\'", "open('begun', 'a').write('x')")
+    )  # fmt: skip
+    llm = write_recording(
+        tmp_path / "answers.jsonl", "await started()\nawait hold()\nprint('whole')"
+    )
+    command = [DELF, "run", "x", "--tools", "tools.py", "--llm", llm, "--verbose"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True
+    ) as process:
+        for line in process.stderr:
+            if "hold" in line:
+                break
+        process.send_signal(number)
+        _, said = process.communicate(timeout=20)
+    assert process.returncode == 128 + number
+    assert f"{number.name} ended its process; it can be resumed" in said
+    assert re.search(r"\nhint: delf resume [0-9a-f]{7}\n$", said)
+    (task,) = json.loads(delf("runs", "list", "--json", cwd=tmp_path).stdout)
+    assert (task["state"], task["error"]) == ("interrupted", None)
+    (tmp_path / "go").touch()
+    resumed = delf("resume", task["task_id"], cwd=tmp_path)
+    assert (resumed.returncode, resumed.stdout) == (0, "whole\n"), resumed.stderr
+    assert (tmp_path / "begun").read_text() == "x", "nothing is done twice"
+
+
+def test_without_a_journal_a_signal_is_the_end(tmp_path):
+    (tmp_path / "tools.py").write_text(TOOLS)
+    llm = write_recording(tmp_path / "answers.jsonl", SCRIPTS["calls"])
+    command = [DELF, "run", "x", "--tools", "tools.py", "--llm", llm, "--verbose", "--no-journal"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True
+    ) as process:
+        for line in process.stderr:
+            if "hold" in line:
+                break
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=20)
+    assert process.returncode == 143
+    assert "stopped · " in said
+
+
 def test_the_last_event_says_so(tmp_path):
     with running(tmp_path, "sleeps") as process:
         process.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Runs asynchronous code so that Ctrl-C and SIGTERM stop it in order."""
+"""Runs asynchronous code so that signals stop it in order."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from delf.engine.waiting import LEFT
 from delf_cli.errors import InterruptedRunError
 
 T = TypeVar("T")
@@ -15,19 +16,25 @@ T = TypeVar("T")
 _SIGNALS: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
-def run_until_done(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+def run_until_done(
+    main: Callable[[], Coroutine[Any, Any, T]], keeps: Callable[[], bool] = bool
+) -> T:
     """Run a coroutine in a new event loop.
 
     The first signal cancels it and lets it clean up: sandboxes are gone when this returns. A
     second one ends the process at once, and sandboxes end with it.
 
+    Ctrl-C is a person's, and stops a task. Other signals are of a closed terminal or a machine that
+    goes down: where its journal outlives the process, the task is left to be resumed.
+
     Args:
         main: Makes the coroutine.
+        keeps: Whether the journal outlives the process.
 
     Raises:
         InterruptedRunError: When a signal stopped it.
     """
-    stop = _Stop()
+    stop = _Stop(keeps)
 
     async def watched() -> T:
         stop.watch(asyncio.current_task())
@@ -43,7 +50,8 @@ def run_until_done(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 class _Stop:
     """Turns signals into the cancellation of a task."""
 
-    def __init__(self) -> None:
+    def __init__(self, keeps: Callable[[], bool]) -> None:
+        self._keeps = keeps
         self.number: int | None = None
         self._task: asyncio.Task[Any] | None = None
 
@@ -65,4 +73,5 @@ class _Stop:
             os.kill(os.getpid(), number)
         self.number = number
         if self._task is not None:
-            self._task.cancel()
+            is_left = number != signal.SIGINT and self._keeps()
+            self._task.cancel(LEFT if is_left else None)

@@ -24,7 +24,7 @@ from delf.errors import (
 )
 from delf.events import Event, TaskFinished
 from delf.records import dataclass
-from delf.response import Response, past_response
+from delf.response import Response, left_response, past_response
 from delf.surroundings import as_chat
 from delf.types import IN_PROCESS
 from delf_cli import errors, output
@@ -330,11 +330,14 @@ def _do(
     listeners += [live] if live is not None else []
     lines = EventLines()
 
+    kept: list[bool] = []
+
     async def work() -> Response:
         if options.events:
             listeners.append(lines)
             lines.watch()
         started = await setup.start(agent)
+        kept.append(setup.keeps and started is agent)
         try:
             told = {"listeners": listeners, "on_delta": live.on_delta if live else None}
             return await do(started, told)
@@ -344,13 +347,15 @@ def _do(
     if live is not None:
         live.start()
     try:
-        return run_until_done(work), None
+        return run_until_done(work, lambda: any(kept)), None
     except errors.InterruptedRunError as stop:
         if lines.broken:
             raise BrokenPipeError from None
-        if not seen or not isinstance(seen[-1], TaskFinished):
+        if seen and isinstance(seen[-1], TaskFinished):
+            return past_response(seen, seen[-1]), stop
+        if not (any(kept) and seen):
             raise
-        return past_response(seen, seen[-1]), stop
+        return left_response(seen, f"{stop} ended its process; it can be resumed"), stop
     finally:
         if live is not None:
             live.stop()

@@ -150,7 +150,7 @@ def _talk(state: State, options: Options, *, last: bool) -> bool:
             )
             return await Repl(agent, reader, manner).run()
 
-    return run_until_done(main) or reader.interactive
+    return run_until_done(main, lambda: kept.persist and setup.keeps) or reader.interactive
 
 
 def _make_chat(setup: Setup, *, needed: bool) -> Chat:
