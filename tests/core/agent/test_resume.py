@@ -27,9 +27,15 @@ from delf import (
     tool,
 )
 from delf import events as ev
+from delf.engine import scripts
 from delf.engine.approvals import policy
 from delf.engine.journal.recording import RecordedCall
-from delf.errors import DelfError, SandboxLimitError, UndecidedCallError
+from delf.errors import (
+    DelfError,
+    SandboxLimitError,
+    SandboxUnavailableError,
+    UndecidedCallError,
+)
 from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
@@ -469,6 +475,39 @@ async def test_a_printed_secret_is_no_new_text(bench: Bench, tmp_path: Path) -> 
     async with bench.agent(World(), **options) as agent:
         (await agent.aresume(whole.trace.task_id)).raise_for_status()
     assert prints_of(await bench.journal.read(whole.trace.task_id)) == prints_of(events)
+
+
+async def test_what_starts_sandboxes_may_be_away_for_a_moment(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an engine of containers is that is restarted."""
+    monkeypatch.setattr(scripts, "_PAUSES", (0.01,) * 9)
+    away: list[str] = []
+
+    @tool(effect="read", confirm=False)
+    async def restart() -> int:
+        """Restart it."""
+        if not away:
+            backend = agent._home.runtime._sandbox.backend  # type: ignore[union-attr]
+            opens = backend.open
+
+            async def refuses(spec: Any) -> Any:
+                away.append("away")
+                if len(away) > 8:
+                    monkeypatch.setattr(backend, "open", opens)
+                raise SandboxUnavailableError("the engine does not answer")
+
+            monkeypatch.setattr(backend, "open", refuses)
+            kill_guests()
+            await asyncio.Event().wait()
+        return 1
+
+    bench.model.writes("await write('one')\nawait restart()\nprint(await write('two'))")
+    world = World()
+    async with bench.agent(world, more=[restart]) as agent:
+        response = (await agent.arun("Do.")).raise_for_status()
+    assert (response.text, world.writes) == ("3", ["one", "two"])
+    assert len(away) > 8
 
 
 async def test_a_sandbox_that_dies_while_a_task_is_resumed(bench: Bench) -> None:

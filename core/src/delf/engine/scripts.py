@@ -122,6 +122,8 @@ _CUT_SECONDS: Final = 1.0
 _MORE_LIVES: Final = 5
 """How often a script is run once more whose sandbox died, and that got no further: it may be the
 reason itself."""
+_PAUSES: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
+"""Seconds between attempts to have another sandbox, where none can be had for the moment."""
 _KEPT_FAILURES: Final = 200
 """Of how many failed calls of a script it is known what their tools raised."""
 _SLACK: Final = 1.25
@@ -321,13 +323,20 @@ class ScriptRunner:
             outcome = spent
         else:
             outcome = await self._run_once(code)
-        lives = _MORE_LIVES
+        lives, pauses = _MORE_LIVES, iter(_PAUSES)
         while isinstance(outcome, Crashed) and not outcome.by_script and lives > 0:
             await self._gate.wait_for_calls(_LATE_SECONDS)
             made = self._calls_made()
             message = f"{outcome.message}; the script is run once more"
             await self._log.record(Warned, message=message)
-            outcome = await self._relive()
+            try:
+                outcome = await self._relive()
+            except SandboxUnavailableError as error:  # what starts sandboxes may be restarted
+                outcome = Crashed(message=error.message)
+                pause = next(pauses, None)
+                if pause is not None:
+                    await asyncio.sleep(pause)
+                    continue
             lives = _MORE_LIVES if self._calls_made() > made else lives - 1
         outcome = _as_recorded(outcome, done)
         if self._replay.recorded:
@@ -357,16 +366,14 @@ class ScriptRunner:
 
         Raises:
             ReplayMismatch: When they do not take the same course.
+            SandboxUnavailableError: When no session can be had.
         """
         outcome: Outcome = Crashed(message="there is no script to run")
         self._replay.relive(self._log.events)
         last = self._in_session[-1]
         for attempt, code in self._in_session:
             past = self._begin(attempt)
-            try:
-                outcome = await self._run_once(code)
-            except SandboxUnavailableError as error:
-                outcome = Crashed(message=error.message)
+            outcome = await self._run_once(code)
             outcome = _as_recorded(outcome, None if past is None else past.finished)
             if isinstance(outcome, Crashed):
                 break
