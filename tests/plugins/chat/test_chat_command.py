@@ -229,7 +229,7 @@ class TestInterrupts:
         (task,) = json.loads(
             run_delf("runs", "list", "--state", "interrupted", "--json", cwd=here, env=env).stdout
         )
-        done = run_delf("resume", task["task_id"], "--approve", "all", cwd=here, env=env)
+        done = run_delf("resume", task["task_id"], "--settle", "again", cwd=here, env=env)
         assert done.returncode == 0, done.stderr
         flags = ("--last", "--llm", f"recorded:{here / 'answers.jsonl'}")
         shown = run_delf("chat", *flags, cwd=here, stdin="/history\n", env=env).stderr

@@ -532,3 +532,20 @@ async def test_a_journal_of_a_config_file_is_beside_it(tmp_path, written):
     await journal.append(started("t"))
     await journal.aclose()
     assert (tmp_path / "a b.db").is_file()
+
+
+async def test_pruning_makes_the_file_smaller(tmp_path):
+    """All pages are given back, and not one each time."""
+    path = tmp_path / "journal.db"
+    journal = SqlJournal(str(path))
+    try:
+        for number in range(200):
+            await journal.append(started(f"t{number}", at=1000.0 + number))
+            await journal.append(printed(f"t{number}", 2, "x" * 20_000))
+            await journal.append(finished(f"t{number}", 3, at=2000.0 + number))
+        await journal.prune(keep=200)  # what is in the write-ahead log goes into the file
+        before = path.stat().st_size
+        assert len((await journal.prune(keep=20)).tasks) == 180
+        assert path.stat().st_size < before / 5
+    finally:
+        await journal.aclose()

@@ -53,6 +53,13 @@ class SqliteConnection:
         except sqlite3.Error as error:
             raise explain(error, self._path, self._wait) from error
 
+    def run_to_end(self, sql: str) -> None:
+        """Run statements that do a part of their work at each step, to their end."""
+        try:
+            self._raw.executescript(sql)
+        except sqlite3.Error as error:
+            raise explain(error, self._path, self._wait) from error
+
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[SqlRow]) -> None:
         """Insert rows, many with one statement."""
         place = f"({', '.join('?' * len(columns))})"
@@ -149,7 +156,8 @@ class SqliteDatabase:
         """Give the space of what was deleted back."""
         connection = self._open()
         try:
-            connection.execute("PRAGMA incremental_vacuum")
+            # One step frees one page.
+            connection.run_to_end("PRAGMA incremental_vacuum")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         finally:
             connection.close()
