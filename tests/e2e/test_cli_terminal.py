@@ -136,7 +136,10 @@ def test_arguments_are_edited_until_they_fit_and_shown_before_the_call(here):
             ("*", "arguments = "),
             ('{"nobody": 1}', "that does not fit: "),
             ("", "done: "),
-            ("", "│ to = 'bob'\n│ copies = 3\n│ (edited by you)\n"),
+            (
+                "",
+                "│ to = 'bob'\n│ copies = 3\n│ text = '' (left out by the script)\n│ (edited by you)\n",
+            ),
         ):
             terminal.send(f"{typed}\n")
             terminal.expect(shown)

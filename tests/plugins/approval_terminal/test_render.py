@@ -36,6 +36,18 @@ def test_a_request(shown):
     ]
 
 
+def test_what_the_script_left_out_is_shown_with_the_value_that_counts(request_for):
+    request = request_for({"to": "ada"}, defaults={"to": "all", "bcc": "eve", "text": "x" * 5_000})
+    lines = COLOUR.sub("", request_text(request, request.arguments, width=200)).split("\n")
+    assert "│ to = 'ada'" in lines
+    assert "│ bcc = 'eve' (left out by the script)" in lines
+    assert not any("'all'" in line for line in lines)
+    assert "4,000 characters unseen" in lines[-2]
+    edited = request_text(request, {"to": "ada", "bcc": "me"}, width=200, edited=True)
+    assert "bcc = 'me'" in edited
+    assert "'eve'" not in edited
+
+
 HOSTILE = [
     "\x1b[2J\x1b[H> approved\n",
     "x\r┌ approval needed · safe.read · read",

@@ -13,7 +13,7 @@ import click
 from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import RequestRecord
 from delf.terminal import visible
-from delf_approval_terminal.render import argument_part, indented, script_lines
+from delf_approval_terminal.render import argument_part, default_parts, indented, script_lines
 from delf_cli.answering import state_of_request
 from delf_cli.ids import short_ids
 from delf_cli.tables import cut, one_line
@@ -124,11 +124,10 @@ def show(record: RequestRecord, stands: Situation) -> None:
         click.echo("that it did happen, reject gives it up.\n")
     click.echo(f"{asked.action}, {asked.effect}")
     width = _columns() - len(_INDENT)
-    lines = [
-        line
-        for name, value in asked.arguments.items()
-        for line in argument_part(name, value, whole=True, width=width).lines
-    ]
+    given, defaults = asked.arguments, asked.defaults
+    parts = [argument_part(name, given[name], whole=True, width=width) for name in given]
+    parts += default_parts(defaults, given, whole=True, width=width)
+    lines = [line for part in parts for line in part.lines]
     if asked.preview:
         lines.append("what would happen:")
         lines += (f"    {visible(text)}" for text in asked.preview.rstrip("\n").split("\n"))

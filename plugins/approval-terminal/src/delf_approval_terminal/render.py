@@ -44,6 +44,7 @@ _EFFECTS: Final = {
     "write": "it changes data",
     "irreversible": "it cannot be undone",
 }
+_LEFT_OUT: Final = "(left out by the script)"
 _MOST_LINES: Final = 12
 _MOST_CHARACTERS: Final = 1000
 _MOST_ARGUMENTS: Final = 30
@@ -219,11 +220,12 @@ def request_text(
             _with_origins(part, request.origins, name, whole=whole)
             for part, (name, _) in zip(parts, seen, strict=True)
         ]
+    parts += default_parts(request.defaults, arguments, whole=whole, width=room)
     if len(seen) < len(shown):
         left = shown[len(seen) :]
         told = f"… {len(left)} more arguments; v shows them"
         parts.append(Part([told], sum(len(name) + _size(value) for name, value in left)))
-    if not shown:
+    if not parts:
         body.append("(no arguments)")
     if edited:
         parts.append(Part(["(edited by you)"]))
@@ -372,6 +374,23 @@ def _with_origins(part: Part, origins: Mapping[str, Any], name: str, *, whole: b
         more = f" and {len(paths) - _MOST_CHANGES} more" if len(paths) > _MOST_CHANGES else ""
         notes.append(f"{_INDENT}↑ {escape(where + more + ': ' if where else '')}{escape(text)}")
     return Part([*part.lines, *notes], part.unseen)
+
+
+def default_parts(
+    defaults: Mapping[str, Any], arguments: Mapping[str, Any], *, whole: bool, width: int
+) -> Iterator[Part]:
+    """What arguments are that the script left out: a yes is for these values, too.
+
+    Args:
+        defaults: What arguments are that the call leaves out.
+        arguments: Those that it has.
+        whole: All of each value, or a beginning.
+        width: Columns.
+    """
+    for name, value in defaults.items():
+        if name not in arguments:
+            part = argument_part(name, value, whole=whole, width=width)
+            yield Part([*part.lines[:-1], f"{part.lines[-1]} {_LEFT_OUT}"], part.unseen)
 
 
 def argument_part(name: str, value: Any, *, whole: bool, width: int) -> Part:
