@@ -33,6 +33,7 @@ CONTRACTS = frozenset(
         "delf.notes",
         "delf.official",
         "delf.protocols",
+        "delf.retries",
         "delf.settings",
         "delf.specs",
         "delf.threads",

@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import random
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 from delf.bodies import ACCEPTED, BodyEncodingError, BodyTooLargeError, read_body
 from delf.errors import ConnectionUnavailableError
+from delf.retries import FIRST_PAUSE, pause, retry_after
 from delf.tls import trusted
 from delf_google.credentials import Tokens
 from delf_google.errors import GoogleError, LostAnswerError, Problem
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _AT_ONCE: Final = 16
-_FIRST_WAIT: Final = 0.5
-_LONGEST_PAUSE: Final = 32.0
 _WORTH_TELLING: Final = 5.0
 _PASSING: Final = frozenset({500, 502, 503, 504})
 _GONE: Final = frozenset({404, 410})
@@ -205,13 +201,13 @@ class Transport:
         # What was refused for its rate was not done; what failed inside may have been.
         if not rate and (answer.status not in _PASSING or request.once):
             return None
-        told = _retry_after(answer.headers)
+        told = retry_after(answer.headers)
         if not rate:
             wait = pause(attempt) if told is None else told
             return wait if wait <= self.settings.max_wait else None
         left = self.settings.max_wait - waited
         wait = min(pause(attempt), max(left, 0.0)) if told is None else told
-        if wait > left or left < _FIRST_WAIT:
+        if wait > left or left < FIRST_PAUSE:
             return None
         if wait > _WORTH_TELLING:
             _log.warning("%s: a quota of Google is used up; waiting for %.0f s", self.name, wait)
@@ -303,23 +299,3 @@ def _reason(error: Exception, seconds: float) -> str:
     if isinstance(error, httpx.TimeoutException):
         return f"no answer within {seconds:g} s"
     return str(error)[:200] or type(error).__name__
-
-
-def pause(attempt: int) -> float:
-    """Seconds before another attempt: longer each time, and never the same for two clients."""
-    spread = 0.75 + random.random() / 2  # noqa: S311 - no secret
-    return min(_FIRST_WAIT * 2**attempt, _LONGEST_PAUSE) * spread
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    told = headers.get("retry-after", "").strip()
-    if not told:
-        return None
-    try:
-        return max(0.0, float(told))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(told).timestamp() - time.time())
-    except (ValueError, TypeError):
-        return None

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from delf.errors import ConnectionUnavailableError
+from delf.retries import pause
 from delf_google.errors import GoogleError, LostAnswerError
 from delf_google.requests import Answer, Request
 from delf_google.store import write_private
-from delf_google.transport import Transport, pause
+from delf_google.transport import Transport
 
 _log = logging.getLogger(__name__)
 _FRESH_SECONDS: Final = 6 * 86_400  # Google keeps an unfinished upload for a week

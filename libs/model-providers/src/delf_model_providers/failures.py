@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
-from time import time
 from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
+from delf import retries
 from delf.errors import DelfError, LLMExecutionError, ModelConfigurationError
 from delf_model_providers.endpoint import Endpoint
 
@@ -116,14 +115,9 @@ def retry_after(headers: Mapping[str, str], text: str) -> float | None:
             return max(0.0, float(given) / 1000)
         if found := _RETRY_DELAY.search(text):
             return float(found.group(1))
-        given = headers.get("retry-after")
-        if not given:
-            return None
-        if given.replace(".", "", 1).isdigit():
-            return float(given)
-        return max(0.0, parsedate_to_datetime(given).timestamp() - time())
     except ValueError:
         return None
+    return retries.retry_after(headers)
 
 
 def message_in(body: Any) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Literal, TypedDict
 from delf import CallContext, action
 from delf.errors import ToolRefusedError, did_you_mean
 from delf.protocols.connection import Allowed, ProposedCall
+from delf.retries import pause
 from delf.types import Trust
 from delf_calendar.events import (
     Event,
@@ -27,7 +28,6 @@ from delf_google.addresses import Addresses, addresses
 from delf_google.connection import GoogleConnection
 from delf_google.errors import GoogleError, LostAnswerError
 from delf_google.requests import Request, segment
-from delf_google.transport import pause
 
 _MOST_FOUND: Final = 2500
 _MOST_CALENDARS: Final = 50

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 from delf import CallContext, action
 from delf.errors import ToolRefusedError, did_you_mean
 from delf.protocols.connection import Allowed, ProposedCall
+from delf.retries import pause
 from delf.settings import PluginSettings
 from delf_docs.blocks import blocks_of, units
 from delf_docs.reading import heading_level, markdown_of, paragraphs, plain_text
@@ -22,7 +23,6 @@ from delf_google.connection import GoogleConnection
 from delf_google.errors import GoogleError, LostAnswerError
 from delf_google.files import file_id
 from delf_google.requests import Request, segment
-from delf_google.transport import pause
 
 _DOCUMENTS: Final = "v1/documents"
 _BY_CONTENT: Final = ("replace", "rewrite", "format", "delete")

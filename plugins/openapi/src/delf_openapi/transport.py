@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import logging
-import random
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +11,7 @@ from urllib.parse import urljoin, urlsplit
 
 from delf.bodies import ACCEPTED, BodyEncodingError, BodyTooLargeError, read_body
 from delf.errors import ConnectionUnavailableError, ToolExecutionError
+from delf.retries import pause, retry_after
 from delf.tls import trusted
 from delf_openapi.answers import Answer, scrub
 from delf_openapi.requests import Request
@@ -30,7 +28,6 @@ _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS: Final = 5
 # As many as httpx keeps open.
 _AT_ONCE: Final = 100
-_FIRST_WAIT: Final = 0.5
 _LEAST_SECRET: Final = 8
 _HEADERS: Final = {"User-Agent": "delf", "Accept-Encoding": ACCEPTED}
 
@@ -125,11 +122,11 @@ class Transport:
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 if last:  # nothing was sent, so any method may be tried again
                     raise self._unreachable(request, error) from None
-                await self._sleep(self._pause(attempt))
+                await self._sleep(pause(attempt))
             except httpx.TransportError as error:
                 if last or request.method not in _IDEMPOTENT:
                     raise self._unreachable(request, error) from None
-                await self._sleep(self._pause(attempt))
+                await self._sleep(pause(attempt))
             else:
                 wait = self._wait_for(answer, attempt)
                 if last or wait is None or request.method not in _IDEMPOTENT:
@@ -137,17 +134,13 @@ class Transport:
                 await self._sleep(wait)
         raise AssertionError  # the last attempt returns or raises
 
-    def _pause(self, attempt: int) -> float:
-        # Not for secrets: clients that failed together should not come back together.
-        return _FIRST_WAIT * 2**attempt * (0.75 + random.random() / 2)  # noqa: S311
-
     def _wait_for(self, answer: Answer, attempt: int) -> float | None:
         """How long to wait before the next attempt; None when there is to be none."""
         if answer.status not in _PASSING:
             return None
-        told = _retry_after(answer.headers)
+        told = retry_after(answer.headers)
         if told is None:
-            return self._pause(attempt)
+            return pause(attempt)
         return told if told <= self._settings.max_wait else None
 
     def _unreachable(self, request: Request, error: Exception) -> ConnectionUnavailableError:
@@ -290,18 +283,3 @@ def _no_cookies() -> Any:
     from http.cookiejar import DefaultCookiePolicy
 
     return DefaultCookiePolicy(allowed_domains=[])
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    told = headers.get("retry-after", "").strip()
-    if not told:
-        return None
-    try:
-        return max(0.0, float(told))
-    except ValueError:
-        pass
-    try:
-        moment = email.utils.parsedate_to_datetime(told)
-    except (ValueError, TypeError):
-        return None
-    return max(0.0, moment.timestamp() - time.time())

@@ -1,0 +1,37 @@
+"""When a request is sent again: what a server asks for, and pauses that grow."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+FIRST_PAUSE: Final = 0.5
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that ``Retry-After`` asks to wait, or None where it asks for none.
+
+    Args:
+        headers: Of an answer, with names in small letters or of any case.
+    """
+    told = headers.get("retry-after", "").strip()
+    if told.replace(".", "", 1).isdecimal():
+        return float(told)
+    try:
+        return max(0.0, parsedate_to_datetime(told).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def pause(attempt: int, longest: float = 32.0) -> float:
+    """Return the seconds before another attempt: more each time, never the same for two clients.
+
+    Args:
+        attempt: How many attempts came before, from 0.
+        longest: The longest pause, before it is spread by a quarter.
+    """
+    spread = 0.75 + random.random() / 2  # noqa: S311 - no secret
+    return min(FIRST_PAUSE * 2.0 ** min(attempt, 60), longest) * spread

@@ -1,0 +1,28 @@
+"""When a request is sent again."""
+
+import datetime as dt
+from email.utils import format_datetime
+
+import pytest
+
+from delf.retries import pause, retry_after
+
+
+def test_seconds_and_dates_are_understood():
+    assert retry_after({"retry-after": " 7 "}) == 7.0
+    assert retry_after({"retry-after": "0.5"}) == 0.5
+    later = dt.datetime.now(dt.UTC) + dt.timedelta(minutes=2)
+    assert 100 < (retry_after({"retry-after": format_datetime(later)}) or 0) <= 120
+    assert retry_after({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}) == 0.0
+
+
+@pytest.mark.parametrize("told", [None, "", "soon", "-3", "nan", "inf", "1e9999", "²", "1.2.3"])
+def test_what_is_no_time_asks_for_nothing(told):
+    assert retry_after({} if told is None else {"retry-after": told}) is None
+
+
+def test_pauses_grow_to_a_limit():
+    assert 0.375 <= pause(0) <= 0.625
+    assert 1.5 <= pause(2) <= 2.5
+    assert pause(2000) <= 40.0
+    assert pause(2000, longest=8.0) <= 10.0
