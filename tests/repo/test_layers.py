@@ -51,9 +51,9 @@ VIEWS = "delf.engine.views"
 # What commands share: tasks are run, looked at and decided about, in whatever process.
 SHARED = PROGRAM | {
     "delf.agent", "delf.background", "delf.config", "delf.folders", "delf.trust", "delf.engine.approvals", "delf.engine.secrets", "delf.engine.views", "delf.secrets", CHANGES,
-    "delf.plugins", "delf.project", "delf.records", "delf.response", "delf.surroundings",
+    "delf.plugins", "delf.project", "delf.records", "delf.response", "delf.engine.agent_context",
 }  # fmt: skip
-RUN_TASKS = PROGRAM | {"delf.plugins", "delf.surroundings", "delf.sync", CHANGES, VIEWS}
+RUN_TASKS = PROGRAM | {"delf.plugins", "delf.engine.agent_context", "delf.sync", CHANGES, VIEWS}
 # Those that need more than the contracts and what commands share.
 MORE: dict[str, frozenset[str]] = {
     "approval-terminal": PROGRAM | {CHANGES},
@@ -63,8 +63,9 @@ MORE: dict[str, frozenset[str]] = {
     "devkit": frozenset({"delf.engine.secrets", "delf.plugins", "delf.response"}),
     "filesystem": PROGRAM,
     "mcp": PROGRAM | {"delf.own_files"},
-    "runner-dbos": PROGRAM | {"delf.plugins", "delf.project", "delf.surroundings", "delf.sync"},
     "routines": PROGRAM | {"delf.plugins", "delf.trust"},
+    "runner-dbos": PROGRAM
+    | {"delf.plugins", "delf.project", "delf.engine.agent_context", "delf.sync"},
     "serve": RUN_TASKS,
     "workers": PROGRAM | {"delf.trust"},
 }

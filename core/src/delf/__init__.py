@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from delf.agent import Agent
     from delf.config import AgentConfig
+    from delf.engine.agent_context import plugin_context
     from delf.engine.views.records import StreamEvent
     from delf.engine.views.snapshot import StreamSnapshot
     from delf.engine.views.trace import Trace
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from delf.protocols.approval import AlreadyDone, ApprovalRequest, Approved, Edited, Rejected
     from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
     from delf.response import Response
-    from delf.surroundings import plugin_context
     from delf.tools.action import Action, action
     from delf.tools.connection import Connection
     from delf.tools.context import CallContext
@@ -86,7 +86,7 @@ _HOMES: Final = {
     "Trace": "delf.engine.views.trace",
     "action": "delf.tools.action",
     "load_project": "delf.project.project",
-    "plugin_context": "delf.surroundings",
+    "plugin_context": "delf.engine.agent_context",
     "tool": "delf.tools.function",
 }
 

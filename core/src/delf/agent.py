@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from delf.config import AgentConfig
+    from delf.engine.agent_context import AgentChat
     from delf.engine.journal.log import Listener
     from delf.engine.runtime import Runtime
     from delf.engine.views.snapshot import StreamSnapshot
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from delf.project.any_project import AnyProject
     from delf.protocols.memory import MemoryStore
     from delf.protocols.strategy import Strategy
-    from delf.surroundings import AgentChat
     from delf.trust import Trust
     from delf.types import Settle
 
@@ -147,7 +147,7 @@ class Agent(Generic[T]):
         chat = self.config.chat if chat is None else chat
         self.chat: AgentChat | None = None
         if chat is not None and chat is not False:
-            from delf.surroundings import as_chat
+            from delf.engine.agent_context import as_chat
 
             self.chat = as_chat(chat, host)
         self._strategy = None if isinstance(strategy, str) else strategy
@@ -699,16 +699,18 @@ class Agent(Generic[T]):
         return f"<{type(self).__name__} {self.agent_id}: {names}>"
 
     async def _make_runtime(self) -> Runtime:
-        from delf.engine.runtime import Runtime, RuntimeParts
-        from delf.surroundings import Surroundings
+        from delf.engine.agent_context import AgentContext
+        from delf.engine.resources import AgentParts, Resources
+        from delf.engine.runtime import Runtime
 
-        around = Surroundings.of(self._project, self._host, self.config, self._ledger)
-        self._host = around.host
+        context = AgentContext.of(self._project, self._host, self.config, self._ledger)
+        self._host = context.host
         if self.chat is not None:
-            self.chat.attach(around)
-        parts = RuntimeParts(
+            self.chat.attach(context)
+        parts = AgentParts(
             agent_id=self.agent_id,
             config=self.config,
+            context=context,
             connections=self.tools,
             ledger=self._ledger,
             pending=self._pending,
@@ -716,12 +718,5 @@ class Agent(Generic[T]):
             strategy=self._strategy,
             on_confirm=self._on_confirm,
             attached=() if self.chat is None else (self.chat,),
-            **around.parts(),
         )
-        runtime = Runtime(parts)
-        try:
-            await runtime.start()
-        except BaseException:
-            await runtime.stop()
-            raise
-        return runtime
+        return Runtime(await Resources.open(parts))

@@ -304,7 +304,7 @@ async def test_another_script_is_no_replay(
 
     Where the script does one thing after the other, this is known at once.
     """
-    monkeypatch.setattr("delf.engine.runtime.PATIENCE_SECONDS", patience)
+    monkeypatch.setattr("delf.engine.task_run.PATIENCE_SECONDS", patience)
     bench.model.writes(code)
     world = World()
     async with bench.agent(world) as agent:

@@ -310,10 +310,10 @@ def pool(host):
 
 def asker(pool, ledger=None, **options):
     log = TaskLog("t", InProcessJournal(), [])
+    pool.pricing = options.pop("pricing", Prices({}).find)
     return ModelClient(
         pool=pool,
         ledger=ledger or Ledger(),
-        pricing=options.pop("pricing", Prices({}).find),
         log=log,
         **options,
     )

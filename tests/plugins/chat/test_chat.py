@@ -15,7 +15,7 @@ from delf import (
     OptionalDependencyError,
     PluginError,
 )
-from delf.surroundings import Surroundings
+from delf.engine.agent_context import AgentContext
 from delf_chat.summary import ConversationCompressionError
 from delf_devkit.testing.hosts import TestHost
 
@@ -33,7 +33,7 @@ def summarised(delf_host):
 
     def make(*texts, **options):
         chat = filled(*texts, summarizer_llm="scripted", **options)
-        chat.attach(Surroundings.of(host=delf_host))
+        chat.attach(AgentContext.of(host=delf_host))
         return chat
 
     return make
@@ -181,7 +181,7 @@ class TestOptions:
         found = TestHost.discover(environ={})
         kept = [item for item in found._candidates if item.name != "journal-sql"]
         chat = Chat(persist=True)
-        chat.attach(Surroundings.of(host=TestHost(kept)))
+        chat.attach(AgentContext.of(host=TestHost(kept)))
         with pytest.raises(OptionalDependencyError) as error:
             chat.append("user", "x")
         assert error.value.package == "delf-plugin-journal-sql"
@@ -190,7 +190,7 @@ class TestOptions:
 
     def test_a_plugin_that_is_off_says_so(self):
         chat = Chat(persist=True)
-        chat.attach(Surroundings.of(host=TestHost.discover(no_plugins=True)))
+        chat.attach(AgentContext.of(host=TestHost.discover(no_plugins=True)))
         with pytest.raises(PluginError, match="--no-plugins"):
             len(chat)
         chat.close()

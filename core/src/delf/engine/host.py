@@ -9,12 +9,11 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
-from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.gate import Gate
 from delf.engine.changes import changes_of, used_tools
 from delf.engine.models.client import Draft
 from delf.engine.scripts import ScriptRunner, named_actions
-from delf.engine.task import TaskState
+from delf.engine.task_run import TaskRun
 from delf.engine.toolset import BoundAction, Toolset
 from delf.errors import (
     BudgetExceededError,
@@ -49,22 +48,18 @@ class TaskHost:
     """One task's host. Implements :class:`delf.protocols.strategy.StrategyHost`.
 
     Args:
-        task: The task.
+        run: The task.
         gate: The way that every call takes.
-        approvals: Who decides, where a person is asked.
         scripts: Runs scripts.
     """
 
-    def __init__(
-        self, task: TaskState, gate: Gate, approvals: TaskApprovals, scripts: ScriptRunner
-    ) -> None:
-        self._task = task
+    def __init__(self, run: TaskRun, gate: Gate, scripts: ScriptRunner) -> None:
+        self._run = run
         self._gate = gate
-        self.approvals = approvals
         self.scripts = scripts
         self.stopped: DelfError | None = None
         """Set once the task must stop without an end, whatever its strategy makes of that."""
-        self._output = task.request.output
+        self._output = run.request.output
         self._printed_value: Any = None
         self._attempt = 1
         self._is_run = False
@@ -82,12 +77,12 @@ class TaskHost:
     @property
     def task(self) -> str:
         """What the user wants, in plain words."""
-        return self._task.request.task
+        return self._run.request.task
 
     @property
     def tools(self) -> Sequence[ToolDescription]:
         """The tools that the model is shown."""
-        return [bound.describe() for bound in self._task.tools.shown]
+        return [bound.describe() for bound in self._run.tools.shown]
 
     @property
     def libraries(self) -> Sequence[str]:
@@ -107,29 +102,29 @@ class TaskHost:
     @property
     def is_conversation(self) -> bool:
         """Whether the task is a turn of a conversation."""
-        return self._task.request.conversation is not None
+        return self._run.request.conversation is not None
 
     @property
     def used_tools(self) -> bool:
         """Whether the task has called a tool so far."""
-        return used_tools(self._task.log.events)
+        return used_tools(self._run.log.events)
 
     @property
     def retry_count(self) -> int:
         """How often something that failed may be tried once more."""
-        return self._task.config.retry_count
+        return self._run.config.retry_count
 
     @property
     def rerun_count(self) -> int:
         """How often a script may ask for another pass."""
-        return self._task.config.rerun_count
+        return self._run.config.rerun_count
 
     def begin(self, rules: str) -> tuple[Message, ...]:
         """The conversation's start: rules, what was said before, context and task."""
-        context = self._task.context
-        events = self._task.log.events
+        context = self._run.context
+        events = self._run.log.events
         begun = (event.at for event in events if isinstance(event, TaskStarted))
-        asked = context.message(self.task, self._output, next(begun, None), self._task.zone)
+        asked = context.message(self.task, self._output, next(begun, None), self._run.zone)
         return (system(rules), *context.known(), *context.history, asked)
 
     # -- the model ----------------------------------------------------------------------
@@ -137,7 +132,7 @@ class TaskHost:
     @property
     def takes_tools(self) -> bool:
         """Whether the main model can be given tools, and asks for calls of them."""
-        model = self._task.models.pool.get(self._task.config.main_llm)
+        model = self._run.models.pool.get(self._run.config.main_llm)
         return isinstance(model, SupportsTools) and model.takes_tools
 
     async def ask(
@@ -152,15 +147,15 @@ class TaskHost:
         """Ask the main model once."""
         request = ModelRequest(messages=tuple(messages), tools=tuple(tools))
         how: dict[str, Any] = {"session": session, "continues": continues}
-        config, attempt = self._task.config.main_llm, self._next_attempt()
+        config, attempt = self._run.config.main_llm, self._next_attempt()
         if on_delta is None and session is None:
-            return await self._task.models.ask_whole(config, request, attempt)
+            return await self._run.models.ask_whole(config, request, attempt)
         if on_delta is None:
-            return await self._task.models.ask(config, request, attempt, **how)
-        draft = Draft(self._task.log, request.purpose)
+            return await self._run.models.ask(config, request, attempt, **how)
+        draft = Draft(self._run.log, request.purpose)
         self._drafts.append(draft)
         try:
-            return await self._task.models.ask(
+            return await self._run.models.ask(
                 config, request, attempt, on_delta=on_delta, draft=draft, **how
             )
         finally:
@@ -168,9 +163,9 @@ class TaskHost:
 
     async def connect(self) -> ModelSession | None:
         """A session of the main model, if it has sessions. What is recorded is said without one."""
-        if self._task.replay.has_reply("generate"):
+        if self._run.replay.has_reply("generate"):
             return None
-        return await self._task.models.pool.connect(self._task.config.main_llm)
+        return await self._run.models.pool.connect(self._run.config.main_llm)
 
     # -- calls --------------------------------------------------------------------------
 
@@ -211,7 +206,7 @@ class TaskHost:
         self, name: str, arguments: Mapping[str, Any], description: str | None
     ) -> CallRequest:
         connection, _, method = name.partition(".")
-        bound = next((bound for bound in self._task.tools if bound.name == name), None)
+        bound = next((bound for bound in self._run.tools if bound.name == name), None)
         own = () if bound is None else (item.name for item in bound.action.parameters)
         said = {} if description is None or "desc" in own else {"desc": description}
         return CallRequest(
@@ -231,9 +226,9 @@ class TaskHost:
         code = repaired(code)
         attempt = self._next_attempt()
         self._take_printed()
-        named = named_actions(code, self._task.tools)
+        named = named_actions(code, self._run.tools)
         names = tuple(bound.name for bound in named)
-        log = self._task.log
+        log = self._run.log
         await log.record(ScriptGenerated, code=code, attempt=attempt, confirmed_actions=names)
         self._running, self._is_run = True, True
         try:
@@ -241,7 +236,7 @@ class TaskHost:
             outcome = refused or await self.scripts.run(code, attempt)
         finally:
             self._running = False
-            self.approvals.script_ended()
+            self._run.approvals.script_ended()
         if isinstance(outcome, Done) and outcome.value == repr(...):  # a script that is none yet
             outcome = replace(outcome, value=None)
         self._last_counts = isinstance(outcome, (Done, Rerun))
@@ -269,12 +264,12 @@ class TaskHost:
         self, code: str, attempt: int, named: Sequence[BoundAction]
     ) -> Failed | None:
         """Have a whole script approved; why it is not run, if it is not."""
-        config = self._task.config
+        config = self._run.config
         if config.confirm_mode != "plan" or config.approval_mode != "interactive" or not named:
             return None
-        async with self._task.log.step(Step.PREVIEW, attempt):
-            past = self._task.replay.plan(attempt)
-            reason = await self.approvals.decide_script(code, attempt, named, past)
+        async with self._run.log.step(Step.PREVIEW, attempt):
+            past = self._run.replay.plan(attempt)
+            reason = await self._run.approvals.decide_script(code, attempt, named, past)
         if reason is None:
             return None
         message = f"the script was not run: it was rejected: {reason}"
@@ -282,8 +277,8 @@ class TaskHost:
 
     async def _record_rerun(self, outcome: Rerun, attempt: int) -> None:
         self._reruns += 1
-        async with self._task.log.step(Step.RERUN, self._reruns):
-            await self._task.log.record(
+        async with self._run.log.step(Step.RERUN, self._reruns):
+            await self._run.log.record(
                 RerunRequested,
                 attempt=self._reruns,
                 context=outcome.context,
@@ -302,14 +297,14 @@ class TaskHost:
         """Add to the answer."""
         self._take_printed()
         self._answer.append(text)
-        self._task.log.say(text)
-        self._task.log.end_prints()
+        self._run.log.say(text)
+        self._run.log.end_prints()
 
     def _printed(self) -> str:
         return self._clean("".join(self.scripts.printed_text))
 
     def _clean(self, text: str) -> str:
-        redactor = self._task.log.redactor
+        redactor = self._run.log.redactor
         return redactor.text(text) if redactor.knows_any else text
 
     def _take_printed(self) -> None:
@@ -329,7 +324,7 @@ class TaskHost:
 
     def unfit(self, text: str) -> DelfError | None:
         """The error of a task with an answer that does not fit."""
-        child = self._task.request.child
+        child = self._run.request.child
         if child is not None and child.check is not None:
             problem = child.check(text)
             if problem is not None:
@@ -354,29 +349,29 @@ class TaskHost:
 
     def step(self, name: str) -> AbstractAsyncContextManager[None]:
         """Let people see what goes on, and how long it takes."""
-        return self._task.log.step(name, self._next_attempt())
+        return self._run.log.step(name, self._next_attempt())
 
     async def note(self, topic: str, source: Callable[[], Awaitable[str]]) -> str:
         """Take something from elsewhere that the journal keeps."""
-        past = self._task.replay.note(topic)
+        past = self._run.replay.note(topic)
         if past is not None:
             return past
-        text = self._task.log.redactor.text(await source())
-        await self._task.log.record(Noted, topic=topic, text=text)
+        text = self._run.log.redactor.text(await source())
+        await self._run.log.record(Noted, topic=topic, text=text)
         return text
 
     async def warn(self, message: str) -> None:
         """Tell people of something that they should look at."""
-        await self._task.log.record(Warned, message=message)
+        await self._run.log.record(Warned, message=message)
 
     async def retrying(self, reason: str) -> None:
         """Record that something failed and is tried once more."""
         attempt = self._attempt
         if not self._is_run:
-            await self._task.log.record(RetryScheduled, attempt=attempt, error=reason)
+            await self._run.log.record(RetryScheduled, attempt=attempt, error=reason)
             return
-        async with self._task.log.step(Step.RETRY, attempt):
-            await self._task.log.record(RetryScheduled, attempt=attempt, error=reason)
+        async with self._run.log.step(Step.RETRY, attempt):
+            await self._run.log.record(RetryScheduled, attempt=attempt, error=reason)
 
     def _next_attempt(self) -> int:
         """The number of the script that runs next."""

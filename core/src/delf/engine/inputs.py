@@ -8,10 +8,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from delf.errors import ConfigurationError
+from delf.plugins.formats import Formats
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import ConnectionLike
 from delf.protocols.formats import FileFormats, InputFile
+from delf.records import dataclass
 from delf.specs import ConnectionSpec
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFiles:
+    """The input files of tasks, and what reads and writes files of some endings."""
+
+    inputs: Sequence[InputFile]
+    formats: Formats
 
 
 def find_inputs(files: Sequence[str]) -> dict[str, str]:

@@ -19,15 +19,12 @@ from dataclasses import replace
 from datetime import date, time
 from decimal import Decimal
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import Any, Final, Literal, cast
 from urllib.parse import unquote
 
 from delf.events import CallFinished, Event, ModelCalled, ScriptFinished, ScriptGenerated
 from delf.records import dataclass
 from delf.types import Trust
-
-if TYPE_CHECKING:
-    from delf.engine.task import TaskState
 
 OriginKind = Literal["task", "script", "result", "unknown"]
 
@@ -469,26 +466,3 @@ def _of_json(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
-
-
-def origins_of(task: TaskState) -> Origins:
-    """The origins of a task's values, whose words, tools and conversation are known as it runs."""
-    child = task.request.child
-    # A child's words are its parent's script's, which may have put others' words among them.
-    words = task.request.task if child is None else ""
-
-    def before() -> Iterator[tuple[Trust, str]]:
-        if child is not None:
-            yield "outside", task.request.task
-        for message in task.context.history:
-            yield "own" if message.role == "user" else "outside", message.text
-        if task.context.summary:
-            yield "outside", task.context.summary
-
-    def wording_of(action: str) -> Wording:
-        bound = next((bound for bound in task.tools if bound.name == action), None)
-        if bound is None:
-            return Wording()
-        return Wording(trust="own" if bound.built_in else bound.action.trust)
-
-    return Origins(words, before, wording_of, has_files=bool(task.context.files))

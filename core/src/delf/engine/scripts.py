@@ -12,13 +12,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Final, NoReturn
 
-from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.gate import Gate
 from delf.engine.journal.recording import RecordedScript
 from delf.engine.journal.replay import RecordedLimit
-from delf.engine.output import OutputFiles
-from delf.engine.sandboxes import ChosenSandbox
-from delf.engine.task import TaskState
+from delf.engine.task_run import TaskRun
 from delf.engine.toolset import BoundAction, Toolset
 from delf.errors import SandboxUnavailableError, TaskLeftError
 from delf.events import (
@@ -42,7 +39,6 @@ from delf.protocols.sandbox import (
     Rerun,
     SandboxSession,
     ScriptStart,
-    SessionSpec,
     SupportsCut,
     SupportsLanguage,
     SupportsUsage,
@@ -136,30 +132,23 @@ class ScriptRunner:
     """Runs the scripts of one task. Implements :class:`delf.protocols.sandbox.ScriptHost`.
 
     Args:
-        task: The task.
+        run: The task.
         gate: The way that every call takes.
-        approvals: Who decides, where a person is asked.
-        sandbox: Where scripts run.
-        spec: What its session is opened with.
-        output: Takes output files.
         in_background: Lets something end after the task.
     """
 
     def __init__(
         self,
-        task: TaskState,
+        run: TaskRun,
         gate: Gate,
-        approvals: TaskApprovals,
-        sandbox: ChosenSandbox,
-        spec: SessionSpec,
-        output: OutputFiles,
         in_background: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
-        self._task = task
-        self._log = task.log
-        self._replay = task.replay
+        spec, sandbox = run.session_spec, run.resources.sandbox
+        self._log = run.log
+        self._replay = run.replay
+        self._seed = run.seed
         self._gate = gate
-        self._approvals = approvals
+        self._approvals = run.approvals
         self._sandbox = sandbox
         self._spec = spec
         self._in_background = in_background
@@ -168,7 +157,7 @@ class ScriptRunner:
         self._in_session: list[tuple[int, str]] = []
         self._stopped: asyncio.Future[Exception] | None = None
         self._allowance = Allowance(spec.limits)
-        self.output = output
+        self.output = run.output
         self.libraries = spec.libraries
         """The packages that scripts may import beside harmless standard modules."""
         self.lacks = sandbox.spec.lacks
@@ -349,7 +338,7 @@ class ScriptRunner:
         self._approvals.begin_script(attempt)
         past = self._replay.begin_script(attempt) if self._replay.recorded else None
         clock, turns = ((), ()) if past is None else (tuple(past.clock), tuple(past.turns))
-        seed = f"{self._task.seed}/{attempt}"
+        seed = f"{self._seed}/{attempt}"
         self.script_start = ScriptStart(seed=seed, clock=clock, turns=turns)
         self.printed_text.clear()
         self._raised.clear()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -16,23 +14,14 @@ from delf.zones import Zone, local_zone
 
 if TYPE_CHECKING:  # an agent is made without what tasks need
     from delf.config import AgentConfig
-    from delf.engine.journal.log import TaskLog
-    from delf.engine.journal.replay import Replay
-    from delf.engine.memory import AgentMemory
-    from delf.engine.models.client import ModelClient
     from delf.engine.models.money import Ledger
-    from delf.engine.prefilters import Prefilters
-    from delf.engine.toolset import Toolset
     from delf.engine.waiting import TaskClock
     from delf.events import Event
-    from delf.llm import LLMConfig
-    from delf.messages import Message, Purpose
+    from delf.messages import Message
     from delf.outputs import Output
     from delf.protocols.connection import ConnectionLike
     from delf.protocols.conversation import Conversation
     from delf.types import Settle
-
-_log = logging.getLogger(__name__)
 
 
 def new_task_id() -> str:
@@ -209,69 +198,6 @@ def _moment(now: float, zone: Zone) -> str:
         known = UTC
     moment = datetime.fromtimestamp(now, UTC).astimezone(known)
     return f"{moment:%a %Y-%m-%d %H:%M %z} ({zone.name or moment.tzname()})"
-
-
-@dataclass(kw_only=True)
-class TaskState:
-    """What the steps of a task share; ``tools`` and ``context`` are what they find out.
-
-    Args:
-        request: What is to be done.
-        config: The agent's configuration.
-        log: The task's events.
-        replay: What the journal of a resumed task holds; empty for a new one.
-        models: Asks models, with every call counted.
-        tools: What may be called, and what of it the model is shown.
-        prefilters: Choose the tools that are shown, if any does.
-        memory: Facts from before, if there is a store.
-        context: What the model is told beside the task.
-        seed: What scripts draw chance from.
-        zone: The time zone in which the task began.
-    """
-
-    request: TaskRequest
-    config: AgentConfig
-    log: TaskLog
-    replay: Replay
-    models: ModelClient
-    tools: Toolset
-    prefilters: Prefilters | None = None
-    memory: AgentMemory | None = None
-    context: TaskContext = field(default_factory=TaskContext)
-    seed: str = ""
-    zone: Zone = field(default_factory=local_zone)
-
-    async def ask(self, purpose: Purpose, question: str, llm: LLMConfig | None = None) -> str:
-        """A model's answer to one question, the light one's if not told; its cost is the task's.
-
-        Raises:
-            DelfError: When the budget does not allow it, or the model failed for good.
-        """
-        from delf.messages import ModelRequest, user
-
-        request = ModelRequest(messages=(user(question),), purpose=purpose)
-        return (await self.models.ask_whole(llm or self.config.quick_llm, request)).text
-
-    async def warn(self, message: str) -> None:
-        """Record a warning, which people see."""
-        from delf.events import Warned
-
-        await self.log.record(Warned, message=message)
-
-    @asynccontextmanager
-    async def unharmed(self, what: str) -> AsyncGenerator[None]:
-        """Let whatever fails meanwhile be a warning.
-
-        Args:
-            what: What the warning says of it, ahead of the reason.
-        """
-        try:
-            yield
-        except DelfError as error:
-            await self.warn(f"{what}: {error.message}")
-        except Exception as error:
-            self.log.redactor.log_failure(_log, what, error)
-            await self.warn(f"{what}: an unexpected {type(error).__name__}")
 
 
 @dataclass(frozen=True, kw_only=True)

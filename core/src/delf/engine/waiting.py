@@ -140,8 +140,6 @@ class TaskClock:
 
 
 T = TypeVar("T")
-LEFT: Final = "left"
-"""What a task is cancelled with that somebody may resume."""
 
 
 async def to_its_end(

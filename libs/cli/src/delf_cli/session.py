@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delf.agent import Agent
+from delf.engine.agent_context import as_chat
 from delf.engine.secrets.redaction import REDACTED
 from delf.errors import (
     ConfigurationError,
@@ -25,7 +26,6 @@ from delf.errors import (
 from delf.events import Event, TaskFinished
 from delf.records import dataclass
 from delf.response import Response, left_response, past_response
-from delf.surroundings import as_chat
 from delf.types import IN_PROCESS
 from delf_cli import errors, output
 from delf_cli.interrupt import run_until_done

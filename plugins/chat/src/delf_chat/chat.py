@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast, overload
 
+from delf.engine.agent_context import AgentContext
 from delf.errors import (
     AgentStateError,
     ConfigurationError,
@@ -27,7 +28,6 @@ from delf.protocols.conversation import (
     Summarise,
     Warn,
 )
-from delf.surroundings import Surroundings
 from delf.sync import LoopThread, call
 from delf_chat.checks import check_count, check_name
 from delf_chat.history import Transform, for_model, make_message, transformed
@@ -105,7 +105,7 @@ class Chat:
         self.history_transform = history_transform
         self._conversation = check_name("conversation_id", conversation_id)
         self._lock = threading.Lock()
-        self._around: Surroundings | None = None
+        self._context: AgentContext | None = None
         self._journal: SupportsConversations | None = None
         self._store: ConversationStore | None = None if persist else MemoryConversations()
         self._thread: LoopThread | None = None
@@ -300,7 +300,7 @@ class Chat:
         """Summarise all but the newest ``keep`` messages now."""
 
         async def ask(question: str) -> str:
-            return await self._surroundings().ask(self.summarizer_llm, question)
+            return await self._attached().ask(self.summarizer_llm, question)
 
         try:
             return await self.fold(self._conversation, ask)
@@ -321,15 +321,15 @@ class Chat:
 
     # -- for the agent ------------------------------------------------------------------
 
-    def attach(self, surroundings: Surroundings) -> None:
+    def attach(self, context: AgentContext) -> None:
         """Use an agent's plugins, options, environment, models and budget."""
         with self._lock:
-            self._around = surroundings
+            self._context = context
 
-    def _surroundings(self) -> Surroundings:
-        if self._around is None:
-            self._around = Surroundings.of()
-        return self._around
+    def _attached(self) -> AgentContext:
+        if self._context is None:
+            self._context = AgentContext.of()
+        return self._context
 
     def here(self, conversation_id: str | None = None) -> ChatTurns:
         """A conversation as a task continues it; the present one when no id is given."""
@@ -346,9 +346,9 @@ class Chat:
         """
         with self._lock:
             if self._store is None:
-                around = self._surroundings()
-                need_durable_journal(around.host, "a chat that persists")
-                self._journal = around.open_conversations(self.path)
+                context = self._attached()
+                need_durable_journal(context.host, "a chat that persists")
+                self._journal = context.open_conversations(self.path)
                 self._store = self._journal.conversations(self.namespace)
             return self._store
 

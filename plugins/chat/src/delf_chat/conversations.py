@@ -65,14 +65,14 @@ def _with(
     work: Callable[[SupportsConversations], Awaitable[T]],
 ) -> T:
     """Work with the journal in which `delf chat` keeps its conversations, then close it."""
+    from delf.engine.agent_context import AgentContext
     from delf.plugins.journals import need_durable_journal
-    from delf.surroundings import Surroundings
 
     state = state_of(ctx)
     project = state.load_project(overrides)
-    around = Surroundings.of(project, state.discover(project.environ))
-    need_durable_journal(around.host, "`delf chat` with conversations that are kept")
-    return work_with(around.open_conversations(), work)
+    context = AgentContext.of(project, state.discover(project.environ))
+    need_durable_journal(context.host, "`delf chat` with conversations that are kept")
+    return work_with(context.open_conversations(), work)
 
 
 async def _namespaces(journal: SupportsConversations, only: str | None) -> Sequence[str]:

@@ -6,31 +6,27 @@ import asyncio
 import functools
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
-from delf.config import AgentConfig
 from delf.engine.approvals.identity import call_digest
-from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.call import Call
-from delf.engine.journal.log import TaskLog
-from delf.engine.models.client import ModelClient
 from delf.engine.models.money import Ledger
 from delf.engine.output import OutputFiles
 from delf.engine.task import ChildOptions, TaskRequest
+from delf.engine.task_run import TaskRun
 from delf.engine.toolset import BoundAction
-from delf.engine.waiting import LEFT, Slot, TaskClock, to_its_end
+from delf.engine.waiting import to_its_end
 from delf.errors import ToolExecutionError, UnknownTaskError
 from delf.events import CallPrinted, ChangeKept, ChildFinished, ChildStarted, Event
 from delf.llm import LLMConfig, as_llm_config
 from delf.messages import Message, ModelReply, ModelRequest
 from delf.outputs import Output
 from delf.protocols.approval import Approved, Edited
-from delf.protocols.connection import ConnectionLike, NeedsApproval
-from delf.records import dataclass
+from delf.protocols.connection import NeedsApproval
 from delf.tools.action import Action
-from delf.tools.context import CallContext, ChildResult, ChildTask, Connect
+from delf.tools.context import CallContext, ChildResult, ChildTask
 from delf.tools.function import as_connection
 
 
@@ -45,59 +41,45 @@ class RunsTasks(Protocol):
         """Make a task of the journal this agent's own; its events."""
         ...
 
+    def leave(self, task_id: str) -> None:
+        """Keep nothing of a task's end when it is cancelled, so that it can be resumed."""
+        ...
 
-@dataclass(frozen=True, kw_only=True)
+
 class ChildTasks:
-    """The child tasks of one task.
+    """The child tasks of one task, and what its calls are told of it.
 
     Args:
         runtime: Runs them.
-        request: The parent.
-        config: The parent's configuration.
-        log: The parent's log.
-        slot: The parent's place among the tasks that run, given up while a child works.
-        clock: The parent's time.
-        connections: The parent's.
-        connect: Makes further ones.
-        folder: The project's folder.
-        input_files: The parent's input files, by name.
-        output: The parent's output files.
-        models: Asks models, counted and recorded.
-        approvals: Who decides where a person is asked.
+        run: The parent.
     """
 
-    runtime: RunsTasks
-    request: TaskRequest
-    config: AgentConfig
-    log: TaskLog
-    slot: Slot
-    clock: TaskClock
-    connections: Sequence[ConnectionLike]
-    connect: Connect
-    folder: Path
-    input_files: Mapping[str, Path]
-    output: OutputFiles
-    models: ModelClient
-    approvals: TaskApprovals
-    held_back: dict[int, Callable[[], str]] = field(default_factory=dict[int, "Callable[[], str]"])
-    cut_off: dict[tuple[int, str], asyncio.Future[ChildResult]] = field(
-        default_factory=dict[tuple[int, str], "asyncio.Future[ChildResult]"]
-    )
-    """Children, by call and id, that go on while the script that waits for them runs once more."""
-    ends: list[str] = field(default_factory=list[str])
-    """How the parent ended, as soon as that is known: ``over`` or ``left``."""
+    def __init__(self, runtime: RunsTasks, run: TaskRun) -> None:
+        self._runtime = runtime
+        self._run = run
+        self.held_back: dict[int, Callable[[], str]] = {}
+        """What calls said last, which could be the beginning of a secret."""
+        self._cut_off: dict[tuple[int, str], asyncio.Future[ChildResult]] = {}
+        """Children, by call and id, that go on while the script that waits for them runs again."""
+        self._end: Literal["over", "left"] | None = None
+        """How the parent ended, as soon as that is known."""
+
+    @property
+    def output(self) -> OutputFiles:
+        """The parent's output files."""
+        return self._run.output
 
     @property
     def depth(self) -> int:
         """How many tasks are above the parent."""
-        return 0 if self.request.child is None else self.request.child.depth
+        return 0 if self._run.request.child is None else self._run.request.child.depth
 
     def _output_files(self) -> Mapping[str, Path]:
-        return {name: Path(path) for name, path in self.output.files.items()}
+        return {name: Path(path) for name, path in self._run.output.files.items()}
 
     def _tell(self, call_id: int, text: str) -> None:
         if text:
-            self.log.record_soon(CallPrinted, call_id=call_id, text=text)
+            self._run.log.record_soon(CallPrinted, call_id=call_id, text=text)
 
     def said_all(self, call: Call) -> None:
         """Tell what a call said last, which could have been the beginning of a secret."""
@@ -107,7 +89,7 @@ class ChildTasks:
 
     def begun(self, call_id: int) -> list[ChildStarted]:
         """The children that a call has begun, as the journal tells."""
-        found = (event for event in self.log.events if isinstance(event, ChildStarted))
+        found = (event for event in self._run.log.events if isinstance(event, ChildStarted))
         return [event for event in found if event.call_id == call_id]
 
     def context(self, call: Call, *, again: bool = False) -> CallContext:
@@ -118,6 +100,7 @@ class ChildTasks:
             again: Whether it was begun before the task was resumed.
         """
         begun = self.begun(call.number) if again else []
+        context = self._run.resources.agent.context
 
         def delegate(child: ChildTask) -> Awaitable[ChildResult]:
             if child.tools is not None and child.worker is None:
@@ -125,34 +108,34 @@ class ChildTasks:
                 child = replace(child, worker=call.bound.connection.name)
             return self._delegate(call, child, begun)
 
-        printing = self.log.redactor.stream()
+        printing = self._run.log.redactor.stream()
 
         def say(text: str) -> None:
             self._tell(call.number, printing.feed(text))
             self.held_back[call.number] = printing.end
 
         def keep(what: str, data: Mapping[str, Any]) -> Awaitable[None]:
-            return self.log.record(ChangeKept, call_id=call.number, what=what, data=dict(data))
+            return self._run.log.record(ChangeKept, call_id=call.number, what=what, data=dict(data))
 
         return CallContext(
-            task_id=self.log.task_id,
-            task=self.request.task,
+            task_id=self._run.log.task_id,
+            task=self._run.request.task,
             call_id=call.number,
             connection=call.bound.connection.name,
-            folder=self.folder,
+            folder=context.folder,
             depth=self.depth,
-            input_files=self.input_files,
-            llm=self.config.main_llm,
-            vision_llm=self.config.image_llm,
-            strategy=self.config.strategy,
-            tools={connection.name: connection for connection in self.connections},
-            connect=self.connect,
+            input_files={file.name: Path(file.path) for file in self._run.inputs},
+            llm=self._run.config.main_llm,
+            vision_llm=self._run.config.image_llm,
+            strategy=self._run.config.strategy,
+            tools={connection.name: connection for connection in self._run.agent_tools.connections},
+            connect=context.connect,
             basis=call.basis,
             _say=say,
             _keep=keep,
             _loop=asyncio.get_running_loop(),
             _output_files=self._output_files,
-            _add_file=self.output.take_from_call,
+            _add_file=self._run.output.take_from_call,
             _delegate=delegate,
             _ask=self._ask,
             _consent=functools.partial(self._consent, call),
@@ -162,9 +145,9 @@ class ChildTasks:
         self, messages: Sequence[Message], llm: str | LLMConfig | None, settings: Mapping[str, Any]
     ) -> ModelReply:
         """A model's answer to a call."""
-        config = self.config.main_llm if llm is None else as_llm_config(llm)
+        config = self._run.config.main_llm if llm is None else as_llm_config(llm)
         request = ModelRequest(messages=tuple(messages), purpose="call", settings=settings)
-        return await self.models.ask_whole(config, request)
+        return await self._run.models.ask_whole(config, request)
 
     async def _consent(
         self,
@@ -199,37 +182,42 @@ class ChildTasks:
             line=None,
         )
         verdict = NeedsApproval(reason=f"{call.bound.name} asks", preview=question)
-        answer = await self.approvals.decide(inner, verdict)
+        answer = await self._run.approvals.decide(inner, verdict)
         if isinstance(answer.decision, Edited):
             return fit(answer.decision.arguments)
         return arguments if isinstance(answer.decision, Approved) else None
 
     def end(self, *, left: bool) -> None:
         """The parent is over, or is ``left`` to be resumed: so are the children that it has."""
-        self.ends.append("left" if left else "over")
+        if self._end != "left":
+            self._end = "left" if left else "over"
 
     async def end_cut_off(self) -> None:
         """End the children that were cut off with a script, which will not come for them any more.
 
         They are left to be resumed where the parent is.
         """
-        is_left = "left" in self.ends
-        going_on = dict(self.cut_off)
-        self.cut_off.clear()
+        going_on = dict(self._cut_off)
+        self._cut_off.clear()
         for (call_id, child_id), work in going_on.items():
-            if not is_left:
+            if self._end != "left":
                 about = {"call_id": call_id, "child_id": child_id, "duration_ms": 0.0}
                 error = "the script that waited for it is over"
-                self.log.record_soon(ChildFinished, **about, status=False, error=error)
-            work.cancel(LEFT if is_left else None)
+                self._run.log.record_soon(ChildFinished, **about, status=False, error=error)
+            self._cancel(child_id, work)
         if going_on:
             await to_its_end(asyncio.wait(going_on.values()))
+
+    def _cancel(self, child_id: str, work: asyncio.Future[ChildResult]) -> None:
+        if self._end == "left":
+            self._runtime.leave(child_id)
+        work.cancel()
 
     async def _delegate(
         self, call: Call, child: ChildTask, begun: list[ChildStarted]
     ) -> ChildResult:
         """Run a child task, or go on with the one that the journal has for it."""
-        if self.depth >= self.config.max_depth:
+        if self.depth >= self._run.config.max_depth:
             raise ToolExecutionError(
                 f"the task is {self.depth} tasks deep, and has no child task any more",
                 hint="max_depth allows more",
@@ -238,7 +226,7 @@ class ChildTasks:
         again = next((event for event in begun if event.task == child.task), None)
         if again is None:
             self._check_number()
-            await self.log.record(
+            await self._run.log.record(
                 ChildStarted,
                 call_id=call.number,
                 child_id=request.task_id,
@@ -247,36 +235,35 @@ class ChildTasks:
             )
         else:
             begun.remove(again)
-            if (call.number, again.child_id) in self.cut_off:
+            if (call.number, again.child_id) in self._cut_off:
                 request = replace(request, task_id=again.child_id)
             else:
                 request = await self._resumed(request, again.child_id)
         started = time.perf_counter()
         ended: dict[str, Any] = {"call_id": call.number, "child_id": request.task_id}
         key = call.number, request.task_id
-        work = self.cut_off.pop(key, None)
+        work = self._cut_off.pop(key, None)
         if work is None:
-            work = asyncio.ensure_future(self.runtime.run_child(request))
+            work = asyncio.ensure_future(self._runtime.run_child(request))
             work.add_done_callback(_look_at)
         try:
-            async with self.slot.given_up():
+            async with self._run.slot.given_up():
                 result = await asyncio.shield(work)
         except asyncio.CancelledError:
-            if not call.given_up and not self.ends:
+            if not call.given_up and self._end is None:
                 # The parent's sandbox died alone: its script runs again, and comes for the child.
-                self.cut_off[key] = work
+                self._cut_off[key] = work
                 raise
-            is_left = "left" in self.ends
-            work.cancel(LEFT if is_left else None)
+            self._cancel(request.task_id, work)
             await to_its_end(asyncio.wait({work}))
-            if not is_left:
+            if self._end != "left":
                 elapsed, error = _ms_since(started), "the task was cancelled"
-                self.log.record_soon(
+                self._run.log.record_soon(
                     ChildFinished, **ended, status=False, duration_ms=elapsed, error=error
                 )
             raise
         if again is None or not self._has_end(request.task_id):
-            await self.log.record(
+            await self._run.log.record(
                 ChildFinished,
                 **ended,
                 status=result.status,
@@ -292,8 +279,8 @@ class ChildTasks:
         Raises:
             ToolExecutionError: When there are as many.
         """
-        had = sum(isinstance(event, ChildStarted) for event in self.log.events)
-        if had >= self.config.max_children:
+        had = sum(isinstance(event, ChildStarted) for event in self._run.log.events)
+        if had >= self._run.config.max_children:
             raise ToolExecutionError(
                 f"the task has had {had} child tasks, and can have no more",
                 hint="max_children allows more",
@@ -306,45 +293,45 @@ class ChildTasks:
         for name in ("system_prompt", "retry_count", "rerun_count", "strategy"):
             if getattr(child, name) is not None:
                 changes[name] = getattr(child, name)
-        ledger = self.models.ledger
+        ledger = self._run.models.ledger
         if child.budget_usd is not None:
             ledger = Ledger(child.budget_usd, within=ledger)
         return TaskRequest(
             task=child.task,
-            timeout=self.request.timeout if child.timeout is None else child.timeout,
-            attended=self.request.attended,
-            patient=self.request.patient,
-            settle=self.request.settle,
-            key=self.request.on_behalf_of,
+            timeout=self._run.request.timeout if child.timeout is None else child.timeout,
+            attended=self._run.request.attended,
+            patient=self._run.request.patient,
+            settle=self._run.request.settle,
+            key=self._run.request.on_behalf_of,
             child=ChildOptions(
-                parent=self.log.task_id,
+                parent=self._run.log.task_id,
                 depth=self.depth + 1,
-                config=self.config.model_copy(update=changes),
-                clock=self.clock,
+                config=self._run.config.model_copy(update=changes),
+                clock=self._run.clock,
                 worker=child.worker,
                 ledger=ledger,
                 check=child.check,
                 tools=None if child.tools is None else [as_connection(t) for t in child.tools],
             ),
-            files=self.request.files if child.files is None else [str(p) for p in child.files],
+            files=self._run.request.files if child.files is None else [str(p) for p in child.files],
             output=None if child.output is None else Output(child.output),
         )
 
     async def _resumed(self, request: TaskRequest, child_id: str) -> TaskRequest:
         """The request for a child that was begun before its parent was resumed."""
         try:
-            past = await self.runtime.take_up(child_id)
+            past = await self._runtime.take_up(child_id)
         except UnknownTaskError:  # it was about to begin
             past = ()
         return replace(request, task_id=child_id, past=past)
 
     def _has_end(self, child_id: str) -> bool:
-        ends = (event for event in self.log.events if isinstance(event, ChildFinished))
+        ends = (event for event in self._run.log.events if isinstance(event, ChildFinished))
         return any(event.child_id == child_id for event in ends)
 
 
 def _look_at(work: asyncio.Future[ChildResult]) -> None:
-    """However a child ended that nobody waits for any more, that is in its journal."""
+    """Take note of a failed child that nobody waits for any more: it is in its own journal."""
     if not work.cancelled():
         work.exception()
 

@@ -12,6 +12,7 @@ from delf.engine.secrets.redaction import Redactor
 from delf.events import Event
 from delf.plugins.host import PluginHost
 from delf.protocols.observer import Observer
+from delf.records import dataclass
 from delf.specs import ObserverSpec
 
 _log = logging.getLogger(__name__)
@@ -33,6 +34,42 @@ def notes_of(host: PluginHost, asked_for: Sequence[str]) -> list[Callable[[], Ma
     """
     specs = (host.spec(ObserverSpec, name) for name in names_of(host, asked_for))
     return [host.resolve(replace(spec, factory=spec.setup)) for spec in specs if spec.setup]
+
+
+@dataclass(frozen=True, slots=True)
+class Observers:
+    """The observers of a started agent.
+
+    Args:
+        feeds: Each takes every event.
+        notes: What each wants to stay with a task that is ordered now.
+    """
+
+    feeds: Sequence[ObserverFeed]
+    notes: Sequence[Callable[[], Mapping[str, Any]]]
+
+    async def aclose(self) -> None:
+        """Pass on what is queued, then close each."""
+        await asyncio.gather(*(feed.aclose() for feed in self.feeds))
+
+
+def open_observers(
+    host: PluginHost,
+    asked_for: Sequence[str],
+    make: Callable[[type[ObserverSpec], str], Observer],
+    redactor: Redactor,
+) -> Observers:
+    """The observers of an agent, at work.
+
+    Args:
+        host: The plugins.
+        asked_for: Names of observers.
+        make: Makes one.
+        redactor: Takes secrets out of how one failed.
+    """
+    names = names_of(host, asked_for)
+    feeds = [ObserverFeed(name, make(ObserverSpec, name), redactor) for name in names]
+    return Observers(feeds, notes_of(host, asked_for))
 
 
 class ObserverFeed:

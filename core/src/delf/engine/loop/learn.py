@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from delf.engine.approvals.identity import call_digest
 from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.call import Call
-from delf.engine.task import TaskState
+from delf.engine.task_run import TaskRun
 from delf.engine.toolset import BoundAction
 from delf.events import FactsLearned, Step
 from delf.protocols.approval import Approved, Edited
@@ -16,28 +16,28 @@ from delf.protocols.memory import DoneTask
 from delf.tools.function import tool
 
 
-async def learn(task: TaskState, approvals: TaskApprovals, answer: str) -> None:
+async def learn(run: TaskRun, answer: str) -> None:
     """Let the agent's memory learn from a task that was done; a failure is a warning."""
-    if task.memory is None:
+    if run.memory is None:
         return
-    if any(isinstance(event, FactsLearned) for event in task.log.events):
+    if any(isinstance(event, FactsLearned) for event in run.log.events):
         return  # before the process died that is resumed
 
     async def approve(facts: Sequence[str]) -> Sequence[str]:
-        return await _ask(approvals, facts)
+        return await _ask(run.approvals, facts)
 
-    safe = task.log.redactor.text
+    safe = run.log.redactor.text
     done = DoneTask(
-        task=safe(task.request.task),
+        task=safe(run.request.task),
         answer=safe(answer),
-        known=task.context.facts,
-        ask=functools.partial(task.ask, "learn"),
-        approve=approve if task.config.learn == "ask" else None,
+        known=run.context.facts,
+        ask=functools.partial(run.ask, "learn"),
+        approve=approve if run.config.learn == "ask" else None,
     )
-    async with task.log.step(Step.LEARN), task.unharmed("nothing was learned"):
-        facts = await task.memory.learn(done)
+    async with run.log.step(Step.LEARN), run.unharmed("nothing was learned"):
+        facts = await run.memory.learn(done)
         if facts:
-            await task.log.record(FactsLearned, facts=tuple(facts))
+            await run.log.record(FactsLearned, facts=tuple(facts))
 
 
 async def _ask(approvals: TaskApprovals, facts: Sequence[str]) -> list[str]:

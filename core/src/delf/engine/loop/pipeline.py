@@ -20,10 +20,11 @@ from delf.engine.journal.retrying import next_try
 from delf.engine.loop.learn import learn
 from delf.engine.loop.recall import keep_turn, recall
 from delf.engine.loop.select import select
-from delf.engine.loop.setup import SetUp
+from delf.engine.loop.setup import set_up
 from delf.engine.secrets.redaction import Redactor
-from delf.engine.task import TaskOutcome, TaskRequest, TaskState
-from delf.engine.waiting import LEFT, TaskClock, to_its_end
+from delf.engine.task import TaskOutcome, TaskRequest
+from delf.engine.task_run import TaskRun
+from delf.engine.waiting import to_its_end
 from delf.errors import (
     DelfError,
     PluginError,
@@ -57,31 +58,22 @@ class TaskPipeline:
     """Works one task to its end.
 
     Args:
-        task: The task.
+        run: The task.
         host: What its strategy works through.
         strategy: How it becomes tool calls.
-        set_up: Gets connections ready, in an agent's first task.
-        clock: The task's time.
-        warnings: What the user should know before it begins.
     """
 
-    def __init__(
-        self,
-        task: TaskState,
-        host: TaskHost,
-        strategy: Strategy,
-        set_up: SetUp,
-        clock: TaskClock,
-        warnings: tuple[str, ...] = (),
-    ) -> None:
-        self._task = task
-        self._log = task.log
+    def __init__(self, run: TaskRun, host: TaskHost, strategy: Strategy) -> None:
+        self._run = run
+        self._log = run.log
         self._host = host
         self._strategy = strategy
-        self._set_up = set_up
-        self._clock = clock
-        self._warnings = warnings
         self._started = time.perf_counter()
+        self._is_left = False
+
+    def leave(self) -> None:
+        """Keep nothing of the task's end when it is cancelled, so that it can be resumed."""
+        self._is_left = True
 
     async def run(self, origin: str) -> TaskOutcome:
         """Work the task within its time. Afterwards no call is made, and the sandbox is gone.
@@ -99,19 +91,19 @@ class TaskPipeline:
             await self._record_start(origin)
             work = asyncio.ensure_future(self._work())
             work.add_done_callback(_look_at)
-            await self._clock.wait(work)
+            await self._run.clock.wait(work)
             text, error = await self._result(work)
-            if error is None and self._task.config.learn:
-                await learn(self._task, self._host.approvals, text)
-        except asyncio.CancelledError as error:
-            await to_its_end(self._cancel(work, is_left=LEFT in error.args))
+            if error is None and self._run.config.learn:
+                await learn(self._run, text)
+        except asyncio.CancelledError:
+            await to_its_end(self._cancel(work))
             raise
         return await to_its_end(self._finish(text, error), failed=self._lost_end)
 
     async def _record_start(self, origin: str) -> None:
-        task, request = self._task, self._task.request
+        run, request = self._run, self._run.request
         parent = None if request.child is None else request.child.parent
-        if task.replay.resumed:
+        if run.replay.resumed:
             await self._log.record(TaskResumed, origin=origin, setup=request.setup, parent=parent)
         else:
             continued = request.conversation
@@ -119,40 +111,40 @@ class TaskPipeline:
                 TaskStarted,
                 task=request.task,
                 origin=origin,
-                seed=task.seed,
-                zone=task.zone.rule,
-                zone_name=task.zone.name,
+                seed=run.seed,
+                zone=run.zone.rule,
+                zone_name=run.zone.name,
                 setup=request.setup,
                 conversation=None if continued is None else continued.conversation_id,
                 attended=request.attended,
                 parent=parent,
                 worker=None if request.child is None else request.worker,
             )
-        for message in self._warnings:
+        for message in self._run.warnings:
             await self._log.record(Warned, message=message)
 
     async def _work(self) -> str:
-        task, tools = self._task, self._task.tools
-        if task.request.output is not None:
-            answer = AnswerTool(task.request.output)
-            task.tools = await task.tools.with_builtins([answer])
-        if not task.replay.resumed:
-            task.models.ledger.check()
-            if self._host.approvals.must_ask:
-                self._host.approvals.check_answerable(task.tools)
-        seconds = self._clock.seconds * _SHARE
-        if task.memory is not None or task.request.conversation is not None:
-            await recall(task, seconds)
-        if self._set_up.needed:
-            await self._set_up(task)
-        await select(task, seconds)
-        if task.tools.is_chosen and isinstance(self._strategy, SupportsOwnTools):
-            own = self._strategy.own_tools(task.tools.choice())
-            task.tools = await task.tools.with_builtins(own)
-        if task.tools is not tools:
-            self._host.use(task.tools)
+        run, tools = self._run, self._run.tools
+        if run.request.output is not None:
+            answer = AnswerTool(run.request.output)
+            run.tools = await run.tools.with_builtins([answer])
+        if not run.replay.resumed:
+            run.models.ledger.check()
+            if self._run.approvals.must_ask:
+                self._run.approvals.check_answerable(run.tools)
+        seconds = self._run.clock.seconds * _SHARE
+        if run.memory is not None or run.request.conversation is not None:
+            await recall(run, seconds)
+        if run.agent_tools.need_setup:
+            await set_up(run)
+        await select(run, seconds)
+        if run.tools.is_chosen and isinstance(self._strategy, SupportsOwnTools):
+            own = self._strategy.own_tools(run.tools.choice())
+            run.tools = await run.tools.with_builtins(own)
+        if run.tools is not tools:
+            self._host.use(run.tools)
         self._host.scripts.open()
-        await load_context(task)
+        await load_context(run)
         answer: Any = await self._strategy.solve(self._host)
         if not isinstance(answer, str):
             given = f"{type(answer).__name__} in place of text"
@@ -163,10 +155,10 @@ class TaskPipeline:
         """The answer, or the error in its place."""
         host = self._host
         if not work.done():
-            unfinished = self._task.replay.unfinished()
+            unfinished = self._run.replay.unfinished()
             host.close(left=unfinished is not None)
             await self._abandon(work)
-            seconds = self._clock.seconds
+            seconds = self._run.clock.seconds
             late = TaskTimeoutError(f"Timeout: the task did not end within {seconds:g} s")
             return host.said, unfinished or late
         error = host.stopped or work.exception()
@@ -187,7 +179,7 @@ class TaskPipeline:
             )
             inside.__cause__ = error
             error = inside
-        if isinstance(error, ToolException) and self._task.request.child is None:
+        if isinstance(error, ToolException) and self._run.request.child is None:
             return await self._refused(error)
         return host.said, error
 
@@ -209,13 +201,13 @@ class TaskPipeline:
         await self._host.scripts.close()
         await asyncio.wait({work}, timeout=_GRACE_SECONDS)
 
-    async def _cancel(self, work: asyncio.Future[str] | None, *, is_left: bool) -> None:
+    async def _cancel(self, work: asyncio.Future[str] | None) -> None:
         """End a task that was cancelled, at whatever point; that is raised, whatever fails here.
 
         Args:
             work: What it does.
-            is_left: Keep nothing of the end, so that the task can be resumed.
         """
+        is_left = self._is_left
         try:
             if is_left:
                 await self._log.end()
@@ -228,7 +220,7 @@ class TaskPipeline:
             self._lost_end(error)
 
     async def _finish(self, text: str, error: DelfError | None) -> TaskOutcome:
-        task, log = self._task, self._log
+        run, log = self._run, self._log
         try:
             await self._host.wait_for_rest(_GRACE_SECONDS)
         except UnrecordedCallError as lost:
@@ -251,8 +243,8 @@ class TaskPipeline:
             return outcome
         if error is not None and await self._postpone(error):
             return replace(outcome, postponed=True)
-        if task.request.conversation is not None:
-            await keep_turn(task, text, error)
+        if run.request.conversation is not None:
+            await keep_turn(run, text, error)
         await log.record(
             TaskFinished,
             status=error is None,
@@ -268,7 +260,7 @@ class TaskPipeline:
 
     async def _postpone(self, error: DelfError) -> bool:
         """Leave a task that failed to its queue, if another try is worth it."""
-        request, log = self._task.request, self._task.log
+        request, log = self._run.request, self._run.log
         wait = next_try(error, log.events, request.retries or 0, request.retry_after or 0.0)
         if wait is None:
             return False
@@ -332,17 +324,17 @@ def _look_at(work: asyncio.Future[str]) -> None:
         work.exception()
 
 
-async def load_context(task: TaskState) -> None:
+async def load_context(run: TaskRun) -> None:
     """Step 3: ask every connection that has live facts, such as database schemas, all at once.
 
     Raises:
         DelfError: When a connection cannot be reached: a script could not use it either.
     """
-    sources = task.tools.with_context
+    sources = run.tools.with_context
     if not sources:
         return
-    async with task.log.step(Step.CONTEXT):
-        asked = (source.context(task.request.task) for source in sources.values())
+    async with run.log.step(Step.CONTEXT):
+        asked = (source.context(run.request.task) for source in sources.values())
         texts = await asyncio.gather(*asked)
         live = {name: text for name, text in zip(sources, texts, strict=True) if text}
-        task.context = replace(task.context, live=live)
+        run.context = replace(run.context, live=live)

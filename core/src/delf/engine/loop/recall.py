@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Final
 
 from delf.engine.memory import AgentMemory
-from delf.engine.task import TaskState
+from delf.engine.task_run import TaskRun
 from delf.errors import DelfError, MemoryRetrievalError
 from delf.events import Step
 from delf.llm import LLMConfig
 from delf.notes import notes_of_call
 
 
-async def recall(task: TaskState, seconds: float) -> None:
+async def recall(run: TaskRun, seconds: float) -> None:
     """Load the conversation, and search the memory store for at most that many seconds.
 
     A search that fails is a warning: the task can be done without old facts.
@@ -22,62 +22,62 @@ async def recall(task: TaskState, seconds: float) -> None:
     Raises:
         DelfError: When the conversation cannot be read.
     """
-    async with task.log.step(Step.RECALL):
-        await load_conversation(task)
-        if task.memory is not None:
-            facts = await _facts(task, task.memory, seconds)
-            task.context = replace(task.context, facts=facts)
+    async with run.log.step(Step.RECALL):
+        await load_conversation(run)
+        if run.memory is not None:
+            facts = await _facts(run, run.memory, seconds)
+            run.context = replace(run.context, facts=facts)
 
 
-async def _facts(task: TaskState, memory: AgentMemory, seconds: float) -> list[str]:
-    safe = task.log.redactor.text
+async def _facts(run: TaskRun, memory: AgentMemory, seconds: float) -> list[str]:
+    safe = run.log.redactor.text
     with notes_of_call() as notes:
         try:
-            found = await memory.recall(safe(task.request.task), seconds)
+            found = await memory.recall(safe(run.request.task), seconds)
         except MemoryRetrievalError as error:
-            await task.warn(f"nothing was recalled: {safe(error.message)}")
+            await run.warn(f"nothing was recalled: {safe(error.message)}")
             return []
     for told in notes:
-        await task.warn(safe(told))
+        await run.warn(safe(told))
     return [safe(fact) for fact in found]
 
 
 _KEEP_SECONDS: Final = 15.0
 
 
-async def load_conversation(task: TaskState) -> None:
+async def load_conversation(run: TaskRun) -> None:
     """Put the conversation ahead of the task; nothing to do without one."""
-    conversation = task.request.conversation
+    conversation = run.request.conversation
     if conversation is None:
         return
 
     async def summarise(llm: LLMConfig | None, question: str) -> str:
-        return await task.ask("summarize", question, llm)
+        return await run.ask("summarize", question, llm)
 
-    history = await conversation.begin(summarise, task.warn)
-    task.context = replace(task.context, history=history.messages, summary=history.summary)
+    history = await conversation.begin(summarise, run.warn)
+    run.context = replace(run.context, history=history.messages, summary=history.summary)
 
 
-async def keep_turn(task: TaskState, text: str, error: DelfError | None) -> None:
+async def keep_turn(run: TaskRun, text: str, error: DelfError | None) -> None:
     """Add the task and its answer to the conversation, also when it failed.
 
     That it cannot be kept is a warning: the task is done.
     """
-    if task.request.conversation is None:
+    if run.request.conversation is None:
         return
     answer = text if error is None else _failure(text, error)
-    safe, again = task.log.redactor.text, task.replay.resumed
+    safe, again = run.log.redactor.text, run.replay.resumed
     try:
         async with asyncio.timeout(_KEEP_SECONDS):
-            words, task_id = safe(task.request.task), task.request.task_id
-            await task.request.conversation.keep(words, safe(answer), task_id, again=again)
+            words, task_id = safe(run.request.task), run.request.task_id
+            await run.request.conversation.keep(words, safe(answer), task_id, again=again)
     except TimeoutError:
         why = f"its store did not answer within {_KEEP_SECONDS:g} s"
     except Exception as problem:
         why = problem.message if isinstance(problem, DelfError) else repr(problem)
     else:
         return
-    await task.warn(f"the conversation may lack this task: {why}")
+    await run.warn(f"the conversation may lack this task: {why}")
 
 
 def _failure(text: str, error: DelfError) -> str:

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from delf.answers import asked_on, broken_off, joined, spoken
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.replay import Replay
-from delf.engine.models.money import FindPrice, Ledger
+from delf.engine.models.money import FindPrice, Ledger, load_pricing
 from delf.engine.secrets.redaction import Redactor
 from delf.errors import BudgetExceededError, DelfError, LLMExecutionError, PluginError
 from delf.events import ModelCalled, ModelFailed, ModelReplied, ModelWrote
@@ -71,6 +71,7 @@ class ModelPool:
         context: Keys and environment.
         record: Where to write what the models answer.
         redactor: Takes secrets out of what is written there.
+        pricing: The user's own prices.
     """
 
     def __init__(
@@ -79,7 +80,9 @@ class ModelPool:
         context: ModelContext,
         record: str | None = None,
         redactor: Redactor | None = None,
+        pricing: FindPrice | None = None,
     ) -> None:
+        self.pricing = load_pricing(()) if pricing is None else pricing
         self._host = host
         self._redactor = Redactor() if redactor is None else redactor
         self._context = context
@@ -222,7 +225,6 @@ class ModelClient:
     Args:
         pool: The models.
         ledger: Counts tokens and money, and holds the budget.
-        pricing: The user's own prices.
         log: Where calls are recorded.
         system_prompt: Added to every call.
         stream: Take answers in pieces.
@@ -233,7 +235,6 @@ class ModelClient:
 
     pool: ModelPool
     ledger: Ledger
-    pricing: FindPrice
     log: TaskLog
     system_prompt: str | None = None
     stream: bool = False
@@ -327,7 +328,7 @@ class ModelClient:
         """What a model costs, where a budget asks for it and that can be known beforehand."""
         if not self.ledger.is_limited:
             return None
-        price = self.pricing(config.model)
+        price = self.pool.pricing(config.model)
         source = self.pool.priced(config)
         if price is None and source is not None:
             price = await self._list_price(source, config)
@@ -335,7 +336,7 @@ class ModelClient:
 
     async def _cost(self, config: LLMConfig, reply: ModelReply, used: Usage) -> float | None:
         """What a reply cost; by the provider's list where its server did not count all of it."""
-        price = self.pricing(reply.model)
+        price = self.pool.pricing(reply.model)
         if price is None and used != reply.usage and (source := self.pool.priced(config)):
             price = await source.price()
         return reply.cost_usd if price is None else price.cost(used)

@@ -1,4 +1,4 @@
-"""What an agent has around it: plugins, their options, the environment, models and money."""
+"""``AgentContext``: what agents and chats use of their project or machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class AgentContext:
     """What an agent, and a chat that belongs to it or to none, uses of its project or machine.
 
     Args:
@@ -56,19 +56,6 @@ class Surroundings:
     folder: Path
     connect: Connect = field(repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
-
-    def parts(self) -> dict[str, Any]:
-        """What of it a :class:`delf.engine.runtime.RuntimeParts` is made of."""
-        return {
-            "host": self.host,
-            "plugin_options": self.plugin_options,
-            "environ": self.environ,
-            "pricing_files": self.pricing_files,
-            "folder": self.folder,
-            "connect": self.connect,
-            "secrets": self.secrets,
-            "conversations": self.open_conversations,
-        }
 
     @classmethod
     def of(
@@ -155,11 +142,11 @@ class Surroundings:
         if config is not None:
             keys = {"providers": config.providers, "api_key_for": config.api_key_for}
             context = replace(context, **keys)
-        pool = ModelPool(self.host, context)
+        pricing = load_pricing(self.pricing_files)
+        pool = ModelPool(self.host, context, pricing=pricing)
         asker = ModelClient(
             pool=pool,
             ledger=self.ledger or Ledger(),
-            pricing=load_pricing(self.pricing_files),
             log=TaskLog(new_task_id(), None, (), redactor),
             redactor=redactor,
         )
@@ -189,7 +176,7 @@ def _prices_of(root: Path, project: AnyProject | None) -> tuple[Path, ...]:
 class AgentChat(Protocol):
     """The conversations that an agent's tasks continue: ``Chat`` of the plugin ``chat``."""
 
-    def attach(self, surroundings: Surroundings) -> None:
+    def attach(self, context: AgentContext) -> None:
         """Use an agent's plugins, options, environment, models and budget."""
         ...
 
@@ -231,7 +218,7 @@ def plugin_context(
         project: Whose embedder, plugin options and environment; the working directory's when None.
         namespace: Which of the user's memories is meant.
     """
-    around = Surroundings.of(project)
+    around = AgentContext.of(project)
     context = PluginContext(
         namespace=namespace, environ=around.environ, conversations=around.open_conversations
     )

@@ -1,0 +1,389 @@
+"""``Resources``: what an agent holds while it is started, opened and closed as one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import field, replace
+from functools import cached_property
+from typing import Any, Self
+
+from delf.config import AgentConfig
+from delf.engine.agent_context import AgentContext
+from delf.engine.agent_tools import AgentTools
+from delf.engine.approvals.channels import CallbackChannel, NamedChannel
+from delf.engine.approvals.inbox import Inbox, open_journal
+from delf.engine.approvals.pending import PendingRequests
+from delf.engine.approvals.policy import Approvals
+from delf.engine.inputs import TaskFiles, find_inputs, input_files, readers_of
+from delf.engine.journal.observers import Observers, open_observers
+from delf.engine.memory import AgentMemory
+from delf.engine.models.client import ModelPool
+from delf.engine.models.money import Ledger, load_pricing
+from delf.engine.output import check_output_folder
+from delf.engine.prefilters import Prefilters
+from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
+from delf.engine.secrets.redaction import Redactor
+from delf.engine.toolset import load_toolset
+from delf.environment import using_environ
+from delf.errors import DelfError
+from delf.libraries import applying
+from delf.plugins.embedders import Embedders
+from delf.plugins.factories import check_made, make
+from delf.plugins.formats import Formats
+from delf.plugins.journals import make_journal
+from delf.protocols.connection import (
+    ConnectionLike,
+    SupportsClose,
+    SupportsNotices,
+    SupportsPluginContext,
+    SupportsSecrets,
+)
+from delf.protocols.context import PluginContext
+from delf.protocols.formats import InputFile
+from delf.protocols.journal import Journal
+from delf.protocols.memory import MemoryStore
+from delf.protocols.model import ModelContext
+from delf.protocols.sandbox import Limits, SessionSpec, SupportsWarmUp
+from delf.protocols.strategy import Strategy
+from delf.records import dataclass
+from delf.secrets import secrets_of_agent, secrets_of_settings
+from delf.specs import ApprovalSpec, MemorySpec, Spec, StrategySpec
+
+_log = logging.getLogger(__name__)
+Close = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentParts:
+    """What a program gave its agent.
+
+    Args:
+        agent_id: The agent's id.
+        config: Its configuration.
+        context: What it uses of its project or machine.
+        connections: Its tools.
+        ledger: What it has spent, which outlives a start.
+        pending: Where its requests for approval wait.
+        memory: Facts from before, where they were given as an object.
+        strategy: How its tasks become tool calls, where that was given as an object.
+        on_confirm: Asked first about calls that need approval.
+        attached: What is closed with it.
+    """
+
+    agent_id: str
+    config: AgentConfig
+    context: AgentContext
+    connections: Sequence[ConnectionLike]
+    ledger: Ledger
+    pending: PendingRequests = field(default_factory=PendingRequests)
+    memory: MemoryStore | None = None
+    strategy: Strategy | None = None
+    on_confirm: Callable[[Any], Any] | None = None
+    attached: tuple[SupportsClose, ...] = ()
+    _strategies: dict[str, Strategy] = field(default_factory=dict[str, Strategy])
+
+    def strategy_named(self, name: str) -> Strategy:
+        """The strategy that was given as an object, or that of a name.
+
+        Raises:
+            PluginError: When it is not installed.
+        """
+        strategy = self.strategy or self._strategies.get(name)
+        if strategy is None:
+            strategy = self._strategies[name] = self.make(StrategySpec, name)
+        return strategy
+
+    def make(self, kind: type[Spec], name: str, offered: Mapping[str, Any] | None = None) -> Any:
+        """What a plugin's factory makes, with the user's options for that plugin.
+
+        Raises:
+            DelfError: When there is no such plugin, or it does not take its options.
+        """
+        context = self.context
+        spec = context.host.spec(kind, name)
+        with using_environ(context.environ):
+            return make(context.host, spec, context.plugin_options, offered or {})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """Connections, sandbox, models and journal of a started agent, whole once it is there.
+
+    Args:
+        agent: What the program gave.
+        redactor: Takes secrets out.
+        models: The models.
+        sandbox: Where scripts run.
+        tools: What may be called, and what gets its connections ready.
+        files: The input files, and what reads and writes formats.
+        journal: Where all that happens is kept.
+        approvals: Decides where a person is asked.
+        observers: See every event.
+        prefilters: Choose the tools that are shown.
+        memory: Facts from before, if there is a store.
+        closing: Closes each part.
+    """
+
+    agent: AgentParts
+    redactor: Redactor
+    models: ModelPool
+    sandbox: ChosenSandbox
+    tools: AgentTools
+    files: TaskFiles
+    journal: Journal
+    approvals: Approvals
+    observers: Observers
+    prefilters: Prefilters
+    memory: AgentMemory | None
+    closing: tuple[Close, ...]
+
+    @classmethod
+    async def open(cls, agent: AgentParts) -> Self:
+        """Load tools, choose the sandbox, open the journal. What fails leaves nothing open.
+
+        Raises:
+            ConfigurationError: When something that was configured cannot be used.
+            SandboxUnavailableError: When no sandbox can.
+        """
+        around = agent.context
+        own = secrets_of_agent(agent.config, agent.connections, around.environ)
+        redactor = Redactor((*own, *around.secrets))
+        held = (*agent.connections, *agent.attached)
+        closing: list[Close] = [item.aclose for item in held if isinstance(item, SupportsClose)]
+        try:
+            return await cls._open(agent, redactor, closing)
+        except BaseException as error:
+            if isinstance(error, DelfError):
+                redactor.error(error)
+            await _close(closing, redactor)
+            raise
+
+    @classmethod
+    async def _open(cls, agent: AgentParts, redactor: Redactor, closing: list[Close]) -> Self:
+        config, around = agent.config, agent.context
+        for connection in agent.connections:
+            if isinstance(connection, SupportsSecrets):
+                connection.tell_secrets(redactor)
+        models = _models_of(agent, redactor)
+        closing.append(models.aclose)
+        make_limits(config.sandbox_config)
+        check_output_folder(config.output_dir)
+        found = find_inputs(config.files)
+        sandbox = await choose_sandbox(around.host, config, around.plugin_options)
+        closing.append(sandbox.backend.aclose)
+        if sandbox.passed_over and sandbox.warning is not None:
+            _log.warning("%s", sandbox.warning, extra={"in_events": True})
+        inputs = input_files(found, sandbox.backend.visible_path)
+        files = TaskFiles(inputs, Formats(around.host))
+        tools = await _tools_of(agent.connections, files, around)
+        journal = make_journal(around.host, config.journal, around.plugin_options, around.environ)
+        closing.append(journal.aclose)
+        await open_journal(journal, config.lease)
+        approvals = _approvals_of(agent, journal)
+        context, embedders = _plugin_context(agent)
+        closing.append(embedders.aclose)
+        prefilters = Prefilters(around.host, around.plugin_options, context, config.prefilter_mode)
+        closing.append(prefilters.aclose)
+        memory = _memory_of(agent, context)
+        if memory is not None:
+            closing.append(memory.aclose)
+        observers = open_observers(around.host, config.observers, agent.make, redactor)
+        closing.append(observers.aclose)
+        models.get(config.main_llm)
+        agent.strategy_named(config.strategy)
+        return cls(
+            agent=agent,
+            redactor=redactor,
+            models=models,
+            sandbox=sandbox,
+            tools=tools,
+            files=files,
+            journal=journal,
+            approvals=approvals,
+            observers=observers,
+            prefilters=prefilters,
+            memory=memory,
+            closing=tuple(closing),
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close everything, each part whatever becomes of the others."""
+        await _close(self.closing, self.redactor)
+
+    @property
+    def config(self) -> AgentConfig:
+        """The agent's configuration."""
+        return self.agent.config
+
+    @cached_property
+    def limits(self) -> Limits:
+        """What one task's scripts may use."""
+        return make_limits(self.config.sandbox_config)
+
+    def session_spec(self, tools: AgentTools, inputs: Sequence[InputFile]) -> SessionSpec:
+        """What a task's sandbox is opened with."""
+        return SessionSpec(
+            tools=tools.tools.names_for_sandbox(),
+            libraries=applying(self.config.allowed_libs),
+            limits=self.limits,
+            files=tuple(file.path for file in inputs),
+            row_files=self.files.formats.writable,
+        )
+
+    @property
+    def own_spec(self) -> SessionSpec:
+        """The same for a task with the agent's own tools and files."""
+        return self.session_spec(self.tools, self.files.inputs)
+
+    def warnings(self, tools: AgentTools) -> tuple[str, ...]:
+        """What the user should know before a task begins."""
+        own = () if self.sandbox.warning is None else (self.sandbox.warning,)
+        noticing = (c for c in tools.connections if isinstance(c, SupportsNotices))
+        return (*own, *(notice for connection in noticing for notice in connection.notices()))
+
+    async def tools_with(
+        self, connections: Sequence[ConnectionLike] | None, inputs: Sequence[InputFile]
+    ) -> AgentTools:
+        """The tools of a task that has connections or input files of its own."""
+        if connections is None:
+            connections = self.agent.connections
+        for connection in connections:
+            self.redactor.learn(
+                f"child tasks: {connection.name}",
+                [*secrets_of_settings(getattr(connection, "settings", None))],
+            )
+            if isinstance(connection, SupportsSecrets):
+                connection.tell_secrets(self.redactor)
+        files = TaskFiles(inputs, self.files.formats)
+        return await _tools_of(connections, files, self.agent.context)
+
+    async def check(self) -> None:
+        """Look whether a task could begin: its models can be asked, and a sandbox opens.
+
+        Raises:
+            DelfError: Saying what is missing.
+        """
+        try:
+            for config in self.config.models.values():
+                await self.models.check(config)
+            await (await self.sandbox.backend.open(self.own_spec)).aclose()
+        except DelfError as error:
+            self.redactor.error(error)
+            raise
+
+    async def warm_up(self) -> None:
+        """Prepare sandboxes and the model while the first task looks for its context."""
+        backend = self.sandbox.backend
+        try:
+            if isinstance(backend, SupportsWarmUp):
+                await backend.warm_up(self.own_spec)
+            await self.models.warm_up(self.config.main_llm)
+        except DelfError as error:
+            told = self.redactor.text(str(error))
+            _log.debug("warming up: %s", told)  # the task that needs it will say so
+
+
+async def _close(closing: Sequence[Close], redactor: Redactor) -> None:
+    ended = await asyncio.gather(*(close() for close in closing), return_exceptions=True)
+    for outcome in ended:
+        if isinstance(outcome, Exception):
+            told = redactor.text(f"{type(outcome).__name__}: {outcome}")
+            _log.warning("while stopping: %s", told)
+
+
+def _models_of(agent: AgentParts, redactor: Redactor) -> ModelPool:
+    around, config = agent.context, agent.config
+    context = ModelContext(
+        environ=around.environ, providers=config.providers, api_key_for=config.api_key_for
+    )
+    pricing = load_pricing(around.pricing_files)
+    return ModelPool(around.host, context, config.record, redactor, pricing)
+
+
+async def _tools_of(
+    connections: Sequence[ConnectionLike], files: TaskFiles, around: AgentContext
+) -> AgentTools:
+    """Tools with those that are built in, and what gets their connections ready."""
+    tools = await load_toolset(connections)
+    readers = readers_of(files.inputs, around.host, files.formats)
+    return AgentTools(await tools.with_builtins(readers), connections)
+
+
+def _approvals_of(agent: AgentParts, journal: Journal) -> Approvals:
+    config = agent.config
+    return Approvals(
+        config.approval_mode,
+        _channels_of(agent),
+        config.approval_timeout,
+        agent.pending,
+        Inbox(journal, agent.pending),
+        wait=config.wait_approvals,
+        pre_approved=config.pre_approved,
+        must_ask="approval_mode" in config.model_fields_set,
+        journal=journal,
+        project=str(agent.context.folder.resolve()),
+        flows=config.flows,
+        flow_rules=config.flow_rules,
+    )
+
+
+def _channels_of(agent: AgentParts) -> list[NamedChannel]:
+    channels: list[NamedChannel] = []
+    if agent.on_confirm is not None:
+        asks = CallbackChannel(agent.on_confirm)
+        channels.append(NamedChannel("on_confirm", asks, needs_presence=False))
+    host = agent.context.host
+    installed = {spec.name for spec in host.specs(ApprovalSpec)}
+    chosen = "approvals" in agent.config.model_fields_set
+    for name in agent.config.approvals:
+        if chosen or name in installed:
+            spec = host.spec(ApprovalSpec, name)
+            channel = agent.make(ApprovalSpec, name)
+            channels.append(NamedChannel(name, channel, needs_presence=spec.needs_presence))
+    return channels
+
+
+def _plugin_context(agent: AgentParts) -> tuple[PluginContext, Embedders]:
+    """What factories are given, and the embedders that memory and prefilters share."""
+    around, config = agent.context, agent.config
+    check_made("strategy", agent.strategy, "strategy")
+    check_made("memory", agent.memory, "memory")
+    context = PluginContext(
+        namespace=config.memory_namespace,
+        environ=around.environ,
+        providers=config.providers,
+        api_key_for=config.api_key_for,
+    )
+    embedders = Embedders(around.host, around.plugin_options, context, config.embedder)
+    context = replace(context, embedder=embedders.get, conversations=around.open_conversations)
+    for connection in agent.connections:
+        if isinstance(connection, SupportsPluginContext):
+            connection.use_context(context)
+    return context, embedders
+
+
+def _memory_of(agent: AgentParts, context: PluginContext) -> AgentMemory | None:
+    """The memory, whose store is opened meanwhile."""
+    config, given = agent.config, agent.memory
+    name = config.memory
+    if given is None and name is None:
+        return None
+    if given is None and name is not None:
+        agent.context.host.spec(MemorySpec, name)  # raises now rather than in the thread
+
+    def make_store() -> MemoryStore:
+        if given is not None or name is None:
+            return given  # pyright: ignore[reportReturnType] - one of the two is there
+        return agent.make(MemorySpec, name, {"context": context})
+
+    memory = AgentMemory(make_store, top_k=config.memory_top_k, threshold=config.memory_threshold)
+    memory.open()
+    return memory

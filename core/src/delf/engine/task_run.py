@@ -1,0 +1,181 @@
+"""``TaskRun``: everything of one task while it runs."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Self
+
+from delf.config import AgentConfig
+from delf.engine.agent_tools import AgentTools
+from delf.engine.approvals.policy import TaskApprovals
+from delf.engine.inputs import find_inputs, input_files
+from delf.engine.journal.log import TaskLog
+from delf.engine.journal.replay import PATIENCE_SECONDS, Replay
+from delf.engine.memory import AgentMemory
+from delf.engine.models.client import ModelClient
+from delf.engine.models.money import Ledger
+from delf.engine.origins import Origins, Wording
+from delf.engine.output import OutputFiles, OutputFolder, written_before
+from delf.engine.resources import Resources
+from delf.engine.task import TaskContext, TaskRequest
+from delf.engine.waiting import Slot, TaskClock
+from delf.errors import DelfError
+from delf.events import Warned
+from delf.llm import LLMConfig
+from delf.messages import ModelRequest, Purpose, user
+from delf.protocols.formats import InputFile
+from delf.protocols.sandbox import SessionSpec
+from delf.types import Trust
+from delf.zones import local_zone
+
+_log = logging.getLogger(__name__)
+
+
+class TaskRun:
+    """A task at work: what its steps share. They find out ``tools`` and ``context``.
+
+    Args:
+        resources: What the agent holds.
+        request: What is to be done.
+        slot: Its place among the tasks that run.
+        tools: Its tools.
+        inputs: Its input files.
+    """
+
+    def __init__(
+        self,
+        resources: Resources,
+        request: TaskRequest,
+        slot: Slot,
+        tools: AgentTools,
+        inputs: Sequence[InputFile],
+    ) -> None:
+        child = request.child
+        self.resources = resources
+        self.request = request
+        self.slot = slot
+        self.agent_tools = tools
+        self.inputs = inputs
+        self.config: AgentConfig = resources.config if child is None else child.config
+        self.clock = TaskClock(request.timeout, None if child is None else child.clock)
+        self.replay = Replay(request.past, PATIENCE_SECONDS)
+        self.seed = self.replay.seed or secrets.token_hex(16)
+        """What scripts draw chance from."""
+        self.zone = self.replay.zone or local_zone()
+        """The time zone in which the task began."""
+        listeners = [*resources.observers.feeds, *request.listeners]
+        self.log = TaskLog(
+            request.task_id, resources.journal, listeners, resources.redactor, self.replay
+        )
+        self.models = ModelClient(
+            pool=resources.models,
+            ledger=self.ledger_of(resources, request),
+            log=self.log,
+            system_prompt=self.config.system_prompt,
+            stream=self.config.stream if request.stream is None else request.stream,
+            on_delta=request.on_delta,
+            redactor=resources.redactor,
+            replay=self.replay,
+        )
+        self.tools = tools.tools
+        """What may be called, and what of it the model is shown."""
+        self.context = TaskContext(files=[file.line for file in inputs])
+        """What the model is told beside the task."""
+        self.approvals: TaskApprovals = resources.approvals.for_task(
+            request, self.log, slot, self.clock, self._origins()
+        )
+        folder = OutputFolder(self.config.output_dir, written_before(request.past))
+        self.output = OutputFiles(folder, resources.files.formats, self.log)
+
+    @classmethod
+    async def begin(cls, resources: Resources, request: TaskRequest, slot: Slot) -> Self:
+        """A task with the agent's tools and files, or those that it has of its own.
+
+        Raises:
+            DelfError: When they cannot be had.
+        """
+        child = request.child
+        own = None if child is None else child.tools
+        if request.files is None and own is None:
+            await resources.tools.renew()
+            return cls(resources, request, slot, resources.tools, resources.files.inputs)
+        inputs: Sequence[InputFile] = resources.files.inputs
+        if request.files is not None:
+            visible_path = resources.sandbox.backend.visible_path
+            inputs = input_files(find_inputs(request.files), visible_path)
+        return cls(resources, request, slot, await resources.tools_with(own, inputs), inputs)
+
+    @staticmethod
+    def ledger_of(resources: Resources, request: TaskRequest) -> Ledger:
+        """Where a task's cost counts: the agent's, or that of a child with its own budget."""
+        own = None if request.child is None else request.child.ledger
+        return resources.agent.ledger if own is None else own
+
+    @property
+    def memory(self) -> AgentMemory | None:
+        """Facts from before; a child task has none."""
+        return None if self.request.child is not None else self.resources.memory
+
+    @property
+    def session_spec(self) -> SessionSpec:
+        """What its sandbox is opened with."""
+        return replace(self.resources.session_spec(self.agent_tools, self.inputs), zone=self.zone)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the user should know before it begins."""
+        return self.resources.warnings(self.agent_tools)
+
+    async def ask(self, purpose: Purpose, question: str, llm: LLMConfig | None = None) -> str:
+        """A model's answer to one question, the light one's if not told; its cost is the task's.
+
+        Raises:
+            DelfError: When the budget does not allow it, or the model failed for good.
+        """
+        request = ModelRequest(messages=(user(question),), purpose=purpose)
+        return (await self.models.ask_whole(llm or self.config.quick_llm, request)).text
+
+    async def warn(self, message: str) -> None:
+        """Record a warning, which people see."""
+        await self.log.record(Warned, message=message)
+
+    @asynccontextmanager
+    async def unharmed(self, what: str) -> AsyncGenerator[None]:
+        """Let whatever fails meanwhile be a warning.
+
+        Args:
+            what: What the warning says of it, ahead of the reason.
+        """
+        try:
+            yield
+        except DelfError as error:
+            await self.warn(f"{what}: {error.message}")
+        except Exception as error:
+            self.log.redactor.log_failure(_log, what, error)
+            await self.warn(f"{what}: an unexpected {type(error).__name__}")
+
+    def _origins(self) -> Origins:
+        """The origins of values, whose words, tools and conversation are known as the task runs."""
+        child = self.request.child
+        # A child's words are its parent's script's, which may have put others' words among them.
+        words = self.request.task if child is None else ""
+
+        def before() -> Iterator[tuple[Trust, str]]:
+            if child is not None:
+                yield "outside", self.request.task
+            for message in self.context.history:
+                yield "own" if message.role == "user" else "outside", message.text
+            if self.context.summary:
+                yield "outside", self.context.summary
+
+        def wording_of(action: str) -> Wording:
+            bound = next((bound for bound in self.tools if bound.name == action), None)
+            if bound is None:
+                return Wording()
+            return Wording(trust="own" if bound.built_in else bound.action.trust)
+
+        return Origins(words, before, wording_of, has_files=bool(self.context.files))
