@@ -132,6 +132,14 @@ psql *|psql x
 pytest *|pytest x.py
 python tests/*|python tests/x.py
 date *|date 01010101
+rbash *|rbash x
+hyperfine *|hyperfine id
+ldd *|ldd ./x
+sponge *|sponge out
+sysctl *|sysctl kernel.x=1
+ip netns *|ip netns exec x id
+lp *|lp f
+yq *|yq 'load("/etc/passwd")' f
 kill *|kill 1
 tool --*|tool --exec=id
 tool -*|tool -x

@@ -36,6 +36,11 @@ _ACTS: Final = _words(
     "vi vim nvim view ex ed emacs nano pico less more most man info run-parts find-exec xdg-open "
     "open sqlite sqlite3 psql mysql mariadb duckdb redis-cli mongo mongosh bc dc gnuplot octave "
     "m4 tex latex pdflatex xelatex lualatex gs entr fzf "
+    "ash rbash mksh yash elvish nu xonsh runuser pkexec setpriv capsh bwrap firejail prlimit "
+    "numactl rlwrap unbuffer chronic ifne pee hyperfine ldd vimdiff nvimdiff rvim joe micro kak hx "
+    "dotnet mono wine swift dart elixir iex erl escript guile sbcl clisp ghci runghc racket ocaml "
+    "nim zig crystal tsx ts-node bunx pnpx corepack just task invoke fab scons waf rake bundle gem "
+    "composer stack cabal rustup pre-commit bmake xsltproc yq "
     # write to what they are given, or in its place
     "tee dd cp mv rm rmdir ln link unlink mkdir mkfifo mknod touch truncate install shred chmod "
     "chown chgrp chattr setfacl patch split csplit gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd "
@@ -43,9 +48,11 @@ _ACTS: Final = _words(
     "magick mogrify pandoc dos2unix unix2dos rename mount umount hostname hostnamectl date "
     "timedatectl kill pkill killall apt apt-get dpkg yum dnf rpm brew pacman apk snap useradd "
     "usermod userdel passwd mkfs fdisk parted "
+    "sponge fallocate mktemp losetup sysctl ip iptables nft nmcli ifconfig route logger "
     # send it somewhere
     "ssh scp sftp rsync rsh rlogin telnet ftp tftp nc ncat netcat socat curl wget aria2c http "
     "https xh ping ping6 traceroute dig nslookup host whois mail mailx sendmail mutt gh glab hub "
+    "nmap tcpdump openssl gpg ssh-copy-id lp lpr wall write yt-dlp youtube-dl ffprobe mpv vlc "
     "aws gcloud az rclone s3cmd svn hg bzr cvs"
 )
 _GIT_READS: Final = _words(
