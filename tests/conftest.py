@@ -38,6 +38,27 @@ CHAOS: Final = ("test_crash", "test_kills", "test_journal_crash", "test_workers.
 """Modules that kill what they test."""
 JOURNEYS: Final = Path(__file__).with_name("e2e")
 """Whole tasks, most of them by programs as users start them."""
+THOROUGH: Final = frozenset(
+    [
+        "abuse",
+        "command",
+        "commands",
+        "conformance",
+        "doctor",
+        "escapes",
+        "examples",
+        "hostile",
+        "interleaving",
+        "late",
+        "processes",
+        "sessions",
+        "tree",
+        "typing",
+        "vendor",
+        "written",
+    ]
+)
+"""Words in the names of modules that try much, or start programs and vendors' libraries."""
 SERVICE_SECONDS: Final = 120
 _running: ContextVar[pytest.Item | None] = ContextVar("running", default=None)
 OF_IMAGES: Final = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
@@ -68,7 +89,7 @@ def _kinds(item: pytest.Item) -> Iterator[str]:
         yield "browser"
     if item.path.name.startswith(CHAOS):
         yield "chaos"
-    if JOURNEYS in item.path.parents:
+    if JOURNEYS in item.path.parents or not THOROUGH.isdisjoint(item.path.stem.split("_")):
         yield "slow"
 
 

@@ -46,6 +46,7 @@ def test_the_chunks_are_together_what_it_is_encoded_to_at_once(value):
     assert (b"".join(dump_chunks(value)) == dumps(value)) is True
 
 
+@pytest.mark.slow
 def test_the_same_for_values_of_any_shape():
     chance = random.Random(7)
 

@@ -108,6 +108,7 @@ else:
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_at_once_loses_no_task(tmp_path):
     pytest.importorskip("delf_journal_sql")
     worker, done = tmp_path / "worker.py", tmp_path / "done"

@@ -208,6 +208,7 @@ class Crash:
 
 
 @pytest.mark.parametrize("happened", [True, False])
+@pytest.mark.slow
 async def test_from_every_point(
     bench: Bench, happened: bool, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -232,6 +232,7 @@ def broken_site(tmp_path: Path) -> Path:
     return site
 
 
+@pytest.mark.slow
 def test_broken_plugins_disturb_nothing(tmp_path, broken_site):
     env = {"PYTHONPATH": str(broken_site)}
     listed = run_delf("plugins", "--json", cwd=tmp_path, env=env)

@@ -92,6 +92,7 @@ def test_calls_cross(args, kwargs):
 
 
 @given(st.lists(st.binary(max_size=50), max_size=20), st.data())
+@pytest.mark.slow
 def test_frames_survive_any_chunking(payloads, data):
     stream = b"".join(len(p).to_bytes(4, "big") + p for p in payloads)
     reader = FrameReader(50)
@@ -122,6 +123,7 @@ names = st.sampled_from(["call", "done", "failed", "limit", "rerun"])
 
 
 @given(st.builds(lambda name, rest: [name, *rest], names, st.lists(junk, max_size=7)))
+@pytest.mark.slow
 def test_no_fields_do_more_than_break_the_protocol(frame):
     with contextlib.suppress(WireError):
         parsed = parse(json.dumps(frame).encode())

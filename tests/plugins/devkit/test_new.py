@@ -75,6 +75,7 @@ def test_its_own_tests_pass(kind: str, tmp_path: Path) -> None:
     check_passed(program.run(command, cwd=package, env=environ, text=True, timeout=100))
 
 
+@pytest.mark.slow
 def test_its_own_tests_pass_as_an_author_runs_them(tmp_path: Path) -> None:
     package = write(tmp_path / "package", "connection")
     check_passed(run(*PYTEST, "-p", "no:xdist", site=install(package), cwd=package))

@@ -156,6 +156,7 @@ async def test_a_program_that_does_not_sample_gets_no_spans(collector: Collector
     }
 
 
+@pytest.mark.slow
 def test_two_processes_and_a_child_are_one_trace_without_orphans(
     collector: Collector, tmp_path: Path
 ) -> None:
@@ -251,6 +252,7 @@ async def test_a_collector_that_is_away_holds_nothing_up(
         await run(ScriptedModel().writes("print(1)"))
 
 
+@pytest.mark.slow
 def test_unasked_it_is_not_used_and_not_imported() -> None:
     program = """
 import sys

@@ -59,6 +59,7 @@ def tools_part(request: Any) -> str:
 
 
 @pytest.mark.parametrize("count", [1, 10, 50, 200, 1500])
+@pytest.mark.slow
 def test_the_tools_part_of_a_prompt_is_small(count: int) -> None:
     model = ScriptedModel().says("```python\nprint('done')\n```")
     with agent_with(count, model) as agent:
