@@ -24,6 +24,7 @@ from delf_plugin_cli.sources import clone, is_installed
 if TYPE_CHECKING:
     from delf.config import AgentConfig
     from delf.plugins.host import PluginHost
+    from delf.plugins.report import PluginRecord
     from delf.plugins.sandboxes import Tried
     from delf.project.project import Project
     from delf.types import Isolation
@@ -275,6 +276,17 @@ def _plugins(host: PluginHost) -> Iterator[Finding]:
         if record.state not in ("loaded", "disabled"):
             text = f"{record.name} is {record.state}: {record.reason}"
             yield Finding(area="plugins", status="note", text=text, hint="delf plugins says more")
+        elif record.usable and (told := [*record.warnings, *_to_mend(record)]):
+            text = f"{record.name}: {'; '.join(told)}"
+            hint = f"tell its author: delf plugins check {record.name}"
+            yield Finding(area="plugins", status="note", text=text, hint=hint)
+
+
+def _to_mend(record: PluginRecord) -> Iterator[str]:
+    from delf.plugins.soundness import is_others, release_warnings
+
+    if is_others(record):
+        yield from release_warnings(record)
 
 
 async def _sandboxes(

@@ -12,6 +12,14 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from delf.errors import DelfError, PluginError, did_you_mean
+from delf.plugins.soundness import (
+    effects,
+    factory_problems,
+    import_warnings,
+    is_others,
+    release_warnings,
+    what_is_missing,
+)
 from delf_cli.complete import completes
 from delf_cli.state import state_of
 from delf_plugin_cli import installer
@@ -21,6 +29,7 @@ from delf_plugin_cli.sources import sources
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
     from delf.plugins.report import PluginRecord
+    from delf.specs import Spec
 
 
 _ELSEWHERE: Final = (
@@ -107,11 +116,17 @@ def uninstall(ctx: click.Context, names: tuple[str, ...], yes: bool) -> None:
 
 @click.command("check")
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=_plugin_names)
+@click.option(
+    "--release",
+    is_flag=True,
+    help="Fail on what an author should mend before a release, too, and try its import.",
+)
 @click.pass_context
-def check(ctx: click.Context, names: tuple[str, ...] = ()) -> None:
+def check(ctx: click.Context, names: tuple[str, ...] = (), release: bool = False) -> None:
     """Check plugins: that each fits this delf, loads, and brings what it says.
 
-    Everything that a plugin offers is imported. The exit status is 1 if one is not sound.
+    Everything that a plugin offers is imported. Of those that are not delf's own, it is told what
+    their authors should mend. The exit status is 1 if one is not sound.
     """
     from delf.terminal import visible
 
@@ -123,31 +138,59 @@ def check(ctx: click.Context, names: tuple[str, ...] = ()) -> None:
         raise PluginError(f"no plugin {names[0]!r} is installed{close}")
     sound = True
     for record in records:
-        problems = list(_problems(host, record))
+        problems, more = list(_problems(host, record)), [*record.warnings]
         if record.warnings and not record.kinds:
             problems.append("it brings nothing")
-        sound = sound and not problems
+        if release or is_others(record):
+            more += _warnings(record, release=release)
+        sound = sound and not problems and not (release and more)
         mark = click.style("✗", fg="red") if problems else click.style("✓", fg="green")
+        if more and not problems:
+            mark = click.style("!", fg="yellow")
         brings = "; ".join(f"{kind} {', '.join(n)}" for kind, n in record.kinds.items())
         click.echo(f"{mark} {record.name} {record.version or ''}  {brings}".rstrip())
-        for text in (*record.warnings, *problems):
+        notes = list(_notes(host, record)) if release else []
+        for text in (*problems, *more, *notes):
             click.echo(f"    {visible(state.clean(text))}")
     ctx.exit(0 if sound else 1)
 
 
 def _problems(host: PluginHost, record: PluginRecord) -> Iterator[str]:
+    """Why it, or a part of it, cannot be used."""
     if record.state == "disabled":
         return
     if record.state != "loaded":
         yield f"{record.state}: {record.reason}"
-    for spec in host.specs_of(record.name) if record.usable else ():
+    for spec in _specs(host, record):
         try:
-            made = host.resolve(spec)
+            yield from factory_problems(host, spec)
         except DelfError as error:
             yield f"{spec.kind} {spec.name!r}: {error.message}"
-        else:
-            if not callable(made) and spec.kind != "command":
-                yield f"{spec.kind} {spec.name!r}: {spec.factory} makes nothing"
+
+
+def _warnings(record: PluginRecord, *, release: bool) -> Iterator[str]:
+    """What its author should mend."""
+    if record.state == "disabled":
+        return
+    yield from release_warnings(record)
+    if release and record.usable and record.distribution is not None:
+        yield from import_warnings(record.name, record.distribution)
+
+
+def _notes(host: PluginHost, record: PluginRecord) -> Iterator[str]:
+    """What does not work with it, and what its actions do to the world."""
+    for spec in _specs(host, record):
+        try:
+            yield from (f"note: {text}" for text in what_is_missing(host, spec))
+            table = effects(host, spec) if spec.kind == "connection" else []
+        except DelfError:  # told as a problem
+            return
+        width = max((len(name) for name, _ in table), default=0)
+        yield from (f"{name:<{width}}  {effect}" for name, effect in table)
+
+
+def _specs(host: PluginHost, record: PluginRecord) -> Sequence[Spec]:
+    return host.specs_of(record.name) if record.usable else ()
 
 
 def _package_of(name: str, records: Sequence[PluginRecord]) -> str:

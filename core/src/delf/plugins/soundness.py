@@ -1,0 +1,397 @@
+"""Whether a plugin is fit to be released: what ``delf plugins check`` and ``delf doctor`` tell.
+
+What keeps a plugin from being used is known by loading it. Here is the rest: what its author
+should mend before others install it.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib.util
+import inspect
+import subprocess
+import sys
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from delf.hookspecs import DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
+from delf.official import PLUGIN_PREFIX, all_packages, package_of
+from delf.plugins.discovery import installed, normalise
+from delf.protocols import approval, connection, embedder, formats, journal, model, sandbox
+from delf.specs import FormatSpec, Spec
+
+if TYPE_CHECKING:
+    from delf.plugins.host import PluginHost
+    from delf.plugins.report import PluginRecord
+
+_IMPORT_SECONDS: Final = 0.3
+_TEST_EXTRAS: Final = frozenset({"dev", "test", "testing", "tests"})
+_FORBIDDEN: Final = ("delf.engine", "delf.cli")
+_PROBE: Final = """
+import sys, time, delf.hookspecs, delf.specs
+began = time.perf_counter()
+__import__(sys.argv[1])
+print(f"\\n{time.perf_counter() - began}")
+"""
+
+MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "approval": ("decide",),
+    "embedder": ("embed", "batch_size"),
+    "format": ("parts", "read"),
+    "journal": ("append", "read", "subscribe", "find", "aclose"),
+    "memory": ("save", "search", "list", "delete", "clear", "aclose"),
+    "model": ("complete", "stream", "aclose"),
+    "observer": ("observe", "aclose"),
+    "prefilter": ("select",),
+    "sandbox": ("isolation", "available", "open", "visible_path", "aclose"),
+    "strategy": ("solve",),
+}
+"""What an object of a kind must have, as its protocol says."""
+
+OPTIONAL: Final[Mapping[str, tuple[tuple[type, str], ...]]] = {
+    "approval": (
+        (approval.SupportsPresence, "it is asked although nobody is there: `can_ask` would tell"),
+    ),
+    "connection": ((connection.SupportsClose, "what it holds is not freed when an agent closes"),),
+    "embedder": ((embedder.SupportsCheck, "`delf doctor` cannot tell whether it works"),),
+    "format": ((formats.SupportsWrite, "scripts cannot make such files"),),
+    "journal": (
+        (
+            journal.SharedJournal,
+            "other processes cannot see its tasks: `delf runs`, `approvals`, `resume` and `serve`",
+        ),
+        (
+            journal.SupportsRemembered,
+            "a yes that lasts until it is revoked ends with the process",
+        ),
+    ),
+    "model": (
+        (model.SupportsTools, "strategies that give a model tools cannot use it"),
+        (model.SupportsPrice, "a budget counts only what its replies say they cost"),
+        (model.SupportsModelCheck, "`delf doctor` cannot tell whether its key is there"),
+    ),
+    "sandbox": (
+        (sandbox.SupportsLanguage, "models are not told which Python it runs"),
+        (sandbox.SupportsWarmUp, "the first script of an agent waits for it to start"),
+    ),
+}
+"""Optional protocols by kind, and what does not work without."""
+
+
+def release_warnings(record: PluginRecord) -> Iterator[str]:
+    """What the author of an installed plugin should mend; nothing that is slow is tried.
+
+    Args:
+        record: What became of it.
+    """
+    if record.distribution is None:
+        return
+    distribution = metadata.distribution(record.distribution)
+    yield from _of_metadata(distribution)
+    module = _module_of(distribution, record.name)
+    folder = None if module is None else _folder_of(module)
+    if module is None or folder is None:
+        return
+    if not (folder / "py.typed").is_file():
+        yield f"there is no py.typed in {module}: type checkers ignore its types"
+    yield from _of_files(distribution, module)
+    yield from _of_imports(distribution, module, folder)
+    yield from _of_names(record)
+
+
+def factory_problems(host: PluginHost, spec: Spec) -> Iterator[str]:
+    """Why what a spec names cannot be one of its kind.
+
+    Args:
+        host: Where it is.
+        spec: The spec.
+
+    Raises:
+        PluginError: When it cannot be imported.
+    """
+    made, what = host.resolve(spec), f"{spec.kind} {spec.name!r}: {spec.factory}"
+    if spec.kind == "command":
+        if not callable(getattr(made, "make_context", None)):
+            yield f"{what} is a {_kind(made)}, not a click.Command: mark it with @click.command"
+    elif spec.kind == "connection":
+        is_one = isinstance(made, type) and callable(getattr(made, "actions", None))
+        if not is_one:
+            yield f"{what} is a {_kind(made)}, not a subclass of delf.Connection"
+    elif not callable(made):
+        yield f"{what} makes nothing: it is a {_kind(made)}"
+    elif isinstance(made, type):
+        lacks = [name for name in MEMBERS.get(spec.kind, ()) if not _has(made, name)]
+        if lacks:
+            yield f"{what} has no {', '.join(lacks)}"
+
+
+def what_is_missing(host: PluginHost, spec: Spec) -> Iterator[str]:
+    """What does not work with it, as it lacks something optional.
+
+    Args:
+        host: Where it is.
+        spec: The spec; of one whose factory is a function nothing is known.
+    """
+    made = host.resolve(spec)
+    if not isinstance(made, type):
+        return
+    for protocol, consequence in OPTIONAL.get(spec.kind, ()):
+        if any(not _has(made, name) for name in _members(protocol)):
+            yield f"{spec.kind} {spec.name!r} is no {protocol.__name__}: {consequence}"
+    if isinstance(spec, FormatSpec) and not spec.writes and _has(made, "write"):
+        yield f"format {spec.name!r} has a method write, and its spec names no `writes`"
+
+
+def effects(host: PluginHost, spec: Spec) -> list[tuple[str, str]]:
+    """The actions of a connection that declares them, each with its effect.
+
+    Args:
+        host: Where it is.
+        spec: The spec of a connection.
+    """
+    from delf.tools.connection import Connection
+
+    made = host.resolve(spec)
+    if not (isinstance(made, type) and issubclass(made, Connection)):
+        return []
+    if made.actions is not Connection.actions:
+        return []
+    described = made.inspect(verbose=True)
+    return [(item["name"], item["effect"]) for item in described["methods"]]
+
+
+def import_warnings(name: str, distribution: str) -> Iterator[str]:
+    """What the import of a plugin costs each start of delf, tried in a process of its own.
+
+    Args:
+        name: The plugin's.
+        distribution: Its distribution's.
+    """
+    module = _module_of(metadata.distribution(distribution), name, whole=True)
+    if module is None:
+        return
+    command = [sys.executable, "-c", _PROBE, module]
+    tried = [_try(command)]
+    if tried[0].returncode != 0:
+        return  # loading it tells why
+    *said, seconds = tried[0].stdout.rstrip().split("\n")
+    if "".join(said).strip() or tried[0].stderr.strip():
+        yield f"the import of {module} prints something: JSON of commands would be broken by it"
+    if float(seconds) > _IMPORT_SECONDS:  # the first compiles it, and may be slow by chance
+        seconds = _try(command).stdout.rstrip().rpartition("\n")[2]
+    if float(seconds) > _IMPORT_SECONDS:
+        yield (
+            f"the import of {module} takes {float(seconds):.1f} s at each start of delf: import "
+            "what is heavy in the factory's module"
+        )
+
+
+def _try(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+
+
+def _of_metadata(distribution: metadata.Distribution) -> Iterator[str]:
+    from packaging.requirements import Requirement
+    from packaging.specifiers import SpecifierSet
+
+    told = distribution.metadata
+    if not (told["Summary"] or "").strip():
+        yield "it has no description, which lists show"
+    licences = [told[key] for key in ("License-Expression", "License") if told[key]]
+    licences += [line for line in told.get_all("Classifier") or () if line.startswith("License ::")]
+    if not licences:
+        yield 'it has no licence, so nobody may use it: license = "…" in pyproject.toml'
+    lines = [Requirement(line) for line in distribution.requires or ()]
+    own = [line for line in lines if normalise(line.name) == DISTRIBUTION and line.marker is None]
+    if not own:
+        yield f"it does not require {DISTRIBUTION}"
+    for line in own:
+        operators = {part.operator for part in line.specifier}
+        if not operators & {">=", ">", "~=", "=="}:
+            yield f"its requirement on {DISTRIBUTION} has no lower bound"
+        if not operators & {"<", "<=", "~=", "=="}:
+            yield f"its requirement on {DISTRIBUTION} has no upper bound: the next may break it"
+    words = (told["Keywords"] or "").replace(",", " ").split()
+    if f"delf-plugin-api-{PLUGIN_API}" not in words:
+        yield f"it has no keyword delf-plugin-api-{PLUGIN_API}, which says what it was made for"
+    python = told["Requires-Python"]
+    if not python:
+        yield 'it does not say which Python it needs: requires-python = ">=3.11"'
+    elif SpecifierSet(python).contains("3.10"):
+        yield f'it says Python {python}, and delf needs 3.11: requires-python = ">=3.11"'
+    points = [point for point in distribution.entry_points if point.group == ENTRY_POINT_GROUP]
+    name = normalise(told["Name"])
+    if not name.startswith(PLUGIN_PREFIX) and name not in all_packages():
+        yield f"it is not called delf-plugin-…, by which people look for plugins: {told['Name']}"
+    if len(points) > 1:
+        yield f"it has {len(points)} entry points; one plugin a distribution can be blocked alone"
+
+
+def _of_files(distribution: metadata.Distribution, module: str) -> Iterator[str]:
+    tops = {
+        file.parts[0]
+        for file in distribution.files or ()
+        if file.suffix == ".py" and len(file.parts) > 1 and ".." not in file.parts
+    }
+    for name in sorted(tops - {module}):
+        yield f"its wheel installs {name}/ for everybody: leave it out of the package"
+
+
+def _of_imports(distribution: metadata.Distribution, module: str, folder: Path) -> Iterator[str]:
+    own = normalise(distribution.metadata["Name"])
+    declared, owners = _requirements(distribution), _owners(installed())
+    imported = sorted(_imported(folder))
+    for top, name in {name.partition(".")[0]: name for name in imported}.items():
+        if top in (module, "delf") or top in sys.stdlib_module_names:
+            continue
+        # Of what is installed as it lies in a folder, nothing says which modules it has.
+        found = {normalise(owner) for owner in owners.get(top, ())} | {normalise(top)}
+        if top not in owners and top.startswith("delf_") and not _is_installed(normalise(top)):
+            found.add(PLUGIN_PREFIX + normalise(top.removeprefix("delf_")))
+        plugins = {owner for owner in found - {own} if _is_plugin(owner)}
+        if plugins:
+            yield f"it imports {name} of {', '.join(sorted(plugins))}: a plugin is no library"
+        elif not found & declared:
+            owner = owners.get(top, [top])[0]
+            yield f"it imports {top}, and does not require {normalise(owner)}"
+    if own in all_packages():
+        return
+    for name in imported:
+        if any(name == one or name.startswith(f"{one}.") for one in _FORBIDDEN):
+            yield f"it imports {name}, which is no interface and changes without notice"
+
+
+def _requirements(distribution: metadata.Distribution) -> set[str]:
+    """What it brings with it; extras count, but those of its tests.
+
+    What delf's own packages require comes with them.
+    """
+    from packaging.requirements import Requirement
+
+    found: set[str] = set()
+    pending, inner = [distribution], False
+    while pending:
+        for line in pending.pop().requires or ():
+            requirement = Requirement(line)
+            name, marker = normalise(requirement.name), str(requirement.marker or "")
+            hidden = any(f'extra == "{extra}"' in marker for extra in _TEST_EXTRAS)
+            if name in found or hidden or (inner and "extra ==" in marker):
+                continue
+            found.add(name)
+            if name == DISTRIBUTION or name in all_packages():
+                with contextlib.suppress(metadata.PackageNotFoundError):
+                    pending.append(metadata.distribution(name))
+        inner = True
+    return found
+
+
+@lru_cache(1)
+def _owners(_installed: Hashable) -> Mapping[str, Sequence[str]]:
+    """Which distributions bring a module."""
+    return metadata.packages_distributions()
+
+
+def _is_installed(distribution: str) -> bool:
+    try:
+        metadata.distribution(distribution)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _is_plugin(distribution: str) -> bool:
+    if not _is_installed(distribution):
+        return False
+    points = metadata.distribution(distribution).entry_points
+    # One of delf's own libraries that brings a plugin, too, is a library.
+    is_library = distribution in all_packages() and not distribution.startswith(PLUGIN_PREFIX)
+    return not is_library and any(point.group == ENTRY_POINT_GROUP for point in points)
+
+
+def _imported(folder: Path) -> set[str]:
+    """The modules that a package's code imports, but for those of type checkers alone."""
+    found: set[str] = set()
+    for path in folder.rglob("*.py"):
+        try:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+        except (OSError, SyntaxError, ValueError):
+            continue  # importing it tells more
+        pending: list[ast.AST] = [tree]
+        while pending:
+            node = pending.pop()
+            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+                pending += node.orelse
+                continue
+            if isinstance(node, ast.Try) and any(
+                "ImportError" in ast.unparse(handler.type)
+                or "ModuleNotFound" in ast.unparse(handler.type)
+                for handler in node.handlers
+                if handler.type is not None
+            ):
+                continue  # it does without
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module)
+            pending += ast.iter_child_nodes(node)
+    return found
+
+
+def _of_names(record: PluginRecord) -> Iterator[str]:
+    for kind, names in record.kinds.items():
+        for name in names:
+            owner = package_of(kind, name)
+            if owner is not None and owner != normalise(record.distribution or ""):
+                yield f"its {kind} {name!r} is in the way of {owner}'s: together, neither works"
+
+
+def _module_of(
+    distribution: metadata.Distribution, name: str, *, whole: bool = False
+) -> str | None:
+    for point in distribution.entry_points:
+        if point.group == ENTRY_POINT_GROUP and point.name == name:
+            return point.module if whole else point.module.partition(".")[0]
+    return None
+
+
+def _folder_of(module: str) -> Path | None:
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return None
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent
+
+
+def _members(protocol: type) -> Iterator[str]:
+    for base in reversed(protocol.__mro__):
+        if getattr(base, "_is_protocol", False):
+            yield from (n for n in vars(base) if not n.startswith("_"))
+            yield from vars(base).get("__annotations__", {})
+
+
+def _has(made: type, name: str) -> bool:
+    """Whether objects of a class have a member; one that is set in ``__init__`` counts."""
+    if hasattr(made, name) or any(name in vars(b).get("__annotations__", {}) for b in made.__mro__):
+        return True
+    try:
+        source = inspect.getsource(made)
+    except (OSError, TypeError):
+        return False
+    return f"self.{name} = " in source or f"self.{name}: " in source
+
+
+def _kind(made: object) -> str:
+    return "plain function" if inspect.isroutine(made) else type(made).__name__
+
+
+def is_others(record: PluginRecord) -> bool:
+    """Whether a plugin is none of delf's own.
+
+    Args:
+        record: What became of it.
+    """
+    return record.distribution is not None and normalise(record.distribution) not in all_packages()

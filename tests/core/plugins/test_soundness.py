@@ -1,0 +1,228 @@
+"""What ``delf plugins check`` and ``delf doctor`` tell the author of a plugin."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delf.plugins.host import PluginHost
+from delf.plugins.report import PluginRecord
+from delf.plugins.soundness import (
+    effects,
+    factory_problems,
+    import_warnings,
+    release_warnings,
+    what_is_missing,
+)
+from delf.specs import (
+    CommandSpec,
+    ConnectionSpec,
+    FormatSpec,
+    JournalSpec,
+    SandboxSpec,
+    Spec,
+)
+from delf.testing import TestHost
+
+METADATA = """Metadata-Version: 2.4
+Name: delf-plugin-desk
+Version: 1.0
+Summary: A desk.
+License-Expression: MIT
+Keywords: delf,delf-plugin-api-1
+Requires-Python: >=3.11
+Requires-Dist: delf-core>=0.1,<1
+"""
+HOOK = """
+from delf.hookspecs import hookimpl
+from delf.specs import ConnectionSpec
+
+@hookimpl
+def delf_connections():
+    yield ConnectionSpec(name="desk", summary="A desk.", factory="delf_desk.connection:Desk")
+"""
+CONNECTION = """
+import json
+from delf import Connection, action
+
+class Desk(Connection):
+    \"\"\"A desk.\"\"\"
+
+    @action(effect="read")
+    def find(self) -> str:
+        \"\"\"Find.\"\"\"
+        return "x"
+
+    @action
+    def burn(self) -> str:
+        \"\"\"Burn.\"\"\"
+        return "x"
+"""
+FILES = {
+    "delf_desk/__init__.py": "",
+    "delf_desk/py.typed": "",
+    "delf_desk/plugin.py": HOOK,
+    "delf_desk/connection.py": CONNECTION,
+}
+
+
+class Site:
+    """A folder in which the plugin ``desk`` is installed, as it should be or not quite."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def install(
+        self, metadata: str = METADATA, record: str = "", without: str = "", **files: str
+    ) -> tuple[PluginHost, PluginRecord]:
+        name = metadata.partition("Name: ")[2].partition("\n")[0].replace("-", "_")
+        info = self.folder / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(metadata)
+        (info / "entry_points.txt").write_text("[delf]\ndesk = delf_desk.plugin\n")
+        (info / "RECORD").write_text(record)
+        changed = {f"delf_desk/{name}.py": text for name, text in files.items()}
+        for name, text in {**FILES, **changed}.items():
+            path = self.folder / name
+            path.parent.mkdir(exist_ok=True)
+            if name != without:
+                path.write_text(text)
+        host = PluginHost.discover(environ={})
+        return host, next(each for each in host.records() if each.name == "desk")
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    before = set(sys.modules)
+    yield Site(tmp_path)
+    for name in set(sys.modules) - before:
+        if name.startswith("delf_desk"):
+            del sys.modules[name]
+
+
+def without(start: str) -> str:
+    return "".join(line for line in METADATA.splitlines(True) if not line.startswith(start))
+
+
+def test_a_plugin_that_is_as_it_should_be_has_no_warning(site: Site) -> None:
+    host, record = site.install()
+    assert list(release_warnings(record)) == []
+    assert list(import_warnings("desk", "delf-plugin-desk")) == []
+    (spec,) = host.specs_of("desk")
+    assert list(factory_problems(host, spec)) == []
+    assert effects(host, spec) == [("find", "read"), ("burn", "irreversible")]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"metadata": without("Summary")}, "it has no description"),
+        ({"metadata": without("License")}, "it has no licence"),
+        ({"metadata": without("Keywords")}, "it has no keyword delf-plugin-api-1"),
+        ({"metadata": without("Requires-Python")}, "which Python it needs"),
+        ({"metadata": METADATA.replace(">=3.11", ">=3.8")}, "delf needs 3.11"),
+        ({"metadata": without("Requires-Dist")}, "it does not require delf-core"),
+        ({"metadata": METADATA.replace(">=0.1,<1", ">=0.1")}, "no upper bound"),
+        ({"metadata": METADATA.replace(">=0.1,<1", "<1")}, "no lower bound"),
+        ({"metadata": METADATA.replace("delf-plugin-desk", "desk")}, "not called delf-plugin-"),
+        ({"without": "delf_desk/py.typed"}, "there is no py.typed"),
+        ({"record": "tests/test_desk.py,,\n"}, "installs tests/ for everybody"),
+        ({"tools": "import yaml12"}, "it imports yaml12, and does not require"),
+        (
+            {"tools": "def late():\n    import httpx"},
+            "it imports httpx, and does not require httpx",
+        ),
+        (
+            {"tools": "from delf.engine.views import trace"},
+            "delf.engine.views, which is no interface",
+        ),
+        (
+            {"tools": "from delf_sql import connection"},
+            "of delf-plugin-sql: a plugin is no library",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_to_be_mended_is_told(site: Site, change: dict[str, Any], says: str) -> None:
+    _, record = site.install(**change)
+    (told,) = release_warnings(record)
+    assert says in told
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import httpx",
+        "try:\n    import httpx\nexcept ImportError:\n    httpx = None",
+        "import pydantic",
+        "from delf_desk import connection",
+    ],
+    ids=["for type checkers", "does without", "comes with the core", "its own"],
+)
+def test_imports_that_are_no_fault(site: Site, code: str) -> None:
+    _, record = site.install(tools=code)
+    assert list(release_warnings(record)) == []
+
+
+def test_what_an_import_prints_or_costs_is_told(site: Site) -> None:
+    site.install(__init__="import time\nprint('hello')\ntime.sleep(0.4)")
+    told = list(import_warnings("desk", "delf-plugin-desk"))
+    assert "prints something" in told[0]
+    assert "at each start of delf" in told[1]
+
+
+def problems(spec: Spec, made: Any) -> list[str]:
+    host = TestHost.discover(environ={})
+    host.provide(spec, made)
+    return [*factory_problems(host, spec), *what_is_missing(host, spec)]
+
+
+def test_a_plain_function_is_no_connection_and_no_command() -> None:
+    def made() -> None: ...
+
+    (told,) = problems(ConnectionSpec(name="c", summary="C.", factory="x:y"), made)
+    assert "plain function, not a subclass of delf.Connection" in told
+    (told,) = problems(CommandSpec(name="c", summary="C.", factory="x:y"), made)
+    assert "mark it with @click.command" in told
+
+
+def test_a_member_that_is_missing_is_named() -> None:
+    class Half:
+        isolation = "process"
+
+        async def open(self, spec: Any) -> None: ...
+
+    spec = SandboxSpec(name="s", summary="S.", factory="x:y", isolation="process")
+    assert "has no available, visible_path, aclose" in problems(spec, Half)[0]
+
+
+def test_what_does_not_work_without_an_optional_protocol_is_told() -> None:
+    from delf.plugins.in_process_journal import InProcessJournal
+
+    told = problems(JournalSpec(name="j", summary="J.", factory="x:y"), InProcessJournal)
+    assert any("is no SharedJournal: other processes cannot see" in line for line in told)
+
+    class Rows:
+        async def parts(self, path: str) -> list[str]: ...
+
+        async def read(self, path: str, part: str | None) -> list[Any]: ...
+
+        async def write(self, parts: Any) -> bytes: ...
+
+    told = problems(FormatSpec(name="f", summary="F.", factory="x:y", endings=(".f",)), Rows)
+    assert told == ["format 'f' has a method write, and its spec names no `writes`"]
+
+
+def test_delfs_own_plugins_have_nothing_to_mend() -> None:
+    told = {
+        record.name: warnings
+        for record in PluginHost.discover(environ={}).records()
+        if (warnings := list(release_warnings(record)))
+    }
+    assert told == {}
