@@ -219,6 +219,14 @@ class Agent(Generic[T]):
         """The same; with ``leave``, what runs is not ended: it can be resumed, also elsewhere."""
         await self._home.astop(leave=leave)
 
+    def leave(self) -> None:
+        """Let tasks that are cancelled from now on be resumed; nothing of their end is kept.
+
+        Call it on the agent's loop. :meth:`astop` with ``leave`` cancels them, too.
+        """
+        if (runtime := self._home.runtime) is not None:
+            runtime.leave_all()
+
     async def acheck(self) -> None:
         """Look whether a task could begin; a ``DelfError`` says what is missing. Asks no model."""
         await self._home.call_async(lambda runtime: runtime.check())

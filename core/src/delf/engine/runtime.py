@@ -208,6 +208,11 @@ class Runtime:
         host = TaskHost(run, gate, ScriptRunner(run, gate, self._in_background))
         return TaskPipeline(run, host, resources.agent.strategy_named(run.config.strategy))
 
+    def leave_all(self) -> None:
+        """The same as :meth:`leave`, for every task that runs."""
+        for pipeline in self._pipelines.values():
+            pipeline.leave()
+
     def leave(self, task_id: str) -> None:
         """Keep nothing of a task's end when it is cancelled, so that it can be resumed."""
         if (pipeline := self._pipelines.get(task_id)) is not None:
@@ -224,8 +229,7 @@ class Runtime:
             return
         self._stopped = True
         if leave:
-            for pipeline in self._pipelines.values():
-                pipeline.leave()
+            self.leave_all()
         ending: set[asyncio.Future[Any]] = {*self._running, self._warming}
         for work in ending:
             work.cancel()

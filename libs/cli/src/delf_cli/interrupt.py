@@ -8,7 +8,6 @@ import signal
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from delf.engine.waiting import LEFT
 from delf_cli.errors import InterruptedRunError
 
 T = TypeVar("T")
@@ -17,7 +16,7 @@ _SIGNALS: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 def run_until_done(
-    main: Callable[[], Coroutine[Any, Any, T]], keeps: Callable[[], bool] = bool
+    main: Callable[[], Coroutine[Any, Any, T]], leave: Callable[[], None] = lambda: None
 ) -> T:
     """Run a coroutine in a new event loop.
 
@@ -29,12 +28,12 @@ def run_until_done(
 
     Args:
         main: Makes the coroutine.
-        keeps: Whether the journal outlives the process.
+        leave: Called before such a signal cancels it: lets tasks be resumed, if they can be.
 
     Raises:
         InterruptedRunError: When a signal stopped it.
     """
-    stop = _Stop(keeps)
+    stop = _Stop(leave)
 
     async def watched() -> T:
         stop.watch(asyncio.current_task())
@@ -50,8 +49,8 @@ def run_until_done(
 class _Stop:
     """Turns signals into the cancellation of a task."""
 
-    def __init__(self, keeps: Callable[[], bool]) -> None:
-        self._keeps = keeps
+    def __init__(self, leave: Callable[[], None]) -> None:
+        self._leave = leave
         self.number: int | None = None
         self._task: asyncio.Task[Any] | None = None
 
@@ -73,5 +72,6 @@ class _Stop:
             os.kill(os.getpid(), number)
         self.number = number
         if self._task is not None:
-            is_left = number != signal.SIGINT and self._keeps()
-            self._task.cancel(LEFT if is_left else None)
+            if number != signal.SIGINT:
+                self._leave()
+            self._task.cancel()

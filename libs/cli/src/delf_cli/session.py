@@ -347,7 +347,7 @@ def _do(
     if live is not None:
         live.start()
     try:
-        return run_until_done(work, lambda: any(kept)), None
+        return run_until_done(work, lambda: agent.leave() if any(kept) else None), None
     except errors.InterruptedRunError as stop:
         if lines.broken:
             raise BrokenPipeError from None

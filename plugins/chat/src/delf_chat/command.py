@@ -132,12 +132,14 @@ def _talk(state: State, options: Options, *, last: bool) -> bool:
     from delf_cli.session import Setup
 
     setup = Setup.of(state, options)
+    started: list[Agent] = []
     kept = _make_chat(setup, needed=last or options.conversation is not None)
     made = setup.agent(chat=kept)
     reader = open_reader(COMMANDS, history_file())
 
     async def main() -> bool:
         async with await setup.start(made, must_keep=last) as agent:
+            started.append(agent)
             if last:
                 found = await kept.aconversations(1)
                 if found:
@@ -150,7 +152,12 @@ def _talk(state: State, options: Options, *, last: bool) -> bool:
             )
             return await Repl(agent, reader, manner).run()
 
-    return run_until_done(main, lambda: kept.persist and setup.keeps) or reader.interactive
+    def leave() -> None:
+        if kept.persist and setup.keeps:
+            for agent in started:
+                agent.leave()
+
+    return run_until_done(main, leave) or reader.interactive
 
 
 def _make_chat(setup: Setup, *, needed: bool) -> Chat:
