@@ -571,3 +571,23 @@ def test_it_works_on_several_loops() -> None:
 
     asyncio.run(once())
     asyncio.run(once())
+
+
+async def test_the_shape_of_an_undeclared_response_is_learnt_without_a_cache(
+    open_api, invoke, server
+) -> None:
+    server.answer = lambda _: Reply(body=b'{"id": 1, "name": "Ada"}')
+    tool = open_api(one({}))
+    (before,) = await tool.actions()
+    assert not tool.is_stale()
+    assert (await invoke(tool, "call"))["name"] == "Ada"
+    assert tool.is_stale()
+    (after,) = await tool.actions()
+    assert "name" not in str(before.returns)
+    assert "name" in str(after.returns)
+    assert not tool.is_stale()
+    await invoke(tool, "call")
+    assert not tool.is_stale(), "nothing new was learnt"
+    quiet = open_api(one({}), sample=False)
+    await invoke(quiet, "call")
+    assert not quiet.is_stale()

@@ -210,6 +210,9 @@ def responses_of(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {str(k).upper(): v for k, v in cast("dict[Any, Any]", found).items()}
 
 
+_NOTHING: Final = frozenset({"204", "205"})
+
+
 def return_type(document: Document, raw: Mapping[str, Any], shapes: Shapes) -> tuple[bool, str]:
     """Whether it is declared what an operation gives, and its type."""
     responses = responses_of(raw)
@@ -234,7 +237,8 @@ def return_type(document: Document, raw: Mapping[str, Any], shapes: Shapes) -> t
             return True, "str"
         binary = schema is None or is_binary(_resolved(document, schema)) or kind == "binary"
         return True, "bytes" if binary else "str"
-    return bool(good), "None" if good else "Any"
+    # Many specifications leave out what they give: only these statuses say that it is nothing.
+    return bool(_NOTHING.intersection(good)), "None" if good else "Any"
 
 
 def _answer_rank(document: Document, media: str) -> tuple[int, bool]:

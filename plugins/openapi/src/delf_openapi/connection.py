@@ -132,9 +132,13 @@ class APITool(Connection):
             ConnectionConfigurationError: When the specification cannot be used.
             ConnectionUnavailableError: When it cannot be had.
         """
-        if self._made is None:
+        if self._made is None or self.is_stale():
             await asyncio.to_thread(self._load)
         return self._made or ()
+
+    def is_stale(self) -> bool:
+        """Whether responses have shown shapes that the actions do not tell yet."""
+        return self._caller.samples is not None and self._caller.samples.has_news
 
     async def aclose(self) -> None:
         """Close all connections. The next call opens new ones."""
@@ -146,6 +150,9 @@ class APITool(Connection):
         with self._loading, without_gc():  # two tasks may start at once
             if self._api is None:
                 self._api = self._loaded()
+            if self._caller.samples is not None and self._caller.samples.has_news:
+                self._caller.samples.apply(self._api.entries.values())
+                self._made = None
             if self._made is None:
                 self._made = self._all_actions(self._api)
             return self._api
@@ -154,10 +161,10 @@ class APITool(Connection):
         from delf_openapi.loading import load_api
 
         api = load_api(self.name, self._own, self._tree, self._wanted)
-        if self._own.cache and self._own.sample and api.version:
+        if self._own.sample:
             from delf_openapi.sampling import Samples
 
-            samples = Samples(self._own.cache_dir, api.version)
+            samples = Samples(self._own.cache_dir, api.version if self._own.cache else None)
             samples.apply(api.entries.values())
             self._caller.samples = samples
         self.confirm = resolved_confirm(self._asked, api.spots, api.entries, self.name)

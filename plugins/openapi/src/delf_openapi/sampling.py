@@ -24,13 +24,15 @@ class Samples:
 
     Args:
         folder: Of the cache.
-        key: The specification's version.
+        key: The specification's version; None keeps what is learnt in this process alone.
     """
 
-    def __init__(self, folder: str | None, key: str) -> None:
-        self._cache = Cache(folder)
+    def __init__(self, folder: str | None, key: str | None) -> None:
+        self._cache = None if key is None else Cache(folder)
         self._file = f"{key}.samples"
-        found = self._cache.read(self._file)
+        self.has_news = False
+        """Whether something was learned since it was last applied."""
+        found = None if self._cache is None else self._cache.read(self._file)
         self._shapes: dict[str, Any] = (
             cast("dict[str, Any]", found) if isinstance(found, dict) else {}
         )
@@ -40,6 +42,7 @@ class Samples:
 
     def apply(self, entries: Iterable[Entry]) -> None:
         """Put what was learned into entries that say nothing of what they give."""
+        self.has_news = False
         shapes = Shapes(Document(LoadedTrees("", {}, (), 0), (3, 1)))
         for entry in entries:
             schema = self._shapes.get(entry.spot.name)
@@ -56,6 +59,9 @@ class Samples:
         if merged == self._shapes.get(name):
             return
         self._shapes[name] = merged
+        self.has_news = True
+        if self._cache is None:
+            return
         self._dirty = True
         if self._writing is None or self._writing.done():
             self._writing = asyncio.get_running_loop().create_task(self._write())
@@ -67,6 +73,8 @@ class Samples:
 
     def _keep(self, shapes: dict[str, Any]) -> None:
         """Write, with what other programs learnt meanwhile."""
+        if self._cache is None:
+            return
         found: Any = self._cache.read(self._file)
         others = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
         merged = {name: merge_shapes(others.get(name), shape) for name, shape in shapes.items()}

@@ -69,7 +69,8 @@ class OpenAPISettings(PluginSettings):
         default=None, description="The model for that; the agent's light one when left out."
     )
     sample: bool = Field(
-        default=True, description="Learn the shape of undeclared responses (with cache only)."
+        default=True,
+        description="Learn the shape of undeclared responses; with cache for later programs, too.",
     )
     operations: int = Field(
         default=100, ge=1, le=20_000, description="The most operations without allow."
