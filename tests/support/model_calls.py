@@ -27,6 +27,17 @@ def at(server, provider, **config):
     return {"model": model, "base_url": url, "provider": provider, "api_key": "key-1", **config}
 
 
+def events(*calls):
+    """A streamed answer with these pieces of calls."""
+    pieces = [{"choices": [{"delta": {"tool_calls": [call]}}]} for call in calls]
+    pieces.append({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
+    return "".join(f"data: {json.dumps(piece)}\n\n" for piece in pieces) + "data: [DONE]\n\n"
+
+
+def piece(name=None, arguments="", **more):
+    return {**more, "function": {"name": name, "arguments": arguments}}
+
+
 class ModelCalls:
     """Give a fixture ``make_model``."""
 
@@ -185,3 +196,30 @@ class ModelCalls:
         model = make_model(base_url=server.base_url)
         replies = await asyncio.gather(*(model.complete(ask(f"task {i}")) for i in range(50)))
         assert [reply.text.split("\n")[1] for reply in replies] == [f"task {i}" for i in range(50)]
+
+    @pytest.mark.parametrize(
+        "calls",
+        [
+            [piece("f", '{"a": 1}', index=0, id="x"), piece("g", '{"b": 2}', index=0, id="y")],
+            [piece("f", '{"a": 1}', index=0), piece("g", '{"b": 2}', index=0)],
+            [piece("f", {"a": 1}, index=0, id="x"), piece("g", {"b": 2}, index=1, id="y")],
+            [
+                *(piece("f", '{"a":', index=0, id="x"), piece(None, " 1}", index=0)),
+                *(piece("g", '{"b":', index=0, id="y"), piece(None, " 2}", index=0)),
+            ],
+        ],
+        ids=["one index", "one index without ids", "objects", "one index in pieces"],
+    )
+    async def test_parallel_calls_however_they_are_numbered(self, calls, openai_server, make_model):
+        headers = {"Content-Type": "text/event-stream"}
+        server = openai_server([Reply(body=events(*calls).encode(), headers=headers)])
+        _, reply = await read_stream(make_model(base_url=server.base_url, api_key="k"), ask())
+        found = [(call.name, json.loads(call.arguments)) for call in reply.calls]
+        assert found == [("f", {"a": 1}), ("g", {"b": 2})]
+
+    async def test_arguments_may_be_an_object(self, openai_server, make_model):
+        message = {"tool_calls": [piece("f", {"a": 1}, id="x")]}
+        body = json.dumps({"choices": [{"message": message, "finish_reason": "tool_calls"}]})
+        server = openai_server([Reply(body=body.encode())])
+        reply = await make_model(base_url=server.base_url, api_key="k").complete(ask())
+        assert [(c.name, json.loads(c.arguments)) for c in reply.calls] == [("f", {"a": 1})]

@@ -18,8 +18,8 @@ from support.openai_server import OpenAIServer, Script
 
 __all__ = ["ask", "http_model", "litellm_model", "openai_server", "pauses", "read_stream"]
 
-LITELLM_WARNING = "ignore:.*`ReadOnly` qualifier:UserWarning"
-"""litellm silences this one itself, where pytest does not reset the filters."""
+LITELLM_WARNING = "ignore:.*`ReadOnly` qualifier|Pydantic serializer warnings:UserWarning"
+"""litellm silences these itself, where pytest does not reset the filters."""
 
 ServerFactory = Callable[..., OpenAIServer]
 

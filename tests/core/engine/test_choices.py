@@ -440,6 +440,14 @@ async def test_the_users_price_wins_over_the_providers(pool, priced, cost):
     assert reply.cost_usd == pytest.approx(cost)
 
 
+@pytest.mark.parametrize("key", ["openai:gpt-5", "openai/gpt-5", "gpt-5", "openai:gpt-*"])
+@pytest.mark.parametrize("model", ["gpt-5", "openai:gpt-5", "openai/gpt-5"])
+def test_every_spelling_of_a_model_finds_its_price(key, model):
+    price = Price(input=1, output=2, cached_input=1)
+    assert Prices({"*": Price(input=9, output=9, cached_input=9), key: price}).find(model) == price
+    assert Prices({key: price}).find("claude-sonnet-4-5") is None
+
+
 def test_prices_come_from_the_first_file_that_is_there(tmp_path):
     (tmp_path / "b.json").write_text(json.dumps({"m": {"input": 2, "output": 3}}))
     pricing = load_pricing((tmp_path / "a.json", tmp_path / "b.json"))

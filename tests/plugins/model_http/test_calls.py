@@ -17,7 +17,7 @@ from delf.messages import (
     system,
     user,
 )
-from support.model_calls import PNG, PROVIDERS, ModelCalls, at
+from support.model_calls import PNG, PROVIDERS, ModelCalls, at, events, piece
 from support.model_fixtures import ask, read_stream
 from support.openai_server import Reply
 
@@ -213,46 +213,6 @@ def test_a_provider_that_it_does_not_speak_with(http_model):
     with pytest.raises(ModelConfigurationError, match="groq") as caught:
         http_model("groq/llama")
     assert "delf plugins install model-litellm" in caught.value.hint
-
-
-def events(*calls):
-    """A streamed answer with these pieces of calls."""
-    pieces = [{"choices": [{"delta": {"tool_calls": [call]}}]} for call in calls]
-    pieces.append({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
-    return "".join(f"data: {json.dumps(piece)}\n\n" for piece in pieces) + "data: [DONE]\n\n"
-
-
-def piece(name=None, arguments="", **more):
-    return {**more, "function": {"name": name, "arguments": arguments}}
-
-
-@pytest.mark.parametrize(
-    "calls",
-    [
-        [piece("f", '{"a": 1}', index=0, id="x"), piece("g", '{"b": 2}', index=0, id="y")],
-        [piece("f", '{"a": 1}', index=0), piece("g", '{"b": 2}', index=0)],
-        [piece("f", {"a": 1}, index=0, id="x"), piece("g", {"b": 2}, index=1, id="y")],
-        [
-            *(piece("f", '{"a":', index=0, id="x"), piece(None, " 1}", index=0)),
-            *(piece("g", '{"b":', index=0, id="y"), piece(None, " 2}", index=0)),
-        ],
-    ],
-    ids=["one index", "one index without ids", "objects", "one index in pieces"],
-)
-async def test_parallel_calls_however_they_are_numbered(calls, openai_server, make_model):
-    headers = {"Content-Type": "text/event-stream"}
-    server = openai_server([Reply(body=events(*calls).encode(), headers=headers)])
-    _, reply = await read_stream(make_model(base_url=server.base_url, api_key="k"), ask())
-    found = [(call.name, json.loads(call.arguments)) for call in reply.calls]
-    assert found == [("f", {"a": 1}), ("g", {"b": 2})]
-
-
-async def test_arguments_may_be_an_object(openai_server, make_model):
-    message = {"tool_calls": [piece("f", {"a": 1}, id="x")]}
-    body = json.dumps({"choices": [{"message": message, "finish_reason": "tool_calls"}]})
-    server = openai_server([Reply(body=body.encode())])
-    reply = await make_model(base_url=server.base_url, api_key="k").complete(ask())
-    assert [(c.name, json.loads(c.arguments)) for c in reply.calls] == [("f", {"a": 1})]
 
 
 async def test_a_server_that_always_streams(openai_server, make_model):

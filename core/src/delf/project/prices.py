@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Self, cast
 
 from delf.errors import ConfigurationError, did_you_mean
+from delf.llm import spellings
 from delf.messages import Price
 
 _KEYS: Final = ("input", "cached_input", "output")
@@ -21,7 +22,8 @@ class Prices:
     """The user's own prices.
 
     Args:
-        prices: By model name or pattern (``gpt-*``); the most specific pattern wins.
+        prices: By model name or pattern (``gpt-*``), with a provider in front or without
+            (``openai:gpt-*``); the most specific pattern wins.
     """
 
     def __init__(self, prices: Mapping[str, Price]) -> None:
@@ -33,13 +35,20 @@ class Prices:
         return cls(read_prices(path))
 
     def find(self, model: str) -> Price | None:
-        """The price of a model, by its whole name or by what follows its provider."""
-        return self._find(model) or self._find(model.rpartition("/")[2])
-
-    def _find(self, model: str) -> Price | None:
+        """The price of a model, however its name and its provider are written."""
         if model in self._prices:
             return self._prices[model]
-        matching = [name for name in self._prices if fnmatch.fnmatchcase(model, name)]
+        names = {model, model.rpartition("/")[2]}
+        if model == model.lower():
+            names |= spellings(model)
+        for name in self._prices:
+            if name in names:
+                return self._prices[name]
+        matching = [
+            pattern
+            for pattern in self._prices
+            if any(fnmatch.fnmatchcase(name, pattern) for name in names)
+        ]
         return self._prices[max(matching, key=_specificity)] if matching else None
 
 

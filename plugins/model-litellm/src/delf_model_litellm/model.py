@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -50,6 +51,21 @@ class _Collected:
     def any(self) -> bool:
         """Whether something was passed on."""
         return bool(self.texts or self.calls)
+
+    def place_of(self, part: Any) -> int:
+        """The place of a piece of a call. Some servers number all of them alike.
+
+        Args:
+            part: The piece, with the number that its server gave it.
+        """
+        number, last = int(part.index), len(self.calls) - 1
+        if number > last:
+            return number
+        there = self.calls[number]
+        is_whole = _is_json("".join(there.arguments))
+        if part.function.name and (part.id != there.id if part.id else is_whole):
+            return last + 1
+        return last if is_whole else number
 
 
 class LiteLLMModel(EndpointModel):
@@ -205,6 +221,14 @@ class LiteLLMModel(EndpointModel):
         return float(prompt) + float(completion)
 
 
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _prefix(endpoint: Endpoint) -> str | None:
     """A provider as litellm calls it; None where litellm finds out."""
     return "gemini" if endpoint.dialect == "google" else endpoint.dialect
@@ -238,7 +262,7 @@ def _take(chunk: Any, collected: _Collected) -> list[ModelDelta]:
         collected.texts.append(text)
         pieces.append(ModelDelta(text))
     for part in getattr(choice.delta, "tool_calls", None) or ():
-        number = int(part.index)
+        number = collected.place_of(part)
         if number >= _MOST_CALLS:
             raise UnreadableError(f"more than {_MOST_CALLS} calls")
         while len(collected.calls) <= number:
