@@ -20,4 +20,5 @@ NONE_AHEAD: Final = {"pool_size": 0}
 def quick_templates(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sandbox's own tests start it as users do."""
     monkeypatch.setattr(forkserver, "subprocess", nurseries.quick_templates)
-    monkeypatch.setattr(LocalBackend.__init__, "__kwdefaults__", NONE_AHEAD)
+    usual = LocalBackend.__init__.__kwdefaults__ or {}
+    monkeypatch.setattr(LocalBackend.__init__, "__kwdefaults__", {**usual, **NONE_AHEAD})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+import threading
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -116,7 +117,7 @@ class Agent(Generic[T]):
 
     def __init__(
         self,
-        config: AgentConfig | None = None,
+        config: AgentConfig | Sequence[Any] | None = None,
         *,
         tools: Sequence[Any] | None = None,
         chat: AgentChat | Mapping[str, Any] | bool | None = None,
@@ -132,6 +133,8 @@ class Agent(Generic[T]):
         from delf.engine.approvals.pending import PendingRequests
         from delf.engine.models.money import Ledger
 
+        if isinstance(config, Sequence):
+            config, tools = None, [*config, *(tools or ())]
         written = None if project is None else project.agent
         named = {"memory": memory, "strategy": strategy}
         names = {name: given for name, given in named.items() if isinstance(given, str)}
@@ -284,8 +287,9 @@ class Agent(Generic[T]):
 
         Args:
             task: What to do, in plain words.
-            timeout: Seconds; the configuration's (60) when omitted. Past it the task is stopped,
-                and the response says Timeout.
+            timeout: Seconds until this returns, whatever waits: past them the task is stopped, and
+                the response says Timeout. The configuration's (60) when omitted; they stand still
+                while a person is asked.
             given: ``output``, what the answer has to be (``response.value``), and ``files``, the
                 task's input files, where the agent's do not hold; ``conversation_id`` of the
                 agent's chat, its present one when omitted.
@@ -295,7 +299,10 @@ class Agent(Generic[T]):
                 conversation cannot be opened, or a file cannot be read.
             AgentStateError: When called from the event loop that the agent works on.
         """
-        request = self._request(task, timeout, **given)
+        elsewhere = threading.current_thread() is not threading.main_thread()
+        request = self._request(
+            task, timeout, patient=elsewhere, bounded=timeout is not None, **given
+        )
         return self._home.call(lambda runtime: self._run(runtime, request))
 
     @overload
@@ -333,7 +340,8 @@ class Agent(Generic[T]):
 
         Args:
             task: What to do, in plain words.
-            timeout: Seconds; the configuration's when omitted.
+            timeout: Seconds, which stand still while a person is asked (``asyncio.timeout`` counts
+                all of them); the configuration's when omitted.
             listeners: Called with each event after it was journalled.
             on_delta: Called with pieces of the model's answers, with ``stream=True``.
             given: As for :meth:`run`; and ``setup``, which is kept in the journal for whoever
@@ -487,6 +495,8 @@ class Agent(Generic[T]):
         conversation_id: str | None = None,
         *,
         attended: bool = True,
+        patient: bool = False,
+        bounded: bool = False,
         files: Sequence[str | os.PathLike[str]] | None = None,
         output: type[Any] | Mapping[str, Any] | None = None,
         setup: Mapping[str, Any] | None = None,
@@ -508,7 +518,8 @@ class Agent(Generic[T]):
             timeout=self.config.timeout if timeout is None else timeout,
             conversation=conversation,
             attended=attended,
-            patient=not attended,
+            patient=not attended or patient,
+            bounded=bounded,
             key=key,
             files=paths,
             output=wanted,
@@ -529,7 +540,8 @@ class Agent(Generic[T]):
         response.raise_if_never_begun()
         if self.config.verbose:
             summary: str = self._of_plugin("summary_of")(response.trace)
-            sys.stderr.write(visible(summary) + "\n")
+            if sys.stderr is not None:
+                sys.stderr.write(visible(summary) + "\n")
         return response
 
     def run_chat(self, timeout: float | None = None, **options: Any) -> None:
@@ -580,7 +592,11 @@ class Agent(Generic[T]):
     # -- approvals -----------------------------------------------------------------------
 
     def get_pending_approvals(self) -> list[dict[str, Any]]:
-        """Every call that waits for a decision, oldest first; from any thread."""
+        """Every call that waits for a decision, oldest first; from any thread.
+
+        Who asks for it may decide: from then on calls wait where nobody else can be asked.
+        """
+        self._pending.watched = True
         return self._pending.list()
 
     def approve(

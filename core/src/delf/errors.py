@@ -51,7 +51,7 @@ import difflib
 import shlex
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from delf.official import how_to_install
 
@@ -424,3 +424,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     listed = list(islice(known, _MOST_COMPARED))
     close = difflib.get_close_matches(name[:_LONGEST_COMPARED], listed, n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def __getattr__(name: str) -> Any:
+    """An error that a plugin brings, as ``SQLSchemaError``."""
+    if not name.endswith("Error"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from delf.plugins.host import PluginHost
+
+    return PluginHost.discover().exported(name)

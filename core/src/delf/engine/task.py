@@ -80,6 +80,7 @@ class TaskRequest:
         attended: Whether the caller waits for it, so that a terminal may ask.
         patient: Whether its requests for approval wait where nobody can be asked now, as those of
             a task in the background do.
+        bounded: Whether ``timeout`` counts all waiting, that for a person, too.
         setup: What the caller needs to set up the same agent again; kept in the journal.
         queue: Where it waits for a worker, if it is not worked on here.
         key: On whose behalf it is done, if not for the local user.
@@ -103,6 +104,7 @@ class TaskRequest:
     stream: bool | None = None
     attended: bool = True
     patient: bool = False
+    bounded: bool = False
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
     queue: str | None = None
     key: str | None = None

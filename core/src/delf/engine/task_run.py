@@ -61,7 +61,8 @@ class TaskRun:
         self.agent_tools = tools
         self.inputs = inputs
         self.config: AgentConfig = resources.config if child is None else child.config
-        self.clock = TaskClock(request.timeout, None if child is None else child.clock)
+        above = None if child is None else child.clock
+        self.clock = TaskClock(request.timeout, above, never_stops=request.bounded)
         self.replay = Replay(request.past, PATIENCE_SECONDS)
         self.seed = self.replay.seed or secrets.token_hex(16)
         """What scripts draw chance from."""

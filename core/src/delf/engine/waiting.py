@@ -90,10 +90,14 @@ class TaskClock:
     Args:
         seconds: How many it has.
         parent: The clock of the task of which it is a child: it stands still, too.
+        never_stops: All waiting counts.
     """
 
-    def __init__(self, seconds: float, parent: TaskClock | None = None) -> None:
+    def __init__(
+        self, seconds: float, parent: TaskClock | None = None, *, never_stops: bool = False
+    ) -> None:
         self.seconds = seconds
+        self._never_stops = never_stops
         self._left = seconds
         self._parent = parent
         self._stops = 0
@@ -111,6 +115,8 @@ class TaskClock:
                 self._count_stops(-1)
 
     def _count_stops(self, more: int) -> None:
+        if self._never_stops:
+            return
         self._tick()
         self._stops += more
         if self._changed is not None and not self._changed.done():

@@ -22,7 +22,7 @@ LIMIT_NAMES: Final[Mapping[str, str]] = {
     "timeout": "cpu_seconds",
 }
 """Other names for limits in ``sandbox_config``."""
-_OF_SOME: Final = ("cpu_limit", "pids_limit", "runtime", "scratch")
+_OF_SOME: Final = ("cpu_limit", "pids_limit", "python", "runtime", "scratch")
 """Options that only some backends have; the others confine a script in their own way."""
 
 

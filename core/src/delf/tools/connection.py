@@ -90,6 +90,7 @@ class Connection:
         confirm: Which actions a person is asked about: None (all but ``read``), True,
             False, a name or names.
         metadata: Anything the embedding program wants to keep with it.
+        first: The first field of ``Settings``, which may stand without its name: ``SQL(url)``.
         settings: The fields of ``Settings``; those left out come from ``DELF_<NAME>_<FIELD>``.
 
     Raises:
@@ -104,7 +105,7 @@ class Connection:
 
     def __init__(
         self,
-        *,
+        *first: Any,
         name: str | None = None,
         allow: Permission = None,
         confirm: Permission = None,
@@ -116,7 +117,7 @@ class Connection:
         self.confirm = check_permission(confirm, "confirm", self.name)
         self.metadata = dict(metadata or {})
         self.summary = type(self).summary or _first_line(type(self))
-        self.settings: Any = self._make_settings(settings)
+        self.settings: Any = self._make_settings({**settings, **self._named(first, settings)})
         self.__kept = _KeptSecrets()
         self._check_actions()
 
@@ -144,6 +145,19 @@ class Connection:
     async def actions(self) -> Sequence[Action]:
         """All actions. A dynamic connection overrides this and makes them itself."""
         return actions_of(type(self), self, self.name)
+
+    def _named(self, first: Sequence[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+        """The argument that stands without its name, with it."""
+        if not first:
+            return {}
+        names = [] if self.Settings is None else list(self.Settings.model_fields)
+        if len(first) > 1 or not names or names[0] in settings:
+            taken = f"{names[0]} alone, and once" if names else "nothing"
+            raise ConnectionConfigurationError(
+                f"connection {self.name!r} takes {taken} without a name",
+                hint="give the others by name",
+            )
+        return {names[0]: first[0]}
 
     def _make_settings(self, settings: Mapping[str, Any]) -> Any:
         if self.Settings is not None:

@@ -12,7 +12,7 @@ from delf.errors import ToolDefinitionError
 from delf.protocols.connection import ConnectionLike
 from delf.tools.action import EFFECTS, Action, action_from_function, check_flow
 from delf.tools.connection import describe_actions
-from delf.tools.signature import ArgumentValidator, check_hints
+from delf.tools.signature import ArgumentValidator, warn_of_bare
 from delf.types import Effect, Permission, Trust
 
 P = ParamSpec("P")
@@ -186,7 +186,7 @@ def _check_kind(target: Callable[..., Any]) -> None:
         hints = typing.get_type_hints(target)
     except (NameError, TypeError, ValueError, AttributeError):
         return  # said better where the whole signature is read
-    check_hints(name, [i.name for i in parameters if i.name not in hints and _is_named(i)])
+    warn_of_bare(name, [i.name for i in parameters if i.name not in hints and _is_named(i)])
     for item, hint in hints.items():
         if item != "return" and _has_callable(hint):
             raise ToolDefinitionError(

@@ -7,6 +7,7 @@ import dataclasses
 import enum
 import inspect
 import keyword
+import logging
 import re
 import types
 import typing
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from delf.errors import ToolDefinitionError, ToolRefusedError
 from delf.records import dataclass
 from delf.tools.context import CallContext
+
+_log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -111,6 +114,16 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
         defaults={i.name: i.default for i in listed if i.default is not i.empty},
         context=contexts[0] if contexts else None,
     )
+
+
+def warn_of_bare(where: str, bare: Sequence[str]) -> None:
+    """Say which parameters take anything, as they do not say what they must be."""
+    if bare:
+        _log.warning(
+            "%s does not say what %s must be: a script may give anything; add type hints",
+            where,
+            ", ".join(map(repr, bare)),
+        )
 
 
 def check_hints(where: str, bare: Sequence[str]) -> None:

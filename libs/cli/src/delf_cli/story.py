@@ -132,6 +132,6 @@ def tell_of_event(event: ev.Event) -> None:
         text = f"  script, attempt {event.attempt}:\n{code}"
     else:
         text = story(event)
-    if text:
+    if text and sys.stderr is not None:
         sys.stderr.write(visible(text) + "\n")
         sys.stderr.flush()

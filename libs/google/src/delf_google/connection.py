@@ -48,14 +48,16 @@ class GoogleConnection(Connection):
 
     def __init__(
         self,
-        *,
+        *first: Any,
         name: str | None = None,
         allow: Permission = None,
         confirm: Permission = None,
         metadata: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(name=name, allow=allow, confirm=confirm, metadata=metadata, **settings)
+        super().__init__(
+            *first, name=name, allow=allow, confirm=confirm, metadata=metadata, **settings
+        )
         own: GoogleSettings = self.settings
         for path in (own.oauth_credentials, own.service_account):
             if path is not None and not Path(path).expanduser().is_file():

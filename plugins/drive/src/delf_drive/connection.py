@@ -80,8 +80,8 @@ class Drive(GoogleConnection):
     broad: ClassVar = {"drive": frozenset({"drive.readonly", "drive.file"})}
     summary = "Google Drive: find, read, store and share files."
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, *first: Any, **options: Any) -> None:
+        super().__init__(*first, **options)
         self._uploader = Uploader(self.transport)
 
     @property

@@ -70,14 +70,20 @@ class LocalBackend:
             ``disk``, without a limit of all together, where the system has no mounts of one's own.
             Nothing else works on macOS, where little else of this sandbox does.
         pool_size: How many processes to keep ready.
+        python: The interpreter of scripts, CPython 3.11 or newer; this program's own when omitted.
     """
 
     isolation: Isolation = "process"
     language = f"Python {sys.version_info.major}.{sys.version_info.minor}"
 
     def __init__(
-        self, scratch: Literal["memory", "disk"] = "memory", *, pool_size: int = 2
+        self,
+        scratch: Literal["memory", "disk"] = "memory",
+        *,
+        pool_size: int = 2,
+        python: str | None = None,
     ) -> None:
+        self._python = python
         self._pool_size = pool_size
         self._on_disk = scratch == "disk"
         self._idle: deque[_Guest] = deque()
@@ -234,7 +240,7 @@ class LocalBackend:
     async def _running_server(self) -> ForkServer:
         server = self._server
         if server is None or not server.alive:
-            dead, server = server, ForkServer(_zipapp_path())
+            dead, server = server, ForkServer(_zipapp_path(), self._python)
             self._server = server
             if dead is not None:
                 await dead.aclose()

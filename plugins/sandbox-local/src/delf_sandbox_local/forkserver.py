@@ -38,14 +38,27 @@ _ENVIRON = {"PYTHONHASHSEED": "0"}
 """Nothing of the host's; sets of text have one order, so that a resumed script finds it again."""
 
 
+def _own_python() -> str:
+    """The interpreter of this process, which a program that embeds Python may not name."""
+    named = sys.executable
+    if named and Path(named).name.startswith("python"):
+        return named
+    beside = Path(sys.exec_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
+    return str(beside) if beside.exists() else named or "python3"
+
+
 class ForkServer:
     """Owns one template process on one event loop.
 
     Args:
         zipapp: The guest's archive.
+        python: The interpreter; this process's own when None.
+
+    Raises:
+        SandboxUnavailableError: When there is none, or it does not start.
     """
 
-    def __init__(self, zipapp: Path) -> None:
+    def __init__(self, zipapp: Path, python: str | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._guests: dict[int, LocalProcess] = {}
         self._early_ends: dict[int, list[Any]] = {}
@@ -58,7 +71,7 @@ class ForkServer:
         self._answer: asyncio.Future[dict[str, Any]] | None = None
         self._control, theirs = socket.socketpair()
         options = ("-P", "-s", "-S", "-X", "utf8")
-        command = [sys.executable, *options, "-c", _BOOT.format(source=_SOURCE)]
+        command = [python or _own_python(), *options, "-c", _BOOT.format(source=_SOURCE)]
         command += [str(zipapp), str(theirs.fileno()), str(os.getpid())]
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, no shell

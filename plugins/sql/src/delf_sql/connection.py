@@ -69,14 +69,16 @@ class SQL(Connection):
 
     def __init__(
         self,
-        *,
+        *first: Any,
         name: str | None = None,
         allow: Permission = None,
         confirm: Permission = None,
         metadata: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(name=name, allow=allow, confirm=confirm, metadata=metadata, **settings)
+        super().__init__(
+            *first, name=name, allow=allow, confirm=confirm, metadata=metadata, **settings
+        )
         self._limits: SQLSettings = self.settings
         self._target = make_target(self.name, self._limits)
         if self._target.dialect == "postgresql" and self._target.password is None:

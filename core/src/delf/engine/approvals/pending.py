@@ -51,6 +51,8 @@ class PendingRequests:
         self._lock = threading.Lock()
         self._waiting: dict[str, PendingRequest] = {}
         self._became: dict[str, str] = {}
+        self.watched = False
+        """Whether the program looks at them, so that it may decide."""
 
     def open(self, request: ApprovalRequest) -> asyncio.Future[Answer]:
         """Let a request wait; to be called on the event loop that awaits the answer."""

@@ -565,7 +565,7 @@ class TaskApprovals:
                 said = None if asking.cancelled() else asking.result()
                 if said is not None:
                     return said
-                if not (self._task.patient or self._shared.wait):
+                if not (self._task.patient or self._shared.wait or self._shared.pending.watched):
                     if request.outcome_unknown:
                         raise _undecided(request, "nobody could be asked about it")
                     return Answer(Rejected(reason=NOBODY), "nobody", source="nobody")

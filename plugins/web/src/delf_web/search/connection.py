@@ -60,8 +60,8 @@ class WebSearch(Connection):
     Settings = WebSearchSettings
     settings: WebSearchSettings
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, *first: Any, **options: Any) -> None:
+        super().__init__(*first, **options)
         settings = self.settings
         if (settings.llm is None) == (settings.searxng is None):
             raise ConnectionConfigurationError(

@@ -1,0 +1,148 @@
+"""Agents inside other programs: threads, time, arguments by position, missing streams."""
+
+import logging
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from delf import Agent, Connection, action, tool
+from delf.errors import ConnectionConfigurationError
+from delf.settings import PluginSettings
+from support.program import write_recording
+
+PAY = "print(await pay(amount=3))"
+
+
+@tool(effect="irreversible")
+def pay(amount: int) -> str:
+    """Pay an amount."""
+    return f"paid {amount}"
+
+
+def recorded(tmp_path, *scripts: str) -> str:
+    return write_recording(tmp_path / "r.jsonl", *scripts)
+
+
+def test_run_in_one_thread_and_approve_in_another(tmp_path):
+    with Agent([pay], llm=recorded(tmp_path, PAY), sandbox="local") as agent:
+        done = []
+        thread = threading.Thread(target=lambda: done.append(agent.run("x", timeout=30)))
+        thread.start()
+        while not (waiting := agent.get_pending_approvals()) and thread.is_alive():
+            time.sleep(0.01)
+        assert agent.approve(waiting[0]["request_id"])
+        thread.join()
+    assert done[0].text.strip() == "paid 3"
+
+
+def test_the_main_thread_may_run_while_another_decides(tmp_path):
+    with Agent([pay], llm=recorded(tmp_path, PAY), sandbox="local") as agent:
+        assert agent.get_pending_approvals() == []
+
+        def decide() -> None:
+            while not (waiting := agent.get_pending_approvals()):
+                time.sleep(0.01)
+            agent.approve(waiting[0]["request_id"])
+
+        thread = threading.Thread(target=decide, daemon=True)
+        thread.start()
+        assert agent.run("x", timeout=30).text.strip() == "paid 3"
+
+
+def test_where_nobody_looks_a_call_is_turned_down_at_once(tmp_path):
+    model = recorded(tmp_path, PAY)
+    with Agent([pay], llm=model, sandbox="local", retry_count=0) as agent:
+        response = agent.run("x")
+    assert "nobody could be asked" in str(response.error)
+    assert response.duration_ms < 20_000
+
+
+@pytest.mark.parametrize("wait_approvals", [True, False])
+def test_a_timeout_that_is_given_counts_all_waiting(tmp_path, wait_approvals):
+    model = recorded(tmp_path, PAY)
+    with Agent([pay], llm=model, sandbox="local", wait_approvals=wait_approvals) as agent:
+        agent.get_pending_approvals()
+        began = time.monotonic()
+        response = agent.run("x", timeout=1)
+        assert time.monotonic() - began < 15
+    assert "did not end within 1 s" in str(response.error)
+
+
+class Settings(PluginSettings):
+    url: str = ""
+    limit: int = 1
+
+
+class Shelf(Connection):
+    """A shelf."""
+
+    Settings = Settings
+
+    @action(effect="read")
+    def look(self) -> str:
+        """Look."""
+        return "a book"
+
+
+def test_a_connection_takes_its_first_setting_by_position():
+    assert Shelf("here", limit=2).settings.url == "here"
+    for wrong in (lambda: Shelf("a", "b"), lambda: Shelf("a", url="b")):
+        with pytest.raises(ConnectionConfigurationError, match="url alone, and once"):
+            wrong()
+
+
+def test_those_of_delf_do_too():
+    from delf_sql import SQL
+    from delf_web import WebSearch
+
+    assert SQL("sqlite:///x.db").settings.url.get_secret_value().endswith("x.db")
+    assert WebSearch("gemini-2.5-flash").settings.llm == "gemini-2.5-flash"
+
+
+def test_a_tool_without_type_hints_takes_anything_and_says_so(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING):
+
+        @tool(effect="read", confirm=False)
+        def add(a, b=2):
+            """Add two."""
+            return a + b
+
+    assert "'a', 'b'" in caplog.text
+    with Agent([add], llm=recorded(tmp_path, "print(await add(a=40))"), sandbox="local") as agent:
+        assert agent.run("x").text.strip() == "42"
+
+
+def test_the_interpreter_of_scripts_can_be_set(tmp_path):
+    model = recorded(tmp_path, "print(1)")
+    chosen = {"python": sys.executable}
+    with Agent(llm=model, sandbox="local", sandbox_config=chosen) as agent:
+        assert agent.run("x").text.strip() == "1"
+
+
+@pytest.mark.parametrize("executable", ["None", "''", "'/usr/bin/uwsgi'"])
+def test_programs_that_embed_python_without_naming_it_and_without_stderr(tmp_path, executable):
+    model = recorded(tmp_path, "print('ran')")
+    program = f"""
+import sys
+sys.stderr = None
+sys.executable = {executable}
+from delf import Agent
+with Agent(llm={model!r}, sandbox="local", verbose=True) as agent:
+    print(agent.run("x").text)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, check=False, timeout=60
+    )
+    assert done.stdout.strip() == b"ran"
+
+
+def test_errors_of_plugins_are_found_beside_the_others():
+    from delf.errors import ConversationCompressionError, SQLSchemaError
+
+    assert SQLSchemaError.__module__.startswith("delf_sql")
+    assert issubclass(ConversationCompressionError, Exception)
+    with pytest.raises(ImportError):
+        from delf.errors import Nonsense  # noqa: F401 # type: ignore[attr-defined]
