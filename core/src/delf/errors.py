@@ -49,6 +49,7 @@ from __future__ import annotations
 
 import difflib
 import shlex
+import sys
 from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -430,6 +431,4 @@ def __getattr__(name: str) -> Any:
     """An error that a plugin brings, as ``SQLSchemaError``."""
     if not name.endswith("Error"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from delf.plugins.host import PluginHost
-
-    return PluginHost.discover().exported(name)
+    return getattr(sys.modules["delf"], name)
