@@ -30,9 +30,10 @@ class BareGroup(click.Group):
         """Put the command before options that stand alone."""
         asked = not {"-h", "--help"}.isdisjoint(args) or ctx.resilient_parsing
         starts = not args or args[0].startswith("-")
-        named = not set(self.list_commands(ctx)).isdisjoint(args) if starts else True
-        if self._bare is not None and not asked and not named:
-            args = [self._bare, *args]
+        # Names of commands are those of all plugins, which are not loaded for other groups.
+        if self._bare is not None and starts and not asked:
+            named = not set(self.list_commands(ctx)).isdisjoint(args)
+            args = args if named else [self._bare, *args]
         return super().parse_args(ctx, args)
 
 
