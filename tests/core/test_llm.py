@@ -96,15 +96,3 @@ def test_an_unknown_setting():
     ) as caught:
         LLMConfig("m", settings={"temprature": 1})
     assert "top_p" in (caught.value.hint or "")
-
-
-def test_as_a_statement_of_its_own_with_settings_changes_the_configuration():
-    llm = LLMConfig("gpt-4o-mini", settings={"seed": 1})
-    llm.with_settings(temperature=0.2)
-    assert llm.settings == {"seed": 1, "temperature": 0.2}
-
-
-def test_where_its_copy_is_used_the_configuration_stays():
-    llm = LLMConfig("gpt-4o-mini").with_settings(temperature=0.2)
-    assert [llm.with_settings(top_k=2)][0].settings == {"temperature": 0.2, "top_k": 2}
-    assert llm.settings == {"temperature": 0.2}

@@ -23,6 +23,7 @@ from delf.background import BackgroundTasks, Granularity, HandingIn, handed_in, 
 from delf.engine.elsewhere import snapshot_of
 from delf.engine.task import TaskRequest, check_task, new_task_id
 from delf.errors import AgentConfirmationError, AgentStateError, ConfigurationError
+from delf.events import TaskFinished, TaskQueued, TaskStarted
 from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected, RememberedDecision
 from delf.protocols.journal import Journal, SharedJournal
 from delf.protocols.memory import SupportsStore
@@ -392,8 +393,6 @@ class Agent(Generic[T]):
     async def _resume(
         self, runtime: Runtime, task_id: str, timeout: float | None, **seen: Any
     ) -> Response:
-        from delf.events import TaskFinished, TaskQueued, TaskStarted
-
         past = await runtime.take_up(task_id)
         end = next((event for event in past if isinstance(event, TaskFinished)), None)
         if end is not None:

@@ -15,7 +15,7 @@ from delf.engine.elsewhere import wait_for_end
 from delf.engine.task import TaskRequest
 from delf.engine.views.snapshot import snapshot
 from delf.errors import ConfigurationError, TaskStoppedError, UnknownTaskError
-from delf.events import AT_ONCE_BYTES, size_of
+from delf.events import AT_ONCE_BYTES, TaskFinished, size_of
 from delf.messages import ModelDelta
 from delf.records import dataclass
 from delf.response import Response, past_response
@@ -74,8 +74,6 @@ async def past_end(runtime: Runtime, task_id: str, timeout: float | None) -> Res
         TimeoutError: When it is not over in time.
         UnknownTaskError: When the journal does not have it.
     """
-    from delf.events import TaskFinished
-
     async with asyncio.timeout(timeout):
         events = await wait_for_end(runtime.journal, task_id)
     return past_response(events, next(e for e in events if isinstance(e, TaskFinished)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field, fields, replace
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 from delf.environment import FileText, SourcedText
@@ -202,15 +201,8 @@ class LLMConfig:
         )
 
     def with_settings(self, **settings: Any) -> LLMConfig:
-        """A copy with these settings added or changed; this one stays as it is.
-
-        As a statement of its own, ``llm.with_settings(seed=1)``, whose copy nobody would have, it
-        changes this configuration instead: what else can be meant?
-        """
-        changed = replace(self, settings={**self.settings, **settings})
-        if _is_thrown_away():
-            object.__setattr__(self, "settings", changed.settings)
-        return changed
+        """A copy with these settings added or changed; this one stays as it is."""
+        return replace(self, settings={**self.settings, **settings})
 
 
 def _as_given(name: str, text: str) -> str:
@@ -218,21 +210,6 @@ def _as_given(name: str, text: str) -> str:
     if isinstance(name, FileText):
         return FileText(text, name.folder)
     return SourcedText(text, name.source) if isinstance(name, SourcedText) else text
-
-
-def _is_thrown_away() -> bool:
-    """Whether the caller of a method does nothing with what the method returns."""
-    import dis
-    import inspect
-
-    frame: FrameType | None = inspect.currentframe()
-    for _ in range(2):
-        frame = None if frame is None else frame.f_back
-    if frame is None:
-        return False
-    caller = frame
-    rest = (i.opname for i in dis.get_instructions(caller.f_code) if i.offset > caller.f_lasti)
-    return next(rest, "") == "POP_TOP"
 
 
 def _all_of(config: LLMConfig) -> list[Any]:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Generic, cast
 
+from delf.engine.changes import changes_of, used_tools
+from delf.engine.views.trace import Trace
 from delf.errors import BudgetExceededError, ConfigurationError, DelfError, TaskStoppedError
 from delf.events import Event, ModelReplied, TaskFinished, TaskQueued, TaskStarted, cost_of
 from delf.records import dataclass
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from delf.engine.task import TaskOutcome
-    from delf.engine.views.trace import Trace
     from delf.outputs import Output
 
     T = TypeVar("T", default=Any)
@@ -55,8 +56,6 @@ class Response(Generic[T]):
     @functools.cached_property
     def trace(self) -> Trace:
         """Everything that happened, as people look at it."""
-        from delf.engine.views.trace import Trace
-
         return Trace(self.events)
 
     def raise_for_status(self) -> Response[T]:
@@ -108,15 +107,11 @@ class Response(Generic[T]):
     @property
     def used_tools(self) -> bool:
         """Whether any tool was called; an answer without is what the model says by itself."""
-        from delf.engine.changes import used_tools
-
         return used_tools(self.events)
 
     @property
     def changes(self) -> list[str]:
         """The calls that changed something, or may have, a line each."""
-        from delf.engine.changes import changes_of
-
         return [str(change) for change in changes_of(self.events)]
 
     def to_dict(self) -> dict[str, Any]:

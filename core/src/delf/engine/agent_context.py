@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 from delf.environment import current_environ
 from delf.errors import ConfigurationError, ModelConfigurationError, PluginError
 from delf.folders import PRICES_FILE, read_file
+from delf.messages import ModelRequest, user
 from delf.official import usual
 from delf.plugins.embedders import Embedders
 from delf.plugins.host import PluginHost
@@ -20,6 +21,7 @@ from delf.protocols.context import PluginContext
 from delf.protocols.conversation import Conversation, SupportsConversations
 from delf.records import dataclass
 from delf.specs import JournalSpec
+from delf.trust import whole
 
 if TYPE_CHECKING:
     from delf.config import AgentConfig
@@ -125,7 +127,6 @@ class AgentContext:
         from delf.engine.models.money import Ledger, load_pricing
         from delf.engine.secrets.redaction import Redactor
         from delf.engine.task import new_task_id
-        from delf.messages import ModelRequest, user
         from delf.protocols.model import ModelContext
         from delf.secrets import secrets_of_agent, secrets_of_model
 
@@ -159,8 +160,6 @@ class AgentContext:
 
 def _prices_of(root: Path, project: AnyProject | None) -> tuple[Path, ...]:
     """The file of a folder's own prices, where it is there and the folder is trusted."""
-    from delf.trust import whole
-
     try:
         content = read_file(root / PRICES_FILE, root)
         if content is None:

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from delf.errors import ConfigurationError, DelfError, TaskLeftError
+from delf.events import TaskQueued
+from delf.messages import system, user
 from delf.records import dataclass
 from delf.zones import Zone, local_zone
 
@@ -121,8 +123,6 @@ class TaskRequest:
     @property
     def on_behalf_of(self) -> str | None:
         """The key on whose behalf it is done; None for the local user."""
-        from delf.events import TaskQueued
-
         if self.key is not None:
             return self.key
         return next((event.key for event in self.past if isinstance(event, TaskQueued)), None)
@@ -153,8 +153,6 @@ class TaskContext:
 
     def known(self) -> tuple[Message, ...]:
         """What was recalled, for the model's instructions."""
-        from delf.messages import system
-
         if not self.facts:
             return ()
         return (system("Known facts:\n" + "\n".join(f"- {fact}" for fact in self.facts)),)
@@ -174,8 +172,6 @@ class TaskContext:
             now: The Unix time; it stands here, so that what comes before stays the same.
             zone: Of the clock that shows it; the machine's when None.
         """
-        from delf.messages import user
-
         parts: list[str] = []
         if self.summary:
             parts.append(f"Summary of what was said before in this conversation:\n{self.summary}")
