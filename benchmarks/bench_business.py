@@ -18,8 +18,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import delf
 from bench_prompt import counter
+
+import delf
 from support import REQUESTS, SCRIPTS, script_agent
 
 TASKS = {
