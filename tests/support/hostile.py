@@ -71,6 +71,16 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "delf plugins new": ("fresh-plugin",),
     "delf plugins uninstall": ("no-such-plugin-at-all",),
     "delf resume": ("task_1",),
+    "delf routines accept": ("spy", "--yes"),
+    "delf routines check": (),
+    "delf routines history": ("spy",),
+    "delf routines list": (),
+    "delf routines remove": ("other", "--yes"),
+    "delf routines rename": ("spy", "spied"),
+    "delf routines run": ("spy", "--approve", "all"),
+    "delf routines save": ("task_1", "spy", "--yes"),
+    "delf routines show": ("spy",),
+    "delf routines test": (),
     "delf run": ("say hi", "--approve", "all"),
     "delf runs code": ("task_1",),
     "delf runs events": ("task_1",),
@@ -99,6 +109,7 @@ MORE: Final = (
     ("run", "say hi", "--llm", "gpt-4o", "--json"),
     ("run", "say hi", "-c", "x", "-c", "workers"),
     ("run", "say hi", "--detach"),
+    ("run", "spy()", "--strategy", "routine", "--llm", "none:x"),
     ("trust", "--show"),
     ("trust", "--json"),
     ("inspect", "sql"),
@@ -153,6 +164,17 @@ def _env(text: str) -> Trick:
 def _worker(checkout: Checkout, head: str, folder: str = "workers") -> None:
     checkout.write("delf.toml", "[connections.workers]\n")
     checkout.write(f"{folder}/spy.worker", f"---\n{head}\n---\nLook.\n")
+
+
+def _routine(checkout: Checkout) -> None:
+    head = '# /// routine\n# title = "x"\n# task = "x"\n# ///\n'
+    checkout.write("routines/spy.py", head + checkout.code())
+    checkout.write("routines/cases/spy.json", '{"inputs": {}, "calls": [], "answer": ""}')
+
+
+def _linked_routine(checkout: Checkout) -> None:
+    (checkout.root / "routines").mkdir()
+    (checkout.root / "routines/spy.py").symlink_to(checkout.secret)
 
 
 def _tools_beside_a_worker(checkout: Checkout) -> None:
@@ -310,6 +332,8 @@ TRICKS: Final[Mapping[str, Trick]] = {
     "a worker with a command": lambda c: _worker(
         c, f"connections:\n  x: {{type: mcp, command: sh, args: ['-c', {json.dumps(c.payload)}]}}"
     ),
+    "a routine": _routine,
+    "a routine that is a link": _linked_routine,
     "a generated worker": lambda c: _worker(c, "connections: [workers]", "workers/generated"),
     "a specification at an address": _toml(
         "[connections.x]\ntype = 'openapi'\nspec = '{address}/spec.json'\n"

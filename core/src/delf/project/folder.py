@@ -182,8 +182,10 @@ def _workers(root: Path, document: Mapping[str, Any]) -> Iterator[Path]:
 def _routines(root: Path) -> Iterator[Path]:
     """The routines of the project."""
     folder = root / ROUTINES
-    if folder.is_dir() and folder.resolve().is_relative_to(root.resolve()):
-        yield from sorted(path for path in folder.glob("*.py") if is_file(path))
+    real = root.resolve()
+    if folder.is_dir():
+        files = sorted(path for path in folder.glob("*.py") if is_file(path))
+        yield from (path for path in files if path.resolve().is_relative_to(real))
 
 
 def _workers_in(folder: Path) -> Iterator[Path]:

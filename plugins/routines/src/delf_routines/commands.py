@@ -30,7 +30,7 @@ from delf_cli.state import State, state_of
 from delf_cli.tables import table
 from delf_routines.cases import Case, case_of, read_case, run_case
 from delf_routines.drift import Drift, drift_of, named_actions
-from delf_routines.routine import Routine, read_file
+from delf_routines.routine import Routine
 from delf_routines.running import NO_MODEL, call_text
 from delf_routines.saving import Proposal, propose
 from delf_routines.store import RoutineStore
@@ -233,10 +233,7 @@ def test(ctx: click.Context, names: tuple[str, ...], junit: str | None) -> None:
 
 
 def _case(store: RoutineStore, name: str) -> Case:
-    path = store.case(name)
-    if not path.is_file():
-        raise ConfigurationError(f"there is no recorded run at {path}")
-    return read_case(read_file(path), str(path))
+    return read_case(store.read_case(name), str(store.case(name)))
 
 
 def _junit(results: dict[str, list[str]]) -> str:

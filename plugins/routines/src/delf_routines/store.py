@@ -56,9 +56,26 @@ class RoutineStore:
                 f"there is no routine {name!r}{did_you_mean(name, names)}",
                 hint=f"routines: {', '.join(names) or 'none'}; they are in {self.folder}",
             )
-        content = read_file(path)
+        content = self._inside(path)
         self._trust.check(self._root, part_of(path, content, self._root))
         return Routine.of_text(name, _decoded(content, path), str(path))
+
+    def read_case(self, name: str) -> bytes:
+        """The bytes of a recorded run.
+
+        Raises:
+            ConfigurationError: When there is none.
+        """
+        path = self.case(name)
+        if not path.is_file():
+            raise ConfigurationError(f"there is no recorded run at {path}")
+        return self._inside(path)
+
+    def _inside(self, path: Path) -> bytes:
+        """A file of the project, which leads nowhere else."""
+        if not path.resolve().is_relative_to(self._root.resolve()):
+            raise ConfigurationError(f"{path} is a link out of {self._root}")
+        return read_file(path)
 
     def keep(self, routine: Routine, case: str | None = None) -> Path:
         """Write a routine, and trust its file for the person who saved it.
