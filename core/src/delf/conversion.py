@@ -6,10 +6,21 @@ and knows a library by the module of its types. ``docs/values.md`` says what bec
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import datetime as dt
+import enum
 import operator
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import (
+    Callable,
+    Collection,
+    ItemsView,
+    Iterable,
+    Iterator,
+    KeysView,
+    Mapping,
+    ValuesView,
+)
 from itertools import chain
 from typing import Any, Final, NamedTuple, cast
 
@@ -87,10 +98,12 @@ def _plain(value: Any, text: Text) -> Any:
         made = _of_library(value, text)
         if made is not _NOT_ONE:
             return made
+    if isinstance(value, enum.Enum):
+        return _plain(value.value, text)
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
         return {_key(key, text): _plain(item, text) for key, item in items}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, _LISTS):
         return [_plain(item, text) for item in cast("Iterable[Any]", value)]
     named = fields_of(value)
     if named is not None:
@@ -109,6 +122,9 @@ def _plain(value: Any, text: Text) -> Any:
         if type(data) is not kind:
             return _plain(data, text)
     return text(value)
+
+
+_LISTS: Final = (list, tuple, range, collections.deque, KeysView, ValuesView, ItemsView)
 
 
 def fields_of(value: Any) -> dict[str, Any] | None:

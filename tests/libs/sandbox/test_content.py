@@ -1,7 +1,9 @@
 """What ``add_to_output_files`` makes of a value, and which names it takes."""
 
+import collections
 import dataclasses
 import datetime as dt
+import enum
 import io
 import math
 from decimal import Decimal
@@ -17,6 +19,10 @@ import pytest
 from delf.filenames import check_file_name
 from delf.values import loads
 from delf_sandbox.guest.content import ContentTooLargeError, make_content
+
+
+class Colour(enum.Enum):
+    RED = "red"
 
 
 class Point(NamedTuple):
@@ -72,7 +78,7 @@ CONTENT = {
     "an index as JSON": (
         "a.json",
         BY_REGION[:1],
-        '[\n  {\n    "region": "north",\n    "n": 1\n  }\n]',
+        '[\n  {"region": "north", "n": 1}\n]',
     ),
     "an index as a page": (
         "a.html",
@@ -113,6 +119,12 @@ CONTENT = {
         {"t": BY_REGION[1:]},
         '{\n  "t": [\n    {\n      "region": "south",\n      "n": 2\n    }\n  ]\n}',
     ),
+    "other collections": (
+        "a.json",
+        {"r": range(2), "d": collections.deque([Colour.RED])},
+        '{\n  "r": [\n    0,\n    1\n  ],\n  "d": [\n    "red"\n  ]\n}',
+    ),
+    "rows as they come": ("a.csv", ({"a": n} for n in range(2)), "a\n0\n1\n"),
     "rows that are named tuples": ("a.csv", [Point(1, 2)], "x,y\n1,2\n"),
 }
 

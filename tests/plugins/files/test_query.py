@@ -117,6 +117,30 @@ REFUSED = {
 }
 
 
+async def test_files_of_arrow(tmp_path):
+    table = pa.table({"n": [1, 2], "day": [dt.date(2026, 1, 2), None]})
+    with (
+        pa.OSFile(str(tmp_path / "t.arrow"), "wb") as sink,
+        pa.ipc.new_file(sink, table.schema) as out,
+    ):
+        out.write_table(table)
+    with (
+        pa.OSFile(str(tmp_path / "s.feather"), "wb") as sink,
+        pa.ipc.new_stream(sink, table.schema) as out,
+    ):
+        out.write_table(table)
+    (tmp_path / "bad.arrow").write_bytes(b"ARROW1 is not all")
+    found = find_inputs([str(tmp_path / name) for name in ("t.arrow", "s.feather", "bad.arrow")])
+    files = Files(input_files(found, str), Formats(HOST))
+    rows = [{"n": 1, "day": dt.date(2026, 1, 2)}, {"n": 2, "day": None}]
+    assert await files.query("SELECT * FROM 't.arrow'") == rows
+    assert await files.read("s.feather") == rows
+    with pytest.raises(
+        (ToolRefusedError, ToolExecutionError), match=r"bad\.arrow is no file of Arrow"
+    ):
+        await files.read("bad.arrow")
+
+
 async def test_nothing_else_is_read_and_nothing_written(files, tmp_path):
     before = sorted(os.listdir(tmp_path))
     for statement, why in REFUSED.items():

@@ -33,6 +33,7 @@ _KINDS: Final = {
     **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
     **dict.fromkeys((".xlsx", ".xlsm", ".xls"), "excel"),
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow"),
     **dict.fromkeys((".sqlite", ".sqlite3", ".db"), "sqlite"),
     **dict.fromkeys(_TEXTS.split(), "text"),
 }
@@ -72,7 +73,7 @@ class Files(Connection):
         special, kind = self._formats.reader(file.ending), _kind(file)
         if sheet is not None and special is None and kind != "excel":
             raise ToolRefusedError(f"{file.name} has no sheets; leave sheet out")
-        if kind == "parquet":
+        if kind in ("parquet", "arrow"):
             return await self.query("FROM '{}'".format(file.name.replace("'", "''")))
         self._check_size(file)
         if special is not None:
@@ -92,8 +93,8 @@ class Files(Connection):
         limit: int | None = None,
     ) -> list[dict[str, Any]]:
         """Rows of one SQL statement of DuckDB over input files, large ones, too:
-        SELECT region, sum(n) FROM 'sales.parquet' GROUP BY 1. Parquet, .csv (all text: CAST),
-        JSON, and 'book.xlsx/Sheet' or 'shop.db/table'. Over 1000 rows: aggregate, or pass limit.
+        SELECT region, sum(n) FROM 'sales.parquet' GROUP BY 1. Parquet, Arrow, .csv (all text:
+        CAST), JSON, 'book.xlsx/Sheet', 'shop.db/table'. Over 1000 rows: aggregate, or pass limit.
         """  # noqa: D205 - the model reads the whole paragraph
         from delf_files.query import query
 

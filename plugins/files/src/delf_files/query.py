@@ -28,6 +28,7 @@ _SPILL: Final = "8GB"
 _SECONDS: Final = 60.0
 _KINDS: Final = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow"),
     ".csv": "csv",
     **dict.fromkeys((".tsv", ".tab"), "tsv"),
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json"),

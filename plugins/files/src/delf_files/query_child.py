@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import importlib
 import os
 import re
 import resource
@@ -88,12 +89,34 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def _make_view(connection: Any, table: dict[str, Any]) -> None:
+    if table["kind"] == "arrow":
+        rows = _arrow_table(table["path"])
+        for name in table["names"]:
+            connection.register(name, rows)
+        return
     columns = ", ".join(f"{_name(n)}: {_text(kind)}" for n, kind in table.get("columns", ()))
     source = _READERS[table["kind"]].format(path=_text(table["path"]), columns=f"{{{columns}}}")
     first, *others = table["names"]
     connection.execute(f"CREATE VIEW {_name(first)} AS FROM {source}")
     for name in others:
         connection.execute(f"CREATE VIEW {_name(name)} AS FROM {_name(first)}")
+
+
+def _arrow_table(path: str) -> Any:
+    """A file of Arrow, or a stream of it, as it lies in the file."""
+    try:
+        pyarrow: Any = importlib.import_module("pyarrow")
+    except ImportError:
+        raise _RefusedError("files of Arrow need pyarrow: pip install pyarrow") from None
+    source = pyarrow.memory_map(path)
+    try:
+        return pyarrow.ipc.open_file(source).read_all()
+    except pyarrow.ArrowInvalid:
+        source.seek(0)
+    try:
+        return pyarrow.ipc.open_stream(source).read_all()
+    except (pyarrow.ArrowInvalid, OSError) as error:
+        raise _RefusedError(f"{path.rpartition('/')[2]} is no file of Arrow: {error}") from None
 
 
 def _read(connection: Any, statement: Any, question: dict[str, Any]) -> dict[str, Any]:

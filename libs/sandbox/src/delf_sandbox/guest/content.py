@@ -24,7 +24,7 @@ from collections.abc import (
     Mapping,
     ValuesView,
 )
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, TypeGuard, cast
 
 from delf.conversion import Table, fields_of, plain_or_as_is, table_of
@@ -178,6 +178,8 @@ def _is_plain(value: Any) -> bool:
 
 def _known(name: str, content: Any) -> Any:
     """A value of another type as a list or a dict, by the rules for its type."""
+    if isinstance(content, Iterator):
+        return list(islice(cast("Iterator[Any]", content), _LARGEST))
     made = plain_or_as_is(content)
     if isinstance(made, (list, dict)):
         return cast("Any", made)
@@ -191,28 +193,20 @@ def _known(name: str, content: Any) -> Any:
 
 
 def _json(value: Any) -> str:
-    return "".join(_pieces(value, None))
+    try:
+        return _COMPACT.encode(value)
+    except (ValueError, TypeError):
+        return _COMPACT.encode(_for_json(value))
 
 
 def _indented_json(value: Any, most: int) -> str:
     text = _Text(most)
     try:
-        text.writelines(_encoder(2).iterencode(value))
+        text.writelines(_INDENTED.iterencode(value))
     except (ValueError, TypeError):
         text = _Text(most)
-        text.writelines(_encoder(2).iterencode(_for_json(value)))
+        text.writelines(_INDENTED.iterencode(_for_json(value)))
     return text.getvalue()
-
-
-def _pieces(value: Any, indent: int | None) -> Iterable[str]:
-    try:
-        return [_encoder(indent).encode(value)]
-    except (ValueError, TypeError):
-        return _encoder(indent).iterencode(_for_json(value))
-
-
-def _encoder(indent: int | None) -> json.JSONEncoder:
-    return json.JSONEncoder(indent=indent, ensure_ascii=False, allow_nan=False, default=_jsonable)
 
 
 def _jsonable(value: Any) -> Any:
@@ -227,6 +221,10 @@ def _jsonable(value: Any) -> Any:
     if type(made) is not type(value):
         return _for_json(made)
     return str(value)
+
+
+_COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_jsonable)
+_INDENTED = json.JSONEncoder(indent=2, ensure_ascii=False, allow_nan=False, default=_jsonable)
 
 
 def _for_json(value: Any) -> Any:
@@ -299,11 +297,10 @@ def _table_file(ending: str, table: Table, most: int) -> bytes:
 
 
 def _array(rows: Iterable[Any], text: _Text) -> str:
-    """Write an array item by item, so that one that is too large is not made; give its end."""
+    """Write an array, a row a line, so that one that is too large is not made; give its end."""
     begun = False
     for row in rows:
-        lines = "".join(_pieces(row, 2)).replace("\n", "\n  ")
-        text.write(f"{',' if begun else '['}\n  {lines}")
+        text.write(f"{',' if begun else '['}\n  {_json(row)}")
         begun = True
     return "\n]" if begun else "[]"
 
