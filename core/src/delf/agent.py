@@ -30,7 +30,7 @@ from delf.protocols.memory import SupportsStore
 from delf.response import Response, past_response, response_of
 from delf.sync import RuntimeHome
 from delf.terminal import visible
-from delf.tools.function import as_connection
+from delf.tools.function import as_connections
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -147,7 +147,7 @@ class Agent(Generic[T]):
             )
         self.agent_id = f"agent_{secrets.token_hex(6)}"
         self.memory = None if isinstance(memory, str) else memory
-        self.tools = tuple(as_connection(item) for item in tools or ())
+        self.tools = as_connections(tools or ())
         chat = self.config.chat if chat is None else chat
         self.chat: AgentChat | None = None
         if chat is not None and chat is not False:

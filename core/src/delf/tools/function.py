@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from delf.errors import ToolDefinitionError
 from delf.protocols.connection import ConnectionLike
 from delf.tools.action import EFFECTS, Action, action_from_function, check_flow
 from delf.tools.connection import describe_actions
+from delf.tools.foreign import foreign_functions
 from delf.tools.signature import ArgumentValidator, warn_of_bare
 from delf.types import Effect, Permission, Trust
 
@@ -206,6 +207,19 @@ def _has_callable(hint: Any) -> bool:
     return typing.get_origin(hint) is not typing.Literal and any(
         map(_has_callable, typing.get_args(hint))
     )
+
+
+def as_connections(items: Iterable[Any]) -> tuple[ConnectionLike, ...]:
+    """All of ``tools`` as connections; a toolset of another framework is several.
+
+    Raises:
+        ToolDefinitionError: For what is none.
+    """
+    found: list[ConnectionLike] = []
+    for item in items:
+        functions = None if isinstance(item, ConnectionLike) else foreign_functions(item)
+        found += [as_connection(item)] if functions is None else map(tool, functions)
+    return tuple(found)
 
 
 def as_connection(item: Any) -> ConnectionLike:

@@ -27,7 +27,7 @@ from delf.protocols.approval import Approved, Edited
 from delf.protocols.connection import NeedsApproval
 from delf.tools.action import Action
 from delf.tools.context import CallContext, ChildResult, ChildTask
-from delf.tools.function import as_connection
+from delf.tools.function import as_connections
 
 
 class RunsTasks(Protocol):
@@ -311,7 +311,7 @@ class ChildTasks:
                 worker=child.worker,
                 ledger=ledger,
                 check=child.check,
-                tools=None if child.tools is None else [as_connection(t) for t in child.tools],
+                tools=None if child.tools is None else as_connections(child.tools),
             ),
             files=self._run.request.files if child.files is None else [str(p) for p in child.files],
             output=None if child.output is None else Output(child.output),

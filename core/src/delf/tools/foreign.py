@@ -1,0 +1,223 @@
+"""Tools of other frameworks, known by their shape: no package of theirs is imported.
+
+LangChain's ``BaseTool``, smolagents' ``Tool``, pydantic-ai's ``Tool`` and toolsets, llm's ``Tool``
+and ``Toolbox``, and functions with an OpenAI schema. Their authors said nothing of effects, so that
+each call counts as one that cannot be undone, and a person is asked.
+"""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, Union, cast
+
+from delf.errors import ToolDefinitionError
+
+_TYPES: Final[Mapping[str, Any]] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "array": list[Any],
+    "object": dict[str, Any],
+    "null": None,
+}
+_MOST_VALUES: Final = 100
+
+
+def foreign_functions(item: Any) -> list[Callable[..., Any]] | None:
+    """The functions behind another framework's tool or toolset; None for anything else.
+
+    Args:
+        item: Something from ``tools``.
+
+    Raises:
+        ToolDefinitionError: For a tool that only works within its own framework.
+    """
+    if isinstance(item, type):
+        return None
+    if isinstance(item, tuple):
+        return _with_schema(cast("tuple[Any, ...]", item))
+    for read in (_langchain, _smolagents, _pydantic_ai, _llm):
+        found = read(item)
+        if found is not None:
+            return [found]
+    return _toolset(item)
+
+
+def _langchain(item: Any) -> Callable[..., Any] | None:
+    if not (_is_named(item) and callable(getattr(item, "ainvoke", None))):
+        return None
+    if not hasattr(item, "args_schema"):
+        return None
+    schema = getattr(item, "tool_call_schema", None) or item.args_schema
+
+    async def call(**arguments: Any) -> Any:
+        return await item.ainvoke(arguments)
+
+    return _function(item.name, item.description, _schema_of(schema), call)
+
+
+def _smolagents(item: Any) -> Callable[..., Any] | None:
+    inputs = getattr(item, "inputs", None)
+    if not (_is_named(item) and isinstance(inputs, Mapping) and hasattr(item, "output_type")):
+        return None
+    listed = cast("Mapping[str, Mapping[str, Any]]", inputs)
+    optional = [name for name, part in listed.items() if part.get("nullable")]
+    schema = {
+        "properties": {n: _known_type(part) for n, part in listed.items()},
+        "required": [name for name in listed if name not in optional],
+    }
+    return _function(item.name, item.description, schema, item)
+
+
+def _pydantic_ai(item: Any) -> Callable[..., Any] | None:
+    schema = getattr(getattr(item, "function_schema", None), "json_schema", None)
+    if schema is None or not isinstance(getattr(item, "name", None), str):
+        return None
+    if getattr(item, "takes_ctx", False):
+        raise ToolDefinitionError(
+            f"the tool {item.name!r} takes a RunContext, which only its own framework has",
+            hint="wrap it: a function that does without one",
+        )
+    return _function(item.name, item.description or "", schema, item.function)
+
+
+def _llm(item: Any) -> Callable[..., Any] | None:
+    schema = getattr(item, "input_schema", None)
+    work = getattr(item, "implementation", None)
+    if not (isinstance(schema, Mapping) and callable(work)):
+        return None
+    return _function(item.name, item.description or "", cast("Any", schema), work)
+
+
+def _toolset(item: Any) -> list[Callable[..., Any]] | None:
+    """pydantic-ai's ``FunctionToolset``, and llm's ``Toolbox``."""
+    listed = getattr(item, "tools", None)
+    if isinstance(listed, Mapping):
+        listed = list(cast("Mapping[Any, Any]", listed).values())
+    elif inspect.ismethod(listed):
+        listed = listed()
+    if not isinstance(listed, Iterable) or isinstance(listed, (str, bytes)):
+        return None
+    functions: list[Callable[..., Any]] = []
+    for each in cast("Iterable[Any]", listed):
+        found = foreign_functions(each)
+        if found is None:
+            return None
+        functions += found
+    return functions or None
+
+
+def _with_schema(pair: tuple[Any, ...]) -> list[Callable[..., Any]] | None:
+    """A function and its OpenAI schema, in either order."""
+    functions = [part for part in pair if callable(part)]
+    schemas = [cast("Mapping[str, Any]", part) for part in pair if isinstance(part, Mapping)]
+    if len(pair) != 2 or len(functions) != 1 or len(schemas) != 1:
+        return None
+    inner = cast("Mapping[str, Any]", schemas[0].get("function", schemas[0]))
+    name = inner.get("name")
+    schema: Any = inner.get("parameters") or inner.get("input_schema")
+    if not isinstance(name, str):
+        return None
+    return [_function(name, str(inner.get("description") or ""), schema or {}, functions[0])]
+
+
+def _is_named(item: Any) -> bool:
+    return all(isinstance(getattr(item, part, None), str) for part in ("name", "description"))
+
+
+def _schema_of(given: Any) -> Mapping[str, Any]:
+    """A JSON Schema that may be a pydantic model."""
+    make = getattr(given, "model_json_schema", None)
+    found = make() if callable(make) else given
+    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+
+
+def _known_type(part: Mapping[str, Any]) -> dict[str, Any]:
+    """A parameter of smolagents, whose ``any``, ``image`` and ``audio`` are no types of JSON."""
+    kind = part.get("type")
+    known = {key: value for key, value in part.items() if key != "type"}
+    return {**known, "type": kind} if kind in _TYPES else known
+
+
+def _function(
+    name: str, description: str, schema: Mapping[str, Any], work: Callable[..., Any]
+) -> Callable[..., Any]:
+    """A function with the name, the words and the parameters of a tool.
+
+    Args:
+        name: The tool's.
+        description: What the model reads.
+        schema: A JSON Schema of its arguments.
+        work: Is called with them, by keywords.
+    """
+    parts = cast("Mapping[str, Mapping[str, Any]]", schema.get("properties") or {})
+    needed = set(cast("Iterable[str]", schema.get("required") or ()))
+    names = {_name(own): own for own in parts}
+    if len(names) < len(parts):
+        raise ToolDefinitionError(f"parameters of the tool {name!r} differ in signs only")
+    hints: dict[str, Any] = {}
+    parameters: list[inspect.Parameter] = []
+    docs: list[str] = []
+    for given, own in names.items():
+        hint = _type(parts[own], schema)
+        if own not in needed:
+            hint = Union[hint, None]  # noqa: UP007 - of a value
+        hints[given] = hint
+        default = inspect.Parameter.empty if own in needed else parts[own].get("default")
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters.append(inspect.Parameter(given, kind, default=default, annotation=hint))
+        words = " ".join(str(parts[own].get("description") or "").split())
+        docs += [f"    {given}: {words}"] if words else []
+
+    def arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+        return {names[n]: v for n, v in given.items() if v is not None or names[n] in needed}
+
+    async def call_async(**given: Any) -> Any:
+        return await work(**arguments(given))
+
+    def call(**given: Any) -> Any:
+        return work(**arguments(given))
+
+    whole: Any = call_async if inspect.iscoroutinefunction(work) else call
+    whole.__name__ = whole.__qualname__ = _name(name)
+    listed = ["", "Args:", *docs] if docs else []
+    whole.__doc__ = "\n".join([description.strip() or name, *listed])
+    whole.__signature__ = inspect.Signature(parameters)
+    whole.__annotations__ = hints
+    return whole
+
+
+def _name(text: str) -> str:
+    """A name of Python's for any other."""
+    name = re.sub(r"\W+", "_", text).strip("_") or "tool"
+    name = f"_{name}" if name[0].isdigit() else name
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
+def _type(part: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
+    """The type that a JSON Schema describes, as far as a signature can say it."""
+    if not isinstance(part, Mapping) or depth > 8:
+        return Any
+    schema = cast("Mapping[str, Any]", part)
+    if isinstance(ref := schema.get("$ref"), str):
+        found: Any = root
+        for step in ref.removeprefix("#/").split("/"):
+            found = cast("Any", found).get(step) if isinstance(found, Mapping) else None
+        return _type(found, root, depth + 1)
+    values = schema.get("enum") or ([schema["const"]] if "const" in schema else None)
+    if values and len(values) <= _MOST_VALUES and all(isinstance(v, (str, int)) for v in values):
+        return Literal[tuple(values)]
+    several: Sequence[Any] = schema.get("anyOf") or schema.get("oneOf") or ()
+    kind: Any = schema.get("type")
+    if isinstance(kind, (list, tuple)):
+        several = [{**schema, "type": each} for each in cast("Sequence[Any]", kind)]
+    if several:
+        return Union[tuple(_type(each, root, depth + 1) for each in several)]  # noqa: UP007
+    if kind == "array" and "items" in schema:
+        item = _type(schema["items"], root, depth + 1)
+        return list[item]
+    return _TYPES.get(cast("str", kind), Any)

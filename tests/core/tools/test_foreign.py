@@ -1,0 +1,177 @@
+"""Tools of other frameworks work as they are: by shape here, and with each real package."""
+
+import importlib.util
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from delf import Agent
+from delf.errors import ToolDefinitionError
+from delf.tools.function import as_connections
+from support.program import write_recording
+
+WEATHER = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "description": "Where."},
+        "days": {"type": "integer", "default": 1},
+        "unit": {"enum": ["C", "F"]},
+    },
+    "required": ["city", "unit"],
+}
+
+
+def weather(city: str, unit: str, days: int = 1) -> str:
+    """The weather."""
+    return f"{city}: {days} days in {unit}"
+
+
+async def weather_async(**given: Any) -> str:
+    return weather(**given)
+
+
+class LangChain:
+    name, description, args_schema = "weather", "The weather.", WEATHER
+
+    async def ainvoke(self, arguments: dict[str, Any]) -> str:
+        return weather(**arguments)
+
+
+class Smolagents:
+    name, description, output_type = "weather", "The weather.", "string"
+    inputs = {
+        "city": {"type": "string", "description": "Where."},
+        "unit": {"type": "any", "description": "Which."},
+        "days": {"type": "integer", "description": "How many.", "nullable": True},
+    }
+
+    def __call__(self, **given: Any) -> str:
+        return weather(**given)
+
+
+def pydantic_ai(work: Any = weather, **more: Any) -> Any:
+    schema = SimpleNamespace(json_schema=WEATHER)
+    facts = {"name": "weather", "description": "The weather.", "function_schema": schema, **more}
+    return SimpleNamespace(function=work, **facts)
+
+
+def llm() -> Any:
+    facts = {"name": "weather", "description": "The weather.", "input_schema": WEATHER}
+    return SimpleNamespace(implementation=weather, **facts)
+
+
+OPENAI = {
+    "type": "function",
+    "function": {"name": "weather", "description": "The weather.", "parameters": WEATHER},
+}
+
+SHAPES = {
+    "LangChain": LangChain(),
+    "smolagents": Smolagents(),
+    "pydantic-ai": pydantic_ai(),
+    "an asynchronous one": pydantic_ai(weather_async),
+    "a toolset": SimpleNamespace(tools={"weather": pydantic_ai()}),
+    "llm": llm(),
+    "OpenAI's schema": (weather, OPENAI),
+    "and the other way round": (OPENAI["function"], weather),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_a_tool_of_another_framework_is_called(shape, tmp_path):
+    (tool,) = as_connections([SHAPES[shape]])
+    (action,) = await tool.actions()
+    assert (action.name, action.effect) == ("weather", "irreversible")
+    assert tool.confirm is True
+    script = "print(await weather(city='Graz', unit='C', days=2))\nprint(await weather(city='Linz', unit='F'))"
+    model = write_recording(tmp_path / "r.jsonl", script)
+    agent = Agent([SHAPES[shape]], llm=model, sandbox="local", approval_mode="approve_all")
+    async with agent:
+        response = await agent.arun("x")
+    assert response.text.split("\n")[:2] == ["Graz: 2 days in C", "Linz: 1 days in F"]
+
+
+async def test_its_parameters_are_those_of_the_schema():
+    (tool,) = as_connections([(weather, OPENAI)])
+    (action,) = await tool.actions()
+    text = str(action.signature)
+    assert "city: str" in text
+    assert "days: int | None" in text
+    assert "'C'" in text
+    assert "Where." in str(action.describe(verbose=True))
+
+
+def test_names_that_python_lacks():
+    schema = {"name": "get-weather", "parameters": {"properties": {"from": {}, "x-y": {}}}}
+    (tool,) = as_connections([(lambda **given: given, schema)])
+    assert tool.name == "get_weather"
+    assert tool.function(from_=1, x_y=2) == {"from": 1, "x-y": 2}
+
+
+def test_a_tool_that_needs_its_own_framework_says_so():
+    with pytest.raises(ToolDefinitionError, match="takes a RunContext"):
+        as_connections([pydantic_ai(takes_ctx=True)])
+
+
+@pytest.mark.parametrize("item", [3, "text", ["a"], (1, 2), LangChain, SimpleNamespace(tools=[1])])
+def test_what_is_no_tool_is_none(item):
+    with pytest.raises(ToolDefinitionError, match="is no tool"):
+        as_connections([item])
+
+
+def real_langchain() -> Any:
+    from langchain_core.tools import tool
+
+    return tool(weather)
+
+
+def real_smolagents() -> Any:
+    from smolagents import Tool
+
+    class Weather(Tool):
+        name, description, output_type = "weather", "The weather.", "string"
+        inputs = Smolagents.inputs
+
+        def forward(self, city: str, unit: Any, days: int | None = None) -> str:
+            return weather(city, unit, days or 1)
+
+    return Weather()
+
+
+def real_pydantic_ai() -> Any:
+    from pydantic_ai import Tool
+
+    return Tool(weather, takes_ctx=False)
+
+
+def real_toolset() -> Any:
+    from pydantic_ai import FunctionToolset
+
+    return FunctionToolset([weather])
+
+
+def real_llm() -> Any:
+    from llm import Tool
+
+    return Tool.function(weather)
+
+
+REAL = {
+    "langchain_core": [real_langchain],
+    "smolagents": [real_smolagents],
+    "pydantic_ai": [real_pydantic_ai, real_toolset],
+    "llm": [real_llm],
+}
+INSTALLED = [make for name in REAL if importlib.util.find_spec(name) for make in REAL[name]]
+
+
+@pytest.mark.timeout(120)
+async def test_those_of_the_packages_that_are_installed(tmp_path):
+    for make in INSTALLED:
+        script = "print(await weather(city='Graz', unit='C', days=2))"
+        model = write_recording(tmp_path / "r.jsonl", script)
+        agent = Agent([make()], llm=model, sandbox="local", approval_mode="approve_all")
+        async with agent:
+            response = await agent.arun("x")
+        assert response.text.strip() == "Graz: 2 days in C", make.__name__
