@@ -220,4 +220,4 @@ def _type(part: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
     if kind == "array" and "items" in schema:
         item = _type(schema["items"], root, depth + 1)
         return list[item]
-    return _TYPES.get(cast("str", kind), Any)
+    return _TYPES.get(kind, Any) if isinstance(kind, str) else Any
