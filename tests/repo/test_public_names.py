@@ -1,0 +1,46 @@
+"""What plugins are written against does not change without being told."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from delf.hookspecs import PLUGIN_API
+from support.public_names import kept, public_names, required_members, unannounced
+from support.workspace import modules, place, tree_of
+
+GAINS = "delf.protocols.memory.MemoryStore: Protocol.forget(fact: str) -> None"
+
+
+def test_names_and_signatures_are_those_that_are_written_down() -> None:
+    api, before = kept()
+    now = public_names()
+    gone, new = sorted({*before} - {*now}), sorted({*now} - {*before})
+    told = [*(f"- {line}" for line in gone), *(f"+ {line}" for line in new)]
+    assert not told, "\n".join(
+        [
+            "the interface of plugins changed; if that is meant,",
+            "cd tests && ../.venv/bin/python -m support.public_names",
+            *told,
+        ]
+    )
+    assert api == PLUGIN_API
+
+
+def test_a_protocol_gains_no_member_without_another_plugin_api() -> None:
+    _, before = kept()
+    assert len(required_members(before)) > 40
+    assert unannounced(PLUGIN_API, before, [*before, GAINS]) == [GAINS.partition("(")[0]]
+    assert unannounced(PLUGIN_API - 1, before, [*before, GAINS]) == []
+    optional = GAINS.replace("MemoryStore", "SupportsForgetting")
+    assert unannounced(PLUGIN_API, before, [*before, optional]) == []
+
+
+def test_what_is_deprecated_names_what_to_use_and_when_it_goes() -> None:
+    wanted = re.compile(r"use .+; it goes with delf \d+\.\d+")
+    for path in modules():
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "deprecated":
+                (text,) = node.args
+                assert isinstance(text, ast.Constant), place(path, node)
+                assert wanted.search(str(text.value)), place(path, node)
