@@ -91,6 +91,10 @@ coverage: $(DEV_STAMP) ## run the tests and say which lines they miss
 dist: $(DEV_STAMP) ## build a wheel and an sdist of every package into dist/, and check them
 	@$(BIN)/python scripts/dist dist $(PACKAGES)
 
+.PHONY: downstream
+downstream: $(DEV_STAMP) ## run the plugins and suites of an earlier commit with this core; REF=HEAD~1
+	@scripts/downstream $(or $(REF),HEAD~1) $(ARGS)
+
 .PHONY: clean
 clean: ## remove environments and caches
 	rm -rf $(VENV) dist .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache

@@ -105,6 +105,41 @@ def in_code(plugins: Iterable[tuple[str, object]]) -> Iterator[Candidate]:
         yield Candidate(name=name, target=getattr(plugin, "__name__", ""), plugin=plugin)
 
 
+def from_file(path: str) -> tuple[str, object]:
+    """A plugin in one file, which is not installed: its name and its module.
+
+    The module is called as the file, so ``factory="tickets:Tickets"`` names what is in
+    ``tickets.py``.
+
+    Args:
+        path: The file.
+
+    Raises:
+        PluginError: When it cannot be imported.
+    """
+    from importlib import util
+    from pathlib import Path
+
+    from delf.errors import PluginError
+
+    name = Path(path).stem
+    known = sys.modules.get(name)
+    if known is not None:
+        if getattr(known, "__file__", None) == str(Path(path).resolve()):
+            return name, known
+        raise PluginError(f"{path}: a module {name!r} is there already; call the file otherwise")
+    spec = util.spec_from_file_location(name, Path(path).resolve())
+    if spec is None or spec.loader is None:
+        raise PluginError(f"{path} is no Python file")
+    module = sys.modules[name] = util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise PluginError(f"{path}: {type(error).__name__}: {error}") from error
+    return name, module
+
+
 def normalise(name: str) -> str:
     """A distribution's name in the form that compares equal however it is spelled."""
     return _SEPARATORS.sub("-", name).lower()

@@ -27,12 +27,14 @@ class State:
         no_plugins: Use no installed plugin.
         config: The file to use in place of the nearest ``delf.toml``.
         trust: Folders whose files are trusted for this command alone.
+        plugin: Files with a plugin each, which is used as if it were installed.
     """
 
     debug: bool = False
     no_plugins: bool = False
     config: str | None = None
     trust: tuple[str, ...] = ()
+    plugin: tuple[str, ...] = ()
     redactor: Redactor | None = field(default=None, repr=False)
     found: tuple[object, PluginHost] | None = field(default=None, repr=False)
 
@@ -107,14 +109,18 @@ class State:
 
         Args:
             environ: Where ``DELF_DISABLE_PLUGINS`` is looked up.
+
+        Raises:
+            PluginError: When a file of ``--plugin`` cannot be imported.
         """
         from delf.plugins import discovery
         from delf.plugins.host import PluginHost
 
         variables = dict(os.environ if environ is None else environ)
-        asked = (self.no_plugins, variables, discovery.installed())
+        asked = (self.no_plugins, self.plugin, variables, discovery.installed())
         if self.found is None or self.found[0] != asked:
-            host = PluginHost.discover(no_plugins=self.no_plugins, environ=variables)
+            extra = [discovery.from_file(path) for path in self.plugin]
+            host = PluginHost.discover(no_plugins=self.no_plugins, environ=variables, extra=extra)
             self.found = asked, host
         return self.found[1]
 
@@ -130,14 +136,15 @@ def _remember(ctx: click.Context, parameter: click.Parameter, value: Any) -> Non
     if value:
         state = ctx.find_root().ensure_object(State)
         name = str(parameter.name)
-        setattr(state, name, (*state.trust, *value) if name == "trust" else value)
+        several = name in ("trust", "plugin")
+        setattr(state, name, (*getattr(state, name), *value) if several else value)
 
 
 def take_everywhere(command: click.Command) -> click.Command:
     """Give a command, and all that it has under it, the program's flags.
 
-    They are ``--debug``, ``--color``, ``--no-plugins``, ``--config`` and ``--trust``. One that a
-    command has for itself stays its own.
+    They are ``--debug``, ``--color``, ``--no-plugins``, ``--config``, ``--trust`` and, for authors,
+    ``--plugin``. One that a command has for itself stays its own.
 
     Args:
         command: Of the core or of a plugin.
@@ -187,6 +194,15 @@ def _flags() -> list[click.Option]:
             multiple=True,
             type=click.Path(exists=True, file_okay=False),
             help="Trust the files of this folder, for this command alone.",
+            **common,
+        ),
+        click.Option(
+            ["--plugin"],
+            metavar="FILE",
+            multiple=True,
+            hidden=True,  # for those who write one: docs/plugins
+            type=click.Path(exists=True, dir_okay=False),
+            help="Use the plugin in this file, as if it were installed.",
             **common,
         ),
     ]
