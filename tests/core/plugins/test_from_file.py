@@ -11,6 +11,7 @@ import pytest
 from delf import Agent
 from delf.errors import PluginError
 from delf.plugins.discovery import from_file
+from delf.specs import ConnectionSpec
 from delf.testing import DelfProject, ScriptedModel, TestHost
 
 DESK = """
@@ -45,7 +46,8 @@ def test_its_connection_is_used_in_a_task(file: Path) -> None:
     assert from_file(str(file))[1] is sys.modules["one_file_desk"]
     model = ScriptedModel().writes("print(await desk.find())")
     host.provide(model.spec, model.factory)
-    with Agent(tools=["desk"], llm="scripted", host=host) as agent:
+    desk = host.resolve(host.spec(ConnectionSpec, "desk"))()
+    with Agent(tools=[desk], llm="scripted", host=host) as agent:
         assert agent.run("Find.").raise_for_status().text == "a lamp"
 
 
