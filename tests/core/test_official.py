@@ -34,3 +34,8 @@ def test_what_people_usually_want():
     assert package_of("exports", "asgi_app") == "delf-plugin-serve"
     assert package_of("connection", "sq") is None
     assert "delf" not in all_packages()
+
+
+def test_a_library_that_brings_a_command_is_installed_as_plugins_are():
+    assert how_to_install("delf-google") == "delf plugins install delf-google"
+    assert how_to_install("jsonschema-rs") == "pip install jsonschema-rs"

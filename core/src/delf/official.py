@@ -80,6 +80,7 @@ def how_to_install(package: str) -> str:
 
     name = package.removeprefix(PLUGIN_PREFIX)
     installer = packages("command")["plugins install"]
-    if name == package or find_spec(module_of(installer)) is None:
+    is_ours = name != package or package in all_packages()
+    if not is_ours or find_spec(module_of(installer)) is None:
         return f"pip install {quote(package)}"
     return f"delf plugins install {quote(name)}"
