@@ -180,6 +180,7 @@ def add(a: int, b: int) -> int:
 OF_TASKS = {
     *("delf run", "delf resume", "trace", "call", "event", "delf runs events", "delf runs list"),
     *("delf runs show", "delf runs code", "delf runs export", "delf runs prune"),
+    *("delf journal size", "delf journal prune"),
 }
 OF_APPROVALS = {
     f"delf approvals {name}"
@@ -263,6 +264,8 @@ def test_json_of_tasks(here):
     checked("delf runs stop", [written(here, "runs", "stop", name, "--json")])
     pruned = written(here, "runs", "prune", "--keep", "1", "--json")
     checked("delf runs prune", [pruned])
+    checked("delf journal size", [written(here, "journal", "size", "--json")])
+    checked("delf journal prune", [written(here, "journal", "prune", "--dry-run", "--json")])
     assert pruned["tasks"] == [name]
 
 

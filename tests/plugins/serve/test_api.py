@@ -571,13 +571,17 @@ async def test_a_file_is_deleted_by_its_own_key_alone(serve):
     assert (await server.client.delete(place)).status_code == 204
 
 
-async def test_what_is_old_is_forgotten(serve):
+@pytest.mark.parametrize("says", ["the server", "its journal"])
+async def test_what_is_old_is_forgotten(serve, monkeypatch, says):
     first = await serve(agent={"chat": {"persist": True}})
     old = await first.run("print(1)")
     await first.until(old["task_id"], "done")
     waits = await first.run("print(await send('bob'))")
     await first.until(waits["task_id"], "waiting")
-    second = await serve(keep_days=1e-9, agent={"chat": {"persist": True}})
+    if says == "its journal":
+        monkeypatch.setenv("DELF_JOURNAL_SQL_KEEP", "0.0000000001h")
+    settings = {"keep_days": 1e-9} if says == "the server" else {}
+    second = await serve(**settings, agent={"chat": {"persist": True}})
     async with asyncio.timeout(10):
         while (await second.client.get(f"/tasks/{old['task_id']}")).status_code == 200:
             await asyncio.sleep(0.02)

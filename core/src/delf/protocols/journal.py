@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from delf.events import ApprovalDecided, ApprovalRequested, Event
@@ -138,6 +139,48 @@ class RequestRecord:
     def waits(self) -> bool:
         """Whether an answer would still count."""
         return self.decided is None and self.task.state == "running"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalSize:
+    """How large a journal is.
+
+    Args:
+        place: Where it is, without a password.
+        bytes: What it takes there.
+        free_bytes: What of that holds nothing any more.
+        events: How many events it has.
+    """
+
+    place: str
+    bytes: int
+    free_bytes: int
+    events: int
+
+
+@runtime_checkable
+class SupportsUpkeep(Protocol):
+    """A journal that says how large it is, and can be copied while tasks run."""
+
+    @property
+    def keep_seconds(self) -> float | None:
+        """How long tasks that are over stay, if they do not stay for ever.
+
+        Servers and workers remove older ones with ``prune`` from time to time.
+        """
+        ...
+
+    async def size(self) -> JournalSize:
+        """How large it is."""
+        ...
+
+    async def back_up(self, path: Path) -> None:
+        """Copy it into a new file, as it is at one moment.
+
+        Raises:
+            DelfError: When it cannot be copied.
+        """
+        ...
 
 
 @runtime_checkable

@@ -28,6 +28,11 @@ def delf_commands() -> Iterable[CommandSpec]:
         factory="delf_plugin_cli.runs:runs",
     )
     yield CommandSpec(
+        name="journal",
+        summary="Look after the journal: its size, old tasks, copies.",
+        factory="delf_plugin_cli.journal:journal",
+    )
+    yield CommandSpec(
         name="config",
         summary="Look at the configuration, and change it.",
         factory="delf_plugin_cli.config:config",

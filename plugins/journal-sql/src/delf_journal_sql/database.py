@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 SqlRow = Sequence[Any]
@@ -89,6 +90,18 @@ class Database(Protocol):
 
     def reclaim(self) -> None:
         """Give the space of what was deleted back."""
+        ...
+
+    def size(self, connection: Connection) -> tuple[int, int]:
+        """The bytes that it takes, and those of them that hold nothing."""
+        ...
+
+    def back_up(self, path: Path) -> None:
+        """Copy it into a new file, as it is at one moment.
+
+        Raises:
+            JournalError: When it cannot be.
+        """
         ...
 
     def check(self, connection: Connection) -> None:

@@ -7,12 +7,13 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from delf.errors import DelfError
 from delf.events import Event
 from delf.protocols.approval import RememberedDecision
-from delf.protocols.journal import Note, Pruned, RequestRecord, TaskRecord
+from delf.protocols.journal import JournalSize, Note, Pruned, RequestRecord, TaskRecord
 from delf.protocols.queues import QueueLimits
 from delf.protocols.sessions import SessionRecord
 from delf.settings import check_variables
@@ -156,6 +157,30 @@ class SqlJournal:
     async def check(self) -> None:
         """Look at all that is kept; see :class:`delf.protocols.journal.SharedJournal`."""
         await self._read(self._database.check)
+
+    @property
+    def keep_seconds(self) -> float | None:
+        """How long tasks that are over stay; see :class:`delf.protocols.journal.SupportsUpkeep`."""
+        return self._settings.keep
+
+    async def size(self) -> JournalSize:
+        """How large it is."""
+
+        def look(connection: Connection) -> JournalSize:
+            whole, free = self._database.size(connection)
+            ((events,),) = connection.execute("SELECT COUNT(*) FROM delf_events")
+            return JournalSize(place=self.place, bytes=whole, free_bytes=free, events=int(events))
+
+        return await self._read(look)
+
+    async def back_up(self, path: Path) -> None:
+        """Copy it into a new file; see :class:`delf.protocols.journal.SupportsUpkeep`."""
+
+        def copy() -> None:
+            self._open()
+            self._database.back_up(path)
+
+        await self._in_thread(copy)
 
     async def aclose(self) -> None:
         """Write what waits, end all subscriptions, free what is held. Safe to call twice."""

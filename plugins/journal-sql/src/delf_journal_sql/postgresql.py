@@ -11,6 +11,7 @@ import threading
 import urllib.parse
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import OptionalDependencyError
@@ -190,6 +191,22 @@ class PostgresDatabase:
             raw.close()
             raise
         return raw
+
+    def size(self, connection: Connection) -> tuple[int, int]:
+        """The bytes of its tables with their indexes; what is free in them is not known."""
+        ((whole,),) = connection.execute(
+            "SELECT CAST(COALESCE(SUM(pg_total_relation_size(oid)), 0) AS bigint) FROM pg_class "
+            "WHERE relkind = 'r' AND relname LIKE 'delf\\_%' "
+            "AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
+        )
+        return int(whole), 0
+
+    def back_up(self, path: Path) -> None:
+        """Refuse: that is the matter of the server's own programs."""
+        raise JournalError(
+            f"a journal on PostgreSQL is not copied into {path}",
+            hint="pg_dump copies it; delf journal export writes its tasks into a file",
+        )
 
     def check(self, connection: Connection) -> None:
         """Nothing: the server looks after its files."""

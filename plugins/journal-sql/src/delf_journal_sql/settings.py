@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import re
+from typing import Any, Final, Literal
 from urllib.parse import quote, unquote
 
 from pydantic import Field, field_validator
 
 from delf.settings import PluginSettings, SecretStr, beside, folder_of
+
+_DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(h|hours?|d|days?|w|weeks?)")
+_UNITS: Final = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 
 class JournalSettings(PluginSettings):
@@ -29,6 +33,22 @@ class JournalSettings(PluginSettings):
     blob_bytes: int = Field(
         default=65_536, ge=1024, description="Larger values are stored apart, compressed."
     )
+
+    keep: float | None = Field(
+        default=None,
+        gt=0,
+        description="How long tasks that are over stay, as 90 days or 12h; servers and workers "
+        "remove older ones. For ever, if it is not set.",
+    )
+
+    @field_validator("keep", mode="before")
+    @classmethod
+    def _as_seconds(cls, value: Any) -> Any:
+        """A duration in words; a number is seconds."""
+        found = _DURATION.fullmatch(value.strip().lower()) if isinstance(value, str) else None
+        if found is None:
+            return value
+        return float(found[1]) * _UNITS[found[2][:1]]
 
     @field_validator("url", mode="before")
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sqlite3
@@ -52,6 +53,14 @@ class SqliteConnection:
             return self._raw.execute(sql, parameters or {}).fetchall()
         except sqlite3.Error as error:
             raise explain(error, self._path, self._wait) from error
+
+    def copy_to(self, path: Path) -> None:
+        """Copy the whole database into an empty file, as SQLite's own backup does."""
+        try:
+            with contextlib.closing(sqlite3.connect(path)) as other:
+                self._raw.backup(other)
+        except sqlite3.Error as error:
+            raise explain(error, path, self._wait) from error
 
     def run_to_end(self, sql: str) -> None:
         """Run statements that do a part of their work at each step, to their end."""
@@ -145,6 +154,24 @@ class SqliteDatabase:
     def changes(self) -> SqliteChanges:
         """A watch for what anybody writes from now on."""
         return SqliteChanges(self._open())
+
+    def size(self, connection: Connection) -> tuple[int, int]:
+        """The bytes of its pages, and of those that are free."""
+        ((page,),) = connection.execute("PRAGMA page_size")
+        ((pages,),) = connection.execute("PRAGMA page_count")
+        ((free,),) = connection.execute("PRAGMA freelist_count")
+        return page * pages, page * free
+
+    def back_up(self, path: Path) -> None:
+        """Copy it into a new file for the user alone, while others read and write."""
+        connection = self._open()
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            connection.copy_to(path)
+        except OSError as error:
+            raise JournalError(f"{path} cannot be written: {error.strerror}") from error
+        finally:
+            connection.close()
 
     def check(self, connection: Connection) -> None:
         """Look at all of it."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from delf.errors import DelfError
 from delf.events import Event, TaskQueued
-from delf.protocols.journal import SharedJournal, TaskRecord
+from delf.protocols.journal import SharedJournal, SupportsUpkeep, TaskRecord
 from delf.protocols.queues import SupportsQueues
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS: Final = 0.2
 _AWAY_SECONDS: Final = 2.0
 _LONGEST_REST: Final = 300.0
+_FORGET_SECONDS: Final = 3600.0
 
 
 class QueueJournal(SharedJournal, SupportsQueues, Protocol):
@@ -65,6 +66,7 @@ class Worker:
         self._rests: dict[str, tuple[float, int]] = {}
         self._beginning: set[asyncio.Task[None]] = set()
         self._ending = False
+        self._forgets_at = 0.0
         self._news = asyncio.Event()
 
     def end(self) -> None:
@@ -90,6 +92,7 @@ class Worker:
                 _log.warning("the queues cannot be looked at now: %s", error)
                 await self._wait(_AWAY_SECONDS)
                 continue
+            await self._forget()
             for record in taken:
                 self._in_hand.add(record.task_id)
                 beginning = asyncio.ensure_future(self._begin(workflows, record))
@@ -167,6 +170,21 @@ class Worker:
             return state
         finally:
             self._let_go(task_id)
+
+    async def _forget(self) -> None:
+        """Remove what has been over for longer than the journal keeps it, from time to time."""
+        journal: Any = self._journal
+        seconds = journal.keep_seconds if isinstance(journal, SupportsUpkeep) else None
+        if seconds is None or time.monotonic() < self._forgets_at:
+            return
+        self._forgets_at = time.monotonic() + _FORGET_SECONDS
+        try:
+            gone = await self._journal.prune(older_than=seconds)
+        except DelfError as error:
+            _log.warning("old tasks are not forgotten: %s", error.message)
+        else:
+            if gone.tasks:
+                _log.info("%d tasks forgotten", len(gone.tasks))
 
     async def _work(self, task_id: str) -> str:
         queued = _queued(await self._journal.read(task_id))

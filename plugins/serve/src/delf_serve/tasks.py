@@ -17,7 +17,7 @@ from delf.engine.views.snapshot import snapshot
 from delf.errors import ConfigurationError, DelfError, UnknownTaskError
 from delf.events import ApprovalRequested, Event, TaskFinished, TaskQueued, TaskResumed, TaskStarted
 from delf.outputs import Output
-from delf.protocols.journal import SharedJournal, TaskRecord
+from delf.protocols.journal import SharedJournal, SupportsUpkeep, TaskRecord
 from delf.protocols.sessions import SupportsLogins
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
@@ -159,8 +159,15 @@ class Tasks:
         self._work.add(asyncio.create_task(self._heed()))
         if self._settings.take_up:
             self._work.add(asyncio.create_task(self._keep_looking()))
-        if (days := self._settings.keep_days) is not None:
-            self._work.add(asyncio.create_task(self._keep_forgetting(days * 86_400)))
+        if (seconds := self._keep_seconds()) is not None:
+            self._work.add(asyncio.create_task(self._keep_forgetting(seconds)))
+
+    def _keep_seconds(self) -> float | None:
+        """How long what is over stays: as the server says, or else as its journal does."""
+        days, journal = self._settings.keep_days, self.journal
+        if days is not None:
+            return days * 86_400
+        return journal.keep_seconds if isinstance(journal, SupportsUpkeep) else None
 
     async def stop(self, seconds: float) -> None:
         """Let what runs end for some time; what has not ended by then can be gone on with.

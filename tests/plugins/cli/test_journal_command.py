@@ -1,0 +1,141 @@
+"""`delf journal`: its size, copies, and tasks that move to another place."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delf.events import Printed, TaskFinished, TaskQueued, TaskStarted
+from delf_journal_sql import SqlJournal
+from delf_journal_sql.settings import JournalSettings
+
+END: dict[str, Any] = {"status": True, "text": "done", "duration_ms": 1.0}
+
+
+def fill(place: str) -> None:
+    async def work() -> None:
+        journal = SqlJournal(place)
+        for number in range(40):
+            name = f"task_{number:02}"
+            at = 1000.0 + number
+            await journal.append(TaskStarted(task_id=name, seq=1, at=at, task=f"Do {number}"))
+            await journal.append(Printed(task_id=name, seq=2, at=at, text="é" * 90_000))
+            if number:
+                await journal.append(TaskFinished(task_id=name, seq=3, at=at + 1, **END))
+        queued = TaskQueued(task_id="task_q", seq=1, at=2000.0, task="Later", queue="mails")
+        await journal.append(queued)
+        await journal.aclose()
+
+    asyncio.run(work())
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    return str(tmp_path / "journal.db")
+
+
+@pytest.fixture
+def run(delf_project: Any, place: str) -> Any:
+    def command(*arguments: Any, journal: str = place) -> Any:
+        texts = [str(argument) for argument in arguments]
+        return delf_project.run("journal", *texts, DELF_JOURNAL_SQL_URL=journal)
+
+    return command
+
+
+def contents(place: str) -> dict[str, list[Any]]:
+    async def read() -> dict[str, list[Any]]:
+        journal = SqlJournal(place)
+        try:
+            tasks = await journal.find(1000)
+            return {task.task_id: list(await journal.read(task.task_id)) for task in tasks}
+        finally:
+            await journal.aclose()
+
+    return asyncio.run(read())
+
+
+def test_its_size(run: Any, place: str) -> None:
+    fill(place)
+    shown = run("size").stdout
+    assert shown.startswith(f"{place}: ")
+    assert "41 tasks (39 done, 1 interrupted, 1 queued)\n120 events\n" in shown
+    data = json.loads(run("size", "--json").stdout)
+    assert data["tasks"] == {"done": 39, "interrupted": 1, "queued": 1}
+    run("prune", "--keep", "1")
+    smaller = json.loads(run("size", "--json").stdout)
+    assert smaller["bytes"] < data["bytes"]
+    assert smaller["free_bytes"] == 0
+    assert run("check").stdout == "nothing is damaged\n"
+
+
+def test_a_backup_is_a_journal(run: Any, place: str, tmp_path: Path) -> None:
+    fill(place)
+    copy = tmp_path / "copy.db"
+    assert run("backup", copy).exit_code == 0
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert contents(str(copy)) == contents(place)
+    again = run("backup", copy)
+    assert (again.exit_code, "is there already" in again.stderr) == (1, True)
+    assert "No such file or directory" in run("backup", tmp_path / "no" / "copy.db").stderr
+
+
+def test_a_backup_while_others_write(run: Any, place: str, tmp_path: Path) -> None:
+    fill(place)
+    with sqlite3.connect(place, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("DELETE FROM delf_events")
+        assert run("backup", tmp_path / "copy.db").exit_code == 0
+        other.execute("ROLLBACK")
+    other.close()
+    assert contents(str(tmp_path / "copy.db")) == contents(place)
+
+
+def test_tasks_move_to_another_place(run: Any, place: str, tmp_path: Path) -> None:
+    fill(place)
+    file, there = tmp_path / "tasks.jsonl", str(tmp_path / "there.db")
+    assert run("export", file).stderr == f"{file}: 41 tasks\n"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert run("import", file, journal=there).stderr == "41 tasks added\n"
+    assert contents(there) == contents(place)
+    states = json.loads(run("size", "--json", journal=there).stdout)["tasks"]
+    assert states == {"done": 39, "interrupted": 1, "queued": 1}, "those that wait go on waiting"
+    assert run("import", file, journal=there).stderr == "0 tasks added\n"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", '{"delf_journal": 2}', '{"delf_journal": 1}\n{"type": "x"}']
+)
+def test_what_is_no_export(run: Any, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "tasks.jsonl"
+    file.write_text(text)
+    done = run("import", file)
+    assert done.exit_code == 1
+    assert f"{file}, line {text.count(chr(10)) + 1}: this is no event of a journal" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90 days", 90 * 86_400),
+        ("12h", 43_200),
+        ("2 weeks", 1_209_600),
+        ("1.5d", 129_600),
+        (60, 60),
+    ],
+)
+def test_how_long_tasks_stay(text: Any, seconds: float) -> None:
+    assert JournalSettings(keep=text).keep == seconds
+    assert SqlJournal("x.db", keep=text).keep_seconds == seconds
+
+
+@pytest.mark.parametrize("text", ["soon", "-1d", 0, "3 years"])
+def test_what_is_no_time(text: Any) -> None:
+    with pytest.raises(ValueError, match="keep"):
+        JournalSettings(keep=text)
