@@ -23,3 +23,10 @@ def make_request(arguments: dict[str, Any], **changes: Any) -> ApprovalRequest:
 @pytest.fixture
 def request_for():
     return make_request
+
+
+@pytest.fixture(autouse=True)
+def no_editor(monkeypatch):
+    """Arguments are typed in lines, unless a test says which editor the person has."""
+    for name in ("VISUAL", "EDITOR"):
+        monkeypatch.delenv(name, raising=False)

@@ -361,3 +361,43 @@ async def test_only_interrupted_calls_have_happened(person, request_for):
     asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS)))
     await person.answers((PROMPT, "h\n"), ("stops the task\n> ", "a\n"))
     assert await asked == Approved()
+
+
+@pytest.mark.parametrize(
+    ("change", "number", "edited"),
+    [
+        ("s/ada/eve/", "1", Edited(arguments={"to": "eve", "copies": 2})),
+        ("s/2/7/", "2", Edited(arguments={"to": "ada", "copies": 7})),
+        ("s/nothing/x/", "1", Approved()),
+    ],
+    ids=["text", "a number", "left as it was"],
+)
+async def test_a_value_is_edited_in_the_persons_own_editor(
+    person, request_for, monkeypatch, tmp_path, change, number, edited
+):
+    editor = tmp_path / "editor"
+    editor.write_text(f'#!/bin/sh\nsed -i "{change}" "$1"\n')
+    editor.chmod(0o755)
+    monkeypatch.setenv("EDITOR", str(editor))
+    asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS)))
+    await person.answers(
+        (PROMPT, "e\n"), ("done: ", f"{number}\n"), ("done: ", "\n"), (PROMPT, "a\n")
+    )
+    assert await asked == edited
+
+
+async def test_what_does_not_fit_can_be_edited_again(person, request_for, monkeypatch, tmp_path):
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\necho many > "$1"\n')
+    editor.chmod(0o755)
+    monkeypatch.setenv("EDITOR", str(editor))
+    asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS)))
+    await person.answers(
+        (PROMPT, "e\n"),
+        ("done: ", "2\n"),
+        ("that is no JSON", ""),
+        ("again? y/n: ", "n\n"),
+        ("done: ", "\n"),
+        (PROMPT, "a\n"),
+    )
+    assert await asked == Approved()

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+
+import click
 
 from delf.errors import ToolRefusedError
 from delf.protocols.approval import ApprovalRequest
@@ -58,9 +63,40 @@ class Editor:
 
     async def _change_one(self, name: str) -> None:
         old = self.arguments[name]
+        if os.environ.get("VISUAL") or os.environ.get("EDITOR"):
+            await self._change_in_editor(name, old)
+            return
         what = "text" if isinstance(old, str) else "JSON"
         prompt = f"{escape(name)}, new value as {what}, empty to keep it: "
         await self._change(prompt, lambda typed: {**self.arguments, name: parse_value(typed, old)})
+
+    async def _change_in_editor(self, name: str, old: Any) -> None:
+        """Let the person's own editor change a value, until it fits or is left as it was."""
+        text = old if isinstance(old, str) else json.dumps(old, ensure_ascii=False, indent=2)
+        while True:
+            try:
+                typed = await asyncio.to_thread(click.edit, text, require_save=False)
+            except click.ClickException as error:
+                self._terminal.complain(escape(error.format_message()))
+                return
+            # Editors end the last line, which the value need not have.
+            typed = text if typed is None else typed
+            typed = typed if text.endswith("\n") else typed.removesuffix("\n")
+            if typed == text:
+                return
+            try:
+                new = typed if isinstance(old, str) else json.loads(typed)
+                self.arguments = self._fitting({**self.arguments, name: new})
+            except ValueError as error:
+                self._terminal.complain(f"that is no JSON: {escape(str(error))}")
+            except ToolRefusedError as error:
+                self._terminal.complain(f"that does not fit: {escape(error.message)}")
+            else:
+                return
+            again = await self._terminal.ask("edit again? y/n: ")
+            if (again or "").lower() not in ("y", "yes"):
+                return
+            text = typed
 
     async def _change(self, prompt: str, read: Callable[[str], Mapping[str, Any]]) -> None:
         """Ask for a change until it can be used, or for an empty line to leave all as it is."""
