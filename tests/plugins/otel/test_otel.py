@@ -271,6 +271,43 @@ print([name for name in sys.modules if "delf_otel.o" in name or "opentelemetry.s
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
+def test_the_provider_of_the_program_gets_the_spans_and_goes_on() -> None:
+    program = """
+from delf import Agent, tool
+from delf.testing import ScriptedModel, TestHost
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+kept = InMemorySpanExporter()
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(kept))
+trace.set_tracer_provider(provider)
+
+@tool(effect="read", confirm=False)
+def stock(product: str) -> int:
+    return 4
+
+host = TestHost.discover(environ={})
+model = ScriptedModel().writes("print(await stock('lamp'))")
+host.provide(model.spec, model.factory)
+with trace.get_tracer("program").start_as_current_span("order") as order:
+    with Agent(tools=[stock], llm="scripted", host=host, observers=["otel"]) as agent:
+        agent.run("Count.")
+spans = kept.get_finished_spans()
+print(sorted(span.name for span in spans))
+print({span.context.trace_id for span in spans} == {order.get_span_context().trace_id})
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    names, one_trace = done.stdout.strip().splitlines()[-2:]
+    assert "execute_tool stock" in names
+    assert "order" in names
+    assert one_trace == "True"
+
+
 def test_an_observer_that_is_not_installed_is_an_error() -> None:
     with (
         pytest.raises(PluginError, match="unknown observer 'otle'"),

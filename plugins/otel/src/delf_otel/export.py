@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.metrics import get_meter_provider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
-from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.trace import Event, ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.trace import (
+    Link,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    get_tracer_provider,
+)
 
 from delf_otel.spans import Attribute, FinishedSpan
 
@@ -31,6 +40,8 @@ _SECONDS: Final = [0.01 * 2**power for power in range(14)]
 class Export:
     """Takes finished spans; sends them in batches from threads of OpenTelemetry's own.
 
+    A program that has a ``TracerProvider`` gets the spans there, unless an address is given.
+
     Args:
         service_name: ``service.name`` where ``OTEL_SERVICE_NAME`` says nothing.
         endpoint: The collector's address, as ``http://localhost:4318``; that of the environment
@@ -38,14 +49,15 @@ class Export:
     """
 
     def __init__(self, service_name: str, endpoint: str | None) -> None:
-        named = {} if "OTEL_SERVICE_NAME" in os.environ else {SERVICE_NAME: service_name}
-        self._resource = Resource.create(named)
-        base = None if endpoint is None else endpoint.rstrip("/")
-        traces = OTLPSpanExporter(endpoint=base and f"{base}/v1/traces")
-        self._processor = BatchSpanProcessor(traces)
-        metrics = OTLPMetricExporter(endpoint=base and f"{base}/v1/metrics")
-        reader = PeriodicExportingMetricReader(metrics)
-        self._meters = MeterProvider([reader], resource=self._resource)
+        provider = get_tracer_provider()
+        self._is_ours = endpoint is not None or not isinstance(provider, TracerProvider)
+        if isinstance(provider, TracerProvider) and not self._is_ours:
+            self._resource = provider.resource
+            # What is over is handed on as it was; its tracer would make spans of other numbers.
+            self._processor: SpanProcessor = provider._active_span_processor  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            self._meters: Any = get_meter_provider()
+        else:
+            self._open_ours(service_name, endpoint)
         meter = self._meters.get_meter(_SCOPE.name)
         self._duration = meter.create_histogram(
             "gen_ai.client.operation.duration",
@@ -60,6 +72,16 @@ class Export:
             explicit_bucket_boundaries_advisory=_TOKENS,
         )
 
+    def _open_ours(self, service_name: str, endpoint: str | None) -> None:
+        named = {} if "OTEL_SERVICE_NAME" in os.environ else {SERVICE_NAME: service_name}
+        self._resource = Resource.create(named)
+        base = None if endpoint is None else endpoint.rstrip("/")
+        traces = OTLPSpanExporter(endpoint=base and f"{base}/v1/traces")
+        self._processor = BatchSpanProcessor(traces)
+        metrics = OTLPMetricExporter(endpoint=base and f"{base}/v1/metrics")
+        reader = PeriodicExportingMetricReader(metrics)
+        self._meters = MeterProvider([reader], resource=self._resource)
+
     def span(self, span: FinishedSpan) -> None:
         """Queue a span, and count it where it is a model's."""
         self._processor.on_end(self._readable(span))
@@ -73,8 +95,9 @@ class Export:
             seconds: The most to wait.
         """
         self._processor.force_flush(int(seconds * 1000))
-        self._processor.shutdown()
-        self._meters.shutdown(seconds * 1000)
+        if self._is_ours:
+            self._processor.shutdown()
+            self._meters.shutdown(seconds * 1000)
 
     def _readable(self, span: FinishedSpan) -> ReadableSpan:
         failed: dict[str, Attribute] = {}
