@@ -62,6 +62,7 @@ _UNWRAPPED: Final = frozenset({ASYNC_ITER, ITER, ASYNC_WITH})
 _OF_DICTS: Final = frozenset(dir(dict))
 """What is no item of a record where it is read as an attribute."""
 _STORE: Final = ast.Store()
+_ORDERED: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _ASK_CLASSES: Final = frozenset({"isinstance", "issubclass"})
 
 
@@ -403,8 +404,19 @@ class Lowering(ast.NodeTransformer):
                     same = call_of(name(node, "__delf_same__"), [node.left, other])
                     is_not = isinstance(how, ast.NotEq)
                     return ast.UnaryOp(op=ast.Not(), operand=same, **at(node)) if is_not else same
+            case ast.Compare(ops=[*how]) if all(isinstance(op, _ORDERED) for op in how):
+                if any(map(_is_day, (node.left, *node.comparators))):
+                    node.left = _as_text(node.left)
+                    node.comparators = [_as_text(side) for side in node.comparators]
             case _:
                 pass
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> Any:
+        """A part of a day is one of what it shows."""
+        self.generic_visit(node)
+        if isinstance(node.slice, ast.Slice) and isinstance(node.ctx, ast.Load):
+            node.value = _as_text(node.value)
         return node
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:
@@ -425,6 +437,9 @@ class Lowering(ast.NodeTransformer):
                 node.func = name(node.func, _RENAMED[word])
             case ast.Attribute(value=ast.Name(id="csv"), attr="reader" | "DictReader") if node.args:
                 node.args[0] = call_of(name(node, "__delf_lines__"), [node.args[0]])
+            case ast.Attribute(attr="startswith" | "endswith" | "split" as word, value=inner):
+                if not (isinstance(inner, ast.Name) and inner.id in self._modules):
+                    node.func = attribute(_as_text(inner), word)
             case ast.Name(id="print"):
                 kept = [item for item in node.keywords if item.arg not in ("file", "flush")]
                 if len(kept) < len(node.keywords) and self._prints(node):
@@ -526,11 +541,26 @@ def mark_called(tree: ast.AST) -> None:
             node.func.is_called = True  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def _may_be_day(node: Any) -> bool:
-    """Whether something may be a day, or the text of one."""
+def _is_day(node: Any) -> bool:
+    """Whether something is the text of a day."""
     match node:
         case ast.Constant(value=str(text)):
             return text[:4].isdigit() and text[4:5] == "-"
+        case _:
+            return False
+
+
+def _as_text(node: Any) -> Any:
+    """What a day shows, where something is one."""
+    is_none = isinstance(node, (ast.Constant, ast.JoinedStr, ast.List))
+    return node if is_none else call_of(name(node, "__delf_text__"), [node])
+
+
+def _may_be_day(node: Any) -> bool:
+    """Whether something may be a day, or the text of one."""
+    match node:
+        case ast.Constant(value=str()):
+            return _is_day(node)
         case ast.Constant() | ast.BinOp() | ast.UnaryOp() | ast.JoinedStr() | ast.List():
             return False
         case _:
