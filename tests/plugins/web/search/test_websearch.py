@@ -15,6 +15,7 @@ from delf.errors import (
     ToolExecutionError,
     ToolRefusedError,
 )
+from delf.protocols.context import PluginContext
 from delf_web import WebSearch
 from plugins.web.search.conftest import ANSWERS, ANTHROPIC, GOOGLE, KEY, MODELS, OPENAI, answering
 from support.raw_http import Reply
@@ -250,3 +251,12 @@ async def test_the_cost_is_tokens_and_searches(engine, cost, open_search) -> Non
 
 async def test_searxng_costs_nothing(open_search) -> None:
     assert (await open_search("searxng").search("lakes"))["cost_usd"] == 0
+
+
+@pytest.mark.parametrize("given", ["providers", "api_key_for"])
+async def test_keys_that_were_given_to_the_agent_reach_it(given, open_search, server) -> None:
+    search = open_search("openai", api_key=None)
+    keys = {"openai": KEY} if given == "providers" else {f"{server.url}/v1": KEY}
+    search.use_context(PluginContext(**{given: keys}))
+    await search.search("lakes")
+    assert server.last.header("Authorization") == f"Bearer {KEY}"

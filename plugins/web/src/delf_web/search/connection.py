@@ -15,6 +15,7 @@ from delf.errors import (
     ToolRefusedError,
 )
 from delf.llm import LLMConfig
+from delf.protocols.context import PluginContext
 from delf.protocols.model import ModelContext
 from delf.settings import SourcedText, current_environ
 from delf.tls import trusted
@@ -75,6 +76,21 @@ class WebSearch(Connection):
                 hint="use another model, SearXNG, or ask for sites in the words of the search",
             )
 
+    def use_context(self, context: PluginContext) -> None:
+        """Take the keys that were given to the agent: ``providers`` and ``api_key_for``.
+
+        Implements :class:`delf.protocols.connection.SupportsPluginContext`.
+        """
+        if self.settings.llm is not None:
+            self._endpoint = self._resolved(
+                self.settings.llm,
+                ModelContext(
+                    environ=context.environ,
+                    providers=context.providers,
+                    api_key_for=context.api_key_for,
+                ),
+            )
+
     async def context(self, task: str) -> str | None:
         """Whose words results are, for the prompt."""
         return (
@@ -113,9 +129,9 @@ class WebSearch(Connection):
             cost_usd=self._cost(findings, fee),
         )
 
-    def _resolved(self, model: str) -> Endpoint:
+    def _resolved(self, model: str, context: ModelContext | None = None) -> Endpoint:
         settings = self.settings
-        context = ModelContext(environ=current_environ())
+        context = context or ModelContext(environ=current_environ())
         key, base_url = settings.api_key, settings.base_url
         if key is not None:
             key = SourcedText(key.get_secret_value(), settings.source("api_key"))
