@@ -200,6 +200,14 @@ def test_inspect_needs_no_credentials():
         "total": 2,
     }
     assert desk(name="support").inspect()["tool"] == "support"
+    assert desk(allow=False).inspect()["methods"] == []
+    (first, *_) = Desk.inspect()["methods"]
+    assert desk(allow=[first]).inspect() | {"description": ""} == {
+        "tool": "desk",
+        "description": "",
+        "methods": [first],
+        "total": 1,
+    }
     verbose = Desk.inspect(verbose=True)["methods"]
     assert verbose[0]["signature"] == "find(status: str) -> list[str]"
 

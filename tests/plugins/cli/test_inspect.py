@@ -37,7 +37,7 @@ def test_json(run, here):
     assert (data["tool"], data["type"], data["total"], data["note"]) == ("shop", "sql", 3, None)
     methods = {method["name"]: method for method in data["methods"]}
     assert methods["write"] == {
-        "name": "write", "effect": "write", "allowed": True, "asks": True,
+        "name": "write", "effect": "write", "allowed": True, "asks": True, "may_ask": True,
     }  # fmt: skip
     assert not methods["schema"]["allowed"]
 
@@ -67,3 +67,12 @@ def test_an_unknown_connection(run, monkeypatch):
     monkeypatch.setitem(packages("connection"), "notion", "delf-plugin-notion")
     result = run("inspect", "notion")
     assert "hint: delf plugins install notion" in result.stderr
+
+
+def test_calls_that_a_connection_may_ask_about_are_not_called_free(run, here):
+    (here / "delf.toml").write_text(
+        '[connections.run]\ntype = "shell"\nrules = [{ pattern = "ls *" }]\nconfirm = false\n'
+    )
+    shown = run("inspect", "run").stdout
+    assert "free" not in shown
+    assert "may ask" in shown

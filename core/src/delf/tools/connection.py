@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 from delf.errors import ConnectionConfigurationError, ToolDefinitionError
 from delf.tools.action import Action, actions_of
-from delf.tools.permissions import check_permission, check_permission_names
+from delf.tools.permissions import check_permission, check_permission_names, is_allowed
 from delf.tools.signature import check_name
 from delf.types import Permission
 
@@ -32,9 +32,10 @@ class _Inspect:
         self, instance: Connection | None, owner: type[Connection]
     ) -> Callable[..., dict[str, Any]]:
         def inspect(*, verbose: bool = False) -> dict[str, Any]:
-            """The connection's actions as data: names, or with ``verbose`` everything."""
+            """The actions that can be called as data: names, or with ``verbose`` everything."""
             name = instance.name if instance is not None else owner.type_name()
-            actions = actions_of(owner, instance, name)
+            allow = None if instance is None else instance.allow
+            actions = [a for a in actions_of(owner, instance, name) if is_allowed(allow, a)]
             return describe_actions(
                 name, owner.summary or _first_line(owner), actions, verbose=verbose
             )

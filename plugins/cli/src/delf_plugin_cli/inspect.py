@@ -165,11 +165,15 @@ def _notices(look: _Look) -> list[str]:
 
 
 def _permissions(look: _Look, action: Action) -> dict[str, bool]:
+    from delf.protocols.connection import SupportsCheck
     from delf.tools.permissions import is_allowed, needs_confirmation
 
+    asks = needs_confirmation(getattr(look.instance, "confirm", None), action)
+    checks = isinstance(look.instance if look.instance is not None else look.kind, SupportsCheck)
     return {
         "allowed": is_allowed(getattr(look.instance, "allow", None), action),
-        "asks": needs_confirmation(getattr(look.instance, "confirm", None), action),
+        "asks": asks,
+        "may_ask": asks or checks,
     }
 
 
@@ -194,7 +198,7 @@ def _as_text(look: _Look, *, verbose: bool) -> Iterator[str]:
     rows: list[tuple[str, ...]] = []
     for action in look.actions:
         allowed = _permissions(look, action)
-        use = "asks" if allowed["asks"] else "free"
+        use = "asks" if allowed["asks"] else "may ask" if allowed["may_ask"] else "free"
         use = use if allowed["allowed"] else "not allowed"
         rows.append((action.name, action.effect, use, action.summary.split("\n", 1)[0]))
     yield from table(rows, ("action", "effect", "use", "what it does"), whole=True)
