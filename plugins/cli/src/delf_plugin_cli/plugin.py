@@ -33,6 +33,11 @@ def delf_commands() -> Iterable[CommandSpec]:
         factory="delf_plugin_cli.journal:journal",
     )
     yield CommandSpec(
+        name="quickstart",
+        summary="Ask three questions and write delf.toml.",
+        factory="delf_plugin_cli.quickstart:quickstart",
+    )
+    yield CommandSpec(
         name="config",
         summary="Look at the configuration, and change it.",
         factory="delf_plugin_cli.config:config",

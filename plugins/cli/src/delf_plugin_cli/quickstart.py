@@ -1,0 +1,226 @@
+"""``delf quickstart``: three questions, one cheap call, and a project that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import click
+
+from delf.errors import ConfigurationError
+from delf_cli.state import State, state_of
+
+_KEYS: Final = {
+    "OPENAI_API_KEY": "gpt-4o-mini",
+    "ANTHROPIC_API_KEY": "claude-haiku-4-5",
+    "GEMINI_API_KEY": "gemini-2.5-flash",
+    "GOOGLE_API_KEY": "gemini-2.5-flash",
+}
+"""A small model for each key that may be in the environment."""
+_SERVERS: Final = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080}
+_LOOK_SECONDS: Final = 0.5
+_MOST_BYTES: Final = 1_000_000
+_CALL_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """A model that could be used here.
+
+    Args:
+        model: Its name.
+        base_url: Its server, if that is none of the usual ones.
+        why: Where it was found.
+    """
+
+    model: str
+    base_url: str | None = None
+    why: str
+
+
+@click.command("quickstart")
+@click.option("--llm", metavar="MODEL", help="The model, in place of the question.")
+@click.option("--base-url", metavar="URL", help="An OpenAI-compatible endpoint to ask it at.")
+@click.option("--connect", metavar="WHAT", help="A database's URL, a SQLite file, or none.")
+@click.option(
+    "--folder",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where delf.toml is written.",
+)
+@click.option("--no-call", is_flag=True, help="Do not try the model with one cheap call.")
+@click.pass_context
+def quickstart(
+    ctx: click.Context,
+    llm: str | None,
+    base_url: str | None,
+    connect: str | None,
+    folder: Path | None,
+    no_call: bool,
+) -> None:
+    """Ask for a model, what to connect, and a folder; try the model, and write delf.toml.
+
+    Keys in the environment and local servers (Ollama, LM Studio, llama.cpp) are found.
+    """
+    from delf.folders import CONFIG_FILE
+    from delf.trust import Trust, items_of
+
+    state = state_of(ctx)
+    found = _Found(model=llm, base_url=base_url, why="--llm") if llm else _ask_model(base_url)
+    if not no_call:
+        click.echo(f"asking {found.model} …", err=True)
+        asyncio.run(_call(state, found))
+        click.echo(f"{found.model} answers", err=True)
+    if connect is None:
+        connect = click.prompt(
+            "What to connect? A database's URL or a SQLite file (empty: nothing yet)",
+            default="",
+            show_default=False,
+            err=True,
+        )
+    section = _connection(connect.strip())
+    if folder is None:
+        folder = Path(click.prompt("Folder of the project", default=".", err=True))
+    file = folder / CONFIG_FILE
+    if file.exists():
+        raise ConfigurationError(
+            f"{file} is there already", hint="delf config set changes it; or name another folder"
+        )
+    text = _agent(found) + section
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from error
+    Trust.here().keep(folder.resolve(), {CONFIG_FILE: items_of(CONFIG_FILE, text)})
+    click.echo(f"{file} is written", err=True)
+    click.echo("\nNext:")
+    if folder.resolve() != Path.cwd():
+        click.echo(f"  cd {shlex.quote(str(folder))}")
+    task = "Which tables are there, and how many rows has each?" if section else "What day is it?"
+    click.echo(f'  delf run "{task}"')
+
+
+def _ask_model(base_url: str | None) -> _Found:
+    """The model that the person names, or one of those that were found."""
+    offered = [*_with_keys(), *_of_servers()]
+    for number, item in enumerate(offered, 1):
+        click.echo(f"  {number}  {item.model}, {item.why}", err=True)
+    if not offered:
+        click.echo("no key is in the environment, and no local server answers", err=True)
+    typed = click.prompt(
+        "Which model? A number or a name",
+        default="1" if offered else None,
+        err=True,
+    ).strip()
+    if typed.isdecimal() and 1 <= int(typed) <= len(offered):
+        return offered[int(typed) - 1]
+    return _Found(model=typed, base_url=base_url, why="you named it")
+
+
+def _with_keys() -> Iterator[_Found]:
+    models: dict[str, str] = {}
+    for key, model in _KEYS.items():
+        if os.environ.get(key):
+            models.setdefault(model, key)
+    yield from (_Found(model=model, why=f"as {key} is set") for model, key in models.items())
+
+
+def _of_servers() -> Iterator[_Found]:
+    """The models of the servers that people run on their own machine, on their usual ports."""
+    with ThreadPoolExecutor(max(1, len(_SERVERS))) as pool:
+        names = list(pool.map(_models_at, _SERVERS.values()))
+    for (server, port), models in zip(_SERVERS.items(), names, strict=True):
+        for model in models:
+            yield _Found(
+                model=model, base_url=f"http://127.0.0.1:{port}/v1", why=f"of {server} here"
+            )
+
+
+def _models_at(port: int) -> list[str]:
+    """What an OpenAI-compatible server on this machine has; nothing where there is none."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=_LOOK_SECONDS):
+            pass
+        # Not through a proxy: this machine is meant.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"http://127.0.0.1:{port}/v1/models", timeout=_LOOK_SECONDS) as answer:
+            data: Any = json.loads(answer.read(_MOST_BYTES))
+        return [str(item["id"]) for item in data["data"]]
+    except (OSError, ValueError, KeyError, TypeError, urllib.error.URLError):
+        return []  # nobody answers there, or something else does
+
+
+async def _call(state: State, found: _Found) -> None:
+    """Ask the model for one word.
+
+    Raises:
+        DelfError: When it does not answer, with what to do about it.
+    """
+    from delf.engine.models.client import ModelPool
+    from delf.errors import LLMExecutionError
+    from delf.llm import LLMConfig
+    from delf.messages import ModelRequest, user
+    from delf.protocols.model import ModelContext
+
+    config = LLMConfig(model=found.model, base_url=found.base_url)
+    pool = ModelPool(state.discover(), ModelContext(environ=dict(os.environ)))
+    try:
+        await pool.check(config)
+        request = ModelRequest(messages=(user("Answer with the word ok."),), settings={})
+        async with asyncio.timeout(_CALL_SECONDS):
+            await pool.get(config).complete(request)
+    except TimeoutError:
+        raise LLMExecutionError(
+            f"{found.model} did not answer within {_CALL_SECONDS:.0f} s",
+            hint="--no-call writes delf.toml all the same",
+        ) from None
+    finally:
+        await pool.aclose()
+
+
+def _agent(found: _Found) -> str:
+    if found.base_url is None:
+        return f"[agent]\nllm = {_quoted(found.model)}\n"
+    url = _quoted(found.base_url)
+    return f"[agent.llm]\nmodel = {_quoted(found.model)}\nbase_url = {url}\n"
+
+
+def _connection(what: str) -> str:
+    """A section for what is to be connected; a password stays out of the file.
+
+    Raises:
+        ConfigurationError: For what is neither a URL nor a file.
+    """
+    if not what or what.lower() == "none":
+        return ""
+    url = what
+    if "://" not in what:
+        path = Path(what).expanduser().absolute()
+        if not path.is_file():
+            raise ConfigurationError(
+                f"there is no file {what!r}", hint="a URL, as postgresql://host/name, or a file"
+            )
+        url = f"sqlite:///{path}"
+    if urlsplit(url).password is not None:
+        click.echo(
+            "the password is not written: export DATABASE_URL=…, or put it in .env", err=True
+        )
+        return '\n[connections.database]\ntype = "sql"\nurl = "${DATABASE_URL}"\n'
+    return f'\n[connections.database]\ntype = "sql"\nurl = {_quoted(url)}\n'
+
+
+def _quoted(text: str) -> str:
+    """A text for TOML, whose strings are written as JSON's are; ``$`` would begin a reference."""
+    return json.dumps(text.replace("$", "$$"), ensure_ascii=False)

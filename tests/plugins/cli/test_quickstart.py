@@ -1,0 +1,86 @@
+"""`delf quickstart`: from nothing to a project that runs."""
+
+import json
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from delf_plugin_cli import quickstart
+from support.openai_server import OpenAIServer
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_set(monkeypatch):
+    for name in (*quickstart._KEYS, "OPENAI_BASE_URL", "DELF_LLM"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(quickstart, "_SERVERS", {})
+
+
+def test_a_server_on_this_machine_is_found_and_the_project_runs(run, here, monkeypatch):
+    answers = ["ok", "```python\nprint(await database.query('SELECT 6 * 7 AS n'))\n```"]
+    with closing(sqlite3.connect(here / "shop.db")) as database:
+        database.execute("CREATE TABLE t (a)")
+    with OpenAIServer(answers) as server:
+        port = int(server.base_url.split(":")[2].split("/")[0])
+        monkeypatch.setattr(quickstart, "_SERVERS", {"Ollama": port})
+        monkeypatch.setattr(quickstart, "_models_at", lambda _port: ["qwen3"])
+        done = run("quickstart", input="\nshop.db\nnew\n")
+        assert done.exit_code == 0, done.output
+        assert "1  qwen3, of Ollama here" in done.stderr
+        assert "cd new" in done.stdout
+        monkeypatch.chdir(here / "new")
+        ran = run("run", "How many?", "--sandbox", "local")
+        assert "42" in ran.stdout, ran.output
+    assert len(server.requests) == 2
+
+
+def test_a_key_that_is_set_is_offered_and_nothing_is_connected(run, here, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    done = run("quickstart", "--no-call", input="\n\n\n")
+    assert done.exit_code == 0, done.output
+    assert (here / "delf.toml").read_text() == '[agent]\nllm = "gpt-4o-mini"\n'
+    assert json.loads(run("config", "check", "--json").stdout)["ok"]
+    again = run("quickstart", "--no-call", input="\n\n\n")
+    assert again.exit_code == 2
+    assert "is there already" in again.stderr
+
+
+def test_a_key_that_does_not_work_is_told_before_anything_is_written(run, here, monkeypatch):
+    with OpenAIServer(["ok"], api_key="right") as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "wrong")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        done = run("quickstart", "--llm", "gpt-4o-mini", "--connect", "none", "--folder", ".")
+    assert done.exit_code != 0
+    assert "rejected the key (OPENAI_API_KEY)" in done.stderr
+    assert not (here / "delf.toml").exists()
+
+
+def test_a_missing_key_says_what_to_set(run, here):
+    done = run("quickstart", "--llm", "gpt-4o-mini", "--connect", "none", "--folder", ".")
+    assert "OPENAI_API_KEY is not set" in done.stderr
+
+
+def test_a_password_is_not_written(run, here):
+    url = "postgresql://ada:sesame@localhost/shop"
+    arguments = ("--llm", "gpt-4o-mini", "--no-call", "--connect", url, "--folder", ".")
+    done = run("quickstart", *arguments)
+    assert done.exit_code == 0, done.output
+    text = (here / "delf.toml").read_text()
+    assert "sesame" not in text
+    assert 'url = "${DATABASE_URL}"' in text
+
+
+def test_a_file_that_is_not_there(run, here):
+    given = ("--llm", "x", "--no-call", "--folder", ".", "--connect", "shop.db")
+    done = run("quickstart", *given)
+    assert done.exit_code == 2
+    assert "there is no file 'shop.db'" in done.stderr
+
+
+def test_what_answers_on_a_port_and_is_no_model_server_is_none():
+    with OpenAIServer(["ok"]) as server:
+        port = int(server.base_url.split(":")[2].split("/")[0])
+        found = quickstart._models_at(port)
+    assert isinstance(found, list)
+    assert quickstart._models_at(1) == []
