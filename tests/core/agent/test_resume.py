@@ -489,7 +489,7 @@ async def test_what_starts_sandboxes_may_be_away_for_a_moment(
     async def restart() -> int:
         """Restart it."""
         if not away:
-            backend = agent._home.runtime._sandbox.backend  # type: ignore[union-attr]
+            backend = agent._home.runtime.resources.sandbox.backend  # type: ignore[union-attr]
             opens = backend.open
 
             async def refuses(spec: Any) -> Any:
