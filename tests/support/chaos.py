@@ -1,4 +1,4 @@
-"""What befalls workers: they are killed or stopped, their database crashes, its clock is set back."""
+"""What befalls runners: they are killed or stopped, their database crashes, its clock is set back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Chaos:
     Args:
         one: The fleet.
         server: The journal's and DBOS's database, where it is shaken, too.
-        options: With which workers are started.
+        options: With which runners are started.
         seed: Of the choices.
         done: What befell them, and how often.
     """
@@ -56,17 +56,17 @@ class Chaos:
                     await way(chance)
 
     async def _kill(self, chance: random.Random) -> None:
-        worker = self._one_of_them(chance)
-        lost = await self.one.tasks_of(worker)
-        os.killpg(worker.pid, signal.SIGKILL)
+        runner = self._one_of_them(chance)
+        lost = await self.one.tasks_of(runner)
+        os.killpg(runner.pid, signal.SIGKILL)
         self._lost += [(time.time(), task_id) for task_id in lost]
         self.one.start(*self.options)
 
     async def _stop(self, chance: random.Random) -> None:
-        worker = self._one_of_them(chance)
-        worker.send_signal(signal.SIGSTOP)
+        runner = self._one_of_them(chance)
+        runner.send_signal(signal.SIGSTOP)
         await asyncio.sleep(self.one.lease * chance.uniform(0.7, 2.7))
-        worker.send_signal(signal.SIGCONT)
+        runner.send_signal(signal.SIGCONT)
 
     async def _crash(self, _: random.Random) -> None:
         assert self.server is not None
@@ -77,7 +77,7 @@ class Chaos:
         await asyncio.to_thread(self.server.shift, -chance.uniform(2, 4000))
 
     def _one_of_them(self, chance: random.Random) -> subprocess.Popen[bytes]:
-        return chance.choice([worker for worker in self.one.workers if worker.poll() is None])
+        return chance.choice([runner for runner in self.one.runners if runner.poll() is None])
 
     async def delays(self) -> list[float]:
         """Seconds from each kill until somebody went on with a task that was lost by it."""

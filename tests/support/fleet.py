@@ -1,4 +1,4 @@
-"""Workers of one queue as processes that can be killed or stopped, and the truth of what they did."""
+"""Runners of one queue as processes that can be killed or stopped, and the truth of what they did."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def noted(name: str) -> int:
 
 
 class Fleet:
-    """A project whose tasks each write so many steps, its model, and its workers.
+    """A project whose tasks each write so many steps, its model, and its runners.
 
     Args:
         folder: Where it is.
@@ -73,7 +73,7 @@ class Fleet:
         database: DBOS's; a file in the folder when omitted.
         steps: How many steps a task has.
         pause: Seconds that a step takes.
-        lease: Seconds of silence after which a worker is taken for dead.
+        lease: Seconds of silence after which a runner is taken for dead.
         more: Lines of the queues' settings.
         away: How often the last call of each task finds a service that does not answer.
     """
@@ -99,7 +99,7 @@ class Fleet:
             connection.execute("CREATE TABLE begun (name TEXT, step INTEGER, pid INTEGER)")
             connection.commit()
         self.model = OpenAIServer(self._answer).__enter__()
-        self.workers: list[subprocess.Popen[bytes]] = []
+        self.runners: list[subprocess.Popen[bytes]] = []
         self.journal = SqlJournal(journal)
         (folder / "tools.py").write_text(
             TOOLS.format(truth=str(self._truth), pause=pause, away=away)
@@ -131,17 +131,17 @@ class Fleet:
             return [agent.submit(f"Do {name} .", **how, setup=setup) for name in names]
 
     def start(self, *options: str) -> subprocess.Popen[bytes]:
-        """One more worker."""
-        with (self.folder / f"worker-{len(self.workers)}.log").open("wb") as log:
-            worker = start(
-                [DELF, "worker", *options],
+        """One more runner."""
+        with (self.folder / f"runner-{len(self.runners)}.log").open("wb") as log:
+            runner = start(
+                [DELF, "runner", *options],
                 cwd=self.folder,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
-        self.workers.append(worker)
-        return worker
+        self.runners.append(runner)
+        return runner
 
     async def states(self) -> Counter[str]:
         """How many tasks are in each state."""
@@ -173,16 +173,16 @@ class Fleet:
             await self.journal.post(asked.task_id, KIND, data)
 
     def _may_still_happen(self, name: str, step: int) -> bool:
-        living = {worker.pid for worker in self.workers if worker.poll() is None}
+        living = {runner.pid for runner in self.runners if runner.poll() is None}
         with contextlib.closing(sqlite3.connect(self._truth, timeout=60)) as connection:
             rows = connection.execute(
                 "SELECT pid FROM begun WHERE name = ? AND step = ?", (name, step)
             ).fetchall()
         return any(pid in living for (pid,) in rows)
 
-    async def tasks_of(self, worker: subprocess.Popen[bytes]) -> list[str]:
-        """The ids of the tasks that a worker has in hand."""
-        mine = f"pid {worker.pid} on "
+    async def tasks_of(self, runner: subprocess.Popen[bytes]) -> list[str]:
+        """The ids of the tasks that a runner has in hand."""
+        mine = f"pid {runner.pid} on "
         running = await self.journal.find(1000, state="running")
         return [record.task_id for record in running if (record.owner or "").startswith(mine)]
 
@@ -192,15 +192,15 @@ class Fleet:
             return Counter(connection.execute("SELECT name, step FROM marks").fetchall())
 
     def logs(self) -> str:
-        """What the workers said."""
-        return "\n".join(path.read_text() for path in sorted(self.folder.glob("worker-*.log")))
+        """What the runners said."""
+        return "\n".join(path.read_text() for path in sorted(self.folder.glob("runner-*.log")))
 
     def end(self) -> None:
         """Kill what still runs."""
-        for worker in self.workers:
+        for runner in self.runners:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(worker.pid, signal.SIGKILL)
-            worker.wait()
+                os.killpg(runner.pid, signal.SIGKILL)
+            runner.wait()
 
 
 @contextlib.asynccontextmanager

@@ -98,7 +98,7 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "delf schedule remove": ("x",),
     "delf serve": ("--port", "0"),
     "delf trust": (),
-    "delf worker": (),
+    "delf runner": (),
     "delf workers check": (),
     "delf workers list": (),
     "delf workers run": ("spy", "look"),

@@ -57,7 +57,7 @@ def preload() -> None:
         "plugin_cli.runs",
         "runner_dbos.agents",
         "runner_dbos.engine",
-        "runner_dbos.worker",
+        "runner_dbos.runner",
         "sandbox_docker.backend",
         "sandbox_local.backend",
         "sql.connection",

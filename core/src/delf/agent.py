@@ -422,7 +422,7 @@ class Agent(Generic[T]):
         """Let a task be done in the background; a kill does not lose it once this returns.
 
         Requests for approval go to ``on_confirm`` and :meth:`get_pending_approvals`. With
-        ``queue`` a worker does it: :class:`~delf.background.HandingIn` has what goes along.
+        ``queue`` a runner does it: :class:`~delf.background.HandingIn` has what goes along.
 
         Args:
             task: What to do, in plain words.

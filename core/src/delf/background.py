@@ -31,16 +31,16 @@ _GRANULARITIES: Final[tuple[str, ...]] = get_args(Granularity)
 
 
 class HandingIn(TypedDict, total=False):
-    """How a task is left to a worker: ``agent.submit(task, queue="reports", priority=-1)``.
+    """How a task is left to a runner: ``agent.submit(task, queue="reports", priority=-1)``.
 
     Args:
-        queue: Where a worker takes it from (``delf worker``).
+        queue: Where a runner takes it from (``delf runner``).
         key: On whose behalf it is done, as ``customer-7``: a queue has limits for each key.
         priority: Among those of the queue; the lowest comes first, and 0 is usual.
-        delay: Seconds until a worker may take it.
+        delay: Seconds until a runner may take it.
         retries: How often it is tried again where a service was away; the queue's when omitted.
         retry_after: Seconds until the first of these; each later one waits twice as long.
-        setup: What a worker needs to set up the same agent; it has the project's when omitted.
+        setup: What a runner needs to set up the same agent; it has the project's when omitted.
     """
 
     queue: Required[str]
@@ -53,7 +53,7 @@ class HandingIn(TypedDict, total=False):
 
 
 def handed_in(request: TaskRequest, how: HandingIn) -> TaskRequest:
-    """A request as workers get it."""
+    """A request as runners get it."""
     delay = how.get("delay", 0.0)
     return replace(
         request,

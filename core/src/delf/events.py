@@ -72,7 +72,7 @@ class TaskQueued(_Event):
     """A task was handed in for the background; :class:`TaskStarted` says that work on it begins.
 
     What it needs is here, so that another process can work on it. ``timeout`` is in seconds.
-    ``queue`` is where workers look for it; None for one that this process works on. Tasks of a
+    ``queue`` is where runners look for it; None for one that this process works on. Tasks of a
     lower ``priority`` come first, from the Unix time ``not_before`` on. ``key`` is on whose behalf
     it is done: limits of a key hold for all tasks of it. ``retries`` is how often it is tried again
     where a service was away, first after ``retry_after`` seconds; None is as its queue has it.

@@ -84,7 +84,7 @@ class TaskRequest:
             a task in the background do.
         bounded: Whether ``timeout`` counts all waiting, that for a person, too.
         setup: What the caller needs to set up the same agent again; kept in the journal.
-        queue: Where it waits for a worker, if it is not worked on here.
+        queue: Where it waits for a runner, if it is not worked on here.
         key: On whose behalf it is done, if not for the local user.
         priority: Among those that wait; the lowest comes first.
         not_before: The Unix time from which on it may begin.

@@ -19,7 +19,7 @@ class TaskRecord:
         task_id: Its id.
         task: What was asked.
         started_at: Unix time in seconds.
-        state: ``queued`` (a worker will take it), ``running``, ``interrupted`` (its process is
+        state: ``queued`` (a runner will take it), ``running``, ``interrupted`` (its process is
             gone), ``done``, ``failed``, or ``stopped`` (somebody cancelled it).
         origin: The agent's id.
         finished_at: Unix time in seconds.
@@ -28,11 +28,11 @@ class TaskRecord:
         error: Why it failed.
         events: How many events there are.
         owner: The process that works on it, as ``pid 7 on host``.
-        queue: Where it waits, or waited, for a worker.
+        queue: Where it waits, or waited, for a runner.
         key: On whose behalf it is done there: limits of a key hold for all tasks of it.
         losses: How many processes died, or were silent for too long, with it in hand.
         tries: How often it failed and was put back to be tried again; ``error`` says why then.
-        not_before: The Unix time from which on a worker may take it.
+        not_before: The Unix time from which on a runner may take it.
     """
 
     task_id: str

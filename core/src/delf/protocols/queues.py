@@ -1,4 +1,4 @@
-"""Queues: tasks that wait for workers."""
+"""Queues: tasks that wait for runners."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class QueueLimits:
 
 @runtime_checkable
 class SupportsQueues(Protocol):
-    """A journal in which tasks wait for workers."""
+    """A journal in which tasks wait for runners."""
 
     async def take(
         self,

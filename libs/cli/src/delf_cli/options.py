@@ -114,10 +114,10 @@ _OPTIONS: Final = (
     click.Option(
         ["--detach"],
         is_flag=True,
-        help="Leave the task to a worker (`delf worker`), and write its id.",
+        help="Leave the task to a runner (`delf runner`), and write its id.",
     ),
     click.Option(
-        ["--queue"], metavar="NAME", help="Of which worker, with --detach.  [default: default]"
+        ["--queue"], metavar="NAME", help="Of which runner, with --detach.  [default: default]"
     ),
     click.Option(
         ["--key"],
@@ -154,7 +154,7 @@ def run_options(without: Iterable[str] = (), *, handing: bool = False) -> list[c
 
     Args:
         without: Names of options that the command does not take.
-        handing: Whether it can leave a task to a worker: ``--detach``, and what goes along.
+        handing: Whether it can leave a task to a runner: ``--detach``, and what goes along.
     """
     left_out = {*without, *(() if handing else ("detach", *HANDING))}
     return [option for option in _OPTIONS if option.name not in left_out]

@@ -151,7 +151,7 @@ def work_session(state: State, do: Work, options: Options) -> int:
 
 
 def detach(state: State, task: str, options: Options, handing: HandingIn) -> int:
-    """Leave a task to a worker, and write its id.
+    """Leave a task to a runner, and write its id.
 
     Args:
         state: The program's flags.

@@ -72,7 +72,7 @@ def list_command(
 ) -> None:
     """List tasks, the newest first.
 
-    A task is done, failed, stopped (by a person), queued for a worker, running, waiting for a
+    A task is done, failed, stopped (by a person), queued for a runner, running, waiting for a
     person, or interrupted: its process ended before it did.
     """
     begin = None if since is None else time.time() - since

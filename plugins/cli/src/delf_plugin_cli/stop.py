@@ -21,7 +21,7 @@ from delf_cli.state import State, state_of
 def stop(ctx: click.Context, task_id: str, *, as_json: bool) -> None:
     """Stop a task, in whatever process or on whatever machine it runs.
 
-    One that waits for a worker, or whose process is gone, is over at once, and is not resumed.
+    One that waits for a runner, or whose process is gone, is over at once, and is not resumed.
 
     \b
     delf runs stop 3f9a2b1

@@ -237,7 +237,7 @@ class Tasks:
         )
 
     def _postpone(self, connection: Connection, task: _Task, event: TaskPostponed) -> None:
-        """Let a task wait for a worker again, where it waited before."""
+        """Let a task wait for a runner again, where it waited before."""
         self._finished.append(event.task_id)
         connection.execute(
             "UPDATE delf_tasks SET state = CASE WHEN queue IS NULL THEN state ELSE 'queued' END, "

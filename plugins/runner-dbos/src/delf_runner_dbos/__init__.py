@@ -1,1 +1,1 @@
-"""Workers: tasks that wait in the journal, as durable workflows of DBOS."""
+"""Runners: tasks that wait in the journal, as durable workflows of DBOS."""

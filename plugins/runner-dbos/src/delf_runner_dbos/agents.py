@@ -1,4 +1,4 @@
-"""The agents of a worker: one for each way in which tasks were handed in."""
+"""The agents of a runner: one for each way in which tasks were handed in."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Agents:
             setup: The options of ``delf run``; the project's agent when empty.
 
         Raises:
-            ConfigurationError: When the task is of another folder than the worker's.
+            ConfigurationError: When the task is of another folder than the runner's.
             DelfError: When the agent cannot be made.
         """
         key = json.dumps(setup, sort_keys=True, default=str)
@@ -74,13 +74,13 @@ class Agents:
             folder = Path(str(setup.get("folder", "")))
             if folder.resolve() != Path.cwd().resolve():
                 raise ConfigurationError(
-                    f"the task is of the folder {folder}, and this worker is in {Path.cwd()}",
-                    hint=f"start a worker in {folder}",
+                    f"the task is of the folder {folder}, and this runner is in {Path.cwd()}",
+                    hint=f"start a runner in {folder}",
                 )
             options = as_before(state, options, setup)
         return Setup.of(state, options).agent(**self._more)
 
     async def aclose(self) -> None:
-        """Stop all of them; what they still do is interrupted, and free for other workers."""
+        """Stop all of them; what they still do is interrupted, and free for other runners."""
         agents, self._agents = list(self._agents.values()), OrderedDict()
         await asyncio.gather(*(agent.astop(leave=True) for agent in agents))

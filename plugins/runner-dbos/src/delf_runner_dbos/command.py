@@ -1,4 +1,4 @@
-"""``delf worker`` and ``delf schedule``."""
+"""``delf runner`` and ``delf schedule``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from delf_runner_dbos.settings import RunnerSettings
 if TYPE_CHECKING:
     from delf.project.project import Project
     from delf_cli.state import State
-    from delf_runner_dbos.worker import QueueJournal, WorkerOptions
+    from delf_runner_dbos.runner import QueueJournal, RunnerOptions
 
 _PLUGIN: Final = "runner-dbos"
 _DEFAULT: Final = "default"
@@ -56,22 +56,22 @@ _DEFAULT: Final = "default"
     help="How long begun tasks may take after SIGTERM or Ctrl-C.",
 )
 @click.pass_context
-def worker(ctx: click.Context, queues: tuple[str, ...], concurrency: int, grace: float) -> None:
+def runner(ctx: click.Context, queues: tuple[str, ...], concurrency: int, grace: float) -> None:
     """Do the tasks of a queue, as `delf run --detach` hands them in.
 
-    Any number of workers may run, on any number of machines that share a journal. Of one that
+    Any number of runners may run, on any number of machines that share a journal. Of one that
     dies, others take the tasks over.
 
     \b
-    delf worker --queue reports --concurrency 8
+    delf runner --queue reports --concurrency 8
     """  # noqa: D301 - click's mark for lines that stay as they are
-    from delf_runner_dbos.worker import WorkerOptions
+    from delf_runner_dbos.runner import RunnerOptions
 
     state: State = ctx.find_root().obj
     log_to_stderr(state)
     project = state.load_project()
     settings = _settings(project)
-    options = WorkerOptions(
+    options = RunnerOptions(
         queues={name: settings.of(name) for name in queues or (_DEFAULT,)},
         concurrency=concurrency,
         lease=settings.lease,
@@ -93,16 +93,16 @@ def _journal(state: State, project: Project, lease: float) -> QueueJournal:
     """The project's journal.
 
     Raises:
-        ConfigurationError: When workers cannot share it.
+        ConfigurationError: When runners cannot share it.
         OptionalDependencyError: When none is installed that lasts.
     """
     host = state.discover(project.environ)
-    need_durable_journal(host, "a worker")
+    need_durable_journal(host, "a runner")
     journal: Any = project_journal(project, host)
     kinds = (SharedJournal, SupportsQueues, SharedJournal)
     if not all(isinstance(journal, kind) for kind in kinds):
         raise ConfigurationError(
-            f"workers cannot share the journal {journal_name(project, host)!r}",
+            f"runners cannot share the journal {journal_name(project, host)!r}",
             hint='name one that processes share: journal = "sql"',
         )
     cast("SharedJournal", journal).lease(lease)
@@ -110,18 +110,18 @@ def _journal(state: State, project: Project, lease: float) -> QueueJournal:
 
 
 async def _work(
-    state: State, project: Project, settings: RunnerSettings, options: WorkerOptions
+    state: State, project: Project, settings: RunnerSettings, options: RunnerOptions
 ) -> None:
     from delf_runner_dbos.agents import Agents
     from delf_runner_dbos.engine import Workflows
-    from delf_runner_dbos.worker import Worker
+    from delf_runner_dbos.runner import Runner
 
     logging.getLogger("dbos").setLevel(logging.ERROR)
     journal = _journal(state, project, options.lease)
     name = journal_name(project, state.discover(project.environ))
     more = {"lease": options.lease, "journal": name, "max_tasks": options.concurrency}
     agents = Agents(state, more)
-    work = Worker(journal, agents, options)
+    work = Runner(journal, agents, options)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, work.end)
     workflows = Workflows(_url(project, settings), work.work, work.hand_in)
@@ -137,7 +137,7 @@ async def _work(
 
 @click.group()
 def schedule() -> None:
-    """Have a task done again and again, by the workers of a queue.
+    """Have a task done again and again, by the runners of a queue.
 
     \b
     delf schedule add morning "0 8 * * 1-5" "Tell what came in overnight."
@@ -149,7 +149,7 @@ def schedule() -> None:
 @click.argument("name")
 @click.argument("cron")
 @click.argument("task")
-@click.option("--queue", metavar="NAME", default=_DEFAULT, show_default=True, help="Whose workers.")
+@click.option("--queue", metavar="NAME", default=_DEFAULT, show_default=True, help="Whose runners.")
 @click.option("--zone", metavar="NAME", help="The time zone, as Europe/Vienna; else UTC.")
 @click.pass_context
 def add(

@@ -1,7 +1,7 @@
-"""DBOS, as a worker uses it: each task that is begun is a workflow, and schedules fire.
+"""DBOS, as a runner uses it: each task that is begun is a workflow, and schedules fire.
 
 Which task is begun, and by whom, the journal says: it also knows who may go on with one. DBOS
-would look at its queues at intervals only, and longer ones while workers contend.
+would look at its queues at intervals only, and longer ones while runners contend.
 
 Its blocking functions are used, in threads: its asynchronous ones would put an executor of DBOS's
 in the place of the event loop's own, and shut it down at the end.

@@ -11,9 +11,9 @@ from delf.specs import CommandSpec
 @hookimpl
 def delf_commands() -> Iterable[CommandSpec]:
     yield CommandSpec(
-        name="worker",
+        name="runner",
         summary="Do the tasks of a queue.",
-        factory="delf_runner_dbos.command:worker",
+        factory="delf_runner_dbos.command:runner",
     )
     yield CommandSpec(
         name="schedule",

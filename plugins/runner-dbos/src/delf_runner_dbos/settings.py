@@ -40,7 +40,7 @@ class QueueSettings(BaseModel, extra="forbid"):
     losses: int = Field(
         default=10,
         ge=1,
-        description="How many workers may end while they do a task, before it is given up as "
+        description="How many runners may end while they do a task, before it is given up as "
         "failed.",
     )
 
@@ -56,7 +56,7 @@ class QueueSettings(BaseModel, extra="forbid"):
 
 
 class RunnerSettings(PluginSettings, QueueSettings):  # pyright: ignore[reportIncompatibleVariableOverride] - pydantic puts the two together
-    """Where DBOS keeps its workflows, and how workers share tasks."""
+    """Where DBOS keeps its workflows, and how runners share tasks."""
 
     database: SecretStr | None = Field(
         default=None,
@@ -66,7 +66,7 @@ class RunnerSettings(PluginSettings, QueueSettings):  # pyright: ignore[reportIn
     lease: float = Field(
         default=30.0,
         ge=1,
-        description="Seconds of silence after which a worker's tasks are handed on.",
+        description="Seconds of silence after which a runner's tasks are handed on.",
     )
     queues: dict[str, QueueSettings] = Field(
         default_factory=dict,

@@ -1,4 +1,4 @@
-"""A worker: takes tasks out of the journal's queues and does them."""
+"""A runner: takes tasks out of the journal's queues and does them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _FORGET_SECONDS: Final = 3600.0
 
 
 class QueueJournal(SharedJournal, SupportsQueues, Protocol):
-    """A journal that workers can share."""
+    """A journal that runners can share."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkerOptions:
-    """How a worker works.
+class RunnerOptions:
+    """How a runner works.
 
     Args:
         queues: The queues whose tasks it does, and what holds for them.
@@ -47,7 +47,7 @@ class WorkerOptions:
     grace: float
 
 
-class Worker:
+class Runner:
     """Does tasks until it is told to stop.
 
     Args:
@@ -56,7 +56,7 @@ class Worker:
         options: How.
     """
 
-    def __init__(self, journal: QueueJournal, agents: Agents, options: WorkerOptions) -> None:
+    def __init__(self, journal: QueueJournal, agents: Agents, options: RunnerOptions) -> None:
         self._journal = journal
         self._agents = agents
         self._options = options
@@ -224,7 +224,7 @@ class Worker:
 
 def _lost(count: int) -> DelfError:
     return DelfError(
-        f"{count} workers ended while they did this task",
+        f"{count} runners ended while they did this task",
         hint="perhaps it takes all of their memory; delf runs show tells what it did last",
     )
 

@@ -1,4 +1,4 @@
-"""Workers do what waits in a queue once each, whatever becomes of the workers."""
+"""Runners do what waits in a queue once each, whatever becomes of the runners."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def survived(chaos: Chaos, count: int) -> None:
 
 
 @pytest.mark.timeout(240 + 2 * TASKS)
-async def test_workers_through_kills_stops_crashes_and_a_clock(tmp_path: Path) -> None:
+async def test_runners_through_kills_stops_crashes_and_a_clock(tmp_path: Path) -> None:
     with own_postgres() as server:
         async with fleet(tmp_path, server.url, server.url) as one:
             await one.submit(names(TASKS))
@@ -77,7 +77,7 @@ async def test_workers_through_kills_stops_crashes_and_a_clock(tmp_path: Path) -
 
 
 @pytest.mark.timeout(240 + TASKS)
-async def test_workers_on_one_machine_through_kills_and_stops(tmp_path: Path) -> None:
+async def test_runners_on_one_machine_through_kills_and_stops(tmp_path: Path) -> None:
     count = max(6, TASKS // 4)
     async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db") as one:
         await one.submit(names(count))
@@ -89,7 +89,7 @@ async def test_workers_on_one_machine_through_kills_and_stops(tmp_path: Path) ->
         await survived(chaos, count)
 
 
-async def test_another_worker_goes_on_with_the_tasks_of_a_dead_one(tmp_path: Path) -> None:
+async def test_another_runner_goes_on_with_the_tasks_of_a_dead_one(tmp_path: Path) -> None:
     async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", pause=0.4, steps=5) as one:
         await one.submit(names(2))
         first = one.start()
@@ -116,7 +116,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_task_whose_worker_died_before_it_began_goes_on(tmp_path: Path) -> None:
+async def test_a_task_whose_runner_died_before_it_began_goes_on(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/journal.db"
     async with fleet(tmp_path, url, steps=1) as one:
         await one.submit(names(2))
@@ -144,7 +144,7 @@ async def at_once(one: Fleet) -> dict[str | None, int]:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-async def test_a_key_has_so_many_tasks_at_once_over_all_workers(tmp_path: Path, kind: str) -> None:
+async def test_a_key_has_so_many_tasks_at_once_over_all_runners(tmp_path: Path, kind: str) -> None:
     with contextlib.ExitStack() as stack:
         url = f"sqlite:///{tmp_path}/journal.db"
         if kind == "postgresql":
@@ -197,19 +197,19 @@ def noted(name: str) -> int:
 """
 
 
-async def test_a_task_that_ends_its_worker_each_time_is_given_up(tmp_path: Path) -> None:
+async def test_a_task_that_ends_its_runner_each_time_is_given_up(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/journal.db"
     async with fleet(tmp_path, url, steps=0, lease=1, more="losses = 2") as one:
         (tmp_path / "tools.py").write_text(DEADLY)
         await one.submit(["job-0"])
         for _ in range(3):
-            worker = one.start()
-            assert await asyncio.to_thread(worker.wait, 60) == -signal.SIGKILL
+            runner = one.start()
+            assert await asyncio.to_thread(runner.wait, 60) == -signal.SIGKILL
         one.start()
         await one.all_over(60)
         (record,) = await one.journal.find()
         assert (record.state, record.losses) == ("failed", 3)
-        assert record.error == "3 workers ended while they did this task"
+        assert record.error == "3 runners ended while they did this task"
 
 
 async def test_a_schedule_hands_a_task_in_each_time(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ async def test_a_schedule_hands_a_task_in_each_time(tmp_path: Path) -> None:
         assert one.marks()["job-0", 0] >= 2
 
 
-async def test_a_worker_that_is_told_to_end_puts_back_what_it_cannot_finish(tmp_path: Path) -> None:
+async def test_a_runner_that_is_told_to_end_puts_back_what_it_cannot_finish(tmp_path: Path) -> None:
     async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", pause=0.5, steps=6) as one:
         await one.submit(names(2))
         first = one.start("--concurrency", "1", "--grace", "0")
@@ -258,7 +258,7 @@ async def test_priorities_and_delays(tmp_path: Path) -> None:
         assert await one.journal.take({"default": QueueLimits()}, 9, dry_run=True) == []
 
 
-def test_a_task_is_left_to_a_worker_and_a_schedule_is_kept(tmp_path: Path) -> None:
+def test_a_task_is_left_to_a_runner_and_a_schedule_is_kept(tmp_path: Path) -> None:
     llm = write_recording(tmp_path / "hello.jsonl", "print('hello')")
     how = ("--key", "customer-7", "--retries", "2", "--retry-after", "5")
     left = delf("run", "Say hello.", "--llm", llm, "--detach", "--json", *how, cwd=tmp_path)
@@ -274,7 +274,7 @@ def test_a_task_is_left_to_a_worker_and_a_schedule_is_kept(tmp_path: Path) -> No
     assert delf("run", "x", "--llm", llm, "--queue", "q", cwd=tmp_path).returncode == 2
     assert delf("run", "x", "--llm", llm, "--retries", "1", cwd=tmp_path).returncode == 2
     memory = delf("run", "x", "--llm", llm, "--detach", "--no-journal", cwd=tmp_path)
-    assert "no worker sees the journal 'none'" in memory.stderr
+    assert "no runner sees the journal 'none'" in memory.stderr
     add = ("schedule", "add", "morning", "0 8 * * 1-5", "Say hello.", "--zone", "Europe/Vienna")
     assert delf(*add, cwd=tmp_path).returncode == 0
     assert "there is a schedule 'morning' already" in delf(*add, cwd=tmp_path).stderr
