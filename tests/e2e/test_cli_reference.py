@@ -109,7 +109,7 @@ def test_completion_has_a_script_for(shell, tmp_path):
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("delf ru", {"run", "runs"}),
+        ("delf ru", {"run", "runner", "runs"}),
         ("delf run --appr", {"--approve", "--approval-mode"}),
         ("delf run --approve ", {"interactive", "approve_all", "strict", "ask", "all", "none"}),
         ("delf runs list --state d", {"done"}),
@@ -202,6 +202,7 @@ OF_THE_REST = {
 
 
 OF_PLUGINS = {
+    *(f"delf routines {name}" for name in ("list", "show", "run", "history")),
     *(f"delf memory {name}" for name in ("list", "search", "show", "stats")),
     *("delf google status", "delf audit show", "delf audit verify", "delf schedule list"),
     *(f"delf workers {name}" for name in ("list", "show", "run", "check")),
@@ -400,6 +401,18 @@ def test_json_of_workers(here):
     checked("delf workers show", [written(here, "workers", "show", "greet", "--json")])
     run = ("workers", "run", "greet", "Ada", "--llm", llm, "--json")
     checked("delf workers run", [written(here, *run)])
+
+
+def test_json_of_routines(here):
+    llm = write_recording(here / "hello.jsonl", "print('hello')")
+    written(here, "run", "Say hello", "--llm", llm, "--json")
+    (task,) = written(here, "runs", "list", "--json")
+    save = ("routines", "save", task["task_id"], "greet", "--yes")
+    assert delf(*save, cwd=here).returncode == 0
+    checked("delf routines run", [written(here, "routines", "run", "greet", "--json")])
+    checked("delf routines list", written(here, "routines", "list", "--json"))
+    checked("delf routines show", [written(here, "routines", "show", "greet", "--json")])
+    checked("delf routines history", written(here, "routines", "history", "greet", "--json"))
 
 
 def test_json_of_schedules(here):
