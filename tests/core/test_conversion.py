@@ -190,6 +190,14 @@ def test_what_no_rule_covers_is_a_text_and_is_told():
     assert told == {"ellipsis": None}
 
 
+def test_a_number_that_is_too_large_to_cross_is_a_text_and_never_infinite():
+    told = {}
+    large = Decimal("1E100000000")
+    assert plain([large], told) == ["1E+100000000"]
+    assert list(told) == ["Decimal"]
+    assert plain_or_as_is(large) is large
+
+
 def test_a_table_is_read_in_parts():
     table = table_of(pd.DataFrame({"n": range(25_000)}))
     assert table.columns == ["n"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import datetime as dt
+import decimal
 import enum
 import operator
 from collections.abc import (
@@ -114,6 +115,8 @@ def _plain(value: Any, text: Text) -> Any:
         return value
     if isinstance(value, (set, frozenset)):
         return [_plain(item, text) for item in cast("Collection[Any]", value)]
+    if isinstance(value, decimal.Decimal):  # of more digits than cross: as a float it is infinite
+        return text(value)
     for as_data in _WAYS:
         try:
             data = as_data(value)
