@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 _EVENTS: Final = "text/event-stream"
-_GONE: Final = "gone"
 _SLOWEST: Final = 20_000
 """Bytes of a body that give it one second more to arrive."""
 
@@ -296,15 +295,22 @@ class EventStreamResponse(Response):
         assert own is not None  # noqa: S101 - a coroutine runs in a task
         with self._call.service.sessions.seat(self._call.key, self._call.cookie) as seat:
             await send(start)
+            is_over = False
+
+            def end() -> None:
+                nonlocal is_over
+                is_over = True
+                own.cancel()
+
             gone = asyncio.ensure_future(_until_gone(receive))
-            gone.add_done_callback(lambda done: done.cancelled() or own.cancel(_GONE))
-            seat.end = lambda: own.cancel(_GONE)
+            gone.add_done_callback(lambda done: done.cancelled() or end())
+            seat.end = end
             try:
                 async for chunk in self._frames:
                     body = {"type": "http.response.body", "body": chunk, "more_body": True}
                     await send(body)
-            except asyncio.CancelledError as error:
-                if _GONE not in error.args:
+            except asyncio.CancelledError:
+                if not is_over:
                     raise
             finally:
                 seat.end = int
