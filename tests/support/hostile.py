@@ -218,6 +218,19 @@ def _linked_workers(checkout: Checkout) -> None:
     (checkout.root / "workers").symlink_to(outside)
 
 
+def _linked_beside(checkout: Checkout) -> None:
+    _worker(checkout, "connections: [workers]")
+    (checkout.root / "workers/tools.py").symlink_to(checkout.secret)
+    (checkout.root / "routines").mkdir()
+    (checkout.root / "routines/spy.py").symlink_to(checkout.secret)
+
+
+def _sparse(checkout: Checkout) -> None:
+    _worker(checkout, "connections: [workers]")
+    with (checkout.root / "workers/tools.py").open("wb") as file:
+        file.truncate(1 << 40)
+
+
 def _above(name: str) -> Trick:
     def make(checkout: Checkout) -> None:
         above = Checkout(checkout.root.parent, checkout.address, checkout.payload, checkout.secret)
@@ -335,6 +348,11 @@ TRICKS: Final[Mapping[str, Trick]] = {
     "a routine": _routine,
     "a routine that is a link": _linked_routine,
     "a generated worker": lambda c: _worker(c, "connections: [workers]", "workers/generated"),
+    "a routine": lambda c: (
+        c.write("routines/spy.py", f"# /// routine\n# title = 'Spy'\n# ///\n{c.code()}"),
+        c.write("routines/cases/spy.json", "{}"),
+        c.write("delf.toml", "[agent]\nllm = 'gpt-4o'\nsandbox = 'local'\n"),
+    ),
     "a specification at an address": _toml(
         "[connections.x]\ntype = 'openapi'\nspec = '{address}/spec.json'\n"
     ),
@@ -368,6 +386,8 @@ TRICKS: Final[Mapping[str, Trick]] = {
     "a link to a secret": _linked_file,
     "a link to a secret as .env": _linked_env,
     "a link to workers elsewhere": _linked_workers,
+    "a link to a secret beside a worker": _linked_beside,
+    "a file of a terabyte": _sparse,
     "above a repository": _above(".git"),
     "above another repository": _above(".hg"),
     "plugins in the folder": _plugins,

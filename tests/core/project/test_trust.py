@@ -8,7 +8,7 @@ import pytest
 
 from delf import Agent, load_project
 from delf.environment import source_of
-from delf.errors import FolderNotTrustedError
+from delf.errors import ConfigurationError, FolderNotTrustedError
 from delf.project.folder import read_folder
 from delf.trust import remember
 
@@ -233,3 +233,30 @@ def test_options_of_plugins_say_it_too(folder):
         "model": "environment",
         "api_key": "command line",
     }
+
+
+@pytest.mark.parametrize("name", ["workers/tools.py", "workers/b.worker", "routines/spy.py"])
+def test_no_link_out_of_the_folder_is_followed_to_what_decides(folder, tmp_path, name):
+    (folder / "workers").mkdir()
+    (folder / "routines").mkdir()
+    (folder / "workers/a.worker").write_text("---\n---\nHi.\n")
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2")
+    secret.chmod(0)
+    (folder / name).symlink_to(secret)
+    with pytest.raises(ConfigurationError, match="is a link out of its folder"):
+        read_folder(folder, None, {})
+
+
+def test_what_decides_has_a_size_in_all(folder, monkeypatch):
+    (folder / "workers").mkdir()
+    (folder / "workers/a.worker").write_text("---\n---\nHi.\n")
+    with (folder / "workers/tools.py").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ConfigurationError, match="have more than 500,000,000 bytes"):
+        read_folder(folder, None, {})
+    monkeypatch.setattr("delf.project.folder._MOST_BYTES", 1000)
+    for name in ("tools.py", "more.py"):
+        (folder / "workers" / name).write_text("#" * 600)
+    with pytest.raises(ConfigurationError, match=r"tools.py: .* more than 1,000 bytes"):
+        read_folder(folder, None, {})

@@ -58,6 +58,9 @@ _SAYING: Final = frozenset(
 _WRITTEN: Final = frozenset({"tokens", "path", "cache_dir", "record", "output_dir", "files"})
 """Settings that name a file which delf writes, or which is data."""
 _LONGEST_PATH: Final = 1000
+_MOST_BYTES: Final = 500_000_000
+"""Bytes of all these files; a server that is one file has tens of millions."""
+_MOST_FILES: Final = 5000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,12 +111,25 @@ def read_folder(begin: Path, file: Path | None, environ: Mapping[str, str]) -> F
     if prices is not None:
         items[PRICES_FILE] = whole(prices)
     known = {**env.variables(environ), **environ}
-    said_by = (*_named(root, document, env, known), *_workers(root, document), *_routines(root))
-    for path in said_by:
+    left = _MOST_BYTES
+    for path in _said_by(root, document, env, known):
         name = path.relative_to(root).as_posix()
-        if name not in items:
-            items[name] = _digest(path)
+        if name in items:
+            continue
+        if len(items) >= _MOST_FILES:
+            raise ConfigurationError(f"{root} has more than {_MOST_FILES:,} files that decide")
+        items[name], size = _digest(path, root, left)
+        left -= size
     return Folder(root=root, file=file, document=document, env=env, items=items)
+
+
+def _said_by(
+    root: Path, document: Mapping[str, Any], env: EnvFile, environ: Mapping[str, str]
+) -> Iterator[Path]:
+    """The files that count beside ``delf.toml``, ``.env`` and the prices."""
+    yield from _named(root, document, env, environ)
+    yield from _workers(root, document)
+    yield from _routines(root)
 
 
 def _env_file(root: Path, begin: Path) -> EnvFile:
@@ -198,9 +214,19 @@ def _workers_in(folder: Path) -> Iterator[Path]:
             yield from (path for path in files if path.suffix in (_WORKER, ".py"))
 
 
-def _digest(path: Path) -> Mapping[str, str]:
+def _digest(path: Path, root: Path, most: int) -> tuple[Mapping[str, str], int]:
+    """What a file says as a whole, and how large it is. No link to a file elsewhere is followed."""
+    if not path.resolve().is_relative_to(root):
+        raise ConfigurationError(
+            f"{path} is a link out of its folder", hint="put the file itself there"
+        )
     try:
         with path.open("rb") as file:
-            return {"": hashlib.file_digest(file, "sha256").hexdigest()}
+            size = os.fstat(file.fileno()).st_size
+            if size > most:
+                raise ConfigurationError(
+                    f"{path}: the files that decide have more than {_MOST_BYTES:,} bytes"
+                )
+            return {"": hashlib.file_digest(file, "sha256").hexdigest()}, size
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
