@@ -53,6 +53,12 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "delf google status": (),
     "delf init": ("fresh",),
     "delf inspect": ("x",),
+    "delf journal backup": ("copy.db",),
+    "delf journal check": (),
+    "delf journal export": ("copy.jsonl",),
+    "delf journal import": ("README",),
+    "delf journal prune": ("--keep", "1"),
+    "delf journal size": (),
     "delf mcp effects": ("x",),
     "delf mcp serve": (),
     "delf memory add": ("a fact",),
@@ -348,11 +354,6 @@ TRICKS: Final[Mapping[str, Trick]] = {
     "a routine": _routine,
     "a routine that is a link": _linked_routine,
     "a generated worker": lambda c: _worker(c, "connections: [workers]", "workers/generated"),
-    "a routine": lambda c: (
-        c.write("routines/spy.py", f"# /// routine\n# title = 'Spy'\n# ///\n{c.code()}"),
-        c.write("routines/cases/spy.json", "{}"),
-        c.write("delf.toml", "[agent]\nllm = 'gpt-4o'\nsandbox = 'local'\n"),
-    ),
     "a specification at an address": _toml(
         "[connections.x]\ntype = 'openapi'\nspec = '{address}/spec.json'\n"
     ),

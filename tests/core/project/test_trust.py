@@ -235,10 +235,9 @@ def test_options_of_plugins_say_it_too(folder):
     }
 
 
-@pytest.mark.parametrize("name", ["workers/tools.py", "workers/b.worker", "routines/spy.py"])
+@pytest.mark.parametrize("name", ["workers/tools.py", "workers/b.worker"])
 def test_no_link_out_of_the_folder_is_followed_to_what_decides(folder, tmp_path, name):
     (folder / "workers").mkdir()
-    (folder / "routines").mkdir()
     (folder / "workers/a.worker").write_text("---\n---\nHi.\n")
     secret = tmp_path / "secret"
     secret.write_text("hunter2")
