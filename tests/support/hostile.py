@@ -76,6 +76,7 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "delf plugins list": (),
     "delf plugins new": ("fresh-plugin",),
     "delf plugins uninstall": ("no-such-plugin-at-all",),
+    "delf quickstart": (),
     "delf resume": ("task_1",),
     "delf routines accept": ("spy", "--yes"),
     "delf routines check": (),
