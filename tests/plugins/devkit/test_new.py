@@ -24,6 +24,11 @@ from support.workspace import ROOT
 DEVKIT = ROOT / "plugins/devkit"
 
 every_kind = pytest.mark.parametrize("kind", list(KINDS))
+# The suite of sandboxes takes as long as all others together.
+every_suite = pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.slow if kind == "sandbox" else ()) for kind in KINDS],
+)
 
 
 def write(folder: Path, kind: str, name: str = "help-desk") -> Path:
@@ -65,7 +70,7 @@ PYTEST = ("-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider")
 
 
 @pytest.mark.timeout(120)
-@every_kind
+@every_suite
 def test_its_own_tests_pass(kind: str, tmp_path: Path) -> None:
     package = write(tmp_path / "package", kind)
     environ = {**os.environ, "PYTHONPATH": install(package)}
