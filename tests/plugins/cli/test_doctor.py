@@ -174,9 +174,11 @@ def test_a_damaged_journal_that_nobody_chose(doctor, here, monkeypatch):
     """A task runs all the same, and says so."""
     model = write_recording(here / "r.jsonl", "print(1)")
     (here / "delf.toml").write_text(f'[agent]\nllm = "{model}"\n')
-    damaged = here / "journal.db"
+    monkeypatch.delenv("DELF_JOURNAL_SQL_URL", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(here / "data"))
+    damaged = here / "data/delf/journal.db"
+    damaged.parent.mkdir(parents=True)
     damaged.write_bytes(b"SQLite format 3\0" + b"\xff" * 8000)
-    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", f"sqlite:///{damaged}")
     status, data = doctor()
     assert (status, data["ok"]) == (0, True)
     assert "is damaged" in notes(data, "journal")

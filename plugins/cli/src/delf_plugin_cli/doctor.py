@@ -425,7 +425,8 @@ async def _journal(host: PluginHost, project: Project) -> Finding:
         finally:
             await journal.aclose()
     except DelfError as error:
-        without = project.journal is None and isinstance(error, JournalUnavailableError)
+        away = isinstance(error, JournalUnavailableError) and not error.chosen
+        without = project.journal is None and away
         status = "note" if without else "problem"
         return Finding(area="journal", status=status, text=error.message, hint=error.hint)
     return Finding(area="journal", status="ok", text="can be read")

@@ -196,3 +196,14 @@ async def test_a_clock_and_that_of_its_parent_stand_still_together():
         await asyncio.sleep(0.15)
         assert not waiting.done()
     await asyncio.wait_for(waiting, 5)
+
+
+async def test_what_nobody_answers_is_not_asked_again_of_another_script(bench):
+    async def never(request):
+        await asyncio.Event().wait()
+
+    scripts = ("print(await pay('ann', [1]))", "print('another way')")
+    response = await bench.run(*scripts, decide=never, approval_timeout=0.2, retry_count=1)
+    assert not response.status
+    assert "nobody answered within 0.2 s" in response.error
+    assert len(response.trace.scripts) == 1

@@ -42,7 +42,7 @@ from delf.errors import (
 )
 from delf.events import ANSWER, SAFE, CallFinished, Warned
 from delf.notes import notes_of_call
-from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected
+from delf.protocols.approval import AlreadyDone, Approved, Edited, Expired, Rejected
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, Returned, Told
 from delf.tools.tolerance import fitting
@@ -230,7 +230,8 @@ class Gate:
             return await self._turn_down(call, answer.message)
         if isinstance(answer.decision, Approved):
             return await self._make(call)
-        can_retry = answer.source != "nobody"
+        # Nobody to ask, or nobody who answers, is the same for every script.
+        can_retry = answer.source != "nobody" and not isinstance(answer.decision, Expired)
         return await self._reject(call, why_not(answer.decision), can_retry=can_retry)
 
     async def _verdict(self, call: Call) -> Verdict:
