@@ -49,13 +49,20 @@ def exit_status(error: BaseException) -> int:
     return USAGE if isinstance(error, ConfigurationError) else FAILED
 
 
-def report(error: BaseException, *, debug: bool = False, clean: Callable[[str], str] = str) -> int:
+def report(
+    error: BaseException,
+    *,
+    debug: bool = False,
+    clean: Callable[[str], str] = str,
+    left_out: str | None = None,
+) -> int:
     """Say on stderr what went wrong.
 
     Args:
         error: What was raised, or what a task failed with.
         debug: Show the traceback, too.
         clean: Takes secrets out of what is said.
+        left_out: How a hint begins that is given by somebody else, and better.
 
     Returns:
         The exit status.
@@ -65,7 +72,7 @@ def report(error: BaseException, *, debug: bool = False, clean: Callable[[str], 
         if debug:
             click.echo(clean("".join(traceback.format_exception(error))), err=True, nl=False)
         say("error" if message != "interrupted" else "", clean(message))
-        if hint:
+        if hint and not (left_out and hint.startswith(left_out)):
             say("hint", clean(hint))
     except BrokenPipeError:
         streams.hush()

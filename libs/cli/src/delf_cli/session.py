@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from delf.project.project import Project
 
 TIMEOUT: Final = 300.0
+_SHOW: Final = "delf runs show"
+"""What the last line of a failed run names, with the task's id."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +143,7 @@ def work_session(state: State, do: Work, options: Options) -> int:
         if options.as_json:
             click.echo(output.failure_json(state.clean(error.message)))
         return errors.report(error, debug=state.debug, clean=state.clean)
-    status = _write(response, options, screen, state)
+    status = _write(response, options, screen, state, _SHOW if setup.keeps else None)
     told = options.as_json or options.events or response.status or status == errors.USAGE
     if not told and setup.keeps:
         name = response.trace.task_id.removeprefix("task_")[:7]
@@ -179,7 +181,13 @@ def detach(state: State, task: str, options: Options, handing: HandingIn) -> int
     return errors.OK
 
 
-def _write(response: Response, options: Options, screen: output.Screen, state: State) -> int:
+def _write(
+    response: Response,
+    options: Options,
+    screen: output.Screen,
+    state: State,
+    left_out: str | None = None,
+) -> int:
     if options.as_json:
         click.echo(output.response_json(response))
     elif response.status and not options.events:
@@ -191,7 +199,9 @@ def _write(response: Response, options: Options, screen: output.Screen, state: S
         output.show_failure(response, screen)
     status = errors.FAILED if failed else errors.OK
     if response.exception is not None and response.state != "stopped":
-        status = errors.report(response.exception, debug=state.debug, clean=state.clean)
+        status = errors.report(
+            response.exception, debug=state.debug, clean=state.clean, left_out=left_out
+        )
     if options.verbose:
         screen.line(summary_of(response.trace), "dim")
     if not options.events and status != errors.USAGE:

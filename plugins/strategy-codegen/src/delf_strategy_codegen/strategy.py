@@ -41,6 +41,7 @@ from delf_strategy_codegen.prompt import (
     unfit_messages,
 )
 
+_HINT: Final = "delf runs show has the scripts and calls, as response.trace has in a program"
 _OF_KIND: Final[dict[str, type[DelfError]]] = {
     "ToolError": ToolExecutionError,
     "ToolException": ToolException,
@@ -113,7 +114,7 @@ class CodegenStrategy:
                         return text
                     if retries >= host.retry_count:
                         if problem == SILENT:
-                            raise SandboxExecutionError(f"there is no answer: {SILENT}")
+                            raise SandboxExecutionError(f"there is no answer: {SILENT}", hint=_HINT)
                         return text
                     retries += 1
                     await host.retrying(problem)
@@ -268,11 +269,11 @@ def as_error(outcome: Outcome) -> DelfError:
             hint=f"sandbox_config sets the limits; this one was {outcome.limit!r}",
         )
     if isinstance(outcome, Crashed):
-        return SandboxExecutionError(outcome.message)
+        return SandboxExecutionError(outcome.message, hint=_HINT)
     if isinstance(outcome, Failed):
         if outcome.kind == "ApprovalRejected":
             return ApprovalRejectedError(outcome.message)
         where = f" (line {outcome.line}: {outcome.source})" if outcome.line else ""
         said = f"the script failed: {outcome.kind}: {outcome.message}{where}"
-        return _OF_KIND.get(outcome.kind, SandboxExecutionError)(said)
-    return SandboxExecutionError("the script did not end as expected")
+        return _OF_KIND.get(outcome.kind, SandboxExecutionError)(said, hint=_HINT)
+    return SandboxExecutionError("the script did not end as expected", hint=_HINT)
