@@ -39,7 +39,9 @@ pytestmark = [
 ]
 
 WRONG: Final = {
+    27: "drops what with_settings returns: a configuration never changes",
     78: "reaches into the reference's own engine; delf has Agent(rerun_count=1)",
+    97: "drops what with_settings returns, too",
     201: "has an argument that the reference's own documentation has not: enable_prefilter",
 }
 """Blocks that cannot work as they are written, and why."""

@@ -136,13 +136,12 @@ def main(folder: Path) -> None:
         "openapi.connection",
         "openapi.loading",
         "prefilter_semantic.prefilter",
-        "project",
         "sandbox_local.backend",
         "sheets.connection",
         "sql.backends.sqlite",
         "sql.connection",
         "sql.gate",
-        "websearch.connection",
+        "web.search.connection",
     ):
         importlib.import_module(f"delf_{name}")
     for name in ("google.oauth2.credentials", "httpcore", "anyio"):

@@ -134,7 +134,7 @@ class Agent(Generic[T]):
         from delf.engine.approvals.pending import PendingRequests
         from delf.engine.models.money import Ledger
 
-        if isinstance(config, Sequence):
+        if isinstance(config, Sequence) and not isinstance(config, str):
             config, tools = None, [*config, *(tools or ())]
         written = None if project is None else project.agent
         named = {"memory": memory, "strategy": strategy}

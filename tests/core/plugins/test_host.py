@@ -389,8 +389,9 @@ def test_what_the_plugin_says_itself_is_passed_on(site):
         "raise OptionalDependencyError('needs the SDK', package='ticket-sdk')\n",
     )
     host = site.host()
-    with pytest.raises(DelfError, match=r"^needs the SDK$"):
+    with pytest.raises(DelfError) as caught:
         host.resolve(host.spec(ConnectionSpec, "tickets"))
+    assert caught.value.message == "needs the SDK"
 
 
 def test_a_host_is_shared_between_threads(site):

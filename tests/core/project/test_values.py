@@ -45,10 +45,9 @@ def test_an_unset_variable_is_named_with_file_and_key():
 
 @pytest.mark.parametrize("text", ["${", "a ${HOST", "${}", "${a-b}", "${1A}", "${HOST:+x}"])
 def test_a_malformed_reference_is_an_error_that_does_not_show_the_value(text):
-    with pytest.raises(
-        ConfigurationError, match=r"^here: a reference is not well formed$"
-    ) as caught:
+    with pytest.raises(ConfigurationError) as caught:
         substitute(f"secret {text}", ENV, "here")
+    assert caught.value.message == "here: a reference is not well formed"
     assert "secret" not in caught.value.describe()
 
 

@@ -170,6 +170,7 @@ class Resources:
         closing.append(models.aclose)
         make_limits(config.sandbox_config)
         check_output_folder(config.output_dir)
+        applying(config.allowed_libs)  # what cannot be read is told before anything is asked
         found = find_inputs(config.files)
         sandbox = await choose_sandbox(around.host, config, around.plugin_options)
         closing.append(sandbox.backend.aclose)
