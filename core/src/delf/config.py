@@ -323,7 +323,7 @@ def make_config(
 
 
 def merged_config(
-    written: AgentConfig | None, config: AgentConfig | None, options: Mapping[str, Any]
+    written: AgentConfig | None, config: object, options: Mapping[str, Any]
 ) -> AgentConfig:
     """An agent's configuration of all that was given: the later wins, and None was not given.
 
@@ -335,7 +335,7 @@ def merged_config(
     Raises:
         ConfigurationError: For an option that is unknown or does not fit.
     """
-    if not (config is None or isinstance(config, AgentConfig)):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not (config is None or isinstance(config, AgentConfig)):
         raise ConfigurationError(
             f"an agent's configuration is an AgentConfig, not a {type(config).__name__}",
             hint='Agent(AgentConfig(llm="…"), tools=…), or Agent(llm="…", tools=…)',

@@ -55,7 +55,7 @@ class QueueSettings(BaseModel, extra="forbid"):
         )
 
 
-class RunnerSettings(PluginSettings, QueueSettings):  # pyright: ignore[reportIncompatibleVariableOverride] - pydantic puts the two together
+class RunnerSettings(PluginSettings, QueueSettings):
     """Where DBOS keeps its workflows, and how runners share tasks."""
 
     database: SecretStr | None = Field(
