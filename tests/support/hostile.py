@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from delf.protocols.sandbox import SandboxBackend
 
 SECONDS: Final = 20
-LASTING: Final = ("serve", "worker")
+LASTING: Final = ("serve", "runner")
 """Commands that go on where there is nothing to trust, until they are told to end."""
 COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "delf": (),

@@ -153,5 +153,5 @@ def test_a_worker_that_was_killed_is_resumed(project):
     (row,) = json.loads(
         delf("runs", "list", "--state", "interrupted", "--json", cwd=project).stdout
     )[-1:]
-    done = delf("resume", row["task_id"], "--approve", "all", cwd=project)
+    done = delf("resume", row["task_id"], "--approve", "all", "--settle", "again", cwd=project)
     assert "alive" in done.stdout + done.stderr

@@ -194,14 +194,20 @@ def _try(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
 
 
+def _said(told: metadata.PackageMetadata, key: str) -> str:
+    """A field; a library that stands in for ``importlib.metadata`` raises where one is missing."""
+    return told[key] if key in told else ""  # noqa: SIM401 - it has no get()
+
+
 def _of_metadata(distribution: metadata.Distribution) -> Iterator[str]:
     from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
 
     told = distribution.metadata
-    if not (told["Summary"] or "").strip():
+    if not _said(told, "Summary").strip():
         yield "it has no description, which lists show"
-    licences = [told[key] for key in ("License-Expression", "License") if told[key]]
+    licences = [_said(told, key) for key in ("License-Expression", "License")]
+    licences = [licence for licence in licences if licence]
     licences += [line for line in told.get_all("Classifier") or () if line.startswith("License ::")]
     if not licences:
         yield 'it has no licence, so nobody may use it: license = "…" in pyproject.toml'
@@ -215,10 +221,10 @@ def _of_metadata(distribution: metadata.Distribution) -> Iterator[str]:
             yield f"its requirement on {DISTRIBUTION} has no lower bound"
         if not operators & {"<", "<=", "~=", "=="}:
             yield f"its requirement on {DISTRIBUTION} has no upper bound: the next may break it"
-    words = (told["Keywords"] or "").replace(",", " ").split()
+    words = _said(told, "Keywords").replace(",", " ").split()
     if f"delf-plugin-api-{PLUGIN_API}" not in words:
         yield f"it has no keyword delf-plugin-api-{PLUGIN_API}, which says what it was made for"
-    python = told["Requires-Python"]
+    python = _said(told, "Requires-Python")
     if not python:
         yield 'it does not say which Python it needs: requires-python = ">=3.11"'
     elif SpecifierSet(python).contains("3.10"):
