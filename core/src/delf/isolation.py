@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -17,6 +18,7 @@ import secrets
 import shutil
 import socket
 import stat
+import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -118,7 +120,7 @@ class _Bait:
     folders: list[Path] = field(default_factory=list[Path])
     port: int = 0
     visits: list[str] = field(default_factory=list[str])
-    process: asyncio.subprocess.Process | None = None
+    process: subprocess.Popen[bytes] | None = None
 
     @property
     def pid(self) -> int:
@@ -127,7 +129,7 @@ class _Bait:
     @property
     def is_hit(self) -> bool:
         """Whether the process was ended, or is traced."""
-        if self.process is None or self.process.returncode is not None:
+        if self.process is None or self.process.poll() is not None:
             return True
         try:
             status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
@@ -162,10 +164,10 @@ async def _bait() -> AsyncGenerator[_Bait]:
         with contextlib.suppress(OSError):  # a path that is too long for it
             path = str(bait.folders[0] / "listener")
             stack.push_async_callback(_close, await asyncio.start_unix_server(visited, path))
-        pipe = asyncio.subprocess.PIPE
-        bait.process = await asyncio.create_subprocess_exec(
-            *_CANARY, stdin=pipe, env={"DELF_BAIT": bait.secret}
-        )
+        # The loop does not look after it: one that a script traces and kills has no end for its
+        # parent before the tracer's, and Python 3.12 waits for that in the loop.
+        start = functools.partial(subprocess.Popen[bytes], _CANARY, stdin=subprocess.PIPE)
+        bait.process = await asyncio.to_thread(start, env={"DELF_BAIT": bait.secret})
         stack.push_async_callback(_end, bait.process)
         yield bait
 
@@ -175,10 +177,10 @@ async def _close(server: asyncio.Server) -> None:
     await server.wait_closed()
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
+async def _end(process: subprocess.Popen[bytes]) -> None:
+    with process.stdin or contextlib.nullcontext():
         process.kill()
-    await process.wait()
+        await asyncio.to_thread(process.wait)
 
 
 async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measured:
