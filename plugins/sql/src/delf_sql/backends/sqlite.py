@@ -13,6 +13,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -61,6 +62,8 @@ class _Child:
         self._opening = opening
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="delf-sqlite")
         self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        self._is_ended = False
         self.passed_over: str | None = None
 
     async def start(self) -> None:
@@ -72,14 +75,9 @@ class _Child:
         starting = asyncio.get_running_loop().run_in_executor(self._thread, self._start)
         try:
             await asyncio.shield(starting)
-        except asyncio.CancelledError:  # the thread goes on, and may have started it by then
-            starting.add_done_callback(self._unwanted)
+        except asyncio.CancelledError:  # nobody else asks the thread what became of it
+            starting.add_done_callback(lambda done: done.cancelled() or done.exception())
             raise
-
-    def _unwanted(self, starting: asyncio.Future[None]) -> None:
-        if not starting.cancelled():
-            starting.exception()  # nobody else asks for it
-        self.kill()
 
     async def run(self, work: Work) -> Fetched:
         """Run a statement.
@@ -101,7 +99,10 @@ class _Child:
         kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         command = [sys.executable, "-I", "-S", sqlite_child.__file__]
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=kept)  # noqa: S603 - ours
+        with self._lock:
+            if self._is_ended:  # while the thread came to it
+                raise _SqliteError("it was closed before it was open")
+            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=kept)  # noqa: S603 - ours
         (self.passed_over,) = self._ask(tuple(self._opening))
 
     def _run(self, work: Work) -> Fetched:
@@ -147,7 +148,9 @@ class _Child:
         self.kill()
 
     def kill(self) -> None:
-        """End the process at once."""
+        """End the process at once; one that is about to start does not."""
+        with self._lock:
+            self._is_ended = True
         if self._process is not None:
             self._process.kill()
             self._process.wait()
