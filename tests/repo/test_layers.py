@@ -63,7 +63,7 @@ MORE: dict[str, frozenset[str]] = {
     "devkit": frozenset({"delf.engine.secrets", "delf.plugins", "delf.response"}),
     "filesystem": PROGRAM,
     "mcp": PROGRAM | {"delf.own_files"},
-    "routines": PROGRAM | {"delf.plugins", "delf.trust"},
+    "routines": PROGRAM | {"delf.folders", "delf.plugins", "delf.trust"},
     "runner-dbos": PROGRAM
     | {"delf.plugins", "delf.project", "delf.engine.agent_context", "delf.sync"},
     "serve": RUN_TASKS,

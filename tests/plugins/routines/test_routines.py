@@ -177,6 +177,14 @@ def test_a_task_that_failed_is_no_routine(project, run):
     assert "the task is not done" in done.output
 
 
+def test_a_recorded_run_may_hold_large_results(saved, here):
+    path = here / "routines/cases/income.json"
+    case = json.loads(path.read_text())
+    case["calls"][0]["result"][0]["note"] = "x" * 3_000_000
+    path.write_text(json.dumps(case))
+    assert saved("test").stdout == "income: ok\n"
+
+
 def test_it_is_renamed_and_removed(saved, here):
     assert saved("rename", "income", "revenue").exit_code == 0
     assert saved("test").stdout == "revenue: ok\n"

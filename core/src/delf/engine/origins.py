@@ -1,4 +1,4 @@
-"""Where the values of a call came from: a fold over the events of its task.
+"""Find where the values of a call came from, by a fold over the events of its task.
 
 Two things are known. What the author of a script had read when it was written is exact: the host
 knows every result that came before. Where one value came from is found by its text, and is a help
@@ -31,12 +31,12 @@ OriginKind = Literal["task", "script", "result", "unknown"]
 _CONVERSATION: Final = "this conversation"
 _FILES: Final = "the input files"
 _MOST_CHARACTERS: Final = 4_000_000
-"""How much text of results is looked through; what comes later is not."""
+"""Characters of results that are searched; later ones are not."""
 _MOST_VALUES: Final = 200_000
 _MOST_LEAVES: Final = 500
-"""How many values of one call are looked for."""
+"""Values of one call that are looked for."""
 _MOST_NEEDLES: Final = 24
-"""How many pieces of one value are looked for."""
+"""Pieces of one value that are looked for."""
 _LEAST: Final = 3
 """Characters of a value that says something about where it came from."""
 _PIECE: Final = 24
@@ -47,7 +47,7 @@ _SEAM: Final = "\x00"
 _WORD: Final = re.compile(r"[\w.@+:/%-]{6,}")
 _NAME: Final = re.compile(r"[\w.-]{6,}")
 _TELLING: Final = re.compile(r"[\d@/]|\.\w|.{14}")
-"""What makes a word tell more than that two texts are in one language."""
+"""Signs of a word that is rare, such as an address; common words stand in any two texts."""
 _SHORTEST_CODE: Final = 20
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{20,}={0,2}")
 _LONGEST_WORD: Final = 300
@@ -59,7 +59,7 @@ _NOT_LETTERS: Final = re.compile(r"(?:(?!\x00)[\W_])+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a value came from, as far as it is known.
+    """The source of a value, as far as it is known.
 
     Args:
         kind: The words of the ``task``; the ``script``, whose author wrote it; the ``result`` of a
@@ -82,12 +82,12 @@ class Origin:
 
     @property
     def is_sure(self) -> bool:
-        """Whether it is the user's own, just as it stands there."""
+        """True for a value of the user's own, exactly as it stands there."""
         return self.trust == "own" and not self.is_changed
 
     @property
     def is_others(self) -> bool:
-        """Whether it was found among others' words."""
+        """True for a value that was found among others' words."""
         return self.kind == "result" and self.trust == "outside"
 
     @property
@@ -134,7 +134,7 @@ class Wording:
 
     @property
     def is_outside(self) -> bool:
-        """Whether others wrote something of it."""
+        """True if others wrote a part of it."""
         return self.trust != "own" if isinstance(self.trust, str) else True
 
     def of(self, path: str) -> Trust:
@@ -148,7 +148,7 @@ class Wording:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Author:
-    """Who wrote what is done now: a model, with what it had read by then.
+    """The model that wrote what is done now, and what it had read by then.
 
     Args:
         code: The script; None where a strategy calls without one.
@@ -159,7 +159,7 @@ class Author:
     read: tuple[tuple[int, str], ...] = ()
 
     def told(self) -> str:
-        """What it had read, in words."""
+        """Name what it had read, for a person."""
         names = dict.fromkeys(
             f"{action} (call {number})" if number else action for number, action in self.read
         )
@@ -202,12 +202,12 @@ class Origins:
 
     @property
     def author(self) -> Author:
-        """Who wrote what is done now."""
+        """The author of what is done now."""
         return self._author
 
     @property
     def has_read(self) -> bool:
-        """Whether the task has had others' words so far, read by a model or not."""
+        """True once the task has had others' words, read by a model or not."""
         return bool(self._read) or self._has_files
 
     def follow(self, events: Sequence[Event]) -> None:
@@ -250,7 +250,7 @@ class Origins:
             self._before = None
 
     def of(self, arguments: Mapping[str, Any]) -> dict[str, Origin]:
-        """Where each value of a call's arguments came from, by its path, as ``to[0]``."""
+        """Find the source of each value of a call's arguments, by its path, as ``to[0]``."""
         leaves = islice(_leaves(arguments), _MOST_LEAVES)
         return {path.lstrip("."): self._of(text) for path, text in leaves}
 
@@ -323,7 +323,7 @@ class _Haystack:
             self._texts[trust] += added + _SEAM
 
     def has_own(self, text: str) -> bool:
-        """Whether a value stands in one's own data just so."""
+        """True if a value stands in the user's own data exactly like this."""
         return any(_mentions(own, text) for own in self._own)
 
     def find(self, letters: str, *, exact: bool, is_part: bool = False) -> Origin | None:
@@ -376,7 +376,7 @@ class _Haystack:
 
 
 def _mentions(words: str, text: str) -> bool:
-    """Whether a value stands in words just so, as a word of its own.
+    """Say if a value stands in a text exactly like this, as a word of its own.
 
     Case and spaces do not count, and a number is the same however it is written. Other marks do:
     ``ada@example.co.m`` is not ``ada@example.com``.
@@ -414,7 +414,7 @@ def _letters(text: str) -> str:
 
 
 def _decoded(text: str) -> Iterator[str]:
-    """What a text says once its escapes are read."""
+    """Decode percent signs, HTML and base64 in a text."""
     if len(text) < _SHORTEST_CODE:
         return
     if "%" in text and (plain := unquote(text)) != text:

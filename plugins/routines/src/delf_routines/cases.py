@@ -19,8 +19,6 @@ from delf.values import dumps, from_jsonable
 from delf_routines.routine import Routine
 from delf_routines.running import NO_MODEL
 
-_MOST_BYTES = 20_000_000
-
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedCall:
@@ -262,8 +260,6 @@ def read_case(content: bytes, place: str) -> Case:
     Raises:
         ConfigurationError: When it is none.
     """
-    if len(content) > _MOST_BYTES:
-        raise ConfigurationError(f"{place} has more than {_MOST_BYTES:,} bytes")
     try:
         return Case.of_text(content.decode("utf-8"), place)
     except UnicodeDecodeError:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _STRATEGY: Final = "routine"
 _HISTORY: Final = 20
 _UNASKED: Final[dict[str, Any]] = {"prefilter_mode": "off", "learn": False}
-"""What would ask a model, or hide a tool that the script calls."""
+"""Settings that keep a run from asking a model, and from hiding a tool that the script calls."""
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 
@@ -328,7 +328,7 @@ def history(ctx: click.Context, name: str, as_json: bool) -> None:
 
     found = work_with(history_journal(ctx), find)
     if as_json:
-        click.echo(json_text([vars_of(task) for task in found], indent=2))
+        click.echo(json_text([_run_data(task) for task in found], indent=2))
         return
     if not found:
         click.echo(f"{name} has not run yet", err=True)
@@ -338,7 +338,7 @@ def history(ctx: click.Context, name: str, as_json: bool) -> None:
         click.echo(line)
 
 
-def vars_of(task: TaskRecord) -> dict[str, Any]:
+def _run_data(task: TaskRecord) -> dict[str, Any]:
     """A run of a routine as data."""
     return {
         "task_id": task.task_id,

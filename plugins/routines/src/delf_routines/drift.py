@@ -36,7 +36,7 @@ def used_action(tool: ToolDescription) -> UsedAction:
 
 
 def drift_of(routine: Routine, tools: Iterable[ToolDescription]) -> list[Drift]:
-    """What became of the actions of a routine.
+    """Compare the actions of a routine with those that there are.
 
     Args:
         routine: The routine.

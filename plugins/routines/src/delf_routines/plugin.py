@@ -10,7 +10,7 @@ from delf.specs import CommandSpec, ModelSpec, StrategySpec
 
 @hookimpl
 def delf_strategies() -> Iterable[StrategySpec]:
-    """How a routine is run: its script, and no model."""
+    """The strategy that runs a routine's script and asks no model."""
     yield StrategySpec(
         name="routine",
         summary='Runs a routine: the task is a call of it, as report(month="2026-10").',
@@ -21,7 +21,7 @@ def delf_strategies() -> Iterable[StrategySpec]:
 
 @hookimpl
 def delf_models() -> Iterable[ModelSpec]:
-    """What stands for a model where a project has none: routines ask none."""
+    """A stand-in for the model, in a project that has none."""
     yield ModelSpec(
         name="no-model",
         summary="No model: for routines in a project that has none.",

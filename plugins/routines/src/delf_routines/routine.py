@@ -27,7 +27,6 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args
 
 from delf.errors import ConfigurationError, did_you_mean
@@ -42,13 +41,12 @@ _BEGIN: Final = "# /// routine"
 _END: Final = "# ///"
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _DATE: Final = re.compile(r"\d{4}(?:-\d{2}(?:-\d{2})?)?")
-_MOST_BYTES: Final = 1_000_000
 _KEYS: Final = ("title", "task", "saved_from", "parameters", "actions")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """What a routine is run with.
+    """A variable of a routine that each run gives a value.
 
     Args:
         name: A variable of the script.
@@ -309,19 +307,3 @@ def _words(kind: ParameterType) -> str:
 
 def _wrong(place: str, why: str) -> ConfigurationError:
     return ConfigurationError(f"{place}: {why}", hint="delf routines check looks at all of them")
-
-
-def read_file(path: Path) -> bytes:
-    """A routine's file.
-
-    Raises:
-        ConfigurationError: When it cannot be read, or is too large.
-    """
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    if len(content) > _MOST_BYTES:
-        raise ConfigurationError(f"{path} has more than {_MOST_BYTES:,} bytes")
-    return content

@@ -1,4 +1,4 @@
-"""How a routine is run: its script goes through the gate as any other, and no model is asked."""
+"""Run a routine: its script takes the way of any other script, and no model is asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a task becomes a routine: its script, and what in it came from the user's words."""
+"""Make a routine of a task: take its script, and turn the user's words in it into parameters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DATE: Final = re.compile(r"\d{4}-\d{2}(?:-\d{2})?|(?:19|20)\d{2}")
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
 _WORD: Final = re.compile(r"\w+")
 _SAFE: Final = r"[\w .@-]*"
-"""What a text may hold that becomes a part of another one, such as a statement: no quotes."""
+"""The pattern of a text that becomes a part of another one, such as a statement: no quotes."""
 _LEAST: Final = 2
 _LONGEST_TITLE: Final = 80
 
@@ -145,7 +145,7 @@ class _Finder(ast.NodeVisitor):
     ) -> None:
         self._known_names: Mapping[Value, str] = names or {}
         self.names: dict[Value, str] = {}
-        """What literals are called where they are whole: their keyword, key or variable."""
+        """Names of literals by value: their keyword, key or variable, where they stand alone."""
         self._task = task
         self._words = f" {' '.join(_WORD.findall(task)).casefold()} "
         self._numbers = {float(match) for match in _NUMBER.findall(task.replace(",", ""))}
@@ -175,11 +175,11 @@ class _Finder(ast.NodeVisitor):
             self._within(str(text) if isinstance(text, str) else None, value)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
-        """What is between brackets is a key."""
+        """Leave keys between brackets as they are."""
         self.visit(node.value)
 
     def visit_Compare(self, node: ast.Compare) -> None:
-        """What a key is compared with has its name."""
+        """Name a literal after the key that it is compared with."""
         left = node.left
         hint: str | None = None
         if isinstance(left, ast.Subscript) and isinstance(left.slice, ast.Constant):
@@ -193,7 +193,7 @@ class _Finder(ast.NodeVisitor):
             self._within(hint, item)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """What stands in an f-string stays; its values are looked at."""
+        """Leave the text of an f-string as it is; look at its values only."""
         for item in node.values:
             if isinstance(item, ast.FormattedValue):
                 self.visit(item.value)
@@ -250,7 +250,7 @@ class _Finder(ast.NodeVisitor):
             self._replace(node, _f_string(value, made))
 
     def _is_said(self, text: str) -> bool:
-        """Whether a text stands in the task, as words of its own."""
+        """Say if a text stands in the task, as words of its own."""
         words = " ".join(_WORD.findall(text)).casefold()
         return len(words) >= _LEAST and f" {words} " in self._words
 

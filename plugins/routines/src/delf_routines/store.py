@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from delf.errors import ConfigurationError, did_you_mean
+from delf.folders import read_file
 from delf.trust import Trust, part_of
-from delf_routines.routine import FOLDER, Routine, check_name, read_file
+from delf_routines.routine import FOLDER, Routine, check_name
 
 CASES = "cases"
 """The folder in it of recorded runs, for tests."""
+_MOST_OF_A_CASE = 100_000_000
+"""Bytes of a recorded run, which holds the results of its calls whole."""
 
 
 class RoutineStore:
@@ -50,13 +53,13 @@ class RoutineStore:
             FolderNotTrustedError: When it is another one than the person trusted.
         """
         path = self.path(name)
-        if not path.is_file():
+        content = read_file(path, self._root)
+        if content is None:
             names = self.names()
             raise ConfigurationError(
                 f"there is no routine {name!r}{did_you_mean(name, names)}",
                 hint=f"routines: {', '.join(names) or 'none'}; they are in {self.folder}",
             )
-        content = self._inside(path)
         self._trust.check(self._root, part_of(path, content, self._root))
         return Routine.of_text(name, _decoded(content, path), str(path))
 
@@ -67,15 +70,10 @@ class RoutineStore:
             ConfigurationError: When there is none.
         """
         path = self.case(name)
-        if not path.is_file():
+        content = read_file(path, self._root, _MOST_OF_A_CASE)
+        if content is None:
             raise ConfigurationError(f"there is no recorded run at {path}")
-        return self._inside(path)
-
-    def _inside(self, path: Path) -> bytes:
-        """A file of the project, which leads nowhere else."""
-        if not path.resolve().is_relative_to(self._root.resolve()):
-            raise ConfigurationError(f"{path} is a link out of {self._root}")
-        return read_file(path)
+        return content
 
     def keep(self, routine: Routine, case: str | None = None) -> Path:
         """Write a routine, and trust its file for the person who saved it.
@@ -111,10 +109,9 @@ class RoutineStore:
         if new in self.names():
             raise ConfigurationError(f"there is a routine {new!r} already")
         routine = self.find(old)
-        fields: Mapping[str, object] = {**vars(routine), "name": new}
         case = self.case(old)
         text = case.read_text(encoding="utf-8") if case.is_file() else None
-        path = self.keep(Routine(**fields), text)  # pyright: ignore[reportArgumentType]
+        path = self.keep(replace(routine, name=new), text)
         self.remove(old)
         return path
 

@@ -1,4 +1,4 @@
-"""Flows: whether a call does what only others' words could have asked for.
+"""Flows: find calls that only others' words could have asked for.
 
 A text that a task reads, such as a mail, may hold instructions of a stranger. A call is told apart
 by what its script had read, and by where the values came from that decide where it goes.
@@ -26,7 +26,7 @@ _SINKS: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """Where the values of a call came from.
+    """The sources of a call's values.
 
     Args:
         origins: By the path of the value in the arguments.
@@ -44,7 +44,7 @@ class Flow:
 def flow_of(
     origins: Origins, bound: BoundAction, arguments: Mapping[str, Any], allowed: Sequence[str]
 ) -> Flow:
-    """Where a call's values came from, and why a person should look at it.
+    """Find the sources of a call's values, and the reason why a person should look at it.
 
     Args:
         origins: Those of the task, up to now.
@@ -91,13 +91,13 @@ def _root(path: str) -> str:
 
 
 def _was_meant(origins: Origins, bound: BoundAction) -> bool:
-    """Whether a script names the action whose author had read nothing of others."""
+    """True if a script names the action, and its author had read nothing of others."""
     name = re.compile(rf"(?<![\w.]){re.escape(bound.name)}\s*\(")
     return any(name.search(code) for code in origins.clean_code)
 
 
 def _is_allowed(action: str, path: str, origin: Origin, allowed: Sequence[str]) -> bool:
-    """Whether a rule lets a value go there."""
+    """True if a rule lets a value go there."""
     if origin.kind != "result":
         return False
     names = [part for part in re.split(r"[.\[\]]+|\d+", origin.path) if part]
