@@ -1,8 +1,8 @@
-"""Queues and workers: tasks a second, delays, what a step costs, and a journal with 100,000 tasks.
+"""Queues and runners: tasks a second, delays, what a step costs, and a journal with 100,000 tasks.
 
     python benchmarks/bench_queue.py [TASKS [QUEUED]]
 
-Workers are processes of `delf worker` with a recorded model, on a PostgreSQL of their own (a SQLite
+Runners are processes of `delf runner` with a recorded model, on a PostgreSQL of their own (a SQLite
 file where it is not installed). About five minutes on two quiet cores.
 """
 
@@ -110,25 +110,25 @@ class Place:
         subprocess.run([DELF, *words], check=True, capture_output=True, **place)
 
     @contextlib.contextmanager
-    def workers(self, count: int, concurrency: int = 4) -> Iterator[list[subprocess.Popen[str]]]:
-        """Workers that are ready."""
-        command = [DELF, "worker", "--concurrency", str(concurrency), "--grace", "0"]
+    def runners(self, count: int, concurrency: int = 4) -> Iterator[list[subprocess.Popen[str]]]:
+        """Runners that are ready."""
+        command = [DELF, "runner", "--concurrency", str(concurrency), "--grace", "0"]
         pipes: dict[str, Any] = {"stderr": subprocess.PIPE, "text": True, "env": self.environ}
         made = [
             subprocess.Popen(command, cwd=self.folder, start_new_session=True, **pipes)
             for _ in range(count)
         ]
         try:
-            for worker in made:
-                while "takes" not in (worker.stderr.readline() if worker.stderr else "takes"):
-                    if worker.poll() is not None:
-                        raise SystemExit("a worker does not start")
+            for runner in made:
+                while "takes" not in (runner.stderr.readline() if runner.stderr else "takes"):
+                    if runner.poll() is not None:
+                        raise SystemExit("a runner does not start")
             yield made
         finally:
-            for worker in made:
+            for runner in made:
                 with contextlib.suppress(ProcessLookupError):
-                    os.killpg(worker.pid, signal.SIGKILL)
-                worker.communicate()
+                    os.killpg(runner.pid, signal.SIGKILL)
+                runner.communicate()
 
     @contextlib.asynccontextmanager
     async def journal(self) -> AsyncIterator[SqlJournal]:
@@ -163,10 +163,10 @@ async def over(journal: SqlJournal, names: list[str]) -> float:
 
 
 async def throughput(place: Place, tasks: int) -> None:
-    """Tasks a second with one worker and more."""
+    """Tasks a second with one runner and more."""
     for count in (1, 2, 4, 8):
         async with ready(place) as (agent, journal):
-            with place.workers(count) as workers:
+            with place.runners(count) as runners:
                 warm = [agent.submit("w", queue="default", setup=place.setup("hello"))]
                 warm += [agent.submit("w", queue="default") for _ in range(4 * count)]
                 await over(journal, warm)
@@ -177,24 +177,24 @@ async def throughput(place: Place, tasks: int) -> None:
                     wait = begin - time.time()
                     names.append(agent.submit("x", queue="default", delay=wait, setup=setup))
                 await asyncio.sleep(max(0.0, begin - time.time()))
-                at_work = [worker.pid for worker in workers]
+                at_work = [runner.pid for runner in runners]
                 database = [] if place.server is None else [place.server]
                 before = processor_seconds(at_work), processor_seconds(database)
                 seconds = await over(journal, names) - begin
                 own = processor_seconds(at_work) - before[0]
                 served = processor_seconds(database) - before[1]
         line(
-            f"{count} worker{'s' if count > 1 else ''}, 4 at once each",
+            f"{count} runner{'s' if count > 1 else ''}, 4 at once each",
             f"{tasks / seconds:6.1f} tasks/s; processor for each: {own / tasks * 1000:.0f} ms, "
             f"the database {served / tasks * 1000:.0f} ms; {(own + served) / seconds:.2f} cores",
         )
 
 
 async def delay(place: Place) -> None:
-    """From the handing in of a task to its beginning, where a worker is free."""
+    """From the handing in of a task to its beginning, where a runner is free."""
     waits = []
     async with ready(place) as (agent, journal):
-        with place.workers(1):
+        with place.runners(1):
             for _ in range(21):
                 name = agent.submit("x", queue="default", setup=place.setup("hello"))
                 await over(journal, [name])
@@ -203,16 +203,16 @@ async def delay(place: Place) -> None:
                 waits.append((first - events[0].at) * 1000)
     waits = sorted(waits[1:])
     line(
-        "from submit to start, a worker is free",
+        "from submit to start, a runner is free",
         f"{statistics.median(waits):.0f} ms median, {waits[-1]:.0f} ms at most of {len(waits)}",
     )
 
 
 async def steps(place: Place) -> None:
-    """What a call costs in a task of a worker, all of it in the journal."""
+    """Measure what a call costs in a task of a runner, all of it in the journal."""
     spent: dict[str, float] = {}
     async with ready(place) as (agent, journal):
-        with place.workers(1, concurrency=1):
+        with place.runners(1, concurrency=1):
             for script in ("hello", "steps", "hello", "steps", "hello", "steps"):
                 name = agent.submit("x", queue="default", setup=place.setup(script))
                 await over(journal, [name])
@@ -224,7 +224,7 @@ async def steps(place: Place) -> None:
 
 
 async def owner_of(journal: SqlJournal, name: str) -> str:
-    """The worker of a task, once it has made its call."""
+    """The runner of a task, once it has made its call."""
     coming = journal.subscribe(name)
     events = await journal.read(name)
     while not any(isinstance(event, CallStarted) for event in events):
@@ -233,16 +233,16 @@ async def owner_of(journal: SqlJournal, name: str) -> str:
 
 
 async def taking_over(place: Place) -> None:
-    """From a kill until another worker goes on, and from a stop until the task is over."""
+    """From a kill until another runner goes on, and from a stop until the task is over."""
     waits, stops = [], []
     async with ready(place) as (agent, journal):
         for _ in range(3):
-            with place.workers(2) as both:
+            with place.runners(2) as both:
                 name = agent.submit("x", queue="default", setup=place.setup("long"))
                 owner = await owner_of(journal, name)
-                (worker,) = [w for w in both if owner.startswith(f"pid {w.pid} ")]
+                (runner,) = [w for w in both if owner.startswith(f"pid {w.pid} ")]
                 killed = time.time()
-                os.killpg(worker.pid, signal.SIGKILL)
+                os.killpg(runner.pid, signal.SIGKILL)
                 coming = journal.subscribe(name)
                 event = await anext(coming)
                 while not isinstance(event, TaskResumed):
@@ -295,11 +295,11 @@ async def many(place: Place, queued: int) -> None:
                 used = min(used or 1e9, children_seconds() - before)
             told = f"{min(times):.2f} s, of a processor {used:.2f} s"
             line(f"  {' '.join(['delf runs list', *options])}, whole", told)
-        with place.workers(1) as (worker,):
+        with place.runners(1) as (runner,):
             await asyncio.sleep(15)
             states = [record.state for record in await journal.find(queued, state="done")]
             line(
-                "  a worker among them", f"{peak_of(worker.pid):.0f} MB; {len(states)} done in 15 s"
+                "  a runner among them", f"{peak_of(runner.pid):.0f} MB; {len(states)} done in 15 s"
             )
 
 
