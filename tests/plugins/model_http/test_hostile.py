@@ -226,14 +226,14 @@ async def test_a_prompt_that_gemini_blocks(http_model):
 
 
 async def test_a_server_that_drips(http_model):
-    slow = [HEAD, *[b"x"] * 50]
+    slow = [HEAD, *[b"x"] * 400]
     async with answering(*slow, pause=0.05) as server:
         model = once(http_model, server["url"], settings={"timeout": 0.4})
         for call in (model.complete(ask()), read_stream(model, ask())):
             started = time.perf_counter()
             with pytest.raises(LLMExecutionError, match=r"within 0\.4 s"):
                 await call
-            assert time.perf_counter() - started < 2.5
+            assert time.perf_counter() - started < 10
 
 
 @pytest.mark.parametrize("said", [10_000, 3])
@@ -268,7 +268,7 @@ async def test_a_stream_whose_body_never_ends_is_over_with_its_last_event(http_m
             started = time.perf_counter()
             _, reply = await read_stream(once(http_model, server["url"], provider), ask())
             assert reply.usage.input_tokens == 9
-            assert time.perf_counter() - started < 3
+            assert time.perf_counter() - started < 10
 
 
 @pytest.mark.parametrize("when", ["whole", "streamed", "between two pieces"])
