@@ -146,3 +146,35 @@ def test_errors_of_plugins_are_found_beside_the_others():
     assert issubclass(ConversationCompressionError, Exception)
     with pytest.raises(ImportError):
         from delf.errors import Nonsense  # noqa: F401 # type: ignore[attr-defined]
+
+
+FEW_DESCRIPTORS = """
+import asyncio, resource
+from delf import Agent, tool
+from delf.testing import ScriptedModel, TestHost
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+
+@tool(confirm=False)
+async def look(n: int) -> int:
+    "Look."
+    await asyncio.sleep(0.01)
+    return n
+
+async def main():
+    host, model = TestHost.discover(environ={}), ScriptedModel()
+    host.provide(model.spec, model.factory)
+    model.writes(*["print(await look(1))"] * 60)
+    async with Agent([look], llm="scripted", host=host, sandbox="local") as agent:
+        done = await asyncio.gather(*(agent.arun("Look.") for _ in range(60)))
+    print({response.text or str(response.error) for response in done})
+
+asyncio.run(main())
+"""
+
+
+def test_more_tasks_than_there_are_file_descriptors_wait_for_one_another(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", FEW_DESCRIPTORS], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("{'1'}\n", "")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+import sys
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from delf.descriptors import descriptors_left
 from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
@@ -27,6 +31,10 @@ from delf.tools.context import ChildResult
 _TOOL_THREADS = 64
 _FRAME_HEAD = 1024
 """What a frame has beside a result, in bytes."""
+_OWN = 24
+"""File descriptors for the journal, for sandboxes without a task yet, and for a moment's work."""
+_OF_A_TASK = 5
+"""File descriptors of one: a sandbox and its process, the model's server, what its tools open."""
 
 
 class Runtime:
@@ -42,7 +50,10 @@ class Runtime:
         self._running: set[asyncio.Task[TaskOutcome]] = set()
         self._pipelines: dict[str, TaskPipeline] = {}
         self._claims = Claims()
-        self._places = asyncio.Semaphore(resources.config.max_tasks)
+        room = _most_tasks()
+        self._places = asyncio.Semaphore(min(resources.config.max_tasks, room))
+        self._rooms = asyncio.Semaphore(room)
+        self._closing: dict[str, asyncio.Future[None]] = {}
         self._turns = Turns()
         self._stops = Stops(resources.journal)
         self._background: set[asyncio.Future[None]] = set()
@@ -123,8 +134,8 @@ class Runtime:
         ledger = TaskRun.ledger_of(self.resources, request)
         ledger.begin(request.task_id, request.past)
         try:
-            await self._turns.mine()
-            async with slot.taken():  # a task that waits for its place is no more than its request
+            # A task that waits for its place is no more than its request.
+            async with self._room(request), self._turn(slot):
                 pipeline = await self._prepare(request, slot)
                 self._pipelines[request.task_id] = pipeline
                 try:
@@ -137,6 +148,30 @@ class Runtime:
             raise
         ledger.end(request.task_id)
         return outcome
+
+    @asynccontextmanager
+    async def _room(self, request: TaskRequest) -> AsyncGenerator[None]:
+        """Wait until there are file descriptors for a task; they are free once its sandbox is gone.
+
+        Unlike a place it is kept while a person is asked. A child task has its parent's.
+        """
+        mine = request.child is None
+        if mine:
+            await self._rooms.acquire()
+        try:
+            yield
+        finally:
+            closing = self._closing.pop(request.task_id, None)
+            if mine and closing is not None:
+                closing.add_done_callback(lambda _: self._rooms.release())
+            elif mine:
+                self._rooms.release()
+
+    @asynccontextmanager
+    async def _turn(self, slot: Slot) -> AsyncGenerator[None]:
+        await self._turns.mine()
+        async with slot.taken():
+            yield
 
     async def _never_begun(self, request: TaskRequest) -> None:
         """A task of the journal that was cancelled while it waited for a place is over."""
@@ -205,7 +240,8 @@ class Runtime:
             run.replay,
             ChildTasks(self, run),
         )
-        host = TaskHost(run, gate, ScriptRunner(run, gate, self._in_background))
+        closing = partial(self._close_later, request.task_id)
+        host = TaskHost(run, gate, ScriptRunner(run, gate, closing))
         return TaskPipeline(run, host, resources.agent.strategy_named(run.config.strategy))
 
     def leave_all(self) -> None:
@@ -218,10 +254,11 @@ class Runtime:
         if (pipeline := self._pipelines.get(task_id)) is not None:
             pipeline.leave()
 
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+    def _close_later(self, task_id: str, work: Coroutine[Any, Any, None]) -> None:
+        """Close a task's sandbox while its answer is given already."""
+        closing = self._closing[task_id] = asyncio.ensure_future(work)
+        self._background.add(closing)
+        closing.add_done_callback(self._background.discard)
 
     async def stop(self, *, leave: bool = False) -> None:
         """Cancel what runs (or ``leave`` it to be resumed) and free everything; safe twice."""
@@ -242,6 +279,12 @@ class Runtime:
         self._stopped = True
         self._threads.close()
         await self.resources.sandbox.backend.aclose()
+
+
+def _most_tasks() -> int:
+    """How many tasks have file descriptors enough, so that none ends for the want of them."""
+    left = descriptors_left()
+    return sys.maxsize if left is None else max(1, (left - _OWN) // _OF_A_TASK)
 
 
 def _is_over(work: asyncio.Task[TaskOutcome]) -> bool:
