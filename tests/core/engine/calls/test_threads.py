@@ -197,3 +197,21 @@ async def test_nothing_stays_open_after_the_end():
     for thread in {*threading.enumerate()} - running:
         await asyncio.to_thread(thread.join, 10)
     assert len(os.listdir("/dev/fd")) <= before
+
+
+async def test_where_no_thread_can_be_started_functions_wait_for_those_that_run(monkeypatch):
+    threads, start = ToolThreads(8), threading.Thread.start
+    one, free = threading.Lock(), threading.Event()
+
+    def only_one(thread):
+        if not one.acquire(blocking=False):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", only_one)
+    first = asyncio.create_task(threads.run(lambda: free.wait(60)))
+    others = [asyncio.create_task(threads.run(lambda n=n: n)) for n in range(5)]
+    await asyncio.sleep(0)
+    free.set()
+    assert await asyncio.gather(first, *others) == [True, 0, 1, 2, 3, 4]
+    threads.close()

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+_Ended = asyncio.Future[tuple[Any, BaseException | None]]
+
 
 class _Job:
     """A function that is called once, in a thread, unless it is withdrawn before."""
@@ -43,6 +45,8 @@ class ToolThreads:
 
     def __init__(self, most: int) -> None:
         self._pool = ThreadPoolExecutor(most, thread_name_prefix="delf-tool")
+        self._begun: set[_Ended] = set()
+        self._closed = False
 
     async def run(
         self, function: Callable[[], Any], given_up: Callable[[], bool] = lambda: False
@@ -57,15 +61,12 @@ class ToolThreads:
                 end after a cancellation.
 
         Raises:
-            RuntimeError: After :meth:`close`, and when no thread can be started.
+            RuntimeError: After :meth:`close`, and when no thread can be started and none runs.
         """
-        job = _Job(function)
+        job, ended = await self._begin(function)
         del function  # the job alone keeps it, and lets it go
-        try:
-            ended = asyncio.wrap_future(self._pool.submit(job.call))
-        except RuntimeError:
-            job.withdraw()
-            raise
+        self._begun.add(ended)
+        ended.add_done_callback(self._begun.discard)
         try:
             await asyncio.wait({ended})
         except asyncio.CancelledError:
@@ -82,6 +83,19 @@ class ToolThreads:
                 del error, ended  # else the error and this frame would keep each other
         return result
 
+    async def _begin(self, function: Callable[[], Any]) -> tuple[_Job, _Ended]:
+        """Hand a function in; where no thread can be started it waits for one that ends."""
+        while True:
+            job = _Job(function)
+            try:
+                return job, asyncio.wrap_future(self._pool.submit(job.call))
+            except RuntimeError:
+                job.withdraw()
+                if self._closed or not self._begun:
+                    raise
+            await asyncio.wait(self._begun, return_when=asyncio.FIRST_COMPLETED)
+
     def close(self) -> None:
         """Let no function begin any more; those that run are not waited for."""
+        self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
