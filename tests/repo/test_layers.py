@@ -50,7 +50,7 @@ CHANGES = "delf.engine.changes"
 VIEWS = "delf.engine.views"
 # What commands share: tasks are run, looked at and decided about, in whatever process.
 SHARED = PROGRAM | {
-    "delf.agent", "delf.background", "delf.config", "delf.folders", "delf.trust", "delf.engine.approvals", "delf.engine.secrets", "delf.engine.views", "delf.engine.waiting", "delf.secrets", CHANGES,
+    "delf.agent", "delf.background", "delf.config", "delf.folders", "delf.trust", "delf.engine.approvals", "delf.engine.redact", "delf.engine.views", "delf.engine.waiting", "delf.secrets", CHANGES,
     "delf.plugins", "delf.project", "delf.records", "delf.response", "delf.engine.agent_context",
 }  # fmt: skip
 RUN_TASKS = PROGRAM | {"delf.plugins", "delf.engine.agent_context", "delf.sync", CHANGES, VIEWS}
@@ -60,7 +60,7 @@ MORE: dict[str, frozenset[str]] = {
     "chat": RUN_TASKS,
     "cli": SHARED | {"delf.engine.models.client"},
     "demo": frozenset({"delf.trust"}),
-    "devkit": frozenset({"delf.engine.secrets", "delf.plugins", "delf.response"}),
+    "devkit": frozenset({"delf.engine.redact", "delf.plugins", "delf.response"}),
     "filesystem": PROGRAM,
     "mcp": PROGRAM | {"delf.own_files"},
     "routines": PROGRAM | {"delf.folders", "delf.plugins", "delf.trust"},

@@ -14,7 +14,7 @@ from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.replay import Replay
-from delf.engine.secrets.redaction import Redactor
+from delf.engine.redact import Redactor
 from delf.engine.task import TaskRequest
 from delf.engine.toolset import Toolset, load_toolset
 from delf.engine.views.trace import Trace

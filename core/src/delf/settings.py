@@ -91,8 +91,8 @@ NamedValues: TypeAlias = Annotated[_Values, AfterValidator(Named), Field(repr=Fa
 """The type of a setting of values by name, such as variables. They are not shown; a value is a
 secret if its name says so, as ``API_KEY`` does, or if it is a ``SecretStr``."""
 SentValues: TypeAlias = Annotated[_Values, AfterValidator(SentAlong), Field(repr=False)]
-"""The same for headers and parameters of requests: of these a value that looks like a key is a
-secret, too, as ``X-Client: 7f3a…``, whatever its name."""
+"""The same for headers and parameters of requests: of these a value with
+letters and digits is a secret, too, as ``X-Client: 7f3a…``, whatever its name."""
 
 
 def revealed(values: Mapping[str, str | SecretStr]) -> dict[str, str]:

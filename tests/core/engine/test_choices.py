@@ -9,8 +9,8 @@ from delf.config import AgentConfig
 from delf.engine.journal.log import TaskLog
 from delf.engine.models.client import ModelClient, ModelPool
 from delf.engine.models.money import Ledger, load_pricing
+from delf.engine.redact import Redactor
 from delf.engine.sandboxes import choose_sandbox, make_limits
-from delf.engine.secrets.redaction import Redactor
 from delf.errors import (
     BudgetExceededError,
     ConfigurationError,

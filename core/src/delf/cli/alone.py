@@ -33,7 +33,7 @@ def main() -> int:
 
 
 def _list_plugins(*, as_json: bool) -> None:
-    from delf.engine.secrets.redaction import Redactor
+    from delf.engine.redact import Redactor
     from delf.plugins.host import PluginHost
     from delf.secrets import secrets_of_environ
     from delf.terminal import visible

@@ -125,7 +125,7 @@ class AgentContext:
         from delf.engine.journal.log import TaskLog
         from delf.engine.models.client import ModelClient, ModelPool
         from delf.engine.models.money import Ledger, load_pricing
-        from delf.engine.secrets.redaction import Redactor
+        from delf.engine.redact import Redactor
         from delf.engine.task import new_task_id
         from delf.protocols.model import ModelContext
         from delf.secrets import secrets_of_agent, secrets_of_model

@@ -23,8 +23,8 @@ from delf.engine.models.client import ModelPool
 from delf.engine.models.money import Ledger, load_pricing
 from delf.engine.output import check_output_folder
 from delf.engine.prefilters import Prefilters
+from delf.engine.redact import Redactor
 from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
-from delf.engine.secrets.redaction import Redactor
 from delf.engine.toolset import load_toolset
 from delf.environment import using_environ
 from delf.errors import DelfError

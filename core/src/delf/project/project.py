@@ -19,13 +19,15 @@ from delf.project.files import PREFER
 from delf.project.folder import read_folder
 from delf.project.values import Values, substitute
 from delf.records import dataclass
-from delf.secrets import Guess, secrets_of_headers, secrets_of_options
+from delf.secrets import secrets_of_headers, secrets_of_options
 from delf.trust import Trust
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
 
-_SENT_ALONG: Final = frozenset({"params", "path_params", "credentials", "env", "cookies"})
+_SENT_ALONG: Final = frozenset(
+    {"headers", "params", "path_params", "credentials", "env", "cookies"}
+)
 """Tables of connections whose values may be keys, whatever their names: the types declare which
 are, and are not loaded for connections that nobody selected."""
 _KEYS: Final = frozenset({"providers", "api_key_for"})
@@ -116,14 +118,12 @@ class Project:
                 value = substitute(given.value, self.environ, given.origin)
             except ConfigurationError:
                 value = given.value  # a variable is missing, and the rest is still a secret
-            if "headers" in path[:-1] and isinstance(value, str):
+            if not _SENT_ALONG.isdisjoint(path[:-1]) and isinstance(value, str):
                 yield from secrets_of_headers({path[-1]: value})
             elif not _KEYS.isdisjoint(path[:-1]) and isinstance(value, str):
                 yield value
-            elif not _SENT_ALONG.isdisjoint(path[:-1]) and isinstance(value, str):
-                yield Guess(value)
             else:
-                yield from secrets_of_options({path[-1]: value}, sure=True)
+                yield from secrets_of_options({path[-1]: value})
 
     def _with_paths(self, config: AgentConfig) -> AgentConfig:
         """Paths in ``delf.toml`` are relative to it, wherever the command runs."""

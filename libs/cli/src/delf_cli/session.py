@@ -16,7 +16,7 @@ import click
 
 from delf.agent import Agent
 from delf.engine.agent_context import as_chat
-from delf.engine.secrets.redaction import REDACTED
+from delf.engine.redact import REDACTED
 from delf.errors import (
     ConfigurationError,
     DelfError,

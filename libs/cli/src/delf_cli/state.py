@@ -13,7 +13,7 @@ from delf.errors import FolderNotTrustedError
 from delf_cli import colours
 
 if TYPE_CHECKING:
-    from delf.engine.secrets.redaction import Redactor
+    from delf.engine.redact import Redactor
     from delf.plugins.host import PluginHost
     from delf.project.project import Project
 
@@ -93,7 +93,7 @@ class State:
 
     def _known(self) -> Redactor:
         if self.redactor is None:
-            from delf.engine.secrets.redaction import Redactor
+            from delf.engine.redact import Redactor
             from delf.secrets import secrets_of_environ
 
             self.redactor = Redactor(secrets_of_environ(os.environ))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from delf import events as ev
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.observers import ObserverFeed
-from delf.engine.secrets.redaction import Redactor
+from delf.engine.redact import Redactor
 from delf.events import SAFE
 from delf.messages import Usage
 from delf.plugins.in_process_journal import InProcessJournal

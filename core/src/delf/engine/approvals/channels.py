@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from delf.engine.approvals.decision import Answer, check_fits, well_formed
-from delf.engine.secrets.redaction import Redactor
+from delf.engine.redact import Redactor
 from delf.engine.task import TaskRequest
 from delf.errors import DelfError
 from delf.protocols.approval import (

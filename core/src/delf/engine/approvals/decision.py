@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final, cast, get_args
 
-from delf.engine.secrets.redaction import put_back
+from delf.engine.redact import put_back
 from delf.errors import DelfError
 from delf.events import ApprovalDecided, ApprovalRequested, Covers, DecisionSource, Remember
 from delf.protocols.approval import (

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 
-from delf.engine.secrets.redaction import Redactor
+from delf.engine.redact import Redactor
 from delf.errors import DelfError
 from delf.events import ApprovalDecided, ApprovalRequested, DecisionSource, Event
 from delf.protocols.approval import ApprovalRequest, Approved, RememberedDecision

@@ -31,7 +31,7 @@ from delf.engine.calls.threads import ToolThreads
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.recording import RecordedCall
 from delf.engine.journal.replay import Replay
-from delf.engine.secrets.redaction import Redactor
+from delf.engine.redact import Redactor
 from delf.engine.toolset import BoundAction, Toolset
 from delf.errors import (
     DelfError,

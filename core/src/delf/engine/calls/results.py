@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from delf.chunks import dump_chunks, in_turns, is_large
 from delf.conversion import plain
-from delf.engine.secrets.redaction import Redactor
+from delf.engine.redact import Redactor
 from delf.values import UnsupportedValueError, dumps, loads
 
 _SMALL: Final = frozenset({type(None), bool, int, float})

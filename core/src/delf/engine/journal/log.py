@@ -10,8 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from delf.engine.journal.replay import Replay
-from delf.engine.secrets.matching import StreamMatcher
-from delf.engine.secrets.redaction import Redactor
+from delf.engine.redact import RedactedStream, Redactor
 from delf.events import (
     SAFE,
     ClockRead,
@@ -57,7 +56,7 @@ class TaskLog:
         self.events: list[Event] = list(self._replay.events)
         self._lock = asyncio.Lock()
         self._printed: list[str] = []
-        self._prints: StreamMatcher | None = None
+        self._prints: RedactedStream | None = None
         self._readings: list[int] = []
         self._turns: list[int] = []
         self._waiting: list[tuple[Callable[..., Event], dict[str, Any]]] = []

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from delf.engine.secrets.redaction import Redactor
+from delf.engine.redact import Redactor
 from delf.events import Event
 from delf.plugins.host import PluginHost
 from delf.protocols.observer import Observer

@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Any, Final
 
 from delf import events as ev
-from delf.engine.secrets.redaction import REDACTED
+from delf.engine.redact import REDACTED
 from delf.messages import ModelReply
 from delf.protocols.sandbox import CallAnswer, Raised, Returned, Told
 from delf.records import dataclass

@@ -21,7 +21,7 @@ from delf.engine.loop.learn import learn
 from delf.engine.loop.recall import keep_turn, recall
 from delf.engine.loop.select import select
 from delf.engine.loop.setup import set_up
-from delf.engine.secrets.redaction import Redactor
+from delf.engine.redact import Redactor
 from delf.engine.task import TaskOutcome, TaskRequest
 from delf.engine.task_run import TaskRun
 from delf.engine.waiting import to_its_end

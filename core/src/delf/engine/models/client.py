@@ -13,7 +13,7 @@ from delf.answers import asked_on, broken_off, joined, spoken
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.replay import Replay
 from delf.engine.models.money import FindPrice, Ledger, load_pricing
-from delf.engine.secrets.redaction import Redactor
+from delf.engine.redact import Redactor
 from delf.errors import BudgetExceededError, DelfError, LLMExecutionError, PluginError
 from delf.events import ModelCalled, ModelFailed, ModelReplied, ModelWrote
 from delf.llm import DEFAULT_TIMEOUT, MOST_LETTERS, LLMConfig

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from delf.engine.secrets.redaction import Redactor
+from delf.engine.redact import Redactor
 from delf.settings import PluginSettings, SecretStr
 
 _HIDDEN = "[redacted]"

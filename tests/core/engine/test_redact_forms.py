@@ -9,8 +9,8 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from delf.engine.secrets.redaction import REDACTED, Redactor
-from delf.secrets import Guess, worth_hiding
+from delf.engine.redact import REDACTED, Redactor
+from delf.secrets import worth_hiding
 
 ODD = 'pä"ß\\ wörd/9'
 
@@ -25,24 +25,19 @@ ODD = 'pä"ß\\ wörd/9'
         quote_plus(ODD),
         json.dumps(ODD)[1:-1],
         json.dumps(ODD, ensure_ascii=False)[1:-1],
-        json.dumps(json.dumps(ODD))[3:-3],
-        repr(ODD)[1:-1],
-        repr(ODD.encode())[2:-1],
-        ODD.encode().decode("latin-1"),
         ODD.encode().hex(),
         ODD.encode().hex().upper(),
         json.dumps(ODD)[1:-1].replace("/", "\\/"),
-        json.dumps(json.dumps(ODD).replace("/", "\\/"))[3:-3],
     ],
 )
 def test_every_spelling(form: str) -> None:
     assert Redactor([ODD]).text(f"it is <{form}>") == f"it is <{REDACTED}>"
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
-def test_bytes(encoding: str) -> None:
-    data = f"it is {ODD}!".encode(encoding)
-    assert Redactor([ODD]).value(data) == f"it is {REDACTED}!".encode()
+@pytest.mark.parametrize("rest", [b"!", b"\xff\x00"])
+def test_bytes(rest: bytes) -> None:
+    data = f"it is {ODD}".encode() + rest
+    assert Redactor([ODD]).value(data) == f"it is {REDACTED}".encode() + rest
 
 
 @pytest.mark.parametrize("before", ["", "u", "u:", "u:x", "u:xy"])
@@ -54,22 +49,6 @@ def test_base64_wherever_it_begins(before: str, encode) -> None:
     assert REDACTED in cleaned
     left = cleaned.removeprefix("Basic ").split(REDACTED)
     assert sum(map(len, left)) <= len(encoded) - len(secret) * 8 // 6 + 4
-
-
-@pytest.mark.parametrize("secret", ["hunter2", "correcthorse", "86753098", "qwertz"])
-class TestAWordIsOneOnlyWhereItStandsAlone:
-    def test_alone(self, secret: str) -> None:
-        clean = Redactor([secret]).text
-        for text in ("{}", "a {} b", "x={}&y", "'{}'", "u:{}@h", "({}).", "\\n{}\\n", "%3D{}%26"):
-            assert clean(text.format(secret)) == text.format(REDACTED)
-
-    def test_within_another(self, secret: str) -> None:
-        clean = Redactor([secret]).text
-        for text in ("{}s", "9{}", "_{}", "a{}b", "ä{}"):
-            assert clean(text.format(secret)) == text.format(secret)
-
-    def test_a_guess_is_none(self, secret: str) -> None:
-        assert not Redactor([Guess(secret)]).knows_any
 
 
 @pytest.mark.parametrize(

@@ -1,25 +1,30 @@
-"""Keeps secrets out of what is journalled, shown to a model, or given to a script."""
+"""Keeps declared secrets out of journals, prompts, scripts, errors and logs."""
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import enum
+import json
 import logging
 import os
+import re
+import sys
 import threading
 import traceback
 import uuid
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import cached_property
 from pathlib import PurePath
 from typing import Any, Final, cast
+from urllib.parse import quote, quote_plus
 
 from pydantic import BaseModel, SecretStr
 
-from delf.engine.secrets.matching import CONTEXT, Matcher, StreamMatcher
 from delf.errors import DelfError
-from delf.secrets import secrets_of_settings, worth_hiding
+from delf.secrets import SHORTEST, secrets_of_settings, worth_hiding
 
 REDACTED: Final = "[redacted]"
 
@@ -29,13 +34,52 @@ _BYTES: Final = (bytes, bytearray, memoryview)
 _REMADE: Final[tuple[type[Any], ...]] = (list, tuple, set, frozenset, deque)
 
 
-class Redactor:
-    """Replaces known secrets wherever they turn up, as they are or encoded.
+class Forms:
+    """The forms in which secrets are found, and where these are in a text.
 
-    Found are a secret itself and its forms in URLs, JSON, literals of Python, base64 and
-    hexadecimal digits; base64 that is cut into lines is not, nor is a number. One that does not
-    stand out - shorter than 8 characters, or shorter than 16 and of one kind of characters -
-    counts where it stands as a word of its own.
+    Args:
+        secrets: The secrets as they are.
+    """
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        found = {form for secret in secrets for form in _forms_of(secret)}
+        self._forms = sorted((f for f in found if len(f) >= SHORTEST), key=len, reverse=True)
+        self.longest = len(self._forms[0]) if self._forms else 0
+        """How many characters the longest form has."""
+        self.shortest = len(self._forms[-1]) if self._forms else sys.maxsize
+        """How many characters a text with a secret has at least."""
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """All forms, the longest first; texts that hold none never need it."""
+        return re.compile("|".join(map(re.escape, self._forms)))
+
+    @cached_property
+    def _by_start(self) -> dict[str, list[str]]:
+        """The forms by their first character."""
+        found: dict[str, list[str]] = {}
+        for form in self._forms:
+            found.setdefault(form[0], []).append(form)
+        return found
+
+    def holds(self, text: str) -> bool:
+        """Whether a secret is in a text."""
+        return any(form in text for form in self._forms)
+
+    def unfinished(self, text: str, start: int) -> int:
+        """Where the end of a text could be the beginning of a secret; its length if nowhere."""
+        for at in range(max(start, len(text) - self.longest), len(text)):
+            rest = text[at:]
+            for form in self._by_start.get(text[at], ()):
+                if len(form) > len(rest) and form.startswith(rest):
+                    return at
+        return len(text)
+
+
+class Redactor:
+    """Replaces declared secrets in texts and values.
+
+    A secret is found as it is and as it stands in URLs, JSON, base64 and hexadecimal digits.
 
     Args:
         secrets: The secrets as they are; see :func:`delf.secrets.worth_hiding`
@@ -43,48 +87,41 @@ class Redactor:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._known = worth_hiding(secrets)
+        self._declared = worth_hiding(secrets)
         self._learned: dict[str, set[str]] = {}
         self._learning = threading.Lock()
-        self._use(self._known)
+        self.forms = Forms(self._declared)
 
-    def _use(self, known: set[str]) -> None:
-        """Know these; each field is right by itself while another thread looks at several."""
-        self.matcher = Matcher(known)
-        self._holds = self.matcher.holds
-        self._shortest = self.matcher.shortest
-        self.knows_any = bool(known)
+    @property
+    def knows_any(self) -> bool:
         """Whether there is anything to look for."""
+        return self.forms.longest > 0
+
+    @property
+    def longest(self) -> int:
+        """How many characters decide at most whether a secret stands somewhere."""
+        return self.forms.longest
 
     def learn(self, source: str, secrets: Sequence[str]) -> None:
         """Implements :class:`delf.protocols.connection.SecretsKeeper`."""
         declared = secrets_of_settings([SecretStr(secret) for secret in secrets])
         with self._learning:
-            before = self._known.union(*self._learned.values())
+            before = self._declared.union(*self._learned.values())
             self._learned[source] = worth_hiding(declared)
-            known = self._known.union(*self._learned.values())
-            if known != before:
-                self._use(known)
-
-    @property
-    def longest(self) -> int:
-        """How many characters decide at most whether a secret stands somewhere."""
-        return self.matcher.longest + CONTEXT if self.knows_any else 0
+            declared = self._declared.union(*self._learned.values())
+            if declared != before:
+                self.forms = Forms(declared)
 
     def text(self, text: str) -> str:
         """The text without secrets; the same object when it holds none."""
-        if len(text) < self._shortest or not self._holds(text):
+        forms = self.forms  # another thread may learn one meanwhile
+        if len(text) < forms.shortest or not forms.holds(text):
             return text
-        parts: list[str] = []
-        at = 0
-        while found := self.matcher.find(text, at):
-            parts += (text[at : found[0]], REDACTED)
-            at = found[1]
-        return "".join((*parts, text[at:])) if parts else text
+        return forms.pattern.sub(REDACTED, text)
 
-    def stream(self) -> StreamMatcher:
+    def stream(self) -> RedactedStream:
         """For a text that comes in pieces."""
-        return StreamMatcher(self, REDACTED)
+        return RedactedStream(self)
 
     def error(self, error: DelfError) -> DelfError:
         """The error, changed in place; where its causes hold a secret, a text stands for them."""
@@ -139,7 +176,7 @@ class Redactor:
             return False
         if b"\\" in encoded or b'"$t":"bytes"' in encoded:
             return True
-        return self.matcher.holds(encoded.decode("utf-8", "surrogatepass"))
+        return self.forms.holds(encoded.decode("utf-8", "surrogatepass"))
 
     def value(self, value: Any) -> Any:
         """A value without secrets; the same object when it holds none.
@@ -156,8 +193,6 @@ class Redactor:
     def _clean(self, value: Any) -> Any:
         kind = cast("type[Any]", type(value))
         if kind is str:
-            if len(value) < self._shortest or not self._holds(value):
-                return value
             return self.text(value)
         if kind in _SIMPLE:
             return value
@@ -224,9 +259,49 @@ class Redactor:
         return members if same else _like(members, parts)
 
     def _clean_bytes(self, value: bytes) -> Any:
-        text = bytes(value).decode("latin-1")  # a secret's own bytes are among its forms
+        text = bytes(value).decode("utf-8", "surrogateescape")
         cleaned = self.text(text)
-        return value if cleaned is text else cleaned.encode("latin-1")
+        return value if cleaned is text else cleaned.encode("utf-8", "surrogateescape")
+
+
+class RedactedStream:
+    """Replaces secrets in a text that comes in pieces.
+
+    A tail that could be the beginning of a secret waits for the next piece or the end: the
+    pieces are together as the whole text would be.
+
+    Args:
+        redactor: Has the secrets that are declared by now.
+    """
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """The part that may be passed on, given the next piece."""
+        forms = self._redactor.forms
+        text = self._held + piece
+        at, stop = 0, forms.unfinished(text, 0)
+        parts: list[str] = []
+        while forms.holds(text[at:]) and (found := forms.pattern.search(text, at)):
+            if found.start() >= stop:
+                break
+            parts += (text[at : found.start()], REDACTED)
+            at = found.end()
+            if at > stop:
+                stop = forms.unfinished(text, at)
+        self._held = text[stop:]
+        return "".join((*parts, text[at:stop]))
+
+    def end(self) -> str:
+        """The tail that was held back; the next piece begins another text."""
+        held, self._held = self._held, ""
+        return self._redactor.text(held)
+
+    def drop(self) -> None:
+        """Forget the tail that was held back, as the text comes once more."""
+        self._held = ""
 
 
 class ForeignError(Exception):
@@ -278,3 +353,24 @@ def _like(old: Any, parts: list[Any]) -> Any:
         return type(old)(*parts)
     made: Any = next((kind for kind in _REMADE if isinstance(old, kind)), list)
     return made(parts)
+
+
+def _forms_of(secret: str) -> Iterator[str]:
+    """A secret as it is, in URLs, in JSON, in hexadecimal digits and in base64."""
+    urls = {quote(secret, safe=""), quote(secret), quote_plus(secret)}
+    texts = {secret, *urls, *(re.sub("%..", _lower, url) for url in urls)}
+    texts |= {json.dumps(secret, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)}
+    yield from texts
+    yield from (text.replace("/", "\\/") for text in texts)
+    data = secret.encode("utf-8", "surrogatepass")
+    yield data.hex()
+    yield data.hex().upper()
+    for before in range(3):  # it may begin anywhere in three bytes
+        encoded = base64.b64encode(bytes(before) + data)
+        whole = encoded[(0, 2, 3)[before] : (before + len(data)) * 8 // 6].decode()
+        yield whole
+        yield whole.replace("+", "-").replace("/", "_")
+
+
+def _lower(found: re.Match[str]) -> str:
+    return found.group().lower()
