@@ -66,6 +66,10 @@ types: $(DEV_STAMP) ## check the types
 docs: $(DEV_STAMP) ## check the documentation
 	$(BIN)/pytest -m docs $(ARGS)
 
+.PHONY: site
+site: $(DEV_STAMP) ## build the documentation as a site into site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build $(ARGS)
+
 .PHONY: screenshots
 screenshots: $(DEV_STAMP) ## make the pictures of the page in docs/
 	$(BIN)/python scripts/screenshots

@@ -16,7 +16,7 @@ from typing import Any
 import click
 import pytest
 
-from support.commands import commands
+from docs_site.command_line import commands
 from support.hostile import COMMANDS, TRICKS, Checkout
 from support.program import DELF
 from support.workspace import ROOT

@@ -1,8 +1,12 @@
 """The documentation: links lead somewhere, examples run, tables say what the code does."""
 
 import ast
+import email.message
 import inspect
+import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,8 @@ from delf import values
 from delf.project.files import read_config
 from delf_sandbox.guest import frames
 from support.every_error import EVERY
+from support.google import google_server
+from support.google.fixtures import ALL, USER
 from support.pages import PageError, run_page
 from support.tables import PAGE as CONFIGURATION
 from support.tables import with_tables
@@ -63,11 +69,36 @@ PROVIDERS = {ROOT / "README.md", ROOT / "docs/models.md"}
 """Pages that are about real providers."""
 
 
+MAILBOX = ROOT / "docs/learn/your-mailbox.md"
+"""The page whose reader has a mailbox at Google: here it is on loopback."""
+
+
 @pytest.mark.timeout(240)
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_examples_run(page: Path, tmp_path: Path) -> None:
-    run_page(page, tmp_path, provider=page in PROVIDERS)
+    if page == MAILBOX:
+        with mailbox(tmp_path) as variables:
+            run_page(page, tmp_path, more=variables)
+    else:
+        run_page(page, tmp_path, provider=page in PROVIDERS)
+
+
+@contextmanager
+def mailbox(folder: Path) -> Iterator[dict[str, str]]:
+    """A mailbox with one unread mail, and the file of a login in the folder of the page."""
+    message = email.message.EmailMessage()
+    message["From"], message["To"], message["Subject"] = "bob@example.com", USER, "Invoice 7"
+    message["Message-ID"] = "<7@example.com>"
+    message.set_content("Please pay.")
+    with google_server() as google:
+        google.gmail.deliver(USER, message.as_bytes())
+        google.gmail.box("bob@example.com")
+        login = google.logins.authorized_user(google.url, USER, ALL)
+        (folder / "client_secrets.json").write_text(json.dumps(login))
+        yield {"DELF_MAIL_BASE_URL": google.url}
+        answers = google.gmail.box("bob@example.com").mails.values()
+        assert ["paid on monday" in mail.words for mail in answers] == [True]
 
 
 AGENT = """

@@ -7,6 +7,7 @@ import inspect
 import io
 import json
 import linecache
+import os
 import sys
 import types
 import warnings
@@ -14,6 +15,7 @@ import warnings
 
 def main() -> None:
     warnings.simplefilter("error")
+    sys.path.insert(0, os.getcwd())  # as for a file that a person runs
     page = types.ModuleType("__main__")  # where classes of the page look up their annotations
     sys.modules["__main__"] = page
     names = vars(page)

@@ -30,7 +30,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,13 +104,16 @@ class PageError(AssertionError):
     """A page does not do what it says."""
 
 
-def run_page(page: Path, folder: Path, *, provider: bool = False) -> None:
+def run_page(
+    page: Path, folder: Path, *, provider: bool = False, more: Mapping[str, str] | None = None
+) -> None:
     """Run a page.
 
     Args:
         page: The Markdown file.
         folder: An empty folder to run it in.
         provider: Whether its models are asked with the provider's own library.
+        more: Further variables.
 
     Raises:
         PageError: With the line of the block.
@@ -124,7 +127,7 @@ def run_page(page: Path, folder: Path, *, provider: bool = False) -> None:
         site = Path(stack.enter_context(TemporaryDirectory()))
         if not provider:
             install_light_model(site)
-        environ = _environ(folder, site, server)
+        environ = _environ(folder, site, server) | dict(more or {})
         blocks = list(blocks_of(text))
         for block in blocks:
             if block.file is not None:

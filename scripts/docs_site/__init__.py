@@ -1,0 +1,1 @@
+"""What the site has beside ``docs/``: pages made from the code, and files linked to."""

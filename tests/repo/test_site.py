@@ -1,0 +1,85 @@
+"""The documentation as a site: it is built without a warning, and its made pages have everything."""
+
+import html
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from delf.events import Event
+from delf.hookspecs import HOOKS
+from delf_serve.operations import OPERATIONS
+from docs_site.command_line import commands, options_of
+from support.every_error import EVERY
+from support.workspace import PLUGINS, ROOT
+
+pytestmark = [pytest.mark.docs, pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as `make site` does."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [Path(sys.executable).with_name("mkdocs"), "build", "--site-dir", folder]
+    environ = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+def text_of(site: Path, page: str) -> str:
+    """What a page says, without its marks."""
+    found = (site / page / "index.html").read_text(encoding="utf-8")
+    article = found.partition("<article")[2].partition("</article>")[0]
+    return html.unescape(re.sub(r"<[^>]+>", "", article))
+
+
+def test_it_has_four_parts_after_its_start(site: Path) -> None:
+    start = (site / "index.html").read_text(encoding="utf-8")
+    tabs = start.partition('class="md-tabs__list"')[2].partition("</nav>")[0]
+    names = [name.strip() for name in re.findall(r'class="md-tabs__link">([^<]+)<', tabs)]
+    assert names == ["Start", "Learn", "Do", "Look up", "Understand"]
+
+
+def test_every_option_of_every_command_is_looked_up(site: Path) -> None:
+    text = " ".join(text_of(site, "cli").split())
+    for words, ctx in commands().items():
+        assert words in text
+        for option in options_of(ctx):
+            assert option.flag in text, f"{words} {option.flag}"
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("reference/events", [cls.__name__ for cls in get_args(Event)]),
+        ("reference/hooks", list(HOOKS)),
+        ("reference/http", [f"{one.method} {one.path}" for one in OPERATIONS]),
+        ("reference/catalogue", [plugin.name for plugin in PLUGINS]),
+        ("errors", [f"{cls.code} {cls.__name__}" for cls in EVERY]),
+        ("reference/settings", ["statement_timeout", "oauth_credentials", "webhook_secret"]),
+    ],
+)
+def test_a_page_that_is_made_has_everything(site: Path, page: str, names: list[str]) -> None:
+    text = text_of(site, page)
+    missing = [name for name in names if name not in text]
+    assert not missing
+
+
+def test_it_is_searched(site: Path) -> None:
+    index = json.loads((site / "search/search_index.json").read_text(encoding="utf-8"))
+    found = {entry["location"].partition("#")[0] for entry in index["docs"]}
+    assert {"learn/your-database/", "cli/", "glossary/", "repository/plugins/sql/"} <= found
+
+
+def test_no_page_takes_anything_from_elsewhere(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        taken = re.findall(
+            r'<(?:script|link|img)[^>]+(?:src|href)="(https?://[^"]+)', page.read_text()
+        )
+        assert not taken, page
