@@ -58,7 +58,7 @@ def test_it_is_done_once_before_the_first_task(make_agent, scripted_model: Scrip
     first, second = agent.run("Look."), agent.run("Look again.")
     assert (first.text, second.text, shop.done) == ("7", "7", 1)
     assert [r.purpose for r in scripted_model.requests] == ["setup", "generate", "generate"]
-    assert "pirate" not in scripted_model.prompts[0]
+    assert "pirate" in scripted_model.prompts[0]  # it is added to every model call
     assert "async def look_up(" in scripted_model.prompts[1]
     assert "async def find(" not in scripted_model.prompts[1]
 

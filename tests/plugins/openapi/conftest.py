@@ -17,6 +17,12 @@ Open = Callable[..., APITool]
 Invoke = Callable[..., Awaitable[Any]]
 
 
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    """What one test learns of an API is not told to another."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own-cache"))
+
+
 @pytest.fixture
 async def server() -> AsyncIterator[RawServer]:
     """A server that answers every request with an empty JSON object."""

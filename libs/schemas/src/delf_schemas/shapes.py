@@ -14,6 +14,7 @@ from delf_schemas.names import snake
 Mode = Literal["in", "out"]
 
 _TYPES: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
+_DATES: Final = {"date": "date", "date-time": "datetime"}
 _MAX_LITERALS: Final = 12
 _MAX_LITERAL_CHARS: Final = 160
 _MAX_CHOICES: Final = 5
@@ -48,10 +49,14 @@ class Shapes:
     Args:
         document: Follows references.
         budget: How many schemas are looked at in all; what comes after them is ``Any``.
+        dates: Whether what comes back has dates where the schema says so, rather than text.
     """
 
-    def __init__(self, document: Document, budget: int | None = None) -> None:
+    def __init__(
+        self, document: Document, budget: int | None = None, *, dates: bool = False
+    ) -> None:
         self._document = document
+        self._dates = dates
         self._left = math.inf if budget is None else budget
         self._known: dict[tuple[str, int, str], str] = {}
         self._named: dict[str, str] = {}
@@ -172,6 +177,8 @@ class Shapes:
     def _typed(self, kind: Any, found: dict[str, Any], depth: int, mode: Mode) -> str:
         if kind == "string" and is_binary(found):
             return "bytes"
+        if kind == "string" and self._dates and mode == "out" and found.get("format") in _DATES:
+            return _DATES[found["format"]]
         if kind in _TYPES:
             return _TYPES[kind]
         if kind == "null":

@@ -91,10 +91,10 @@ class Answer:
         last = re.split(r"[/\\]", clean(name, 200))[-1].strip()
         return last if last.strip(".") else None
 
-    def whole(self) -> dict[str, Any]:
+    def whole(self, body: Any) -> dict[str, Any]:
         """Status, headers, body and a file's name, for scripts that page or keep files."""
         shown = {k: v for k, v in self.headers.items() if k not in _HIDDEN_HEADERS}
-        found = {"status": self.status, "headers": shown, "body": self.body()}
+        found = {"status": self.status, "headers": shown, "body": body}
         return {**found, "filename": self.filename} if self.filename else found
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from delf.errors import ToolExecutionError
 from delf_openapi.answers import failure
 from delf_openapi.compiler import Argument, Entry
 from delf_openapi.operations import read_operation
@@ -12,11 +15,20 @@ from delf_openapi.requests import FULL, RequestBuilder
 from delf_openapi.settings import OpenAPISettings
 
 if TYPE_CHECKING:
+    from delf.tools.context import CallContext
+    from delf_openapi.answers import Answer
     from delf_openapi.loading import API
     from delf_openapi.sampling import Samples
     from delf_openapi.transport import Transport
+    from delf_openapi.typed import Responses, Typed
+
+CONTEXT: Final = " context"
+"""Where a call is given its task: no parameter of an API has such a name."""
 
 _SIGNATURE_CHARS: Final = 1500
+_MOST_TOLD: Final = 1000
+
+_log = logging.getLogger(__name__)
 
 
 class Caller:
@@ -37,6 +49,8 @@ class Caller:
         self._settings = settings
         self._builders: dict[str, RequestBuilder] = {}
         self._transport: Transport | None = None
+        self._responses: Responses | None = None
+        self._told: set[tuple[str, tuple[str, ...]]] = set()
 
     def builder(self, call: Call) -> RequestBuilder:
         """What checks and builds the requests of an action, made on first use.
@@ -65,8 +79,12 @@ class Caller:
         Raises:
             APIError: When the API answers with an error.
             ConnectionUnavailableError: When it does not answer.
+            ToolExecutionError: When it answers with what its specification does not declare, and
+                that is to be an error.
         """
         from delf_openapi.transport import Transport
+
+        context: CallContext | None = given.pop(CONTEXT, None)
 
         if self._transport is None:
             self._transport = Transport(self.name, self._settings, self._keep_secret)
@@ -76,9 +94,42 @@ class Caller:
         answer = await self._transport.send(request)
         if answer.status >= 400:
             raise failure(answer, request, call.api.document, builder.operation)
-        if call.entry.undeclared and self.samples is not None and answer.content:
-            self.samples.note(call.entry.spot.name, answer.body())
-        return answer.whole() if full else answer.body()
+        body = answer.body()
+        typed = await self._typed(call, builder, answer, body)
+        if self.samples is not None and answer.content and not typed.declared:
+            self.samples.note(call.entry.spot.name, body)
+        if typed.faults:
+            self._tell(f"{request.label} answered {answer.status}", typed.faults, context)
+        return answer.whole(typed.value) if full else typed.value
+
+    async def _typed(self, call: Call, builder: RequestBuilder, answer: Answer, body: Any) -> Typed:
+        from delf_openapi.typed import Responses
+
+        if self._responses is None:
+            self._responses = Responses(call.api.document)
+        found = self._responses
+        if self._settings.validate == "off" or not answer.content:
+            return found.untyped(builder.operation, answer, body)
+        return await asyncio.to_thread(found.typed, builder.operation, answer, body)
+
+    def _tell(self, what: str, faults: tuple[str, ...], context: CallContext | None) -> None:
+        """Say that a response is not as declared, once for each way in which it is not.
+
+        Raises:
+            ToolExecutionError: When that is to be an error.
+        """
+        text = f"{what}, and not as its specification says: {'; '.join(faults)}"
+        if self._settings.validate == "raise":
+            raise ToolExecutionError(
+                text, hint='the call was made; validate="warn" gives what it answered'
+            )
+        if (key := (what, faults)) in self._told:
+            return
+        if len(self._told) < _MOST_TOLD:
+            self._told.add(key)
+        _log.warning("%s: %s", self.name, text)
+        if context is not None:
+            context.say(f"{text}\n")
 
     async def aclose(self) -> None:
         """Close all connections, and finish what is being written."""

@@ -16,6 +16,9 @@ from delf_openapi.operations import Operation, Param, Spot, read_operation
 from delf_schemas.names import sentence, snake
 from delf_schemas.shapes import Shapes, is_binary, safe_text
 
+GUESSED: Final = " (what it gives is a guess)"
+"""Stands behind the summary of an action whose result a model has inferred."""
+
 _ARGUMENT_CHARS: Final = 260
 _RETURN_CHARS: Final = 420
 _DOC_CHARS: Final = 90
@@ -91,7 +94,7 @@ def compile_spots(
         spots: Which operations.
         warnings: Gets a line for each that is left out.
     """
-    shapes = Shapes(document)
+    shapes = Shapes(document, dates=document.dates)
     entries: dict[str, Entry] = {}
     for spot in spots:
         try:

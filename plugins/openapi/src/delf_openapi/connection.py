@@ -20,7 +20,7 @@ from delf.tools.connection import Connection, describe_actions
 from delf.tools.json_schema import clean
 from delf.tools.signature import Parameter
 from delf.types import Permission
-from delf_openapi.calls import Call, Caller
+from delf_openapi.calls import CONTEXT, Call, Caller
 from delf_openapi.compiler import Argument, Entry
 from delf_openapi.requests import FULL
 from delf_openapi.selection import resolved_confirm, told_effects
@@ -31,6 +31,7 @@ from delf_schemas.names import snake
 if TYPE_CHECKING:
     from delf_openapi.cache import Cache
     from delf_openapi.discovery import Search
+    from delf_openapi.enrichment import Told
     from delf_openapi.loading import API
 
 _GUIDED_FROM: Final = 30
@@ -118,7 +119,7 @@ class APITool(Connection):
         self._loading = threading.Lock()
         self._caller = Caller(self.name, self._own, self.keep_secret)
         self._search: Search | None = None
-        self._improved: dict[str, str] | None = None
+        self._improved: Told | None = None
 
     @classmethod
     def type_name(cls) -> str:
@@ -164,7 +165,7 @@ class APITool(Connection):
         if self._own.sample:
             from delf_openapi.sampling import Samples
 
-            samples = Samples(self._own.cache_dir, api.version if self._own.cache else None)
+            samples = Samples(self._own.cache_dir, api.version)
             samples.apply(api.entries.values())
             self._caller.samples = samples
         self.confirm = resolved_confirm(self._asked, api.spots, api.entries, self.name)
@@ -179,6 +180,8 @@ class APITool(Connection):
             from delf_openapi.enrichment import apply_summaries
 
             apply_summaries(api.entries.values(), self._kept(api))
+            if self._caller.samples is not None:  # what was seen wins over what was guessed
+                self._caller.samples.apply(api.entries.values())
         hidden = self._hidden(api)
         guides = self._guides(api) if len(api.entries) > _GUIDED_FROM else ()
         shown: dict[Argument, Parameter] = {}
@@ -192,11 +195,11 @@ class APITool(Connection):
 
     @property
     def needs_setup(self) -> bool:
-        """Whether a model is to improve the descriptions."""
+        """Whether a model is to improve what the specification says."""
         return self._own.enrich
 
     async def setup(self, ask: SetupAsk) -> bool:
-        """Let a model improve the descriptions, once per version of the specification.
+        """Let a model improve descriptions and guess responses, once per version.
 
         They are kept on disk as they come, by the specification's content.
 
@@ -217,7 +220,7 @@ class APITool(Connection):
         if not missing:
             return False
 
-        def keep(found: dict[str, str]) -> None:
+        def keep(found: Told) -> None:
             known.update(found)
             self._cache().write(f"{api.version}.summaries", known)
 
@@ -228,10 +231,10 @@ class APITool(Connection):
             self._made = self._search = None
         return True
 
-    def _kept(self, api: API) -> dict[str, str]:
+    def _kept(self, api: API) -> Told:
         if self._improved is None:
             found = self._cache().read(f"{api.version}.summaries")
-            self._improved = cast("dict[str, str]", found) if isinstance(found, dict) else {}
+            self._improved = cast("Told", found) if isinstance(found, dict) else {}
         return self._improved
 
     def _cache(self) -> Cache:
@@ -291,6 +294,7 @@ class APITool(Connection):
             call=call.call,
             schema=call.schema,
             tags=entry.spot.tags,
+            context=CONTEXT,
             version=f"{entry.spot.method} {entry.spot.path} {servers}",
         )
 

@@ -58,7 +58,7 @@ def describe(document: Document, entry: Entry) -> str:
         document: The specification.
         entry: The action.
     """
-    shapes = Shapes(document)
+    shapes = Shapes(document, dates=document.dates)
     try:
         operation = read_operation(document, entry.spot)
         deep = compile_operation(document, operation, shapes)

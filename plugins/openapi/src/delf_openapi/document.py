@@ -139,12 +139,21 @@ class Document:
         trees: Where its parts come from.
         version: Of OpenAPI, as ``(3, 1)``.
         prefer: Media types that are preferred where there is a choice.
+        dates: Whether dates of answers are given as such, rather than as text.
     """
 
-    def __init__(self, trees: Trees, version: tuple[int, int], prefer: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        trees: Trees,
+        version: tuple[int, int],
+        prefer: Sequence[str] = (),
+        *,
+        dates: bool = False,
+    ) -> None:
         self.trees = trees
         self.version = version
         self.prefer = tuple(prefer)
+        self.dates = dates
         self._found: dict[str, Any] = {}
 
     def at(self, ref: str) -> Any:

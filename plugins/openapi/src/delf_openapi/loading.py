@@ -13,6 +13,7 @@ from delf.types import Permission
 from delf_openapi.cache import Cache, Stored
 from delf_openapi.compiler import Compiled, Entry, compile_spots
 from delf_openapi.document import Document
+from delf_openapi.failures import SpecError
 from delf_openapi.opening import open_document
 from delf_openapi.operations import Spot, find_operations
 from delf_openapi.selection import as_words, choose
@@ -34,7 +35,7 @@ class API:
         entries: The chosen ones, compiled.
         warnings: What was left out, and why.
         left_out: How many operations are not among the chosen only for their number.
-        version: What tells its content from others; None where nothing is kept by it.
+        version: What tells its content from others; None where it cannot be written.
     """
 
     document: Document
@@ -81,14 +82,27 @@ def load_api(
         spots, unseen = find_operations(document, warnings)
         chosen, left_out = _choose(name, spots, allow, settings)
         entries = compile_spots(document, chosen, warnings)
-    version = source.digest if settings.enrich else None
+    version = _version_of(source, settings)
     api = API(document, spots, entries, warnings, left_out + unseen, version)
     _report(name, api, allow)
     return api
 
 
+def _version_of(source: Source, settings: OpenAPISettings) -> str | None:
+    """What tells a specification from others; one that cannot be written may do without."""
+    try:
+        return source.digest
+    except SpecError:
+        if settings.enrich:
+            raise
+        return None
+
+
 def _open(source: Source, settings: OpenAPISettings) -> Document:
-    return open_document(source, settings.refs, settings.max_spec_bytes, settings.prefer)
+    dates = settings.validate != "off"
+    return open_document(
+        source, settings.refs, settings.max_spec_bytes, settings.prefer, dates=dates
+    )
 
 
 def _read(settings: OpenAPISettings) -> Source:
@@ -103,7 +117,7 @@ def _load_cached(name: str, settings: OpenAPISettings, allow: Permission) -> API
         return _open(_read(settings), settings)
 
     # What else the result depends on.
-    terms = (*settings.refs, f"prefer {list(settings.prefer)}")
+    terms = (*settings.refs, f"prefer {list(settings.prefer)}", f"validate {settings.validate}")
     stored = cache.load(uri, terms, again)
     if stored is None:
         try:
@@ -118,6 +132,7 @@ def _load_cached(name: str, settings: OpenAPISettings, allow: Permission) -> API
             cache.store(uri, terms, *stored)
     version, document, compiled = stored
     document.prefer = settings.prefer
+    document.dates = settings.validate != "off"
     spots = [entry.spot for entry in compiled.entries.values()]
     chosen, left_out = _choose(name, spots, allow, settings)
     entries = {spot.name: compiled.entries[spot.name] for spot in chosen}

@@ -12,7 +12,12 @@ from delf_openapi.swagger2 import convert
 
 
 def open_document(
-    source: Source, roots: Iterable[str], limit: int, prefer: Sequence[str] = ()
+    source: Source,
+    roots: Iterable[str],
+    limit: int,
+    prefer: Sequence[str] = (),
+    *,
+    dates: bool = False,
 ) -> Document:
     """A specification of any supported version, Swagger 2.0 as OpenAPI 3.0.
 
@@ -21,6 +26,7 @@ def open_document(
         roots: Where references may lead to, beside its own place.
         limit: The most bytes of a document.
         prefer: Media types that are preferred where there is a choice.
+        dates: Whether dates of answers are given as such, rather than as text.
 
     Raises:
         SpecError: When it is none, with the place and the reason.
@@ -28,7 +34,7 @@ def open_document(
     tree = parse(source)
     version = _version(tree)
     trees = LoadedTrees(source.uri, tree, roots, limit)
-    document = Document(trees, version, prefer)
+    document = Document(trees, version, prefer, dates=dates)
     tree = trees.documents[""] = _with_sections(document, tree)
     if version == (2, 0):
         document.version = (3, 0)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final, cast
 
 from delf_openapi.cache import Cache
-from delf_openapi.compiler import Entry
+from delf_openapi.compiler import GUESSED, Entry
 from delf_openapi.document import Document, LoadedTrees
 from delf_schemas.shapes import Shapes, safe_text
 
@@ -36,18 +36,26 @@ class Samples:
         self._shapes: dict[str, Any] = (
             cast("dict[str, Any]", found) if isinstance(found, dict) else {}
         )
+        self._declared: dict[str, str] = {}
         self._counts: dict[str, int] = {}
         self._writing: asyncio.Task[None] | None = None
         self._dirty = False
 
     def apply(self, entries: Iterable[Entry]) -> None:
-        """Put what was learned into entries that say nothing of what they give."""
+        """Put what was learned into entries; beside what they declare, where they declare it."""
         self.has_news = False
         shapes = Shapes(Document(LoadedTrees("", {}, (), 0), (3, 1)))
         for entry in entries:
             schema = self._shapes.get(entry.spot.name)
-            if entry.undeclared and isinstance(schema, dict):
-                entry.returns = safe_text(shapes, schema, "out", _CHARS)
+            if not isinstance(schema, dict):
+                continue
+            seen = safe_text(shapes, schema, "out", _CHARS)
+            if entry.undeclared:
+                entry.returns = seen
+                entry.summary = entry.summary.removesuffix(GUESSED)
+            else:
+                declared = self._declared.setdefault(entry.spot.name, entry.returns)
+                entry.returns = declared if declared in ("Any", seen) else f"{declared} | {seen}"
 
     def note(self, name: str, value: Any) -> None:
         """Learn from an answer; it is written in the background."""

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import Literal
+
 from pydantic import Field
 
 from delf.settings import LocalPath, NamedValues, PluginSettings, SecretStr, SentValues
 from delf.types import Effect
 
+Validation = Literal["off", "warn", "raise"]
 
-class OpenAPISettings(PluginSettings):
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", 'Field name "validate"')  # an old method of pydantic's
+
+    class _Checks(PluginSettings):
+        """How the answers of an API are looked at."""
+
+        validate: Validation = Field(  # pyright: ignore[reportIncompatibleMethodOverride]
+            default="warn",
+            description="What a response does that is not as declared; off gives it untyped.",
+        )
+
+
+class OpenAPISettings(_Checks):
     """Where the specification is, who calls, and the limits."""
 
     spec: LocalPath | None = Field(
@@ -63,14 +79,14 @@ class OpenAPISettings(PluginSettings):
     )
     enrich: bool = Field(
         default=False,
-        description="Let a model improve the descriptions, once for each version.",
+        description="Let a model improve descriptions and infer responses, once for each version.",
     )
     llm: str | None = Field(
         default=None, description="The model for that; the agent's light one when left out."
     )
     sample: bool = Field(
         default=True,
-        description="Learn the shape of undeclared responses; with cache for later programs, too.",
+        description="Learn the shape of undeclared responses, for later programs, too.",
     )
     operations: int = Field(
         default=100, ge=1, le=20_000, description="The most operations without allow."

@@ -38,8 +38,7 @@ async def _set_up(run: TaskRun, connection: SupportsSetup) -> None:
 
 
 def _asker(run: TaskRun) -> SetupAsk:
-    # Neither the user's own instructions nor the stream of an answer belong to a set-up.
-    asker = replace(run.models, system_prompt=None, stream=False)
+    asker = replace(run.models, stream=False)
 
     async def ask(messages: Sequence[Message], llm: str | LLMConfig | None = None) -> ModelReply:
         config = run.config.quick_llm if llm is None else as_llm_config(llm)

@@ -1,0 +1,305 @@
+"""Responses as their specification declares them: validated and typed by openapi-core."""
+
+from __future__ import annotations
+
+import contextvars
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from delf.tools.json_schema import clean
+from delf_openapi.bodies import kind_of
+from delf_openapi.compiler import responses_of
+from delf_openapi.failures import SpecError
+from delf_openapi.patterns import matches
+
+if TYPE_CHECKING:
+    from openapi_core.unmarshalling.schemas.unmarshallers import SchemaUnmarshaller
+
+    from delf_openapi.answers import Answer
+    from delf_openapi.document import Document
+    from delf_openapi.operations import Operation
+
+MOST_BYTES: Final = 2_000_000
+"""A longer response is neither validated nor typed."""
+
+_SECONDS: Final = 5.0
+_MOST_NODES: Final = 200_000
+_FAULTS: Final = 5
+_FAULT_CHARS: Final = 200
+# These lead elsewhere, or to data: none of them says what a value must be.
+_LEFT_OUT: Final = frozenset(
+    {"$id", "$schema", "$anchor", "$dynamicRef", "$dynamicAnchor", "discriminator", "example"}
+    | {"examples", "xml", "externalDocs", "default", "x-model"}
+)
+_DATA: Final = frozenset({"enum", "const"})
+_NAMED: Final = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})
+_MOMENT: Final = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,6}0*)?(?:[Zz]|[+-]\d\d:\d\d)"
+)
+
+_deadline: contextvars.ContextVar[float] = contextvars.ContextVar("deadline")
+
+
+class _TooLongError(Exception):
+    """A response has taken the time that there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A response's body with the types that its specification declares.
+
+    Args:
+        value: The body; what does not fit is as it came.
+        faults: What does not fit, a line each.
+        declared: Whether the specification says what this response holds.
+    """
+
+    value: Any
+    faults: tuple[str, ...] = ()
+    declared: bool = True
+
+
+class Responses:
+    """Validates and types the responses of one specification.
+
+    Args:
+        document: The specification.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._known: dict[tuple[str, str], SchemaUnmarshaller | str] = {}
+
+    def typed(self, operation: Operation, answer: Answer, body: Any) -> Typed:
+        """A body as the specification declares it.
+
+        Args:
+            operation: What was called.
+            answer: What came.
+            body: Its body, parsed.
+        """
+        if kind_of(answer.media or "application/json") != "json" or isinstance(body, bytes):
+            return Typed(body)
+        found = self._schema(operation, answer)
+        if found is None:
+            return Typed(body, declared=False)
+        if len(answer.content) > MOST_BYTES:
+            size = f"{len(answer.content):,} bytes"
+            return Typed(body, (f"its {size} are neither validated nor typed",))
+        status, schema = found
+        key = (operation.spot.name, status)
+        unmarshaller = self._known.get(key)
+        if unmarshaller is None:
+            unmarshaller = self._known[key] = self._made(schema)
+        if isinstance(unmarshaller, str):
+            return Typed(body, (unmarshaller,))
+        _deadline.set(time.monotonic() + _SECONDS)
+        try:
+            faults = tuple(_faults(unmarshaller, body))
+            return Typed(_lenient(unmarshaller).unmarshal(body), faults)
+        except _TooLongError:
+            return Typed(body, (f"it was not validated within {_SECONDS:g} s",))
+        except Exception as error:  # a schema that no validator can make sense of
+            return Typed(body, (f"its schema cannot be used: {type(error).__name__}",))
+
+    def untyped(self, operation: Operation, answer: Answer, body: Any) -> Typed:
+        """A body as it came, and whether it is declared."""
+        is_json = kind_of(answer.media or "application/json") == "json"
+        return Typed(body, declared=not is_json or self._schema(operation, answer) is not None)
+
+    def _schema(self, operation: Operation, answer: Answer) -> tuple[str, Any] | None:
+        """The status that is declared, and its schema; None where nothing is."""
+        responses = responses_of(operation.raw)
+        for status in (str(answer.status), f"{str(answer.status)[0]}XX", "DEFAULT"):
+            if status not in responses:
+                continue
+            try:
+                content: Any = self._document.reference(responses[status]).get("content")
+                schema = _of_media(content, answer.media, self._document)
+            except (SpecError, AttributeError, TypeError):
+                return None
+            return None if schema in (None, {}, {"type": "object"}) else (status, schema)
+        return None
+
+    def _made(self, schema: Any) -> SchemaUnmarshaller | str:
+        try:
+            spec = _bundled(self._document, schema)
+            return _unmarshaller(spec, self._document.version)
+        except SpecError as error:
+            return f"its schema cannot be read: {clean(error.message, _FAULT_CHARS)}"
+        except Exception as error:  # the other side's, and whatever is wrong with it
+            return f"its schema cannot be used: {type(error).__name__}"
+
+
+def _of_media(content: Any, media: str, document: Document) -> Any:
+    listed: Mapping[str, Any] = {}
+    if isinstance(content, Mapping):
+        listed = cast("Mapping[str, Any]", content)
+    for name, spec in listed.items():
+        declared = str(name).partition(";")[0].strip().lower()
+        if declared in (media or "application/json", "*/*", "application/*"):
+            return document.reference(spec).get("schema")
+    # Many services answer with another name of JSON than the one that they declare.
+    for name, spec in listed.items():
+        if kind_of(str(name).partition(";")[0].strip().lower()) == "json":
+            return document.reference(spec).get("schema")
+    return None
+
+
+def _bundled(document: Document, schema: Any) -> dict[str, Any]:
+    """A schema with all that it refers to, as a specification that stands for itself.
+
+    Raises:
+        SpecError: When a reference leads nowhere, or to too much.
+    """
+    names: dict[str, str] = {}
+    waiting: list[str] = []
+    left = _MOST_NODES
+
+    def copied(node: Any, *, named: bool = False) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise SpecError("the schema is too large to validate by")
+        if isinstance(node, list):
+            return [copied(item) for item in cast("list[Any]", node)]
+        if not isinstance(node, dict):
+            return node
+        result: dict[str, Any] = {}
+        for key, value in cast("dict[Any, Any]", node).items():
+            word = str(key)
+            if named:
+                result[word] = copied(value)
+            elif word == "$ref" and isinstance(value, str):
+                ref = document.absolute(value)
+                if ref not in names:
+                    names[ref] = f"s{len(names)}"
+                    waiting.append(ref)
+                result["$ref"] = f"#/components/schemas/{names[ref]}"
+            elif word in _DATA:
+                result[word] = value
+            elif word not in _LEFT_OUT:
+                result[word] = copied(value, named=word in _NAMED and isinstance(value, dict))
+        if "patternProperties" in result and not named:
+            for word in ("patternProperties", "additionalProperties", "unevaluatedProperties"):
+                result.pop(word, None)
+        return result
+
+    whole = copied(schema)
+    schemas: dict[str, Any] = {}
+    while waiting:
+        ref = waiting.pop()
+        schemas[names[ref]] = copied(document.at(ref))
+    return {"openapi": "3.1.0", "schema": whole, "components": {"schemas": schemas}}
+
+
+def _unmarshaller(spec: dict[str, Any], version: tuple[int, int]) -> SchemaUnmarshaller:
+    from jsonschema_path import SchemaPath
+    from openapi_core.unmarshalling.schemas.unmarshallers import (
+        FormatsUnmarshaller,
+        SchemaUnmarshaller,
+    )
+
+    validators, types = _parts(version < (3, 1))
+    root = SchemaPath.from_dict(spec)
+    schema = root / "schema"
+    formats = FormatsUnmarshaller({"date": date.fromisoformat, "date-time": _moment})
+    return SchemaUnmarshaller(schema, validators.create(root, schema), types, formats)
+
+
+@lru_cache
+def _parts(is_old: bool) -> tuple[Any, Any]:
+    """Validators and types of OpenAPI 3.0, or of later versions."""
+    from openapi_core.unmarshalling import schemas
+    from openapi_core.unmarshalling.schemas.unmarshallers import (
+        ArrayUnmarshaller,
+        ObjectUnmarshaller,
+        TypesUnmarshaller,
+    )
+    from openapi_core.validation.schemas.factories import SchemaValidatorsFactory
+
+    library: Any = import_module("openapi_schema_validator")
+    extend: Any = import_module("jsonschema.validators").extend
+
+    class Items(ArrayUnmarshaller):
+        def __call__(self, value: Any) -> Any:
+            return super().__call__(value) if isinstance(value, list) else value
+
+    class Properties(ObjectUnmarshaller):
+        """Types what came, and adds nothing: no default, no class of its own."""
+
+        def __call__(self, value: Any) -> Any:
+            if not isinstance(value, dict):
+                return value
+            came = cast("dict[str, Any]", value)
+            typed = self._unmarshal_properties(came)
+            return {name: typed.get(name, item) for name, item in came.items()}
+
+    validator = library.OAS30ReadValidator if is_old else library.OAS31Validator
+    follow = validator.VALIDATORS["$ref"]
+
+    def followed(checker: Any, ref: Any, instance: Any, schema: Any) -> Iterator[Any]:
+        if time.monotonic() > _deadline.get():
+            raise _TooLongError
+        yield from follow(checker, ref, instance, schema) or ()
+
+    def pattern(_checker: Any, text: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+        from jsonschema.exceptions import ValidationError
+
+        if isinstance(instance, str) and isinstance(text, str) and not matches(text, instance):
+            yield ValidationError(f"{clean(instance, 60)!r} does not match {clean(text, 60)!r}")
+
+    bounded: Any = extend(validator, {"$ref": followed, "pattern": pattern})
+    checker = library.OAS30ReadValidator.FORMAT_CHECKER
+    theirs = schemas.oas30_types_unmarshaller if is_old else schemas.oas31_types_unmarshaller
+    kinds = {**theirs.unmarshallers, "array": Items, "object": Properties}
+    types = TypesUnmarshaller(kinds, theirs.default, theirs.multi)
+    return SchemaValidatorsFactory(bounded, checker), types
+
+
+@lru_cache
+def _lenient_class() -> Any:
+    from openapi_core.validation.schemas.validators import SchemaValidator
+
+    class Lenient(SchemaValidator):
+        """Has validated the whole already; its parts are typed as far as they fit."""
+
+        def validate(self, value: Any) -> None:
+            return None
+
+    return Lenient
+
+
+def _lenient(unmarshaller: SchemaUnmarshaller) -> SchemaUnmarshaller:
+    from openapi_core.unmarshalling.schemas.unmarshallers import SchemaUnmarshaller
+
+    checked = unmarshaller.schema_validator
+    return SchemaUnmarshaller(
+        unmarshaller.schema,
+        _lenient_class()(checked.schema, checked.validator),
+        unmarshaller.types_unmarshaller,
+        unmarshaller.formats_unmarshaller,
+    )
+
+
+def _faults(unmarshaller: SchemaUnmarshaller, body: Any) -> Iterator[str]:
+    errors: Any = unmarshaller.schema_validator.validator.iter_errors(body)
+    for number, error in enumerate(errors):
+        if number >= _FAULTS:
+            yield "and more"
+            return
+        place = ".".join(clean(part, 60) for part in error.absolute_path) or "the body"
+        yield f"{place}: {clean(error.message, _FAULT_CHARS)}"
+
+
+def _moment(text: str) -> datetime:
+    """A moment; what Python cannot hold as exactly stays a text."""
+    if not _MOMENT.fullmatch(text):
+        raise ValueError(text)
+    return datetime.fromisoformat(re.sub(r"(\.\d{6})0+", r"\1", text.upper()))

@@ -1,0 +1,186 @@
+"""Responses are validated by their specification, and have its types."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+
+from delf import Agent
+from delf.errors import ToolExecutionError
+from delf.testing import TestHost
+from delf_devkit.testing.models import ScriptedModel, script
+from delf_openapi import APITool
+from delf_openapi.enrichment import type_text
+from support.raw_http import RawServer, Reply, threaded_server
+
+ORDER = {
+    "type": "object",
+    "required": ["id"],
+    "properties": {
+        "id": {"type": "integer"},
+        "day": {"type": "string", "format": "date"},
+        "at": {"type": "string", "format": "date-time"},
+        "note": {"type": "string", "default": "none", "pattern": "^(a+)+$"},
+        "uid": {"type": "string", "format": "uuid"},
+        "parent": {"$ref": "#/components/schemas/Order"},
+    },
+}
+
+
+def spec_of(schema: Any, version: str = "3.1.0", **more: Any) -> dict[str, Any]:
+    content = {"application/json": {"schema": schema}}
+    get = {
+        "operationId": "getIt",
+        "responses": {"200": {"description": "ok", "content": content}},
+    }
+    return {
+        "openapi": version,
+        "info": {"title": "T", "version": "1"},
+        "paths": {"/it": {"get": get}},
+        "components": {"schemas": {"Order": ORDER, **more}},
+    }
+
+
+ONE = {"$ref": "#/components/schemas/Order"}
+
+
+def answers(server: RawServer, value: Any, status: int = 200, media: str = "") -> None:
+    headers = {"content-type": media or "application/json"}
+    server.answer = lambda _: Reply(status, json.dumps(value).encode(), headers)
+
+
+@pytest.mark.parametrize("version", ["3.0.3", "3.1.0"])
+async def test_dates_are_dates_and_the_signature_says_so(server, open_api, invoke, version) -> None:
+    tool = open_api(spec_of({"type": "array", "items": ONE}, version))
+    answers(server, [{"id": 1, "day": "2026-01-31", "at": "2026-01-31T10:00:00.5Z", "x": 1}])
+    (found,) = await invoke(tool, "get_it")
+    moment = datetime(2026, 1, 31, 10, 0, 0, 500_000, tzinfo=UTC)
+    assert found == {"id": 1, "day": date(2026, 1, 31), "at": moment, "x": 1}
+    (action,) = await tool.actions()
+    assert '"day": date' in action.returns
+    assert '"at": datetime' in action.returns
+    whole = await invoke(tool, "get_it", full_response=True)
+    assert whole["body"] == [found]
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-01-31T10:00:00.123456789Z", "2026-01-31T23:59:60Z", "yesterday", ""]
+)
+async def test_a_moment_that_python_cannot_say_stays_a_text(
+    server, open_api, invoke, text: str
+) -> None:
+    answers(server, {"id": 1, "at": text})
+    assert (await invoke(open_api(spec_of(ONE)), "get_it"))["at"] == text
+
+
+async def test_what_does_not_fit_stays_as_it_came_and_is_told_once(
+    server, open_api, invoke, caplog
+) -> None:
+    tool = open_api(spec_of(ONE))
+    answers(server, {"id": "one", "day": "2026-01-31", "at": 5, "parent": [1]})
+    for _ in range(2):
+        found = await invoke(tool, "get_it")
+        assert found == {"id": "one", "day": date(2026, 1, 31), "at": 5, "parent": [1]}
+    (record,) = [r for r in caplog.records if "not as its specification says" in r.message]
+    assert "id: 'one' is not of type 'integer'" in record.message
+    assert "parent: [1] is not of type 'object'" in record.message
+
+
+async def test_raise_is_an_error_that_says_that_the_call_was_made(server, open_api, invoke) -> None:
+    tool = open_api(spec_of(ONE), validate="raise")
+    answers(server, {"day": "2026-01-31"})
+    with pytest.raises(ToolExecutionError, match="'id' is a required property") as caught:
+        await invoke(tool, "get_it")
+    assert "the call was made" in str(caught.value.hint)
+
+
+async def test_off_gives_what_came(server, open_api, invoke, caplog) -> None:
+    tool = open_api(spec_of(ONE), validate="off")
+    answers(server, {"day": "2026-01-31"})
+    assert await invoke(tool, "get_it") == {"day": "2026-01-31"}
+    assert "date" not in (await tool.actions())[0].returns
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#/components/schemas/Nowhere"},
+        {"type": "object", "properties": {"a": {"type": "no-such-type"}}},
+        {"anyOf": [{"$ref": "#/components/schemas/Twice"}] * 2},
+        {"$ref": "#/components/schemas/Self"},
+        {"type": "string", "pattern": "(["},
+        {"properties": {"id": {"x-model": "Pwned"}}, "x-model": "Pwned", "$id": "http://x/"},
+        {"allOf": [ONE], "discriminator": {"propertyName": "id", "mapping": {"1": "#/nowhere"}}},
+    ],
+    ids=["nowhere", "type", "exponential", "circle", "pattern", "x-model", "discriminator"],
+)
+async def test_whatever_a_schema_is_the_answer_comes(
+    server, open_api, invoke, schema, monkeypatch
+) -> None:
+    monkeypatch.setattr("delf_openapi.typed._SECONDS", 0.2)
+    deep = {f"D{n}": {"anyOf": [{"$ref": f"#/components/schemas/D{n + 1}"}] * 2} for n in range(40)}
+    more = {
+        "Self": {"$ref": "#/components/schemas/Self"},
+        "Twice": {"$ref": "#/components/schemas/D0"},
+        **deep,
+        "D40": {"type": "string"},
+    }
+    answers(server, {"id": 1})
+    assert await invoke(open_api(spec_of(schema, **more)), "get_it") == {"id": 1}
+
+
+async def test_a_response_that_is_not_documented_is_sampled_and_told(
+    server, open_api, invoke, tmp_path
+) -> None:
+    folder = str(tmp_path / "learned")
+    tool = open_api(spec_of(ONE), cache_dir=folder)
+    answers(server, {"job": "j1", "done": False}, status=202)
+    assert await invoke(tool, "get_it") == {"job": "j1", "done": False}
+    (action,) = await tool.actions()
+    assert action.returns.endswith('| {"job": str, "done": bool}')
+    await tool.aclose()
+    later = open_api(spec_of(ONE), cache_dir=folder)
+    assert (await later.actions())[0].returns == action.returns
+
+
+def test_people_are_told_in_the_task() -> None:
+    host = TestHost.discover(environ={})
+    model = ScriptedModel()
+    host.provide(model.spec, model.factory)
+    model.writes("print((await shop.get_it())['day'].year)")
+    body = b'{"day": "2026-01-31"}'
+    with threaded_server(lambda _: Reply(200, body)) as server:
+        tool = APITool(spec_of(ONE), name="shop", base_url=server.url)
+        with Agent(tools=[tool], llm="scripted", host=host, sandbox="local") as agent:
+            response = agent.run("Which year?")
+    assert response.text == "2026"
+    assert "'id' is a required property" in str(response.trace.to_dict())
+
+
+def test_what_a_model_says_of_a_response_is_a_type_or_nothing() -> None:
+    assert type_text('list[{"id": int, "name": str | None, ...: Any}]') is not None
+    assert type_text('{"id": int}') == '{"id": int}'
+    for text in ("__import__('os')", "{'a': f()}", "x", "int\n\nIgnore all", "`", None, "[int]"):
+        assert type_text(text) is None
+
+
+def test_enrichment_infers_responses_with_the_system_prompt(tmp_path) -> None:
+    host = TestHost.discover(environ={})
+    model = ScriptedModel()
+    host.provide(model.spec, model.factory)
+    told = {"get_it": {"does": "Gets an order.", "returns": '{"id": int, "total": float}'}}
+    model.says(json.dumps(told))
+    model.says(script("print('done')"))
+    tool = APITool(spec_of({}), name="shop", enrich=True, cache_dir=str(tmp_path))
+    with Agent(
+        tools=[tool], llm="scripted", host=host, sandbox="local", system_prompt="Speak as a shop."
+    ) as agent:
+        agent.run("go").raise_for_status()
+    assert "Speak as a shop." in model.prompts[0]
+    assert "answer: unknown" in model.prompts[0]
+    assert '-> {"id": int, "total": float}' in model.prompts[1]
+    assert "Gets an order. (what it gives is a guess)" in model.prompts[1]
