@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 
 from delf import Agent, tool
+from delf.messages import ModelReply, Usage
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel, script
 from delf_serve.app import Application, make_app
@@ -139,10 +140,24 @@ async def serving(
         listener.close()
 
 
-def make_agent(place: str, box: Outbox, host: TestHost | None = None, **options: Any) -> Agent:
-    """An agent whose tasks are their scripts."""
+def make_agent(
+    place: str,
+    box: Outbox,
+    host: TestHost | None = None,
+    cost_usd: float | None = None,
+    **options: Any,
+) -> Agent:
+    """An agent whose tasks are their scripts, each for a price where one is given."""
     host = host or TestHost.discover(environ={})
-    model = ScriptedModel(default=scripts_of)
+
+    def answer(request: Any) -> Any:
+        text = scripts_of(request)
+        if cost_usd is None:
+            return text
+        usage = Usage(input_tokens=100, output_tokens=10)
+        return ModelReply(text=text, model="scripted", usage=usage, cost_usd=cost_usd)
+
+    model = ScriptedModel(default=answer)
     host.provide(model.spec, model.factory)
     given: dict[str, Any] = {"journal": "sql", "timeout": 60, "retry_count": 0, "llm": "scripted"}
     given |= {"sandbox": "local", **options}

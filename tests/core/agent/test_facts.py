@@ -34,6 +34,7 @@ def test_the_state_of_an_agent(make_agent: MakeAgent, scripted_model: ScriptedMo
         "reserved_usd": 0.0,
         "remaining_usd": 2.0,
         "is_exhausted": False,
+        "by_task": {},
     }
     agent.start()
     usage = Usage(input_tokens=100, cached_tokens=30, output_tokens=20)

@@ -294,6 +294,12 @@ class TestCommands:
         chat.then("/code", "script 1", "print('one')")
         assert chat.leave() == 0
 
+    def test_cost_shows_what_is_left_of_a_budget_and_what_took_it(self, talk):
+        chat = talk("print('one')", flags=("--set", "budget_usd=0.5"))
+        chat.say("first", "done · ")
+        chat.then("/cost", "budget $0.5: $0.4900 left, $0.0100 spent", "  $0.0100")
+        assert chat.leave() == 0
+
 
 class TestPipes:
     @pytest.fixture

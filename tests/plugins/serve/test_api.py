@@ -587,3 +587,21 @@ async def test_what_is_old_is_forgotten(serve, monkeypatch, says):
             await asyncio.sleep(0.02)
     listed = (await second.client.get("/tasks")).json()["tasks"]
     assert [task["task_id"] for task in listed] == [waits["task_id"]]
+
+
+async def test_a_budget_is_the_agents_and_says_which_tasks_took_it(serve):
+    priced = {"cost_usd": 0.25, "budget_usd": 1.0, "allow_unpriced": True}
+    server = await serve(agent=priced)
+    empty = (await server.client.get("/budget")).json()
+    assert empty == {"limit_usd": 1.0, "spent_usd": 0.0, "left_usd": 1.0, "tasks": []}
+    names = []
+    for _ in range(2):
+        task = await server.run("print(1)")
+        await server.until(task["task_id"], "done")
+        names.insert(0, task["task_id"])
+    found = (await server.client.get("/budget")).json()
+    assert (found["spent_usd"], found["left_usd"]) == (0.5, 0.5)
+    assert found["tasks"] == [{"task_id": name, "spent_usd": 0.25} for name in names]
+    assert (await server.client.get("/session")).json()["budget"] == found
+    without = await serve()
+    assert (await without.client.get("/budget")).status_code == 404

@@ -562,3 +562,28 @@ async def test_a_question_says_where_each_value_came_from(shop, open_page):
     )
     await expect(ask.locator(".fields .quiet.origin")).to_have_text("in your task")
     assert await accessible(page) == []
+
+
+async def test_the_meter_shows_the_agents_budget_and_not_the_tasks(
+    open_page, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
+    monkeypatch.setenv("DELF_SERVE_FILES_FOLDER", str(tmp_path / "files"))
+    box = Outbox()
+    agent = make_agent(str(tmp_path), box, cost_usd=0.25, budget_usd=1.0, allow_unpriced=True)
+    async with serving(agent, box) as server:
+        for _ in range(2):
+            first = await server.run("print(1)")
+            await server.until(first["task_id"], "done")
+        page = await open_page(server.url)
+        await at(page, first)
+        meter = page.locator(".meter")
+        await expect(meter).to_have_attribute("aria-label", "50 % of the agent's budget is spent")
+        await expect(page.locator(".figures")).to_contain_text(
+            "$0.25 · $0.50 of the budget of $1.00 left"
+        )
+        third = await server.run("print(await hold())")
+        await at(page, third)
+        await expect(meter).to_have_attribute("aria-label", "75 % of the agent's budget is spent")
+        box.gate.set()
+        await server.until(third["task_id"], "done")

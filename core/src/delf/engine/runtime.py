@@ -132,7 +132,7 @@ class Runtime:
     async def _work(self, request: TaskRequest) -> TaskOutcome:
         slot, pipeline = Slot(self._places), None
         ledger = TaskRun.ledger_of(self.resources, request)
-        ledger.begin(request.task_id, request.past)
+        ledger.begin(request.task_id, request.past, parent=_parent_of(request))
         try:
             # A task that waits for its place is no more than its request.
             async with self._room(request), self._turn(slot):
@@ -204,7 +204,7 @@ class Runtime:
         end = next((event for event in request.past if isinstance(event, TaskFinished)), None)
         if end is not None:
             ledger = TaskRun.ledger_of(self.resources, request)
-            ledger.begin(request.task_id, request.past)
+            ledger.begin(request.task_id, request.past, parent=_parent_of(request))
             ledger.end(request.task_id)
         else:
             outcome = await self.run(request)
@@ -285,6 +285,11 @@ def _most_tasks() -> int:
     """How many tasks have file descriptors enough, so that none ends for the want of them."""
     left = descriptors_left()
     return sys.maxsize if left is None else max(1, (left - _OWN) // _OF_A_TASK)
+
+
+def _parent_of(request: TaskRequest) -> str | None:
+    """The task that has this one done."""
+    return None if request.child is None else request.child.parent
 
 
 def _is_over(work: asyncio.Task[TaskOutcome]) -> bool:

@@ -14,6 +14,7 @@ from delf.events import Event, ScriptGenerated
 from delf_chat.chat import Chat, chat_of
 from delf_chat.checks import check_name
 from delf_cli.errors import report, say
+from delf_cli.ids import short_id
 from delf_cli.output import Screen, counted
 from delf_cli.tables import one_line
 
@@ -41,6 +42,7 @@ _KEYS: Final = (
     "Ctrl-C stops the task that runs; Ctrl-D leaves."
 )
 _SHOWN: Final = 500
+_TASKS_SHOWN: Final = 10
 
 
 class Tally:
@@ -189,6 +191,13 @@ class _Session:
 
     async def cost(self, rest: str) -> None:
         self.screen.line(self.tally.line())
+        if (budget := self.agent.status()["budget"])["limit_usd"] is not None:
+            self.screen.line(
+                f"budget ${budget['limit_usd']:g}: ${budget['remaining_usd']:.4f} left, "
+                f"${budget['spent_usd']:.4f} spent"
+            )
+            for name, spent in list(budget["by_task"].items())[-_TASKS_SHOWN:]:
+                self.screen.line(f"  {short_id(name)}  ${spent:.4f}", "dim")
 
     async def clear(self, rest: str) -> None:
         if self.screen.console is not None:

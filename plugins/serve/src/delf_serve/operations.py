@@ -561,10 +561,35 @@ def _session(service: Service, key: Key, cookie: str | None) -> s.Session:
         csrf=None if cookie is None or not service.keys else Keys.csrf(key, cookie),
         login=bool(service.keys),
         model=short_name(service.agent.config.main_llm.model).rpartition("/")[2],
-        budget_usd=service.agent.config.budget_usd,
+        budget=_budget(service),
     )
 
 
+def _budget(service: Service) -> s.Budget | None:
+    known = service.agent.status()["budget"]
+    if known["limit_usd"] is None:
+        return None
+    return s.Budget(
+        limit_usd=known["limit_usd"],
+        spent_usd=known["spent_usd"],
+        left_usd=known["remaining_usd"],
+        tasks=[
+            s.TaskCost(task_id=name, spent_usd=spent)
+            for name, spent in list(reversed(known["by_task"].items()))[:_TASKS_OF_A_BUDGET]
+        ],
+    )
+
+
+async def budget(call: Call) -> Response:
+    """What is left of the agent's budget."""
+    call.query(s.NoQuery)
+    known = _budget(call.service)
+    if known is None:
+        raise ProblemError(404, "the agent has no budget", "the setting budget_usd gives it one")
+    return shown(known)
+
+
+_TASKS_OF_A_BUDGET: Final = 20
 _UNKNOWN: Final = ((404, "It is not known."),)
 _LATE: Final = (409, "It is too late, or it cannot be done now.")
 
@@ -644,6 +669,10 @@ OPERATIONS: Final = (
     Operation(method="GET", path="/ready", name="ready",
               summary="Whether a task could begin.", right=None, handler=ready,
               answer=s.Health, other=((503, "No task can begin."),)),
+    Operation(method="GET", path="/budget", name="budget",
+              summary="What is left of the agent's budget, and what took the rest.",
+              right="read", handler=budget, answer=s.Budget,
+              other=((404, "The agent has no budget."),)),
     Operation(method="GET", path="/metrics", name="metrics", summary="Figures for Prometheus.",
               right="read", handler=metrics, media="text/plain"),
     Operation(method="GET", path="/openapi.json", name="openapi", summary="This document.",

@@ -395,6 +395,22 @@ class LoginRequest(Given):
     key: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 
 
+class TaskCost(Shown):
+    """What one task took of a budget, with its child tasks."""
+
+    task_id: str
+    spent_usd: float
+
+
+class Budget(Shown):
+    """The money of the agent in the process that answers, over all its tasks."""
+
+    limit_usd: float
+    spent_usd: float
+    left_usd: float
+    tasks: list[TaskCost] = Field(description="The newest tasks that spent, the newest first.")
+
+
 class Session(Shown):
     """Who is logged in."""
 
@@ -403,7 +419,7 @@ class Session(Shown):
     csrf: str | None = Field(default=None, description="To be sent back as X-CSRF-Token.")
     login: bool = Field(description="Whether a key is needed at all.")
     model: str | None = None
-    budget_usd: float | None = None
+    budget: Budget | None = Field(default=None, description="Null where there is no limit.")
 
 
 class Health(Shown):

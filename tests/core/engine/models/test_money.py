@@ -274,3 +274,29 @@ def test_what_is_wrong_is_named(tmp_path: Path, content: Any, said: str) -> None
     assert said in caught.value.message
     assert "pricing.json" in caught.value.message
     assert "USD per million" in (caught.value.hint or "")
+
+
+def test_what_each_task_took_is_known_and_a_childs_is_its_parents() -> None:
+    ledger = Ledger(1.0)
+    child = Ledger(0.5, within=ledger)
+    ledger.begin("one")
+    child.begin("child", parent="one")
+    child.begin("grandchild", parent="child")
+    ledger.add(Usage(), 0.1, "one")
+    child.add(Usage(), 0.2, "child")
+    child.add(Usage(), 0.1, "grandchild")
+    ledger.add(Usage(), 0.05)  # outside of tasks: of the agent alone
+    ledger.begin("two")
+    ledger.add(Usage(), 0.25, "two")
+    assert ledger.by_task == pytest.approx({"one": 0.4, "two": 0.25})
+    assert ledger.cost_usd == pytest.approx(0.7)
+    ledger.reset()
+    assert ledger.by_task == {}
+
+
+def test_a_ledger_knows_of_the_newest_tasks_alone() -> None:
+    ledger = Ledger()
+    for number in range(1005):
+        ledger.add(Usage(), 0.001, f"t{number}")
+    assert len(ledger.by_task) == 1000
+    assert next(iter(ledger.by_task)) == "t5"

@@ -384,7 +384,7 @@ class ModelClient:
             reply = _clean_reply(reply, self.redactor)
         used = self.ledger.forecast.counted(config, request, reply)
         cost = await self._cost(config, reply, used)
-        self.ledger.add(reply.usage, cost)
+        self.ledger.add(reply.usage, cost, self.log.task_id)
         self.ledger.forecast.learn(config, request, reply, cost)
         if draft is not None:
             draft.close()

@@ -30,6 +30,9 @@ from delf.records import dataclass
 
 _UNPRICED_HINT: Final = "give its price in pricing.json, or set allow_unpriced=True"
 
+_MOST_TASKS: Final = 1000
+"""Of so many tasks, the newest, a ledger knows what each has cost."""
+
 _Turn = asyncio.Future[None]
 FindPrice = Callable[[str], Price | None]
 """The user's own price of a model, which wins over a provider's list."""
@@ -65,6 +68,8 @@ class Ledger:
         self.forecast: Forecast = Forecast() if within is None else within.forecast
         self._tasks: set[str] = set()
         self._ended: set[str] = set()
+        self._payers: dict[str, str] = {}
+        self._by_task: dict[str, float] = {}
         self._lock = threading.Lock()
         self._waiting: deque[_Turn] = deque()
 
@@ -83,6 +88,12 @@ class Ledger:
         """Whether there is a budget here, or in what this is within."""
         return self.budget_usd is not None or (self.within is not None and self.within.is_limited)
 
+    @property
+    def by_task(self) -> dict[str, float]:
+        """What each of the newest tasks has cost with its child tasks, the newest task last."""
+        with self._lock:
+            return dict(self._by_task)
+
     def report(self) -> dict[str, Any]:
         """Money and tokens as JSON-ready data."""
         return {
@@ -92,6 +103,7 @@ class Ledger:
                 "reserved_usd": self.reserved_usd,
                 "remaining_usd": self.remaining_usd,
                 "is_exhausted": self.is_exhausted,
+                "by_task": self.by_task,
             },
             "usage": {
                 "input_tokens": self.usage.input_tokens,
@@ -224,44 +236,58 @@ class Ledger:
                 loop.call_soon_threadsafe(_set, turn)
                 return
 
-    def add(self, usage: Usage, cost_usd: float | None) -> None:
-        """Count a model call."""
-        self._count(usage, cost_usd)
-        if self.within is not None:
-            self.within.add(usage, cost_usd)
+    def add(self, usage: Usage, cost_usd: float | None, task_id: str = "") -> None:
+        """Count a model call.
 
-    def _count(self, usage: Usage, cost_usd: float | None) -> None:
+        Args:
+            usage: Its tokens.
+            cost_usd: What it cost; None where no price is known.
+            task_id: The task that asked; empty for a call outside of tasks.
+        """
+        self._count(usage, cost_usd, task_id)
+        if self.within is not None:
+            self.within.add(usage, cost_usd, task_id)
+
+    def _count(self, usage: Usage, cost_usd: float | None, task_id: str) -> None:
         with self._lock:
+            if payer := self._payers.get(task_id, task_id):
+                self._by_task[payer] = self._by_task.get(payer, 0.0) + (cost_usd or 0.0)
+                while len(self._by_task) > _MOST_TASKS:
+                    del self._by_task[next(iter(self._by_task))]
             self.usage = self.usage + usage
             if cost_usd is None:
                 self.unpriced_calls += 1
             else:
                 self.cost_usd += cost_usd
 
-    def begin(self, task_id: str, past: Sequence[Event] = ()) -> None:
+    def begin(self, task_id: str, past: Sequence[Event] = (), *, parent: str | None = None) -> None:
         """A task is about to run; what it cost in another process counts here, once.
 
         Args:
             task_id: The task.
             past: What its journal tells of it, when it is resumed.
+            parent: The task that has it done, and whose cost it is.
         """
         with self._lock:
+            if parent is not None:
+                self._payers[task_id] = self._payers.get(parent, parent)
             known = task_id in self._tasks or task_id in self._ended
             self._tasks.add(task_id)
         for event in () if known else past:
             if isinstance(event, ModelReplied):
-                self._count(event.usage, event.cost_usd)
+                self._count(event.usage, event.cost_usd, task_id)
             elif isinstance(event, ChildFinished) and event.cost_usd is not None:
                 # Its call may be answered from the journal, and then nobody begins it again.
                 self._ended.add(event.child_id)
-                self._count(Usage(), event.cost_usd)
+                self._count(Usage(), event.cost_usd, task_id)
         if self.within is not None:
-            self.within.begin(task_id, past)
+            self.within.begin(task_id, past, parent=parent)
 
     def end(self, task_id: str) -> None:
         """A task is over, so that it is never resumed."""
         with self._lock:
             self._tasks.discard(task_id)
+            self._payers.pop(task_id, None)
         if self.within is not None:
             self.within.end(task_id)
 
@@ -270,6 +296,7 @@ class Ledger:
         with self._lock:
             self.cost_usd = 0.0
             self.unpriced_calls = 0
+            self._by_task.clear()
             if limit_usd is not None:
                 self.budget_usd = limit_usd
             self._wake()

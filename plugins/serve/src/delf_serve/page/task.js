@@ -1,6 +1,6 @@
 // One task: its words, its answer, its scripts with what they did, and a slider to replay it.
 
-import { Stream, post } from "./api.js";
+import { Refused, Stream, get, post } from "./api.js";
 import { Card } from "./card.js";
 import { ChapterView, long } from "./code.js";
 import { el, fill, say, setText, takeAsFile } from "./dom.js";
@@ -11,6 +11,7 @@ import { Timeline } from "./timeline.js";
 import { STATES, ago, count, duration, exact, money, shortId, size } from "./words.js";
 
 const TAIL = 8_000;
+const PAID = new Set(["ModelReplied", "ChildFinished", "TaskFinished"]);
 
 export class TaskView {
   constructor(taskId, session, { connected, again, gone }) {
@@ -68,6 +69,7 @@ export class TaskView {
   take(events) {
     if (!events.length) return;
     this.events.push(...events);
+    if (events.some((event) => PAID.has(event.type))) this.askBudget();
     if (this.at === null) {
       for (const event of events) this.told.apply(event);
       this.drawSoon();
@@ -138,14 +140,29 @@ export class TaskView {
     const { told } = this;
     const now = told.over || this.at !== null ? told.lastAt : Date.now() / 1000;
     const spent = told.startedAt ? duration((now - told.startedAt) * 1000) : "";
-    const budget = this.session.budget_usd;
-    const cost = money(told.cost) + (budget ? ` of ${money(budget)}` : "");
-    setText(this.figures, [spent, cost, count(told.calls.size, "call"), told.changed ? `${told.changed} changed something` : ""].filter(Boolean).join(" · "));
+    const budget = this.session.budget;
+    const left = budget ? `${money(budget.left_usd)} of the budget of ${money(budget.limit_usd)} left` : "";
+    setText(this.figures, [spent, money(told.cost), left, count(told.calls.size, "call"), told.changed ? `${told.changed} changed something` : ""].filter(Boolean).join(" · "));
     this.meter.hidden = !budget;
     if (budget) {
-      const share = Math.min(100, ((told.cost || 0) / budget) * 100);
+      const share = Math.min(100, (budget.spent_usd / budget.limit_usd) * 100);
       this.meter.firstChild.style.width = `${share}%`;
-      this.meter.setAttribute("aria-label", `${Math.round(share)} % of the budget is spent`);
+      this.meter.setAttribute("aria-label", `${Math.round(share)} % of the agent's budget is spent`);
+      this.meter.title = budget.tasks.map((one) => `${shortId(one.task_id)} ${money(one.spent_usd)}`).join("\n");
+    }
+  }
+
+  /** Ask what is left of the budget, at most once at a time. */
+  async askBudget() {
+    if (!this.session.budget || this.askingBudget) return;
+    this.askingBudget = true;
+    try {
+      this.session.budget = await get("budget");
+      if (!this.dropped) this.drawFigures();
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error; // the figures stay as they were last known
+    } finally {
+      this.askingBudget = false;
     }
   }
 
