@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Final, Literal
+from textwrap import shorten
+from typing import Any, Final, Literal, cast
 
+from delf.errors import PluginError
 from delf.records import dataclass
 
 Role = Literal["system", "user", "assistant"]
+_MAKES: Final = "system(text), user(text) and assistant(text) of delf.messages make messages"
 Purpose = Literal["generate", "prefilter", "summarize", "call", "setup", "learn"]
 """What a model call is for; usage is reported by purpose. ``setup`` is apart from a task's cost."""
 
@@ -73,6 +76,10 @@ class Message:
     role: Role
     parts: tuple[Part, ...]
 
+    def __post_init__(self) -> None:
+        if isinstance(self.parts, str):
+            raise PluginError(f"a message has parts, and {_cut(self.parts)} is a text", hint=_MAKES)
+
     @property
     def text(self) -> str:
         """All text parts, joined."""
@@ -87,6 +94,27 @@ def system(text: str) -> Message:
 def user(text: str, parts: Sequence[Part] = ()) -> Message:
     """A user message: text, then any further parts."""
     return Message("user", (TextPart(text), *parts))
+
+
+def as_messages(given: object) -> tuple[Message, ...]:
+    """A conversation as a model is given it.
+
+    Raises:
+        PluginError: For what is no messages, such as texts.
+    """
+    if isinstance(given, (str, Message)) or not isinstance(given, Iterable):
+        what = f"{type(given).__name__} {_cut(given)}"
+        raise PluginError(f"a model is asked with a list of messages, not {what}", hint=_MAKES)
+    messages = tuple(cast("Iterable[object]", given))
+    for item in messages:
+        if not isinstance(item, Message):
+            what = f"the {type(item).__name__} {_cut(item)}"
+            raise PluginError(f"a model is asked with messages, and {what} is none", hint=_MAKES)
+    return cast("tuple[Message, ...]", messages)
+
+
+def _cut(value: object) -> str:
+    return shorten(repr(value), 80, placeholder="…")
 
 
 def assistant(text: str, calls: Sequence[ToolCall] = ()) -> Message:

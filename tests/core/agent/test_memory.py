@@ -146,7 +146,7 @@ def test_what_is_no_fact_is_a_warning(make_agent, scripted_model):
     scripted_model.writes("print('done')")
     response = make_agent(memory=store).run("Go.")
     assert response.text == "done"
-    assert "'str' object has no attribute 'content'" in warnings(response)[0]
+    assert "str in place of Fact" in warnings(response)[0]
 
 
 def test_a_store_that_cannot_be_made_is_a_warning_and_is_tried_again(
@@ -333,8 +333,15 @@ def test_a_project_names_its_memory(delf_project):
                 lines = self.path.read_text().splitlines()
                 return [Fact(content=f"{self.namespace}: {x}", saved_at=now) for x in lines]
 
-            async def aclose(self):
-                pass
+            async def save(self, facts): ...
+
+            async def list(self): ...
+
+            async def delete(self, facts): ...
+
+            async def clear(self): ...
+
+            async def aclose(self): ...
 
         @hookimpl
         def delf_memory_stores():

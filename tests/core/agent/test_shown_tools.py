@@ -217,7 +217,7 @@ FAILURES = [
     (keeping(error=PrefilterError("the index is gone"))[1], "the index is gone"),
     (keeping(error=KeyError("x"))[1], "KeyError: 'x'"),
     (Hangs, "it did not end within 0.5 s"),
-    (GivesNothing, "AttributeError"),
+    (GivesNothing, "NoneType in place of Selection"),
 ]
 
 

@@ -44,7 +44,19 @@ from delf_devkit.testing.hosts import TestHost
 MB = 1024 * 1024
 
 
-class Backend:
+class Whole:
+    """What a choice does not look at."""
+
+    isolation = "vm"
+
+    async def open(self, spec): ...
+
+    def visible_path(self, path): ...
+
+    async def aclose(self): ...
+
+
+class Backend(Whole):
     def __init__(self, state=None, name="", **options):
         self.state, self.options, self.closed = state or Available(), options, 0
         self.name = name
@@ -56,7 +68,7 @@ class Backend:
         self.closed += 1
 
 
-class Strict:
+class Strict(Whole):
     def __init__(self, *, colour="red"):
         self.colour = colour
 

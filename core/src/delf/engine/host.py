@@ -31,7 +31,7 @@ from delf.events import (
     TaskStarted,
     Warned,
 )
-from delf.messages import Message, ModelReply, ModelRequest, ModelTool, system
+from delf.messages import Message, ModelReply, ModelRequest, ModelTool, as_messages, system
 from delf.protocols.model import ModelSession, SupportsTools
 from delf.protocols.sandbox import (
     CallAnswer,
@@ -145,7 +145,7 @@ class TaskHost:
         continues: bool = False,
     ) -> ModelReply:
         """Ask the main model once."""
-        request = ModelRequest(messages=tuple(messages), tools=tuple(tools))
+        request = ModelRequest(messages=as_messages(messages), tools=tuple(tools))
         how: dict[str, Any] = {"session": session, "continues": continues}
         config, attempt = self._run.config.main_llm, self._next_attempt()
         if on_delta is None and session is None:

@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from delf.errors import DelfError, MemoryRetrievalError
-from delf.protocols.memory import DoneTask, MemoryStore
+from delf.plugins.shapes import need
+from delf.protocols.memory import DoneTask, Fact, MemoryStore
 from delf.threads import in_own_thread
 
 T = TypeVar("T")
@@ -92,6 +93,8 @@ class AgentMemory:
         async def search() -> list[str]:
             store = await asyncio.shield(self.open())
             facts = list(await store.search(query, self._top_k, self._threshold))
+            for fact in facts:
+                need(fact, Fact, "the memory")
             found = [str(fact.content) for fact in facts[: self._top_k]]
             said = await self.guidelines()
             return [said, *found] if said and found else found

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from delf.errors import ToolDefinitionError, ToolRefusedError, did_you_mean
 from delf.events import ANSWER
+from delf.plugins.factories import check_made
 from delf.protocols.connection import (
     ConnectionLike,
     ProposedCall,
@@ -302,11 +303,13 @@ async def load_toolset(connections: Sequence[ConnectionLike]) -> Toolset:
         ToolDefinitionError: When two have one name, or a name that scripts need.
         ConnectionConfigurationError: When ``allow`` names an unknown action.
         AgentConfirmationError: When ``confirm`` does.
+        ConfigurationError: When one has a plain method where an async one is awaited.
     """
     check_connection_names(connections)
     allowed: dict[tuple[str, str], BoundAction] = {}
     hidden: set[str] = set()
     for connection in connections:
+        check_made("connection", connection, f"the connection {connection.name!r}")
         found, more = await _bind(connection)
         allowed |= found
         hidden |= more

@@ -5,21 +5,14 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
 from delf.errors import ConfigurationError
 from delf.plugins.host import PluginHost
+from delf.plugins.shapes import PROTOCOLS, faults
 from delf.specs import Spec
-
-_NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "strategy": ("solve",),
-    "memory": ("search", "aclose"),
-    "prefilter": ("select",),
-    "embedder": ("embed", "model", "dimension", "batch_size"),
-}
-"""What every task asks of an object, by kind: one that lacks it would fail late or in silence."""
 
 
 def make(
@@ -118,10 +111,12 @@ def check_made(kind: str, made: object, what: str) -> None:
         what: What it is to be, for the message.
 
     Raises:
-        ConfigurationError: For a class in place of an object, and for one that lacks a member.
+        ConfigurationError: For a class in place of an object, and for one that lacks a member or
+            has a plain method where an async one is awaited.
     """
-    needs = () if made is None else _NEEDS.get(kind, ())
-    if needs and isinstance(made, type):
+    if made is None or kind not in PROTOCOLS:
+        return
+    if isinstance(made, type):
         raise ConfigurationError(f"{what} is the class {made.__name__}: give an object of it")
-    if lacks := [name for name in needs if not hasattr(made, name)]:
-        raise ConfigurationError(f"{what}, a {type(made).__name__}, has no {', '.join(lacks)}")
+    for fault in faults(kind, made):
+        raise ConfigurationError(f"{what}, a {type(made).__name__}, {fault}")

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from delf.hookspecs import DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
 from delf.official import PLUGIN_PREFIX, all_packages, package_of
 from delf.plugins.discovery import installed, normalise
+from delf.plugins.shapes import faults, has, members
 from delf.protocols import approval, connection, embedder, formats, journal, model, sandbox
 from delf.specs import FormatSpec, Spec
 
@@ -37,20 +38,6 @@ began = time.perf_counter()
 __import__(sys.argv[1])
 print(f"\\n{time.perf_counter() - began}")
 """
-
-MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "approval": ("decide",),
-    "embedder": ("embed", "batch_size"),
-    "format": ("parts", "read"),
-    "journal": ("append", "read", "subscribe", "find", "aclose"),
-    "memory": ("save", "search", "list", "delete", "clear", "aclose"),
-    "model": ("complete", "stream", "aclose"),
-    "observer": ("observe", "aclose"),
-    "prefilter": ("select",),
-    "sandbox": ("isolation", "available", "open", "visible_path", "aclose"),
-    "strategy": ("solve",),
-}
-"""What an object of a kind must have, as its protocol says."""
 
 OPTIONAL: Final[Mapping[str, tuple[tuple[type, str], ...]]] = {
     "approval": (
@@ -121,12 +108,12 @@ def factory_problems(host: PluginHost, spec: Spec) -> Iterator[str]:
         is_one = isinstance(made, type) and callable(getattr(made, "actions", None))
         if not is_one:
             yield f"{what} is a {_kind(made)}, not a subclass of delf.Connection"
+        else:
+            yield from (f"{what} {fault}" for fault in faults(spec.kind, made))
     elif not callable(made):
         yield f"{what} makes nothing: it is a {_kind(made)}"
     elif isinstance(made, type):
-        lacks = [name for name in MEMBERS.get(spec.kind, ()) if not _has(made, name)]
-        if lacks:
-            yield f"{what} has no {', '.join(lacks)}"
+        yield from (f"{what} {fault}" for fault in faults(spec.kind, made))
 
 
 def what_is_missing(host: PluginHost, spec: Spec) -> Iterator[str]:
@@ -140,9 +127,9 @@ def what_is_missing(host: PluginHost, spec: Spec) -> Iterator[str]:
     if not isinstance(made, type):
         return
     for protocol, consequence in OPTIONAL.get(spec.kind, ()):
-        if any(not _has(made, name) for name in _members(protocol)):
+        if not all(has(made, name) for name in members(protocol)):
             yield f"{spec.kind} {spec.name!r} is no {protocol.__name__}: {consequence}"
-    if isinstance(spec, FormatSpec) and not spec.writes and _has(made, "write"):
+    if isinstance(spec, FormatSpec) and not spec.writes and has(made, "write"):
         yield f"format {spec.name!r} has a method write, and its spec names no `writes`"
 
 
@@ -370,24 +357,6 @@ def _folder_of(module: str) -> Path | None:
     except (ImportError, ValueError):
         return None
     return None if spec is None or spec.origin is None else Path(spec.origin).parent
-
-
-def _members(protocol: type) -> Iterator[str]:
-    for base in reversed(protocol.__mro__):
-        if getattr(base, "_is_protocol", False):
-            yield from (n for n in vars(base) if not n.startswith("_"))
-            yield from vars(base).get("__annotations__", {})
-
-
-def _has(made: type, name: str) -> bool:
-    """Whether objects of a class have a member; one that is set in ``__init__`` counts."""
-    if hasattr(made, name) or any(name in vars(b).get("__annotations__", {}) for b in made.__mro__):
-        return True
-    try:
-        source = inspect.getsource(made)
-    except (OSError, TypeError):
-        return False
-    return f"self.{name} = " in source or f"self.{name}: " in source
 
 
 def _kind(made: object) -> str:

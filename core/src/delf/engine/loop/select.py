@@ -10,7 +10,8 @@ from typing import Final
 from delf.engine.task_run import TaskRun
 from delf.errors import DelfError, PrefilterError
 from delf.events import Step, ToolsSelected
-from delf.protocols.prefilter import Choice
+from delf.plugins.shapes import need
+from delf.protocols.prefilter import Choice, Selection
 
 _log = logging.getLogger(__name__)
 _MOST_SECONDS: Final = 60.0
@@ -50,7 +51,9 @@ async def _chosen(run: TaskRun, choice: Choice, seconds: float) -> frozenset[str
             prefilter = choice.made()
             words, catalog = safe.text(run.request.task), run.tools.catalog()
             ask = functools.partial(run.ask, "prefilter")
-            return frozenset((await prefilter.select(words, catalog, ask)).names)
+            selection = await prefilter.select(words, catalog, ask)
+            need(selection, Selection, f"the prefilter {choice.name!r}")
+            return frozenset(selection.names)
     except TimeoutError:
         why = f"it did not end within {seconds:g} s"
     except DelfError as error:

@@ -34,7 +34,9 @@ from delf.messages import (
     system,
     user,
 )
+from delf.plugins.factories import check_made
 from delf.plugins.host import PluginHost
+from delf.plugins.shapes import need
 from delf.protocols.model import (
     Model,
     ModelContext,
@@ -105,6 +107,7 @@ class ModelPool:
         if model is None:
             spec = self._host.model_spec(config)
             made: Model = self._host.resolve(spec)(config, self._context)
+            check_made("model", made, f"the model {spec.name!r}")
             if isinstance(made, SupportsPrice):
                 self._priced[key] = made
             model = self._open[key] = self._recorded(made)
@@ -416,6 +419,7 @@ class ModelClient:
             model = self.pool.get(config)
             if on_delta is None and not watched:
                 reply = await model.complete(request)
+                need(reply, ModelReply, f"the model {config.model!r}")
                 calls = sum(len(call.arguments) for call in reply.calls)
                 _check_length(len(reply.text) + calls, config)
                 return reply
@@ -439,6 +443,7 @@ class ModelClient:
         async with aclosing(_bounded(pieces, config)) as bounded:
             async for piece in bounded:
                 if not isinstance(piece, ModelDelta):
+                    need(piece, ModelReply, f"the stream of the model {config.model!r}")
                     final = piece
                 elif piece.call is None:
                     show(ModelDelta(shown.feed(piece.text)))

@@ -70,6 +70,9 @@ class Contract:
         """
         __tracebackhide__ = True
         limit = seconds or self.seconds
+        if not inspect.isawaitable(work):
+            why = f"a {type(work).__name__} came back, which cannot be awaited: write `async def`"
+            pytest.fail(why, pytrace=False)
         task = asyncio.ensure_future(work)
         try:
             finished, _ = await asyncio.wait({task}, timeout=limit)

@@ -1,0 +1,206 @@
+"""A plain method where an async one belongs, and texts in place of messages: told in plain words."""
+
+from __future__ import annotations
+
+import pytest
+
+from delf import Agent, Connection, action
+from delf.errors import ConfigurationError, DelfError, PluginError
+from delf.messages import Message, ModelReply, user
+from delf.plugins.shapes import PROTOCOLS, faults, members
+from delf.protocols.approval import Approved
+from delf.specs import ApprovalSpec, ModelSpec, PrefilterSpec, StrategySpec
+from delf.tools.function import tool
+
+
+def plain(self, *given):
+    return None
+
+
+async def never(self, *given):
+    return None
+
+
+async def items(self, *given):
+    yield None
+
+
+def made(kind: str, **methods: object) -> object:
+    """An object that is whole, but for the methods given."""
+    whole: dict[str, object] = {}
+    for name in members(PROTOCOLS[kind]):
+        declared = getattr(PROTOCOLS[kind], name, None)
+        is_async = getattr(getattr(declared, "__code__", None), "co_flags", 0) & 0x80
+        whole[name] = never if is_async else plain
+    return type("Made", (), {**whole, **methods})()
+
+
+AWAITED = [
+    (kind, name)
+    for kind, protocol in PROTOCOLS.items()
+    for name in members(protocol)
+    if getattr(getattr(getattr(protocol, name, None), "__code__", None), "co_flags", 0) & 0x80
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), AWAITED)
+def test_a_plain_method_where_an_async_one_belongs_is_named(kind, name):
+    assert list(faults(kind, made(kind))) == []
+    told = f"has a plain method {name}, which is awaited: write `async def {name}`"
+    assert list(faults(kind, made(kind, **{name: plain}))) == [told]
+    assert list(faults(kind, type(made(kind, **{name: plain})))) == [told]
+
+
+def test_a_plain_method_that_says_it_gives_something_to_await_is_none():
+    def later(self, request) -> "Awaitable[None]":  # noqa: F821, UP037
+        return never(self, request)
+
+    assert list(faults("approval", made("approval", decide=later))) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "told"),
+    [
+        ("model", "stream", "an async method stream that yields nothing"),
+        ("journal", "subscribe", "an async method subscribe that yields nothing"),
+        ("approval", "can_ask", "an async method can_ask, which is not awaited: write `def can_"),
+        ("sandbox", "visible_path", "an async method visible_path, which is not awaited"),
+        ("connection", "is_stale", "an async method is_stale, which is not awaited"),
+    ],
+)
+def test_an_async_method_where_a_plain_one_belongs_is_named(kind, name, told):
+    (found,) = faults(kind, made(kind, **{name: never}))
+    assert told in found
+
+
+def test_items_that_come_by_yield_are_as_declared():
+    assert list(faults("model", made("model", stream=items))) == []
+
+
+class Talks:
+    """A strategy that asks with whatever it is given."""
+
+    asks: object = ()
+
+    async def solve(self, host):
+        await host.ask(self.asks)
+        return "done"
+
+
+@pytest.mark.parametrize(
+    ("asks", "told"),
+    [
+        ("Add.", "a list of messages, not str 'Add.'"),
+        (["Add."], "the str 'Add.' is none"),
+        (user("Add."), "a list of messages, not Message"),
+        ([{"role": "user", "content": "Add."}], "the dict {'role'"),
+    ],
+)
+def test_texts_in_place_of_messages_are_told(asks, told, scripted_model, delf_host):
+    class Mine(Talks):
+        pass
+
+    Mine.asks = asks
+    with (
+        Agent(llm="scripted", host=delf_host, strategy=Mine()) as agent,
+        pytest.raises(PluginError) as caught,
+    ):
+        agent.run("x")
+    assert told in caught.value.message
+    assert "user(text)" in str(caught.value.hint)
+
+
+def test_a_message_whose_parts_are_a_text_is_told():
+    with pytest.raises(DelfError, match="'hello' is a text"):
+        Message("user", "hello")  # pyright: ignore[reportArgumentType]
+
+
+class Model:
+    """A model that answers as it is told."""
+
+    gives: object = "hello"
+
+    def __init__(self, config, context):
+        pass
+
+    async def complete(self, request):
+        return self.gives
+
+    async def stream(self, request):
+        yield self.gives
+
+    async def aclose(self): ...
+
+
+class PlainModel(Model):
+    def complete(self, request):
+        return ModelReply(text="x", model="m", cost_usd=0.0)
+
+
+class Desk(Connection):
+    """A desk."""
+
+    @action(effect="read")
+    def find(self) -> str:
+        """Find."""
+        return "x"
+
+    def context(self, task):
+        return "facts"
+
+
+def test_what_a_plugin_gives_in_place_of_its_kind_is_told(delf_host):
+    delf_host.provide(ModelSpec(name="m", summary="M.", factory="x:y", serves=("mine",)), Model)
+    for stream in (False, True):
+        with (
+            Agent(llm="mine", host=delf_host, stream=stream) as agent,
+            pytest.raises(PluginError, match="str in place of ModelReply"),
+        ):
+            agent.run("x")
+
+
+def test_a_plain_method_is_told_as_an_agent_starts(scripted_model, delf_host):
+    spec = ModelSpec(name="m", summary="M.", factory="x:y", serves=("mine",))
+    delf_host.provide(spec, PlainModel)
+    with pytest.raises(ConfigurationError, match="the model 'm', a PlainModel, has a plain method"):
+        Agent(llm="mine", host=delf_host).start()
+    with pytest.raises(ConfigurationError, match="the connection 'desk', a Desk, has a plain"):
+        Agent(llm="scripted", tools=[Desk()], host=delf_host).start()
+    with pytest.raises(ConfigurationError, match="has a plain method solve"):
+        Agent(llm="scripted", host=delf_host, strategy=made("strategy", solve=plain)).start()
+    asks = ApprovalSpec(name="pager", summary="P.", factory="x:y", needs_presence=False)
+    delf_host.provide(asks, lambda: made("approval", decide=lambda self, request: Approved()))
+    with pytest.raises(ConfigurationError, match="the approval 'pager', a Made, has a plain"):
+        Agent(llm="scripted", host=delf_host, approvals=["pager"]).start()
+
+
+def test_a_list_in_place_of_a_selection_and_texts_in_place_of_facts_are_told(
+    scripted_model, delf_host
+):
+    @tool(effect="read")
+    def find() -> str:
+        """Find."""
+        return "x"
+
+    async def select(self, task, catalog, ask):
+        return ["find"]
+
+    async def search(self, *given):
+        return ["a fact"]
+
+    spec = PrefilterSpec(name="words", summary="W.", factory="x:y", modes=("words",))
+    delf_host.provide(spec, lambda: made("prefilter", select=select))
+    options = {"llm": "scripted", "host": delf_host, "tools": [find]}
+    scripted_model.writes("print(1)", "print(1)")
+    with Agent(prefilter_mode="words", **options) as agent:
+        assert "list in place of Selection" in str(agent.run("x").error)
+    with Agent(memory=made("memory", search=search), **options) as agent:
+        response = agent.run("x")
+    assert any("str in place of Fact" in warning for warning in response.trace.warnings)
+
+
+def test_a_strategy_of_a_plugin_is_looked_at_as_the_agent_starts(scripted_model, delf_host):
+    spec = StrategySpec(name="mine", summary="M.", factory="x:y")
+    delf_host.provide(spec, lambda: made("strategy", solve=plain))
+    with pytest.raises(ConfigurationError, match="the strategy 'mine', a Made, has a plain"):
+        Agent(llm="scripted", host=delf_host, strategy="mine").start()
