@@ -56,6 +56,7 @@ _RENAMED: Final = {
     "getattr": "__delf_getattr__",
     "hasattr": "__delf_hasattr__",
     "repr": "__delf_repr__",
+    "round": "__delf_round__",
 }
 _TAKING: Final = frozenset({"map", "filter", "sorted", "min", "max", "reduce"})
 _UNWRAPPED: Final = frozenset({ASYNC_ITER, ITER, ASYNC_WITH})
@@ -437,6 +438,8 @@ class Lowering(ast.NodeTransformer):
                 node.func = name(node.func, _RENAMED[word])
             case ast.Attribute(value=ast.Name(id="csv"), attr="reader" | "DictReader") if node.args:
                 node.args[0] = call_of(name(node, "__delf_lines__"), [node.args[0]])
+            case ast.Attribute(attr="fromisoformat" | "strptime") if node.args:
+                node.args[0] = _as_text(node.args[0])
             case ast.Attribute(attr="startswith" | "endswith" | "split" as word, value=inner):
                 if not (isinstance(inner, ast.Name) and inner.id in self._modules):
                     node.func = attribute(_as_text(inner), word)

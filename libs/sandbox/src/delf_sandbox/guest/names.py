@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from delf_sandbox.guest.imports import forgotten_imports
 from delf_sandbox.guest.nodes import PICK, TOOLS, AmbiguousError, at, attribute, call, name, tool
 from delf_sandbox.guest.scopes import CallPlace, Place, Scope, Seen
 
@@ -69,7 +70,8 @@ class ToolNames:
         self.taken: dict[str, str] = {}
         """Names of tools that the script uses for something else: ``data`` or ``function``."""
         self._spellings = _spellings(known.tools)
-        if self.seen.imports and self._tidy_imports():
+        has_new = self._import_forgotten(tree)
+        if (self.seen.imports and self._tidy_imports()) or has_new:
             self.seen = Seen(tree)  # what comes after them has moved
         self._find_taken()
         for place, is_called in self.seen.attributes:
@@ -105,6 +107,14 @@ class ToolNames:
                     self.perhaps.add(id(node))
                 elif how:
                     node.func = tool(node.func, word)
+                self.calls[id(node)] = word
+            case ast.Attribute(value=ast.Name(id=word) as inner, attr=attr) if (
+                word in tools
+                and not tools[word]
+                and same_name(attr) == same_name(word)
+                and place.scope.find(word) is None
+            ):  # `import weather`
+                node.func = inner
                 self.calls[id(node)] = word
             case ast.Attribute(value=ast.Name(id=word)) as function if tools.get(word):
                 how = self._how_taken(word, place.scope)
@@ -201,10 +211,39 @@ class ToolNames:
             found = self._spellings.get(same_name(node.id))
             if found is not None and (is_called or not found[1]):
                 place.put(self._spelled(node, found))
+            elif is_called and node.id[:1].isupper() and _is_record(place.box):
+                place.put(name(node, "dict"))  # of a type that stands in the prompt
 
     def _spelled(self, node: Any, found: tuple[str, str]) -> ast.expr:
         word, method = found
         return attribute(tool(node, word), method) if method else tool(node, word)
+
+    def _import_forgotten(self, tree: ast.Module) -> bool:
+        """Import what the script uses without having done so; whether that was anything."""
+        unknown: dict[str, list[str | None]] = {}
+        whole = {id(place.node.value): place.node.attr for place, _ in self.seen.attributes}
+        for place, _ in self.seen.loads:
+            word = place.node.id
+            if self._is_unknown(word, place.scope) and same_name(word) not in self._spellings:
+                unknown.setdefault(word, []).append(whole.get(id(place.node)))
+        for node in _annotations(tree):
+            match node:
+                case ast.Attribute(value=ast.Name(id=word), attr=part):
+                    pass
+                case ast.Name(id=word):
+                    part = None
+                case _:
+                    continue
+            if self._is_unknown(word, self.seen.module):
+                unknown.setdefault(word, []).append(part)
+        if not unknown or any("*" in (a.name for a in p.node.names) for p, _ in self.seen.imports):
+            return False
+        new = forgotten_imports(unknown, self.known.can_import, tree.body[0])
+        first = next(
+            (index for index, node in enumerate(tree.body) if not _is_ahead(node)), len(tree.body)
+        )
+        tree.body[first:first] = new
+        return bool(new)
 
     def _tidy_imports(self) -> bool:
         """Drop imports of tools, and of what is not here and not used either."""
@@ -269,6 +308,41 @@ class ToolNames:
         return any(
             place.node.id == word and id(place.node) not in ahead for place, _ in self.seen.loads
         )
+
+
+def _is_record(node: ast.AST) -> bool:
+    """Whether a call gives nothing but fields."""
+    return isinstance(node, ast.Call) and bool(node.keywords) and not node.args
+
+
+def _annotations(tree: ast.Module) -> Iterator[ast.AST]:
+    """What types are written with: attributes, and names that are none of an attribute."""
+    found: list[ast.expr | None] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.arg(annotation=given) | ast.AnnAssign(annotation=given):
+                found.append(given)
+            case ast.FunctionDef(returns=given) | ast.AsyncFunctionDef(returns=given):
+                found.append(given)
+            case _:
+                pass
+    waiting: list[ast.AST] = [node for node in found if node is not None]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.Attribute):
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def _is_ahead(node: ast.stmt) -> bool:
+    """Whether a statement has to be the first: the script's text of itself, and ``__future__``."""
+    match node:
+        case ast.Expr(value=ast.Constant(value=str())):
+            return True
+        case ast.ImportFrom(module="__future__"):
+            return True
+        case _:
+            return False
 
 
 def _only(found: Iterator[str]) -> str | None:

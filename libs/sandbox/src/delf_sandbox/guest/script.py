@@ -86,10 +86,22 @@ def _own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
 
 def call_forgotten(tree: ast.Module) -> None:
     """Call the function that a script defines, means to run and never does."""
+    _call_named(tree)
     main = forgotten_function(tree)
     if main is not None:
         called = ast.Call(func=name(main, main.name), args=[], keywords=[], **at(main))
         tree.body.append(ast.Expr(value=called, **at(main)))
+
+
+def _call_named(tree: ast.Module) -> None:
+    """Call the function of the script whose bare name is its last line."""
+    match tree.body[-1:]:
+        case [ast.Expr(value=ast.Name(id=word) as last) as line]:
+            functions = [node for node in tree.body if getattr(node, "name", None) == word]
+            if any(isinstance(node, _FUNCTIONS) and not _needs(node) for node in functions):
+                line.value = ast.Call(func=last, args=[], keywords=[], **at(last))
+        case _:
+            pass
 
 
 def forgotten_function(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef | None:

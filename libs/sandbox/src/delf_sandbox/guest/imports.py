@@ -1,0 +1,89 @@
+"""Imports that a script forgot: what its names can mean only."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from delf_sandbox.guest.nodes import at
+
+_MODULES: Final = frozenset(
+    {"base64", "collections", "csv", "decimal", "functools", "hashlib", "io", "itertools", "json"}
+    | {"math", "operator", "random", "re", "statistics", "textwrap", "uuid"}
+)
+_MEMBERS: Final[Mapping[str, Sequence[str]]] = {
+    "collections": ("Counter", "OrderedDict", "defaultdict", "deque", "namedtuple"),
+    "dataclasses": ("asdict", "dataclass"),
+    "datetime": ("timedelta", "timezone"),
+    "decimal": ("Decimal", "ROUND_HALF_UP"),
+    "enum": ("Enum", "IntEnum", "StrEnum"),
+    "functools": ("lru_cache", "reduce"),
+    "io": ("BytesIO", "StringIO"),
+    "itertools": ("groupby",),
+    "pathlib": ("Path",),
+    "pprint": ("pprint",),
+    "typing": tuple(
+        [
+            "Any",
+            "Callable",
+            "Dict",
+            "Iterable",
+            "List",
+            "Literal",
+            "NamedTuple",
+            "Optional",
+            "Sequence",
+            "Set",
+            "Tuple",
+            "TypedDict",
+            "Union",
+        ]
+    ),
+    "zoneinfo": ("ZoneInfo",),
+}
+_HOME: Final = {word: module for module, words in _MEMBERS.items() for word in words}
+_OF_MODULE: Final[Mapping[str, frozenset[str]]] = {
+    "datetime": frozenset({"date", "datetime", "time", "timedelta", "timezone", "UTC"}),
+    "time": frozenset({"monotonic", "perf_counter", "sleep", "strftime", "time"}),
+}
+"""Modules that have a class of their own name, and what is read from the module only."""
+
+
+def forgotten_imports(
+    unknown: Mapping[str, list[str | None]], can_import: Callable[[str], bool], node: Any
+) -> list[ast.stmt]:
+    """The imports that a script needs, in order.
+
+    Args:
+        unknown: What is read from each name that means nothing; None for the name itself.
+        can_import: Whether there is a module of a name.
+        node: Where they are to stand.
+    """
+    found: list[ast.stmt] = []
+    for word in sorted(unknown):
+        module, member = _meant(word, unknown[word])
+        if not module or not can_import(module):
+            continue
+        alias = ast.alias(name=member or module, **at(node))
+        if member:
+            found.append(ast.ImportFrom(module=module, names=[alias], level=0, **at(node)))
+        else:
+            found.append(ast.Import(names=[alias], **at(node)))
+    return found
+
+
+def _meant(word: str, read: list[str | None]) -> tuple[str, str]:
+    """The module that a name is, or is in, and its name there; empty for nothing certain."""
+    if word in _MODULES:
+        return word, ""
+    if word in _HOME:
+        return _HOME[word], word
+    if word in _OF_MODULE:
+        of_module = [part in _OF_MODULE[word] for part in read]
+        if all(of_module):
+            return word, ""
+        return (word, word) if word == "datetime" and not any(of_module) else ("", "")
+    if word == "date" and all(part in (None, "today", "fromisoformat") for part in read):
+        return "datetime", "date"
+    return "", ""
