@@ -23,22 +23,9 @@ _MEMBERS: Final[Mapping[str, Sequence[str]]] = {
     "itertools": ("groupby",),
     "pathlib": ("Path",),
     "pprint": ("pprint",),
-    "typing": tuple(
-        [
-            "Any",
-            "Callable",
-            "Dict",
-            "Iterable",
-            "List",
-            "Literal",
-            "NamedTuple",
-            "Optional",
-            "Sequence",
-            "Set",
-            "Tuple",
-            "TypedDict",
-            "Union",
-        ]
+    "typing": (
+        *("Any", "Callable", "Dict", "Iterable", "List", "Literal", "NamedTuple", "Optional"),
+        *("Sequence", "Set", "Tuple", "TypedDict", "Union"),
     ),
     "zoneinfo": ("ZoneInfo",),
 }
