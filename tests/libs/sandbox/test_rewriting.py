@@ -1,0 +1,87 @@
+"""What rewriting does to scripts that need none, and what it costs."""
+
+from __future__ import annotations
+
+import ast
+import sys
+
+import pytest
+
+from delf_sandbox.guest import nodes
+from delf_sandbox.guest.names import Known
+from delf_sandbox.guest.rewrite import Rewriting
+from support.corpora import CORPUS, entries, need_corpora
+
+TOOLS = Known(
+    {"sql": ["query"], "gmail": ["read", "send"], "add": []},
+    changing={"gmail.send"},
+    can_import=lambda _: True,
+)
+_SAME = {nodes.SETTLE, nodes.MEANT, nodes.LATER_OF, nodes.ASYNC_ITER, nodes.ASYNC_WITH}
+"""Functions that give back what they are given where that is awaited already."""
+
+
+class _WithoutMarks(ast.NodeTransformer):
+    """Takes out what marks calls, and changes nothing of what awaits them."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        is_mark = isinstance(node.func, ast.Name) and node.func.id in _SAME
+        return node.args[0] if is_mark else node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        return node.value if node.attr == nodes.LATER else node
+
+
+def rewritten(source: str) -> ast.Module:
+    """A script's tree after rewriting, without marks."""
+    tree = ast.parse(source)
+    Rewriting(tree, TOOLS)
+    return _WithoutMarks().visit(tree)
+
+
+def test_scripts_that_await_what_they_call_stay_as_they_are():
+    need_corpora()
+    scripts = {
+        entry["file"]: (CORPUS / "benign" / entry["file"]).read_text("utf-8")
+        for entry in entries("benign")
+    }
+    changed = [
+        name
+        for name, source in scripts.items()
+        if ast.dump(rewritten(source)) != ast.dump(ast.parse(source))
+    ]
+    assert changed == []
+
+
+def _steps(source: str) -> int:
+    """How many calls rewriting a script takes."""
+    tree, count = ast.parse(source), 0
+
+    def note(_frame: object, event: str, _given: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(note)
+    try:
+        Rewriting(tree, TOOLS)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "rows{n} = sql.query(f'select {n}')\nprint(len(rows{n}), rows{n}[0]['id'])\n",
+        "async def step{n}(given):\n    for one in given:\n        await sql.query(one)\n",
+        "def step{n}(given):\n    return [sql.query(one) for one in given]\n\nstep{n}([])\n",
+        "calls{n} = [add(1, k) for k in range({n})]\nprint(await asyncio.gather(*calls{n}))\n",
+    ],
+)
+def test_the_work_grows_with_the_length_of_a_script(part):
+    short, long = (
+        _steps("".join(part.replace("{n}", str(n)) for n in range(count))) for count in (25, 100)
+    )
+    assert long < 5 * short
