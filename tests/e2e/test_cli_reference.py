@@ -199,7 +199,7 @@ OF_PLUGINS = {
     *(f"delf memory {name}" for name in ("list", "search", "show", "stats")),
     *("delf google status", "delf audit show", "delf audit verify", "delf schedule list"),
     *(f"delf workers {name}" for name in ("list", "show", "run", "check")),
-    *("delf runs undo", "delf runs stop"),
+    *("delf runs undo", "delf runs stop", "delf migrate delfhos"),
 }
 
 

@@ -69,6 +69,7 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "delf memory search": ("fact",),
     "delf memory show": ("1",),
     "delf memory stats": (),
+    "delf migrate delfhos": (),
     "delf plugins": (),
     "delf plugins available": (),
     "delf plugins check": ("run",),

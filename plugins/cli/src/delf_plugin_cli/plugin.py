@@ -3,9 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from delf.hookspecs import hookimpl
 from delf.specs import CommandSpec
+
+_COMMANDS: Final = (
+    ("resume", "Go on with a task whose process was killed.", "resume:resume"),
+    ("runs", "Look at the tasks in the journal.", "runs:runs"),
+    ("journal", "Look after the journal: its size, old tasks, copies.", "journal:journal"),
+    ("quickstart", "Ask three questions and write delf.toml.", "quickstart:quickstart"),
+    ("migrate", "Take another framework's data along.", "migrate:migrate"),
+    ("config", "Look at the configuration, and change it.", "config:config"),
+    ("doctor", "Check whether tasks can run on this machine.", "doctor:doctor"),
+    ("inspect", "Show what a connection can do.", "inspect:inspect"),
+    ("plugins available", "List delf's own plugins by purpose.", "available:available"),
+    ("plugins check", "Check that plugins are sound.", "packages:check"),
+    ("plugins install", "Install plugins.", "packages:install"),
+    ("plugins uninstall", "Uninstall plugins.", "packages:uninstall"),
+    ("runs stop", "Stop a task, wherever it runs.", "stop:stop"),
+)
+"""Each command: its words, what it is for, and where it is in this package."""
 
 
 @hookimpl
@@ -17,63 +35,5 @@ def delf_commands() -> Iterable[CommandSpec]:
         factory="delf_plugin_cli.run:run",
         exports=("summary_of", "tell_of_event"),
     )
-    yield CommandSpec(
-        name="resume",
-        summary="Go on with a task whose process was killed.",
-        factory="delf_plugin_cli.resume:resume",
-    )
-    yield CommandSpec(
-        name="runs",
-        summary="Look at the tasks in the journal.",
-        factory="delf_plugin_cli.runs:runs",
-    )
-    yield CommandSpec(
-        name="journal",
-        summary="Look after the journal: its size, old tasks, copies.",
-        factory="delf_plugin_cli.journal:journal",
-    )
-    yield CommandSpec(
-        name="quickstart",
-        summary="Ask three questions and write delf.toml.",
-        factory="delf_plugin_cli.quickstart:quickstart",
-    )
-    yield CommandSpec(
-        name="config",
-        summary="Look at the configuration, and change it.",
-        factory="delf_plugin_cli.config:config",
-    )
-    yield CommandSpec(
-        name="doctor",
-        summary="Check whether tasks can run on this machine.",
-        factory="delf_plugin_cli.doctor:doctor",
-    )
-    yield CommandSpec(
-        name="inspect",
-        summary="Show what a connection can do.",
-        factory="delf_plugin_cli.inspect:inspect",
-    )
-    yield CommandSpec(
-        name="plugins available",
-        summary="List delf's own plugins by purpose.",
-        factory="delf_plugin_cli.available:available",
-    )
-    yield CommandSpec(
-        name="plugins check",
-        summary="Check that plugins are sound.",
-        factory="delf_plugin_cli.packages:check",
-    )
-    yield CommandSpec(
-        name="plugins install",
-        summary="Install plugins.",
-        factory="delf_plugin_cli.packages:install",
-    )
-    yield CommandSpec(
-        name="plugins uninstall",
-        summary="Uninstall plugins.",
-        factory="delf_plugin_cli.packages:uninstall",
-    )
-    yield CommandSpec(
-        name="runs stop",
-        summary="Stop a task, wherever it runs.",
-        factory="delf_plugin_cli.stop:stop",
-    )
+    for name, summary, place in _COMMANDS:
+        yield CommandSpec(name=name, summary=summary, factory=f"delf_plugin_cli.{place}")

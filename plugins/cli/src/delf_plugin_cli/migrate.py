@@ -1,0 +1,274 @@
+"""``delf migrate``: data of another framework become data of delf."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, cast
+from urllib.parse import quote
+
+import click
+
+from delf.errors import ConfigurationError, DelfError, PluginError
+from delf.folders import PRICES_FILE
+from delf.messages import Role
+from delf.protocols.conversation import ChatMessage, ConversationStore
+from delf_cli.journals import work_with
+from delf_cli.state import State, state_of
+
+_FACTS: Final = "SELECT namespace, content FROM memories ORDER BY id"
+_MESSAGES: Final = "SELECT namespace, role, content, created_at FROM chat_messages ORDER BY id"
+_SUMMARIES: Final = "SELECT namespace, summary FROM chat_state WHERE summary <> ''"
+_SUMMARY: Final = "Summary of what was said before"
+_TOKEN: Final = re.compile(r"(?:oauth_)?(gmail|drive|sheets|docs|calendar)(?:_[0-9a-f]{8})?\.json")
+_LOGIN: Final = {"refresh_token", "client_id", "client_secret"}
+_CONVERSATION: Final = "default"
+_COMMENT: Final = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+
+
+@dataclass
+class _Found:
+    """What Delfhos keeps of a person.
+
+    Args:
+        facts: By namespace, the oldest first.
+        chats: By namespace, the oldest first.
+        summaries: Of what is left out of them, by namespace.
+        prices: By the name of a model, as they are written.
+        logins: Files with a login at Google, by the type of their connection.
+    """
+
+    facts: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
+    chats: dict[str, list[ChatMessage]] = field(default_factory=dict[str, "list[ChatMessage]"])
+    summaries: dict[str, str] = field(default_factory=dict[str, str])
+    prices: dict[str, Any] = field(default_factory=dict[str, Any])
+    logins: dict[str, str] = field(default_factory=dict[str, str])
+
+    def __bool__(self) -> bool:
+        return any(asdict(self).values())
+
+
+@dataclass
+class _Taken:
+    """How much of it delf has now; what was known already does not count."""
+
+    facts: int = 0
+    conversations: int = 0
+    messages: int = 0
+    prices: int = 0
+    logins: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@click.group("migrate")
+def migrate() -> None:
+    """Take what another framework keeps along.
+
+    \b
+    delf migrate delfhos --dry-run
+    """  # noqa: D301 - click's mark for lines that stay as they are
+
+
+@migrate.command("delfhos")
+@click.option(
+    "--from",
+    "source",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where Delfhos keeps its files.  [default: ~/delfhos]",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what is there.")
+@click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+@click.pass_context
+def delfhos(ctx: click.Context, source: Path | None, dry_run: bool, as_json: bool) -> None:
+    """Take facts, chats, prices and logins of Delfhos along; its own files stay as they are.
+
+    What delf has already is not taken twice.
+    """
+    folder = source or Path.home() / "delfhos"
+    found = _read(
+        folder, (Path.home() / ".config", Path.home() / ".cortex/tokens", folder / "tokens")
+    )
+    if not found:
+        raise ConfigurationError(
+            f"there is nothing of Delfhos in {folder}", hint="--from names its folder"
+        )
+    taken = _counted(found) if dry_run else _take(state_of(ctx), found)
+    if as_json:
+        click.echo(json.dumps(asdict(taken), ensure_ascii=False, indent=2))
+        return
+    verb = "found" if dry_run else "taken"
+    click.echo(f"facts: {taken.facts} {verb}")
+    click.echo(f"conversations: {taken.conversations} {verb}, {taken.messages} messages")
+    click.echo(f"prices: {taken.prices} {verb}")
+    if taken.logins:
+        click.echo("logins: these sections of delf.toml use them\n")
+        for kind, path in taken.logins.items():
+            click.echo(f"[connections.{kind}]\noauth_credentials = {json.dumps(path)}\n")
+
+
+def _read(folder: Path, tokens: Sequence[Path]) -> _Found:
+    """What is there.
+
+    Raises:
+        ConfigurationError: For a file that cannot be read.
+    """
+    found = _Found()
+    for file in sorted((folder / "memory").glob("*.db")):
+        for namespace, content in _rows(file, _FACTS):
+            found.facts.setdefault(namespace, []).append(content)
+    for file in sorted((folder / "chat").glob("*.db")):
+        for namespace, role, content, at in _rows(file, _MESSAGES):
+            message = ChatMessage(role=_role(role), content=content, at=_unix_time(at))
+            found.chats.setdefault(namespace, []).append(message)
+        for namespace, summary in _rows(file, _SUMMARIES):
+            found.summaries[namespace] = summary
+            found.chats.setdefault(namespace, [])
+    found.prices = _prices(folder / PRICES_FILE)
+    for file in (file for place in tokens for file in sorted(place.glob("*.json"))):
+        match = _TOKEN.fullmatch(file.name)
+        if match is not None and _is_login(file):
+            found.logins[match[1]] = str(file)
+    return found
+
+
+def _is_login(file: Path) -> bool:
+    """Whether it is a login as google-auth writes it, which delf reads as it is."""
+    try:
+        content: Any = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and cast("dict[str, Any]", content).keys() >= _LOGIN
+
+
+def _rows(file: Path, query: str) -> Iterator[Sequence[Any]]:
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)) as database:
+            yield from database.execute(query)
+    except sqlite3.Error as error:
+        raise ConfigurationError(
+            f"{file} is no database of Delfhos: {error}", hint="move it away, and try again"
+        ) from None
+
+
+def _role(text: str) -> Role:
+    return text if text in ("user", "assistant", "system") else "user"
+
+
+def _unix_time(text: str | None) -> float:
+    """The time that SQLite wrote, which is in UTC; 0 for another text."""
+    try:
+        return datetime.strptime(text or "", "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def _prices(file: Path) -> dict[str, Any]:
+    """Prices as Delfhos reads them, with comments of JavaScript, too."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{file} cannot be read: {error}") from None
+    try:
+        content: Any = json.loads(_COMMENT.sub(lambda match: match[1] or "", text))
+    except ValueError as error:
+        raise ConfigurationError(f"{file} is no JSON: {error}", hint="mend it first") from None
+    for key in ("llm", "models"):
+        if isinstance(content, dict) and key in content:
+            content = cast("dict[str, Any]", content)[key]
+    listed = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+    return {name: entry for name, entry in listed.items() if isinstance(entry, dict)}
+
+
+def _counted(found: _Found) -> _Taken:
+    return _Taken(
+        facts=sum(map(len, found.facts.values())),
+        conversations=len(found.chats),
+        messages=sum(map(len, found.chats.values())),
+        prices=len(found.prices),
+        logins=found.logins,
+    )
+
+
+def _take(state: State, found: _Found) -> _Taken:
+    from delf.engine.agent_context import AgentContext
+
+    project = state.load_project()
+    taken = _Taken(logins=found.logins)
+    if found.chats:
+        from delf.plugins.journals import need_durable_journal
+
+        context = AgentContext.of(project, state.discover(project.environ), project.agent)
+        need_durable_journal(context.host, "a chat that is kept")
+        work_with(context.open_conversations(), lambda journal: _take_chats(journal, found, taken))
+    if found.facts:
+        asyncio.run(_take_facts(project, state, found.facts, taken))
+    if found.prices:
+        _take_prices(project.root / PRICES_FILE, found.prices, taken)
+    return taken
+
+
+async def _take_chats(journal: Any, found: _Found, taken: _Taken) -> None:
+    for namespace, messages in found.chats.items():
+        store: ConversationStore = journal.conversations(namespace)
+        if (await store.load(_CONVERSATION, 1)).last:
+            continue  # it goes on here already
+        summary = found.summaries.get(namespace)
+        first = [ChatMessage(role="system", content=_SUMMARY)] if summary else []
+        await store.append(_CONVERSATION, [*first, *messages])
+        if summary:
+            await store.summarize(_CONVERSATION, summary, 1, instead_of=0)
+        taken.conversations += 1
+        taken.messages += len(messages)
+
+
+async def _take_facts(
+    project: Any, state: State, facts: Mapping[str, Sequence[str]], taken: _Taken
+) -> None:
+    from delf import plugin_context
+    from delf.plugins.factories import make
+    from delf.specs import MemorySpec
+
+    host = state.discover(project.environ)
+    specs = host.specs(MemorySpec)
+    if not specs:
+        raise PluginError(
+            "there is no memory to take facts into", hint="delf plugins install memory-semantic"
+        )
+    name = project.agent.memory
+    spec = host.spec(MemorySpec, name) if name else host.preferred(specs, "memory")
+    for namespace, texts in facts.items():
+        context = plugin_context(project, namespace=namespace)
+        store = make(host, spec, project.plugin_options, {"context": context})
+        try:
+            known = {fact.content for fact in await store.list()}
+            new = [text for text in dict.fromkeys(texts) if text.strip() and text not in known]
+            await store.save(new)
+            taken.facts += len(new)
+        finally:
+            await store.aclose()
+
+
+def _take_prices(file: Path, prices: Mapping[str, Any], taken: _Taken) -> None:
+    own: dict[str, Any] = {}
+    if file.exists():
+        from delf.project.prices import read_prices
+
+        read_prices(file)  # one that is wrong is told before it is written
+        own = json.loads(file.read_text(encoding="utf-8"))
+    models = own.get("models", own)
+    new = {name: entry for name, entry in prices.items() if name not in models}
+    models.update(new)
+    try:
+        file.write_text(json.dumps(own, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise DelfError(f"{file} cannot be written: {error.strerror}") from error
+    taken.prices += len(new)
