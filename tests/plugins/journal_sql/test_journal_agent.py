@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -21,9 +22,9 @@ async def wait(seconds: float) -> float:
 def make_agent(delf_host, scripted_model, monkeypatch, sqlite_place):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", sqlite_place)
 
-    def make(**options):
+    def make(*tools, **options):
         given = {"llm": "scripted", "sandbox": "local", "host": delf_host, "journal": "sql"}
-        return Agent(tools=[wait], **given, **options)
+        return Agent(tools=[wait, *tools], **given, **options)
 
     return make
 
@@ -62,3 +63,24 @@ async def test_many_tasks_of_an_agent(make_agent, scripted_model, sqlite_place, 
         responses = await asyncio.gather(*(agent.arun(f"task {n}") for n in range(20)))
     assert all(response.status for response in responses)
     assert {task.state for task in await SqlJournal(sqlite_place).find()} == {"done"}
+
+
+@pytest.mark.parametrize("how", ["deleted", "replaced"])
+async def test_a_journal_that_was_lost_under_a_task_is_an_error_of_it(
+    how, make_agent, scripted_model, sqlite_place
+):
+    path = Path(sqlite_place.removeprefix("sqlite:///"))
+
+    @tool(confirm=False)
+    async def lose() -> None:
+        """Lose the journal."""
+        for file in path.parent.glob(f"{path.name}*"):
+            file.unlink()
+        if how == "replaced":
+            path.write_bytes(b"")
+
+    scripted_model.writes("await lose()\nprint('done')")
+    async with make_agent(lose) as agent:
+        response = await agent.arun("lose")
+    assert not response.status
+    assert f"{path} was deleted or replaced while it was in use" in str(response.error)

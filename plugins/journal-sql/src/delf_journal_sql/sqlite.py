@@ -41,6 +41,7 @@ class SqliteConnection:
         except sqlite3.Error as error:
             raise explain(error, path, self._wait) from error
         full = settings.durability == "power"
+        self._file: tuple[int, int] | None = None
         try:
             self.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
         except BaseException:
@@ -88,8 +89,28 @@ class SqliteConnection:
         return bool(self.execute(sql, {"name": name}))
 
     def begin(self, *, write: bool) -> None:
-        """Begin a transaction."""
+        """Begin a transaction.
+
+        Raises:
+            JournalError: Before a write, when its file is not the one that is open.
+        """
+        if write:
+            self._check_file()
         self.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+
+    def _check_file(self) -> None:
+        # SQLite goes on with a deleted file, and all that it writes is lost.
+        try:
+            found = self._path.stat()
+        except OSError:
+            found = None
+        file = None if found is None else (found.st_dev, found.st_ino)
+        self._file = self._file or file
+        if file is None or file != self._file:
+            raise JournalError(
+                f"the journal {self._path} was deleted or replaced while it was in use",
+                hint="put the file back, or start delf again with a new one",
+            )
 
     def commit(self) -> None:
         """Keep what was done."""

@@ -21,6 +21,7 @@ from delf.engine.loop.learn import learn
 from delf.engine.loop.recall import keep_turn, recall
 from delf.engine.loop.select import select
 from delf.engine.loop.setup import set_up
+from delf.engine.loop.waiting_for import waiting_for
 from delf.engine.redact import Redactor
 from delf.engine.task import TaskOutcome, TaskRequest
 from delf.engine.task_run import TaskRun
@@ -156,10 +157,12 @@ class TaskPipeline:
         host = self._host
         if not work.done():
             unfinished = self._run.replay.unfinished()
+            lacking = waiting_for(self._log.events)
             host.close(left=unfinished is not None)
             await self._abandon(work)
             seconds = self._run.clock.seconds
-            late = TaskTimeoutError(f"Timeout: the task did not end within {seconds:g} s")
+            why = "" if lacking is None else f"; it waited for {lacking}"
+            late = TaskTimeoutError(f"Timeout: the task did not end within {seconds:g} s{why}")
             return host.said, unfinished or late
         error = host.stopped or work.exception()
         host.close(left=isinstance(error, TaskLeftError))

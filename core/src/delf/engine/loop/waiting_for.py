@@ -1,0 +1,58 @@
+"""Reads from a task's events what it is waiting for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from delf.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    CallFinished,
+    CallGivenUp,
+    CallStarted,
+    Event,
+    ModelCalled,
+    ModelFailed,
+    ModelReplied,
+)
+
+
+def waiting_for(events: Sequence[Event]) -> str | None:
+    """Names what has not answered yet: a person, else calls, else the model.
+
+    Args:
+        events: Those of the task, in their order.
+
+    Returns:
+        It, as the end of a sentence; ``None`` where a script works or nothing has begun.
+    """
+    model: str | None = None
+    questions: dict[str, str] = {}
+    calls: dict[int, str] = {}
+    for event in events:
+        match event:
+            case ModelCalled():
+                model = event.model
+            case ModelReplied() | ModelFailed():
+                model = None
+            case ApprovalRequested():
+                questions[event.request_id] = event.action
+            case ApprovalDecided():
+                questions.pop(event.request_id, None)
+            case CallStarted():
+                calls[event.call_id] = f"{event.action} (call {event.call_id})"
+            case CallFinished() | CallGivenUp():
+                calls.pop(event.call_id, None)
+            case _:
+                pass
+    if questions:
+        return f"a decision about {_some(questions.values())}"
+    if calls:
+        return f"an answer of {_some(calls.values())}"
+    return None if model is None else f"an answer of the model {model}"
+
+
+def _some(names: Collection[str]) -> str:
+    first = list(names)[:3]
+    more = len(names) - len(first)
+    return ", ".join(first) + (f" and {more} more" if more else "")
