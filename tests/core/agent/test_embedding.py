@@ -68,7 +68,9 @@ def test_a_timeout_that_is_given_counts_all_waiting(tmp_path, wait_approvals):
         began = time.monotonic()
         response = agent.run("x", timeout=1)
         assert time.monotonic() - began < 15
-    assert str(response.error).endswith("did not end within 1 s; it waited for a decision about pay")
+    assert str(response.error).endswith(
+        "did not end within 1 s; it waited for a decision about pay"
+    )
 
 
 class Settings(PluginSettings):

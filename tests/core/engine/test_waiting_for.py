@@ -1,9 +1,11 @@
 """A task that ran out of time says what had not answered."""
 
+from typing import Any
+
 from delf.engine.loop.waiting_for import waiting_for
 from delf.events import CallFinished, CallStarted, ModelCalled, ModelFailed
 
-AT = {"task_id": "t", "at": 0.0}
+AT: dict[str, Any] = {"task_id": "t", "at": 0.0}
 
 
 def called(number: int) -> CallStarted:
