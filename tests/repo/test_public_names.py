@@ -35,6 +35,8 @@ def test_a_protocol_gains_no_member_without_another_plugin_api() -> None:
     assert unannounced(PLUGIN_API - 1, before, [*before, GAINS]) == []
     optional = GAINS.replace("MemoryStore", "SupportsForgetting")
     assert unannounced(PLUGIN_API, before, [*before, optional]) == []
+    new = GAINS.replace("MemoryStore", "Forgetting")
+    assert unannounced(PLUGIN_API, before, [*before, new]) == []
 
 
 def test_what_is_deprecated_names_what_to_use_and_when_it_goes() -> None:

@@ -91,6 +91,7 @@ class Fleet:
         away: int = 0,
     ) -> None:
         self.folder, self.steps, self.lease = folder, steps, lease
+        self.database = database or f"sqlite:///{folder}/dbos.sqlite"
         self._truth = folder / "truth.db"
         with contextlib.closing(sqlite3.connect(self._truth)) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
@@ -108,7 +109,7 @@ class Fleet:
             f'[agent]\nllm = {{ model = "gpt-4o-mini", base_url = "{self.model.base_url}" }}\n'
             f'providers = {{ openai = "test-key" }}\nsandbox = "local"\njournal = "sql"\n'
             f'[plugins.journal-sql]\nurl = "{journal}"\n[plugins.runner-dbos]\n'
-            f'lease = {lease}\ndatabase = "{database or f"sqlite:///{folder}/dbos.sqlite"}"\n'
+            f'lease = {lease}\ndatabase = "{self.database}"\n'
             f"{more}\n"
         )
 

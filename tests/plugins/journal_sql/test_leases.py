@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from delf.events import Printed, TaskQueued, TaskStarted
+from delf.events import Printed, TaskFinished, TaskQueued, TaskStarted
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.errors import ConnectionLostError, JournalConflictError
 from delf_journal_sql.postgresql import PostgresDatabase
@@ -37,6 +37,26 @@ async def main():
 
 asyncio.run(main())
 """
+
+CLAIMER = """
+import asyncio, os, signal, sys
+from delf_journal_sql import SqlJournal
+from delf_journal_sql.errors import JournalConflictError
+
+async def main():
+    journal = SqlJournal(sys.argv[1])
+    journal.lease(0.4)
+    while True:
+        try:
+            await journal.claim("t")
+        except JournalConflictError:
+            await asyncio.sleep(0.05)
+        else:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+FINISHED = TaskFinished(task_id="t", seq=2, at=3.0, status=True, text="", duration_ms=1.0)
 
 
 @pytest.fixture
@@ -123,3 +143,30 @@ async def test_a_task_of_a_queue_is_nobodys_until_it_is_claimed(journal_url: str
         await submitting.append(printed("not mine", 3))
     await working.aclose()
     await submitting.aclose()
+
+
+async def test_a_task_that_ended_while_somebody_claimed_it_stays_over(journal_url: str) -> None:
+    first, second = SqlJournal(journal_url), SqlJournal(journal_url)
+    await first.append(TaskStarted(task_id="t", seq=1, at=1.0, task="Do it."))
+    await first.append(FINISHED)
+    await second.claim("t")  # it saw no end of it yet
+    await second.release("t")
+    assert (await second.task("t")).state == "done"
+    await first.aclose()
+    await second.aclose()
+
+
+async def test_who_lost_a_task_does_not_end_it_even_where_the_next_one_died(
+    owner: subprocess.Popen[str], journal_url: str
+) -> None:
+    owner.send_signal(signal.SIGSTOP)
+    with program.start([sys.executable, "-c", CLAIMER, journal_url], text=True) as claimer:
+        assert await asyncio.to_thread(claimer.wait, 60) == -signal.SIGKILL
+    told = await asyncio.to_thread(goes_on, owner)
+    assert told.startswith("JournalConflictError")
+    journal = SqlJournal(journal_url)
+    await taken(journal)
+    await journal.append(FINISHED)
+    record = await journal.task("t")
+    assert (record.state, record.losses) == ("done", 2)
+    await journal.aclose()

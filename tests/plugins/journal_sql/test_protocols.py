@@ -5,14 +5,13 @@ from pathlib import Path
 from delf.plugins.in_process_journal import InProcessJournal
 from delf.protocols.conversation import SupportsConversations
 from delf.protocols.journal import SharedJournal
-from delf.protocols.queues import SupportsQueues
 from delf_journal_sql import SqlJournal
 
 
-async def test_processes_share_it_and_it_keeps_conversations_and_queues(tmp_path: Path) -> None:
+async def test_processes_share_it_and_it_keeps_conversations(tmp_path: Path) -> None:
     journal = SqlJournal(str(tmp_path / "journal.db"))
     try:
-        for kind in (SharedJournal, SupportsConversations, SupportsQueues):
+        for kind in (SharedJournal, SupportsConversations):
             assert isinstance(journal, kind)
     finally:
         await journal.aclose()

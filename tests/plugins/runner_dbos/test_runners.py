@@ -16,9 +16,11 @@ from typing import Any
 
 import pytest
 
+from delf.errors import ConfigurationError, ConnectionUnavailableError
 from delf.events import TaskFinished, TaskPostponed, TaskQueued, TaskStarted
-from delf.protocols.queues import QueueLimits
 from delf_journal_sql import SqlJournal
+from delf_runner_dbos.queue import DbosQueue
+from delf_runner_dbos.settings import QueueSettings
 from support.chaos import Chaos
 from support.fleet import Fleet, fleet
 from support.postgres import own_postgres
@@ -102,34 +104,56 @@ async def test_another_runner_goes_on_with_the_tasks_of_a_dead_one(tmp_path: Pat
 
 
 TAKER = """
-import asyncio, sys
-from delf.protocols.queues import QueueLimits
-from delf_journal_sql import SqlJournal
+import sys, threading
+from dbos import DBOS
+from delf_runner_dbos.engine import configuration
+from delf_runner_dbos.queue import TASK
 
-async def main():
-    journal = SqlJournal(sys.argv[1])
-    journal.lease(1.0)
-    print(len(await journal.take({"default": QueueLimits()}, 9)), flush=True)
-    await asyncio.Event().wait()
+DBOS(config=configuration(sys.argv[1]))
 
-asyncio.run(main())
+@DBOS.workflow(name=TASK)
+def task(ticket: dict) -> str:
+    print(ticket["task_id"], flush=True)
+    threading.Event().wait()
+
+DBOS.listen_queues(["default"])
+DBOS.launch()
+threading.Event().wait()
 """
 
 
 async def test_a_task_whose_runner_died_before_it_began_goes_on(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/journal.db"
-    async with fleet(tmp_path, url, steps=1) as one:
+    async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", steps=1) as one:
         await one.submit(names(2))
-        command = [sys.executable, "-c", TAKER, url]
+        await DbosQueue(one.database).register("default", QueueSettings(), 4)
+        command = [sys.executable, "-c", TAKER, one.database]
         with start(command, text=True, stdout=subprocess.PIPE) as taker:
             assert taker.stdout is not None
-            assert await asyncio.to_thread(taker.stdout.readline) == "2\n"
+            for _ in range(2):
+                assert (await asyncio.to_thread(taker.stdout.readline)).startswith("task_")
             taker.kill()
         one.start()
         await one.all_over(120)
         assert dict(await one.states()) == {"done": 2}
         assert once_each(one, 2)
-        assert {record.losses for record in await one.journal.find()} == {1}
+
+
+async def test_what_waits_is_done_though_the_database_of_the_queue_was_lost(tmp_path: Path) -> None:
+    async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", steps=1) as one:
+        await one.submit(names(2))
+        (tmp_path / "dbos.sqlite").unlink()
+        one.start()
+        await one.all_over(60)
+        assert once_each(one, 2)
+
+
+async def test_a_task_that_cannot_be_enqueued_is_not_handed_in(tmp_path: Path) -> None:
+    nowhere = "postgresql://delf:geheim@127.0.0.1:1/dbos"
+    async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", nowhere) as one:
+        with pytest.raises(ConnectionUnavailableError, match="the queue's database failed") as told:
+            await one.submit(names(1))
+        assert "geheim" not in str(told.value)
+        assert await one.journal.find() == []
 
 
 async def at_once(one: Fleet) -> dict[str | None, int]:
@@ -245,17 +269,55 @@ async def test_a_runner_that_is_told_to_end_puts_back_what_it_cannot_finish(tmp_
 
 async def test_priorities_and_delays(tmp_path: Path) -> None:
     async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", steps=1) as one:
-        from delf import Agent
-
-        async with Agent.from_project(one.folder) as agent:
-            late = agent.submit("Do job-9 .", queue="other", delay=3600)
-            last = agent.submit("Do job-1 .", queue="other", priority=5)
-            first = agent.submit("Do job-2 .", queue="other", priority=-1)
-        queues = {"other": QueueLimits()}
-        waiting = await one.journal.take(queues, 9, dry_run=True)
-        assert [record.task_id for record in waiting] == [first, last]
+        (late,) = await one.submit(["job-9"], delay=3600)
+        (last,) = await one.submit(["job-1"], priority=5)
+        (first,) = await one.submit(["job-2"], priority=-1)
+        one.start("--concurrency", "1")
+        async with asyncio.timeout(60):
+            while (await one.states())["done"] < 2:
+                await asyncio.sleep(0.05)
+        begun = {name: await started(one, name) for name in (first, last)}
+        assert begun[first] < begun[last]
         assert (await one.journal.task(late)).state == "queued"
-        assert await one.journal.take({"default": QueueLimits()}, 9, dry_run=True) == []
+        with pytest.raises(ConfigurationError, match="the priority 2000000000 is out of range"):
+            await one.submit(["job-3"], priority=2_000_000_000)
+
+
+async def started(one: Fleet, name: str) -> float:
+    """When a task began."""
+    return next(e.at for e in await one.journal.read(name) if isinstance(e, TaskStarted))
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+async def test_a_queue_has_so_many_at_work_at_once(tmp_path: Path, kind: str) -> None:
+    with contextlib.ExitStack() as stack:
+        url = f"sqlite:///{tmp_path}/journal.db"
+        if kind == "postgresql":
+            url = stack.enter_context(own_postgres()).url
+        database = url if kind == "postgresql" else None
+        more = "global_concurrency = 1"
+        async with fleet(tmp_path, url, database, steps=1, lease=20, more=more) as one:
+            await one.submit(names(5))
+            for _ in range(2):
+                one.start()
+            await one.all_over(150)
+            assert once_each(one, 5)
+            assert await at_once(one) == {None: 1}
+
+
+async def test_of_a_queue_and_a_key_only_so_many_begin_in_a_time(tmp_path: Path) -> None:
+    more = "per_second = 0.0005\nkey_per_second = 0.0002"
+    async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", steps=1, more=more) as one:
+        await one.submit(names(2))
+        await one.submit(["job-2", "job-3"], key="customer-7")
+        await one.submit(["job-4"], queue="other")
+        one.start("--queue", "default", "--queue", "other")
+        async with asyncio.timeout(60):
+            while (await one.states())["done"] < 3:
+                await asyncio.sleep(0.05)
+        waiting = {r.task for r in await one.journal.find(state="queued")}
+        assert len(waiting & {"Do job-0 .", "Do job-1 ."}) == 1
+        assert len(waiting & {"Do job-2 .", "Do job-3 ."}) == 1
 
 
 def test_a_task_is_left_to_a_runner_and_a_schedule_is_kept(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ from delf.protocols.formats import InputFile
 from delf.protocols.journal import Journal
 from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
+from delf.protocols.queues import TaskQueue
 from delf.protocols.sandbox import Limits, SessionSpec, SupportsWarmUp
 from delf.protocols.strategy import Strategy
 from delf.records import dataclass
@@ -124,6 +125,7 @@ class Resources:
         prefilters: Choose the tools that are shown.
         memory: Facts from before, if there is a store.
         closing: Closes each part.
+        opened_late: The same for what is opened when it is first needed.
     """
 
     agent: AgentParts
@@ -138,6 +140,7 @@ class Resources:
     prefilters: Prefilters
     memory: AgentMemory | None
     closing: tuple[Close, ...]
+    opened_late: list[Close] = field(default_factory=list[Close])
 
     @classmethod
     async def open(cls, agent: AgentParts) -> Self:
@@ -217,12 +220,24 @@ class Resources:
 
     async def aclose(self) -> None:
         """Close everything, each part whatever becomes of the others."""
-        await _close(self.closing, self.redactor)
+        await _close((*self.closing, *self.opened_late), self.redactor)
 
     @property
     def config(self) -> AgentConfig:
         """The agent's configuration."""
         return self.agent.config
+
+    @cached_property
+    def queue(self) -> TaskQueue:
+        """Where tasks wait for runners.
+
+        Raises:
+            OptionalDependencyError: When no plugin brings runners.
+        """
+        around = self.agent.context
+        queue: TaskQueue = around.host.exported("task_queue")(around.plugin_options, around.environ)
+        self.opened_late.append(queue.aclose)
+        return queue
 
     @cached_property
     def limits(self) -> Limits:

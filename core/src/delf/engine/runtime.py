@@ -190,6 +190,8 @@ class Runtime:
             )
         request = self._noted(request)
         queued = handed_in(request, self.resources.agent.agent_id, self.resources.redactor)
+        if request.queue is not None:
+            await self.resources.queue.enqueue(queued)
         await self.journal.append(queued)
         for listener in (*self.resources.observers.feeds, *request.listeners):
             listener(queued)

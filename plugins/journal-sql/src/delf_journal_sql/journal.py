@@ -10,11 +10,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from delf.errors import DelfError
 from delf.events import Event
 from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import JournalSize, Note, Pruned, RequestRecord, TaskRecord
-from delf.protocols.queues import QueueLimits
 from delf.protocols.sessions import SessionRecord
 from delf.settings import check_variables
 from delf.values import to_jsonable
@@ -24,10 +22,9 @@ from delf_journal_sql.conversations import SqlConversations, namespaces
 from delf_journal_sql.database import Connection, transaction
 from delf_journal_sql.errors import ConnectionLostError, JournalSetupError
 from delf_journal_sql.opening import open_database
-from delf_journal_sql.queues import choose, records
 from delf_journal_sql.schema import migrate
 from delf_journal_sql.settings import JournalSettings
-from delf_journal_sql.stopping import STOP, end_task, stop_task
+from delf_journal_sql.stopping import STOP, stop_task
 from delf_journal_sql.watch import Subscription, Watcher
 from delf_journal_sql.writer import Append, Call, Writer
 
@@ -243,54 +240,6 @@ class SqlJournal:
     def lease(self, seconds: float) -> None:
         """Let others take its tasks over where it says nothing for so long."""
         self._lease = seconds
-
-    async def take(
-        self,
-        queues: Mapping[str, QueueLimits],
-        most: int,
-        *,
-        without: Collection[str] = (),
-        dry_run: bool = False,
-    ) -> Sequence[TaskRecord]:
-        """Take tasks that may be worked on now: those whose process is gone first.
-
-        Nobody else is given them until somebody claims them, they are given back, or this process
-        ends or is silent for longer than its lease.
-
-        Args:
-            queues: Where they wait, and the limits there.
-            most: How many at the most.
-            without: The ids of tasks that are passed over.
-            dry_run: Only say which.
-        """
-
-        def look(connection: Connection) -> list[TaskRecord]:
-            now = self._database.now(connection)
-            found = choose(connection, now, queues, most, without)
-            return records(connection, now, [key for key, _, _ in found])
-
-        seen = await self._read(look)
-        if dry_run or not seen:
-            return seen
-        while not (writer := self._running_writer()).put(
-            operation := writer.take(queues, most, without)
-        ):
-            continue  # it was stopped in this moment; the next one is a new one
-        return await asyncio.wrap_future(operation.done)
-
-    async def give_back(self, task_ids: Collection[str]) -> None:
-        """Let somebody else take tasks that were not claimed."""
-        with self._lock:
-            writer = self._writer
-        if writer is None:
-            return  # it was closed, and all that it took is nobody's
-        operation = writer.give_back(task_ids)
-        if writer.put(operation):
-            await asyncio.wrap_future(operation.done)
-
-    async def give_up(self, task_id: str, error: DelfError) -> None:
-        """End a task that was taken and not claimed, as failed."""
-        await end_task(self, await self.task(task_id), error)
 
     async def claim(self, task_id: str) -> None:
         """Make a task on which nobody works any more the caller's own, to resume it.

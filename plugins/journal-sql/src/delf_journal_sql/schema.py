@@ -86,28 +86,22 @@ def _version_5(execute: Execute) -> None:
 
 
 def _version_6(execute: Execute) -> None:
-    """Leases, and tasks that wait in a queue: ``state`` is ``queued`` then."""
+    """Leases, and tasks that wait for a runner: ``state`` is ``queued`` then."""
     execute("ALTER TABLE delf_owners ADD COLUMN lease {real}")
-    for column in ("queue TEXT", "priority INTEGER", "not_before {real}"):
+    for column in ("queue TEXT", "not_before {real}"):
         execute(f"ALTER TABLE delf_tasks ADD COLUMN {column}")
-    execute("CREATE INDEX delf_tasks_queued ON delf_tasks (priority, id) WHERE state = 'queued'")
+    execute("CREATE INDEX delf_tasks_queued ON delf_tasks (started_at, id) WHERE state = 'queued'")
 
 
 def _version_7(execute: Execute) -> None:
-    """Workers take tasks from a queue: by whom, how often and when; keys, and tries that failed."""
-    columns = ("limit_key TEXT", "taken_by TEXT", "takes INTEGER", "tries INTEGER")
-    for column in (*columns, "begun_at {real}"):
+    """On whose behalf a task is done, and tries of it that failed."""
+    for column in ("limit_key TEXT", "tries INTEGER"):
         execute(f"ALTER TABLE delf_tasks ADD COLUMN {column}")
-    execute("CREATE INDEX delf_tasks_taken ON delf_tasks (taken_by) WHERE taken_by IS NOT NULL")
-    execute(
-        "CREATE INDEX delf_tasks_begun ON delf_tasks (queue, begun_at) WHERE begun_at IS NOT NULL"
-    )
 
 
 def _version_8(execute: Execute) -> None:
-    """Not how often a task was taken is counted, but how often who had it was lost."""
-    execute("ALTER TABLE delf_tasks RENAME COLUMN takes TO losses")
-    execute("UPDATE delf_tasks SET losses = NULL WHERE losses IS NOT NULL")
+    """How often a process was lost that worked on a task."""
+    execute("ALTER TABLE delf_tasks ADD COLUMN losses INTEGER")
 
 
 def _version_9(execute: Execute) -> None:

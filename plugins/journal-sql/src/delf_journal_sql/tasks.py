@@ -145,7 +145,7 @@ class Tasks:
                 )
             connection.execute(
                 "UPDATE delf_tasks SET losses = COALESCE(losses, 0) + CASE WHEN owner IS NULL "
-                "THEN 0 ELSE 1 END, owner = :owner, state = 'running', taken_by = NULL "
+                "THEN 0 ELSE 1 END, owner = :owner, state = 'running' "
                 "WHERE id = :key",
                 {"owner": self.owner.key, "key": key},
             )
@@ -208,13 +208,12 @@ class Tasks:
             "owner": None if waits else self.owner.key,
             "queue": None if queued is None else queued.queue,
             "key": None if queued is None else queued.key,
-            "priority": 0 if queued is None else queued.priority,
             "not_before": None if queued is None else queued.not_before,
         }
         rows = connection.execute(
             "INSERT INTO delf_tasks (task_id, task, origin, state, started_at, owner, queue, "
-            "limit_key, priority, not_before) VALUES (:id, :task, :origin, :state, :at, :owner, "
-            ":queue, :key, :priority, :not_before) RETURNING id",
+            "limit_key, not_before) VALUES (:id, :task, :origin, :state, :at, :owner, "
+            ":queue, :key, :not_before) RETURNING id",
             values,
         )
         if not waits:

@@ -11,16 +11,13 @@ import logging
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from delf.errors import DelfError
 from delf.events import Event
-from delf.protocols.journal import TaskRecord
-from delf.protocols.queues import QueueLimits
-from delf_journal_sql import queues as queues_of
 from delf_journal_sql.codec import Packed
 from delf_journal_sql.database import Connection, Database, transaction
 from delf_journal_sql.errors import (
@@ -91,7 +88,6 @@ class Writer:
         self._stopping = False
         self.owner = Owner(lease=lease)
         self._registered = False
-        self._takes = False
         self._tasks = Tasks(self.owner, database)
         self._connection: Connection | None = None
         self._beat_at = time.monotonic() + self.owner.heartbeat_seconds
@@ -115,25 +111,6 @@ class Writer:
     def release(self, task_id: str) -> Call:
         """The operation that lets somebody else take a task."""
         return Call(lambda connection: self._tasks.release(connection, task_id), write=True)
-
-    def take(self, queues: Mapping[str, QueueLimits], most: int, without: Collection[str]) -> Call:
-        """The operation that takes tasks of queues for this process."""
-
-        def run(connection: Connection) -> list[TaskRecord]:
-            if not self._registered:
-                self.owner.register(connection, self._database)
-            now = self._database.now(connection)
-            return queues_of.take(connection, now, self.owner.key, queues, most, without)
-
-        def taken(_: list[TaskRecord]) -> None:
-            self._takes = True
-
-        return Call(run, write=True, registers=True, kept=taken)
-
-    def give_back(self, task_ids: Collection[str]) -> Call:
-        """The operation that lets others take tasks that were not claimed."""
-        names = tuple(task_ids)
-        return Call(lambda c: queues_of.give_back(c, self.owner.key, names), write=True)
 
     def register(self) -> Call:
         """The operation that makes this process known."""
@@ -258,7 +235,7 @@ class Writer:
         if time.monotonic() < self._beat_at:
             return
         self._beat_at = time.monotonic() + self.owner.heartbeat_seconds
-        if not self._registered or not (self._tasks.open or self._takes):
+        if not self._registered or not self._tasks.open:
             return
         try:
             with transaction(self._connected(), write=True) as connection:

@@ -1,1 +1,1 @@
-"""Runners: tasks that wait in the journal, as durable workflows of DBOS."""
+"""Runners: tasks as durable workflows of DBOS's queues."""

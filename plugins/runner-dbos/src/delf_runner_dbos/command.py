@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import signal
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,18 +16,21 @@ from delf.errors import ConfigurationError
 from delf.plugins.journals import need_durable_journal
 from delf.project.any_project import journal_name
 from delf.protocols.journal import SharedJournal
-from delf.protocols.queues import SupportsQueues
 from delf_cli.journals import project_journal
 from delf_cli.options import run_options
 from delf_cli.session import Options, log_to_stderr
-from delf_runner_dbos.settings import RunnerSettings
+from delf_runner_dbos.queue import SCHEDULED, DbosQueue, task_queue
+from delf_runner_dbos.settings import PLUGIN, RunnerSettings
 
 if TYPE_CHECKING:
+    from dbos import DBOSClient
+
     from delf.project.project import Project
     from delf_cli.state import State
-    from delf_runner_dbos.runner import QueueJournal, RunnerOptions
+    from delf_runner_dbos.runner import RunnerOptions
 
-_PLUGIN: Final = "runner-dbos"
+__all__ = ["runner", "schedule", "task_queue"]
+
 _DEFAULT: Final = "default"
 
 
@@ -81,7 +84,7 @@ def runner(ctx: click.Context, queues: tuple[str, ...], concurrency: int, grace:
 
 
 def _settings(project: Project) -> RunnerSettings:
-    given: Mapping[str, Any] = project.plugin_options.get(_PLUGIN, {})
+    given: Mapping[str, Any] = project.plugin_options.get(PLUGIN, {})
     return RunnerSettings.for_instance("runner_dbos", dict(given))
 
 
@@ -89,7 +92,7 @@ def _url(project: Project, settings: RunnerSettings) -> str:
     return settings.url(plugin_context(project).data_dir)
 
 
-def _journal(state: State, project: Project, lease: float) -> QueueJournal:
+def _journal(state: State, project: Project, lease: float) -> SharedJournal:
     """The project's journal.
 
     Raises:
@@ -99,14 +102,13 @@ def _journal(state: State, project: Project, lease: float) -> QueueJournal:
     host = state.discover(project.environ)
     need_durable_journal(host, "a runner")
     journal: Any = project_journal(project, host)
-    kinds = (SharedJournal, SupportsQueues, SharedJournal)
-    if not all(isinstance(journal, kind) for kind in kinds):
+    if not isinstance(journal, SharedJournal):
         raise ConfigurationError(
             f"runners cannot share the journal {journal_name(project, host)!r}",
             hint='name one that processes share: journal = "sql"',
         )
-    cast("SharedJournal", journal).lease(lease)
-    return cast("QueueJournal", journal)
+    journal.lease(lease)
+    return journal
 
 
 async def _work(
@@ -116,21 +118,23 @@ async def _work(
     from delf_runner_dbos.engine import Workflows
     from delf_runner_dbos.runner import Runner
 
-    logging.getLogger("dbos").setLevel(logging.ERROR)
     journal = _journal(state, project, options.lease)
     name = journal_name(project, state.discover(project.environ))
     more = {"lease": options.lease, "journal": name, "max_tasks": options.concurrency}
     agents = Agents(state, more)
-    work = Runner(journal, agents, options)
+    url = _url(project, settings)
+    queue = DbosQueue(url)
+    work = Runner(journal, queue, agents, options)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, work.end)
-    workflows = Workflows(_url(project, settings), work.work, work.hand_in)
+    workflows = Workflows(url, work.work, work.hand_in)
     click.echo(f"takes {', '.join(options.queues)}; up to {options.concurrency} at once", err=True)
     try:
         await work.run(workflows)
     finally:
         await agents.aclose()
-        await workflows.stop()
+        await workflows.stop(0)
+        await queue.aclose()
         await journal.aclose()
     click.echo("ended in order", err=True)
 
@@ -166,28 +170,31 @@ def add(
     options = Options(flags={}, connections=connections, tool_files=tool_files)
     setup = options.to_record(ctx.find_root().obj)
     context: dict[str, Any] = {"task": task, "queue": queue, "setup": setup}
-    with _client(ctx) as client:
-        if client.get_schedule(name) is not None:
+    with _opened(ctx) as opened:
+        if opened.call_here(lambda client: client.get_schedule(name)) is not None:
             raise ConfigurationError(
                 f"there is a schedule {name!r} already", hint=f"delf schedule remove {name}"
             )
-        from dbos import error as dbos_error
 
-        from delf_runner_dbos.engine import SCHEDULED
+        def create(client: DBOSClient) -> None:
+            from dbos import error as dbos_error
 
-        try:
-            client.create_schedule(
-                schedule_name=name,
-                workflow_name=SCHEDULED,
-                schedule=cron,
-                context=context,
-                cron_timezone=zone,
-            )
-        except dbos_error.DBOSException as error:
-            raise ConfigurationError(
-                f"the schedule {cron!r} cannot be kept: {error}",
-                hint='as "0 8 * * 1-5": workdays at eight',
-            ) from None
+            try:
+                client.create_schedule(
+                    schedule_name=name,
+                    workflow_name=SCHEDULED,
+                    schedule=cron,
+                    context=context,
+                    cron_timezone=zone,
+                    queue_name=queue,
+                )
+            except dbos_error.DBOSException as error:
+                raise ConfigurationError(
+                    f"the schedule {cron!r} cannot be kept: {error}",
+                    hint='as "0 8 * * 1-5": workdays at eight',
+                ) from None
+
+        opened.call_here(create)
     click.echo(f"{name}: {cron}")
 
 
@@ -199,7 +206,7 @@ add.params += [o for o in run_options() if o.name in {"connections", "tool_files
 @click.pass_context
 def list_schedules(ctx: click.Context, *, as_json: bool) -> None:
     """Show the schedules."""
-    with _client(ctx) as client:
+    with _opened(ctx) as opened:
         found = [
             {
                 "name": item["schedule_name"],
@@ -209,7 +216,7 @@ def list_schedules(ctx: click.Context, *, as_json: bool) -> None:
                 "queue": item["context"]["queue"],
                 "last": item["last_fired_at"],
             }
-            for item in client.list_schedules()
+            for item in opened.call_here(lambda client: client.list_schedules())
         ]
     if as_json:
         click.echo(json.dumps(found))
@@ -223,31 +230,18 @@ def list_schedules(ctx: click.Context, *, as_json: bool) -> None:
 @click.pass_context
 def remove(ctx: click.Context, name: str) -> None:
     """Remove the schedule NAME."""
-    with _client(ctx) as client:
-        if client.get_schedule(name) is None:
+    with _opened(ctx) as opened:
+        if opened.call_here(lambda client: client.get_schedule(name)) is None:
             raise ConfigurationError(f"there is no schedule {name!r}", hint="delf schedule list")
-        client.delete_schedule(name)
+        opened.call_here(lambda client: client.delete_schedule(name))
 
 
-class _client:  # noqa: N801 - used as a function
-    """DBOS's client, for as long as it is needed."""
-
-    def __init__(self, ctx: click.Context) -> None:
-        project = ctx.find_root().obj.load_project()
-        self._url = _url(project, _settings(project))
-
-    def __enter__(self) -> Any:
-        from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
-
-        from delf_runner_dbos.engine import APPLICATION
-
-        DBOS.migrate(system_database_url=self._url)
-        self._client = DBOSClient(
-            system_database_url=self._url,
-            serializer=DBOSPortableJSONSerializer(),
-            application_name=APPLICATION,
-        )
-        return self._client
-
-    def __exit__(self, *_: object) -> None:
-        self._client.destroy()
+@contextmanager
+def _opened(ctx: click.Context) -> Generator[DbosQueue]:
+    """Open the project's queue."""
+    project = ctx.find_root().obj.load_project()
+    queue = DbosQueue(_url(project, _settings(project)))
+    try:
+        yield queue
+    finally:
+        asyncio.run(queue.aclose())

@@ -1,39 +1,31 @@
-"""DBOS, as a runner uses it: each task that is begun is a workflow, and schedules fire.
+"""DBOS in a runner: its queues give it workflows, each of which does a task, and schedules fire.
 
-Which task is begun, and by whom, the journal says: it also knows who may go on with one. DBOS
-would look at its queues at intervals only, and longer ones while runners contend.
-
-Its blocking functions are used, in threads: its asynchronous ones would put an executor of DBOS's
-in the place of the event loop's own, and shut it down at the end.
+Workflows are coroutines of DBOS's own loop that wait for the runner's: its asynchronous functions
+would put an executor of DBOS's in the place of the event loop's own, and shut it down at the end.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
+import math
 import os
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer, SetWorkflowID
+from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
-_log = logging.getLogger(__name__)
+from delf_runner_dbos.queue import APPLICATION, SCHEDULED, TASK, Ticket, keyed
 
-APPLICATION: Final = "delf"
-TASK: Final = "delf.task"
-SCHEDULED: Final = "delf.scheduled"
 _VERSION: Final = "1"
-_LAST_SECONDS: Final = 2
-"""How long the outcomes of tasks that are over may take to be written down."""
 
-Work = Callable[[str], Awaitable[str]]
-"""Does the task of an id; what became of it in a word."""
+Work = Callable[[str, Ticket], Awaitable[str]]
+"""Does the task of a workflow, by its id; what became of it in a word."""
 
-Fire = Callable[[Any], Awaitable[str]]
-"""Hands in the task of a schedule, by what the schedule says; the task's id."""
+Fire = Callable[[str, Mapping[str, Any]], Awaitable[str]]
+"""Hands in the task of a schedule, by the workflow's id and what the schedule says; its id."""
 
 
 def configuration(url: str) -> DBOSConfig:
@@ -60,59 +52,36 @@ class Workflows:
     """
 
     def __init__(self, url: str, work: Work, fire: Fire) -> None:
-        self._url = url
-        self._launched = False
         loop = asyncio.get_running_loop()
         DBOS(config=configuration(url))
 
-        @DBOS.workflow(name=TASK)
-        async def task(task_id: str) -> str:
-            return await _on(loop, work(task_id))
+        @DBOS.workflow(name=TASK, max_recovery_attempts=None)
+        async def task(ticket: dict[str, Any]) -> str:
+            return await _on(loop, work(str(DBOS.workflow_id), Ticket(**ticket)))
 
-        @DBOS.workflow(name=SCHEDULED)
+        @DBOS.workflow(name=SCHEDULED, max_recovery_attempts=None)
         async def scheduled(at: datetime, context: Any) -> str:
             _ = at
-            return await _on(loop, fire(context))
+            return await _on(loop, fire(str(DBOS.workflow_id), context))
 
-        self._task = task
-        self._scheduled = scheduled
+        _ = task, scheduled  # DBOS finds them by their names
 
-    async def is_reachable(self) -> bool:
-        """Whether its database answers; its tables are there then."""
-        try:
-            await asyncio.to_thread(lambda: DBOS.migrate(system_database_url=self._url))
-        except Exception as error:  # the drivers of databases differ
-            _log.warning("the database of the queues does not answer: %s", _first_line(error))
-            return False
-        return True
-
-    async def start(self) -> None:
-        """Get ready for tasks; schedules fire from now on."""
-        DBOS.listen_queues([])
+    async def start(self, queues: Collection[str]) -> None:
+        """Get workflows from queues, and let schedules fire, from now on."""
+        DBOS.listen_queues([name for queue in queues for name in (queue, keyed(queue))])
         await asyncio.to_thread(DBOS.launch)
-        self._launched = True
 
-    async def begin(self, task_id: str) -> None:
-        """Begin the work on a task; it is under way when this returns."""
+    async def stop(self, seconds: float) -> None:
+        """Get nothing more, and let go of the database.
 
-        def begin() -> None:
-            with SetWorkflowID(f"{task_id}:{secrets.token_hex(4)}"):
-                DBOS.start_workflow(self._task, task_id)
-
-        await asyncio.to_thread(begin)
-
-    async def stop(self) -> None:
-        """Let go of the database; nothing is begun any more."""
+        Args:
+            seconds: How long workflows may take that were begun.
+        """
         await asyncio.to_thread(
             lambda: DBOS.destroy(
-                destroy_registry=True,
-                workflow_completion_timeout_sec=_LAST_SECONDS if self._launched else 0,
+                destroy_registry=True, workflow_completion_timeout_sec=math.ceil(seconds)
             )
         )
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
 
 
 async def _on(loop: asyncio.AbstractEventLoop, work: Awaitable[str]) -> str:

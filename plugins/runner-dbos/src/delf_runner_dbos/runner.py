@@ -1,18 +1,20 @@
-"""A runner: takes tasks out of the journal's queues and does them."""
+"""A runner: does the tasks that DBOS's queues give it."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
-from delf.errors import DelfError
-from delf.events import Event, TaskQueued
+from delf.errors import DelfError, UnknownTaskError
+from delf.events import Event, TaskFinished, TaskQueued, end_of
 from delf.protocols.journal import SharedJournal, SupportsUpkeep, TaskRecord
-from delf.protocols.queues import SupportsQueues
+from delf_runner_dbos.queue import DbosQueue, Ticket, task_id_of
 
 if TYPE_CHECKING:
     from delf_runner_dbos.agents import Agents
@@ -20,14 +22,16 @@ if TYPE_CHECKING:
     from delf_runner_dbos.settings import QueueSettings
 
 _log = logging.getLogger(__name__)
-_LOOK_SECONDS: Final = 0.2
 _AWAY_SECONDS: Final = 2.0
 _LONGEST_REST: Final = 300.0
+_PERMIT_SECONDS: Final = 1.0
 _FORGET_SECONDS: Final = 3600.0
-
-
-class QueueJournal(SharedJournal, SupportsQueues, Protocol):
-    """A journal that runners can share."""
+_REMEMBER_SECONDS: Final = 86400.0
+_MOST_WAITING: Final = 1_000_000
+_SOON: Final = (0.05,) * 10
+"""Pauses until the journal has a task that was enqueued a moment ago."""
+_UNKNOWN_RESTS: Final = 6
+_OVER: Final = frozenset({"done", "failed", "stopped"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,179 +51,308 @@ class RunnerOptions:
     grace: float
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """A workflow at work, as a sweep sees it.
+
+    Args:
+        begun: When it was begun, as DBOS says it.
+        since: Since when this runner knows that.
+    """
+
+    begun: int | None
+    since: float = field(default_factory=time.monotonic)
+
+
 class Runner:
     """Does tasks until it is told to stop.
 
     Args:
-        journal: Where tasks wait.
+        journal: Says what became of each task, and who works on it.
+        queue: Where tasks wait.
         agents: Who does them.
         options: How.
     """
 
-    def __init__(self, journal: QueueJournal, agents: Agents, options: RunnerOptions) -> None:
+    def __init__(
+        self, journal: SharedJournal, queue: DbosQueue, agents: Agents, options: RunnerOptions
+    ) -> None:
         self._journal = journal
+        self._queue = queue
         self._agents = agents
         self._options = options
-        self._limits = {name: queue.limits for name, queue in options.queues.items()}
-        self._in_hand: set[str] = set()
-        self._unclaimed: set[str] = set()
-        self._rests: dict[str, tuple[float, int]] = {}
-        self._beginning: set[asyncio.Task[None]] = set()
-        self._ending = False
-        self._forgets_at = 0.0
-        self._news = asyncio.Event()
+        self._permits = asyncio.Semaphore(options.concurrency)
+        self._in_hand: dict[str, str] = {}
+        self._seen: dict[str, _Seen] = {}
+        self._end = asyncio.Event()
+        self._leaving = False
 
     def end(self) -> None:
         """Let it take nothing more, and end in order."""
-        self._ending = True
-        self._news.set()
+        self._end.set()
 
     async def run(self, workflows: Workflows) -> None:
         """Work until it is told to end.
 
         Args:
-            workflows: Keep what became of each task that is begun.
+            workflows: Brings what DBOS's queues give.
         """
-        while not await workflows.is_reachable():
-            await self._wait(_AWAY_SECONDS)
-            if self._ending:
-                return
-        await workflows.start()
-        while not self._ending:
-            try:
-                taken = await self._take()
-            except Exception as error:  # the database may be away; its drivers differ
-                _log.warning("the queues cannot be looked at now: %s", error)
-                await self._wait(_AWAY_SECONDS)
-                continue
-            await self._forget()
-            for record in taken:
-                self._in_hand.add(record.task_id)
-                beginning = asyncio.ensure_future(self._begin(workflows, record))
-                self._beginning.add(beginning)
-                beginning.add_done_callback(self._beginning.discard)
-            await self._wait(_LOOK_SECONDS if self._free else None)
-        deadline = time.monotonic() + self._options.grace
-        while self._in_hand and time.monotonic() < deadline:
-            await self._wait(deadline - time.monotonic())
-
-    @property
-    def _free(self) -> int:
-        return self._options.concurrency - len(self._in_hand)
-
-    async def _wait(self, seconds: float | None) -> None:
-        """Wait until a task is over, or for so long."""
+        if not await self._register():
+            return
+        await workflows.start(self._options.queues)
+        beside = [
+            asyncio.ensure_future(work)
+            for work in (
+                self._restore(),
+                self._each(self._options.lease / 3, self._sweep),
+                self._each(_FORGET_SECONDS, self._forget),
+            )
+        ]
+        await self._end.wait()
+        for work in beside:
+            work.cancel()
+        await asyncio.wait(beside)
+        await workflows.stop(self._options.grace)
+        left = dict(self._in_hand)
+        self._leaving = True
+        await self._agents.aclose()
         try:
-            async with asyncio.timeout(seconds):
-                await self._news.wait()
+            await self._queue.hand_on(left)
+        except DelfError as error:
+            _log.warning("others go on with %d tasks after the lease: %s", len(left), error)
+
+    async def _register(self) -> bool:
+        """Tell DBOS of the queues as soon as its database answers; False when it is to end."""
+        while not self._end.is_set():
+            try:
+                for name, settings in self._options.queues.items():
+                    await self._queue.register(name, settings, self._options.concurrency)
+            except DelfError as error:
+                _log.warning("%s", error)
+                await self._pause(_AWAY_SECONDS)
+            else:
+                return True
+        return False
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait for so long, or until it is to end."""
+        try:
+            await asyncio.wait_for(self._end.wait(), seconds)
         except TimeoutError:
             return
-        self._news.clear()
 
-    async def _take(self) -> Sequence[TaskRecord]:
-        if self._unclaimed:
-            names = tuple(self._unclaimed)
-            await self._journal.give_back(names)
-            self._unclaimed.difference_update(names)
-        if not self._free:
-            return ()
-        now = time.monotonic()
-        resting = {name for name, (until, _) in self._rests.items() if until > now}
-        without = resting | self._in_hand
-        return await self._journal.take(self._limits, self._free, without=without)
+    async def _each(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        """Do something again and again until it is to end, whatever comes of it."""
+        while not self._end.is_set():
+            try:
+                await work()
+            except Exception as error:  # a database may be away; the drivers differ
+                _log.warning("a runner looks again later: %s", error)
+            await self._pause(seconds)
 
-    async def _begin(self, workflows: Workflows, record: TaskRecord) -> None:
-        try:
-            await workflows.begin(record.task_id)
-        except Exception as error:  # the database may be away; its drivers differ
-            _log.warning("task %s cannot be begun now: %s", record.task_id, error)
-            self._put_back(record.task_id)
-            self._let_go(record.task_id)
+    # -- one workflow -------------------------------------------------------------------
 
-    def _put_back(self, task_id: str) -> None:
-        """Leave a task to others, and to this one after a while that grows."""
-        count = self._rests.get(task_id, (0.0, 0))[1] + 1
-        self._rests[task_id] = time.monotonic() + min(2.0**count, _LONGEST_REST), count
-
-    def _let_go(self, task_id: str) -> None:
-        self._unclaimed.add(task_id)
-        self._in_hand.discard(task_id)
-        self._news.set()
-
-    # -- and are done -------------------------------------------------------------------
-
-    async def work(self, task_id: str) -> str:
+    async def work(self, workflow_id: str, ticket: Ticket) -> str:
         """Do a task, or go on with it.
 
         Returns:
-            Its state then; ``taken`` where somebody else does it, and ``put back`` where it cannot
-            be done here.
+            Its state then; ``rests`` where it is begun again later, by this or another runner.
         """
-        self._put_back(task_id)  # until it is known to be over, here or elsewhere
+        self._in_hand[workflow_id] = ticket.workflows
         try:
-            state = await self._work(task_id)
-        except DelfError as error:
-            state = (await self._journal.task(task_id)).state
-            if state != "running" and not self._ending:
-                _log.warning("task %s is put back: %s", task_id, error)
-            return "taken" if state == "running" else "put back"
-        else:
-            if state == "interrupted":
-                return "put back"
-            del self._rests[task_id]
-            return state
+            async with self._permit() as free:
+                return await self._do(ticket) if free else await self._rest(ticket, _PERMIT_SECONDS)
         finally:
-            self._let_go(task_id)
+            del self._in_hand[workflow_id]
 
-    async def _forget(self) -> None:
-        """Remove what has been over for longer than the journal keeps it, from time to time."""
-        journal: Any = self._journal
-        seconds = journal.keep_seconds if isinstance(journal, SupportsUpkeep) else None
-        if seconds is None or time.monotonic() < self._forgets_at:
-            return
-        self._forgets_at = time.monotonic() + _FORGET_SECONDS
+    @asynccontextmanager
+    async def _permit(self) -> AsyncGenerator[bool]:
+        """A place among the tasks that this runner does at once, if there is one soon."""
         try:
-            gone = await self._journal.prune(older_than=seconds)
-        except DelfError as error:
-            _log.warning("old tasks are not forgotten: %s", error.message)
-        else:
-            if gone.tasks:
-                _log.info("%d tasks forgotten", len(gone.tasks))
+            await asyncio.wait_for(self._permits.acquire(), _PERMIT_SECONDS)
+        except TimeoutError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            self._permits.release()
 
-    async def _work(self, task_id: str) -> str:
+    async def _do(self, ticket: Ticket) -> str:
+        try:
+            record = await self._record(ticket)
+            if record is None:
+                return "unknown"
+            if record.state in _OVER:
+                return record.state
+            wait = 0.0 if record.not_before is None else record.not_before - time.time()
+            if wait > 0:
+                return await self._rest(ticket, wait)
+            record = await self._try(record)
+        except Exception as error:  # a database may be away; the drivers differ
+            return await self._failed(ticket, error)
+        if record.state in _OVER:
+            return record.state
+        wait = 0.0 if record.not_before is None else record.not_before - time.time()
+        again = replace(ticket, rests=0) if record.state == "queued" else ticket.rested()
+        return await self._rest(again, wait)
+
+    async def _record(self, ticket: Ticket) -> TaskRecord | None:
+        """What the journal knows of a task; None when it never came there."""
+        for pause in _SOON:
+            try:
+                return await self._journal.task(ticket.task_id)
+            except UnknownTaskError:
+                await asyncio.sleep(pause)
+        if ticket.rests > _UNKNOWN_RESTS:
+            _log.warning("task %s never came into the journal", ticket.task_id)
+            return None
+        return await self._journal.task(ticket.task_id)
+
+    async def _try(self, record: TaskRecord) -> TaskRecord:
+        task_id = record.task_id
         queued = _queued(await self._journal.read(task_id))
         queue = self._options.queues[queued.queue or ""]
-        record = await self._journal.task(task_id)
         if record.state == "interrupted" and record.losses >= queue.losses:
-            await self._journal.give_up(task_id, _lost(record.losses + 1))
-            return "failed"
-        agent, give_back = await self._agents.lend(queued.setup)
-        try:
-            response = await agent.aresume(
-                task_id,
-                queued.timeout,
-                retries=queue.retries if queued.retries is None else queued.retries,
-                retry_after=queued.retry_after or queue.retry_after,
-            )
-        finally:
-            give_back()
-        return "done" if response.status else (await self._journal.task(task_id)).state
+            await self._give_up(task_id, _lost(record.losses + 1))
+        else:
+            agent, give_back = await self._agents.lend(queued.setup)
+            try:
+                await agent.aresume(
+                    task_id,
+                    queued.timeout,
+                    retries=queue.retries if queued.retries is None else queued.retries,
+                    retry_after=queued.retry_after or queue.retry_after,
+                )
+            finally:
+                give_back()
+        return await self._journal.task(task_id)
 
-    async def hand_in(self, context: Mapping[str, Any]) -> str:
-        """Hand in the task of a schedule.
+    async def _failed(self, ticket: Ticket, error: Exception) -> str:
+        """Leave a task that cannot be done here and now to this or another runner, later."""
+        if not self._leaving:
+            _log.log(
+                logging.DEBUG if ticket.rests else logging.WARNING,
+                "task %s is put back: %s",
+                ticket.task_id,
+                error,
+            )
+        return await self._rest(ticket.rested(), 0.0)
+
+    async def _rest(self, ticket: Ticket, seconds: float) -> str:
+        """Enqueue a task once more, as its workflow is over when this returns."""
+        seconds = max(seconds, min(2.0**ticket.rests, _LONGEST_REST) if ticket.rests else 0.0)
+        while not self._leaving:
+            try:
+                await self._queue.again(ticket, seconds)
+            except DelfError as error:
+                _log.warning("task %s waits for its queue: %s", ticket.task_id, error)
+                await asyncio.sleep(_AWAY_SECONDS)
+            else:
+                return "rests"
+        return await asyncio.get_running_loop().create_future()  # others go on with it: see run
+
+    async def _give_up(self, task_id: str, error: DelfError) -> None:
+        """End a task as failed that nobody works on."""
+        await self._journal.claim(task_id)
+        events = await self._journal.read(task_id)
+        if not isinstance(events[-1], TaskFinished):
+            await self._journal.append(end_of(events, error))
+
+    # -- schedules ----------------------------------------------------------------------
+
+    async def hand_in(self, workflow_id: str, context: Mapping[str, Any]) -> str:
+        """Hand in the task of a schedule, once for each workflow.
 
         Args:
+            workflow_id: Of the firing.
             context: What the schedule says: ``task``, ``queue``, ``setup``.
 
         Returns:
             The task's id.
         """
-        setup: Mapping[str, Any] = context["setup"]
-        agent, give_back = await self._agents.lend(setup)
+        name = f"task_{hashlib.sha256(workflow_id.encode()).hexdigest()[:16]}"
+        queued = TaskQueued(
+            task_id=name,
+            seq=1,
+            at=time.time(),
+            task=str(context["task"]),
+            origin="schedule",
+            queue=str(context["queue"]),
+            setup=context["setup"],
+        )
+        while True:
+            try:
+                await self._hand_in(queued)
+            except Exception as error:  # a database may be away; the drivers differ
+                _log.warning("the schedule of %s waits: %s", name, error)
+                await asyncio.sleep(_AWAY_SECONDS)
+            else:
+                return name
+
+    async def _hand_in(self, queued: TaskQueued) -> None:
         try:
-            return agent.submit(str(context["task"]), queue=str(context["queue"]), setup=setup)
-        finally:
-            give_back()
+            await self._journal.task(queued.task_id)
+        except UnknownTaskError:
+            await self._journal.append(queued)
+        await self._queue.enqueue(queued)
+
+    # -- what dead processes left -------------------------------------------------------
+
+    async def _sweep(self) -> None:
+        """Let other runners go on with workflows on which nobody works who lives.
+
+        The claim of a task says who works on it. A workflow that was begun and whose task
+        nobody claims belongs to a runner that died, too, once a lease is over.
+        """
+        at_work = await self._queue.at_work(self._options.queues)
+        seen = {
+            row.workflow_id: _Seen(row.dequeued_at)
+            for row in at_work
+            if row.workflow_id not in self._in_hand
+        }
+        before = self._seen
+        known = {
+            workflow_id: before[workflow_id]
+            for workflow_id, now in seen.items()
+            if workflow_id in before and before[workflow_id].begun == now.begun
+        }
+        self._seen = seen | known
+        queues = {row.workflow_id: row.queue_name or "" for row in at_work}
+        for workflow_id, earlier in known.items():
+            if await self._is_left(workflow_id, time.monotonic() - earlier.since):
+                await self._queue.hand_on({workflow_id: queues[workflow_id]})
+
+    async def _is_left(self, workflow_id: str, silent: float) -> bool:
+        try:
+            state = (await self._journal.task(task_id_of(workflow_id))).state
+        except UnknownTaskError:
+            state = "queued"
+        if state == "running":
+            return False
+        return state == "interrupted" or silent > self._options.lease
+
+    async def _restore(self) -> None:
+        """Enqueue what waits in the journal alone, as after the loss of DBOS's database."""
+        for state in ("interrupted", "queued"):
+            try:
+                records = await self._journal.find(_MOST_WAITING, state=state)
+                waiting = [r.task_id for r in records if r.queue in self._options.queues]
+                for task_id in await self._queue.unknown(waiting[::-1]):
+                    await self._queue.enqueue(_queued(await self._journal.read(task_id)))
+            except Exception as error:  # a database may be away; the drivers differ
+                _log.warning("what waits in the journal was not looked through: %s", error)
+
+    async def _forget(self) -> None:
+        """Remove what has been over for longer than the journal keeps it."""
+        await self._queue.forget(self._options.queues, time.time() - _REMEMBER_SECONDS)
+        journal: Any = self._journal
+        seconds = journal.keep_seconds if isinstance(journal, SupportsUpkeep) else None
+        if seconds is None:
+            return
+        gone = await self._journal.prune(older_than=seconds)
+        if gone.tasks:
+            _log.info("%d tasks forgotten", len(gone.tasks))
 
 
 def _lost(count: int) -> DelfError:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from pydantic import BaseModel, Field
 
-from delf.protocols.queues import QueueLimits
 from delf.settings import PluginSettings, SecretStr
+
+PLUGIN: Final = "runner-dbos"
 
 
 class QueueSettings(BaseModel, extra="forbid"):
@@ -19,7 +21,7 @@ class QueueSettings(BaseModel, extra="forbid"):
     per_second: float | None = Field(
         default=None, gt=0, description="Tasks of a queue that begin in a second, on all machines."
     )
-    key_concurrency: int | None = Field(
+    key_concurrency: int = Field(
         default=1, ge=1, description="Tasks with the same key that run at once, on all machines."
     )
     key_per_second: float | None = Field(
@@ -43,16 +45,6 @@ class QueueSettings(BaseModel, extra="forbid"):
         description="How many runners may end while they do a task, before it is given up as "
         "failed.",
     )
-
-    @property
-    def limits(self) -> QueueLimits:
-        """Its limits, as a journal has them."""
-        return QueueLimits(
-            at_once=self.global_concurrency,
-            per_second=self.per_second,
-            key_at_once=self.key_concurrency,
-            key_per_second=self.key_per_second,
-        )
 
 
 class RunnerSettings(PluginSettings, QueueSettings):

@@ -1,0 +1,286 @@
+"""The queue: a task is a workflow of DBOS, which whoever has a task enqueues by its client."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from delf.environment import using_environ
+from delf.errors import ConfigurationError, ConnectionUnavailableError, DelfError
+from delf.events import TaskQueued
+from delf.protocols.context import PluginContext
+from delf_runner_dbos.settings import PLUGIN, QueueSettings, RunnerSettings
+
+if TYPE_CHECKING:
+    from dbos import DBOSClient, EnqueueOptions, WorkflowStatus
+
+T = TypeVar("T")
+
+APPLICATION: Final = "delf"
+TASK: Final = "delf.task"
+SCHEDULED: Final = "delf.scheduled"
+_POLLING_SECONDS: Final = 0.2
+_FIRST: Final = 2**30
+"""The priority 0 of delf in DBOS, whose priorities begin with 1."""
+_AT_ONCE: Final = 500
+_OVER: Final = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ticket:
+    """What a workflow is given: which task it does, and where that waits.
+
+    Args:
+        task_id: The task.
+        queue: Its queue.
+        key: On whose behalf it is done.
+        priority: The lowest comes first.
+        rests: How often it was begun and could not be done there and then.
+    """
+
+    task_id: str
+    queue: str
+    key: str | None = None
+    priority: int = 0
+    rests: int = 0
+
+    @classmethod
+    def of(cls, task: TaskQueued) -> Self:
+        """The ticket of a task that waits in a queue."""
+        return cls(
+            task_id=task.task_id,
+            queue=task.queue or "",
+            key=task.key,
+            priority=task.priority,
+        )
+
+    @property
+    def workflows(self) -> str:
+        """DBOS's queue: those with a key have one that is partitioned by it."""
+        return self.queue if self.key is None else keyed(self.queue)
+
+    def rested(self) -> Self:
+        """The next one, after a rest."""
+        return replace(self, rests=self.rests + 1)
+
+
+def keyed(queue: str) -> str:
+    """DBOS's queue for the tasks of a queue that have a key."""
+    return f"{queue}/keys"
+
+
+def task_id_of(workflow_id: str) -> str:
+    """The task that a workflow does."""
+    return workflow_id.partition(":")[0]
+
+
+class DbosQueue:
+    """Implements :class:`delf.protocols.queues.TaskQueue`; runners use it, too.
+
+    Its calls block in threads. A lost connection is an error at once: whoever calls knows
+    better whether to wait for it.
+
+    Args:
+        url: Where DBOS keeps its workflows. It is opened when first needed.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._lock = threading.Lock()
+        self._client: DBOSClient | None = None
+
+    async def enqueue(self, task: TaskQueued) -> None:
+        """Let a runner do a task; the same task twice is one workflow.
+
+        Raises:
+            ConfigurationError: When its priority is out of range.
+            ConnectionUnavailableError: When the database does not answer.
+        """
+        delay = 0.0 if task.not_before is None else task.not_before - time.time()
+        await self._enqueue(Ticket.of(task), task.task_id, delay)
+
+    async def again(self, ticket: Ticket, delay: float) -> None:
+        """Let a task be begun once more after some seconds, as a workflow of its own."""
+        await self._enqueue(ticket, f"{ticket.task_id}:{secrets.token_hex(6)}", delay)
+
+    async def _enqueue(self, ticket: Ticket, workflow_id: str, delay: float) -> None:
+        priority = _FIRST + ticket.priority
+        if not 1 <= priority < 2**31:
+            raise ConfigurationError(
+                f"the priority {ticket.priority} is out of range",
+                hint=f"from {1 - _FIRST} to {_FIRST - 1}",
+            )
+        options: EnqueueOptions = {
+            "workflow_name": TASK,
+            "workflow_id": workflow_id,
+            "queue_name": ticket.workflows,
+            "priority": priority,
+        }
+        if delay > 0:
+            options["delay_seconds"] = delay
+        if ticket.key is not None:
+            options["queue_partition_key"] = ticket.key
+
+        def enqueue(client: DBOSClient) -> None:
+            client.enqueue(options, asdict(ticket))
+
+        await self.call(enqueue)
+
+    async def register(self, queue: str, settings: QueueSettings, concurrency: int) -> None:
+        """Tell DBOS what holds for a queue.
+
+        Args:
+            queue: Its name.
+            settings: Its limits.
+            concurrency: How many of its tasks each runner does at once.
+        """
+        at_once, by_key = settings.global_concurrency, settings.key_concurrency
+        each = concurrency if at_once is None else min(concurrency, at_once)
+        common: dict[str, Any] = {
+            "global_concurrency": at_once,
+            "worker_concurrency": each,
+            "limiter": _limiter(settings.per_second),
+            "polling_interval_sec": _POLLING_SECONDS,
+        }
+
+        def register(client: DBOSClient) -> None:
+            client.register_queue(queue, **common)
+            client.register_queue(
+                keyed(queue),
+                **common,
+                partition_concurrency=by_key if at_once is None else min(by_key, at_once),
+                partition_limiter=_limiter(settings.key_per_second),
+            )
+
+        await self.call(register)
+
+    async def at_work(self, queues: Collection[str]) -> Sequence[WorkflowStatus]:
+        """The workflows of queues that some runner has begun."""
+        names = [name for queue in queues for name in (queue, keyed(queue))]
+        return await self.call(
+            lambda client: client.list_workflows(
+                status="PENDING",
+                queue_name=names,
+                application_name=APPLICATION,
+                load_input=False,
+                load_output=False,
+            )
+        )
+
+    async def hand_on(self, workflows: Mapping[str, str]) -> None:
+        """Let other runners go on with workflows, by DBOS's own resume.
+
+        Args:
+            workflows: Their queues, by their ids.
+        """
+        for workflow_id, queue in workflows.items():
+            await self.call(lambda c, w=workflow_id, q=queue: c.resume_workflow(w, queue_name=q))
+
+    async def unknown(self, task_ids: Sequence[str]) -> Sequence[str]:
+        """Those of some tasks that were never enqueued, as far as DBOS knows."""
+        found: list[str] = []
+        for start in range(0, len(task_ids), _AT_ONCE):
+            some = list(task_ids[start : start + _AT_ONCE])
+            rows = await self.call(
+                lambda client, ids=some: client.list_workflows(
+                    workflow_ids=ids, load_input=False, load_output=False
+                )
+            )
+            known = {row.workflow_id for row in rows}
+            found += [task_id for task_id in some if task_id not in known]
+        return found
+
+    async def forget(self, queues: Collection[str], before: float) -> None:
+        """Remove workflows that were over at a Unix time; the journal says what they did."""
+        names = [name for queue in queues for name in (queue, keyed(queue))]
+        at = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(before))
+        while True:
+            rows = await self.call(
+                lambda client: client.list_workflows(
+                    status=_OVER,
+                    queue_name=names,
+                    application_name=APPLICATION,
+                    completed_before=at,
+                    limit=_AT_ONCE,
+                    load_input=False,
+                    load_output=False,
+                )
+            )
+            ids = [row.workflow_id for row in rows]
+            if ids:
+                await self.call(lambda client, ids=ids: client.delete_workflows(ids))
+            if len(ids) < _AT_ONCE:
+                return
+
+    async def call(self, work: Callable[[DBOSClient], T]) -> T:
+        """Do something with DBOS's client, in a thread.
+
+        Raises:
+            ConnectionUnavailableError: When that fails.
+        """
+        return await asyncio.to_thread(self.call_here, work)
+
+    def call_here(self, work: Callable[[DBOSClient], T]) -> T:
+        """Do something with DBOS's client.
+
+        Raises:
+            ConnectionUnavailableError: When that fails.
+        """
+        try:
+            return work(self._connected())
+        except DelfError:
+            raise
+        except Exception as error:  # the drivers of databases differ
+            told = str(error).strip().partition("\n")[0]
+            raise ConnectionUnavailableError(
+                f"the queue's database failed: {told}",
+                hint="database under [plugins.runner-dbos] in delf.toml says where it is",
+            ) from None  # what SQLAlchemy tells more may hold the task's words
+
+    def _connected(self) -> DBOSClient:
+        with self._lock:
+            if self._client is None:
+                from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
+
+                logging.getLogger("dbos").setLevel(logging.ERROR)
+                DBOS.migrate(self._url)
+                self._client = DBOSClient(
+                    system_database_url=self._url,
+                    serializer=DBOSPortableJSONSerializer(),
+                    application_name=APPLICATION,
+                    retry_connection_errors=False,
+                )
+            return self._client
+
+    async def aclose(self) -> None:
+        """Let go of the database. Safe to call twice."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            await asyncio.to_thread(client.destroy)
+
+
+def _limiter(per_second: float | None) -> Any:
+    """A rate as DBOS has it: so many in so many seconds."""
+    if per_second is None:
+        return None
+    count = max(1, int(per_second))
+    return {"limit": count, "period": count / per_second}
+
+
+def task_queue(options: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str]) -> DbosQueue:
+    """Make the queue of a project.
+
+    Args:
+        options: Options by plugin name, from ``[plugins.NAME]``.
+        environ: Where settings are looked up.
+    """
+    with using_environ(environ):
+        settings = RunnerSettings.for_instance("runner_dbos", dict(options.get(PLUGIN, {})))
+    return DbosQueue(settings.url(PluginContext().data_dir))
