@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sqlite3
 import threading
 from pathlib import Path
 
@@ -110,15 +111,21 @@ async def test_ten_tasks_at_once_do_not_wait_for_each_other(
     assert all("The office is in Turin." in str(request) for request in model.requests)
 
 
-def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def delf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Runs `delf memory`; what it wrote, with its errors where it ends with a status."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     run = CliRunner()
 
-    def delf(*words: str, code: int = 0) -> str:
+    def do(*words: str, code: int = 0) -> str:
         done = run.invoke(cli, ["memory", *words])
         assert done.exit_code == code, done.output
-        return done.stdout
+        return done.output if code else done.stdout
 
+    return do
+
+
+def test_the_command_line(delf, tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("The office is in Turin.\n\nIt closes at six.")
     delf("add", str(tmp_path / "notes.md"))
     delf("add", "Ada likes lamps.", "--source", "Ada")
@@ -140,3 +147,59 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     delf("show", "77", code=1)
     (tmp_path / "all.jsonl").write_text("nonsense")
     delf("import", str(tmp_path / "all.jsonl"), code=1)
+
+
+def of_delfhos(path: Path, *rows: tuple[str, str, str | None]) -> Path:
+    """A memory as Delfhos 0.9 writes it."""
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "CREATE TABLE memories (id INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL,"
+            " content TEXT NOT NULL, timestamp DATETIME DEFAULT CURRENT_TIMESTAMP)"
+        )
+        connection.execute(
+            "CREATE TABLE memory_embeddings (memory_id INTEGER PRIMARY KEY REFERENCES memories(id),"
+            " embedding BLOB NOT NULL)"
+        )
+        connection.executemany(
+            "INSERT INTO memories (namespace, content, timestamp) VALUES (?, ?, ?)", rows
+        )
+    connection.close()
+    return path
+
+
+def test_a_memory_of_delfhos_is_told_as_such_and_not_touched(tmp_path: Path) -> None:
+    path = of_delfhos(tmp_path / "default.db", ("default", "Ada likes tea.", None))
+    before = path.read_bytes()
+    with pytest.raises(MemorySetupError, match=r"default\.db is a memory of Delfhos") as caught:
+        Memory(path=path, embedding_model="off").save("More.")
+    assert f"delf memory import {path}" in str(caught.value.hint)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["default.db"]
+
+
+def test_the_facts_of_delfhos_are_taken_over_with_their_dates(delf, tmp_path: Path) -> None:
+    path = of_delfhos(
+        tmp_path / "old.db",
+        ("work", "Ada likes tea.", "2026-01-31 10:00:00"),
+        ("work", "  ", "2026-01-31 10:00:00"),
+        ("home", "Bob likes cake.", "2026-02-01 10:00:00"),
+    )
+    told = delf("import", str(path), code=2)
+    assert "--from home or work" in told
+    assert "no namespace 'x': home, work" in delf("import", str(path), "--from", "x", code=2)
+    delf("import", str(path), "--from", "work")
+    (fact,) = json.loads(delf("list", "--json"))
+    assert (fact["content"], fact["source"]) == ("Ada likes tea.", "Delfhos")
+    assert fact["saved_at"] == "2026-01-31T10:00:00+00:00"
+    exported = tmp_path / "all.jsonl"
+    exported.write_text(delf("export"))
+    delf("forget", "--all", "--yes")
+    delf("import", str(exported))
+    assert json.loads(delf("list", "--json"))[0]["saved_at"] == fact["saved_at"]
+
+
+def test_a_database_of_something_else_is_no_memory(delf, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "other.db") as connection:
+        connection.execute("CREATE TABLE memories (id INTEGER)")
+    connection.close()
+    assert "no memory of Delfhos" in delf("import", str(tmp_path / "other.db"), code=1)

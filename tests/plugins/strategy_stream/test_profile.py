@@ -1,16 +1,19 @@
-"""The user's profile: told to the model, proposed by it, reviewed by a person."""
+"""The user's profile: told to the model in every strategy, learned beside tasks, reviewed."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from delf import Agent, Edited
+from delf import Agent
 from delf.testing import Call, ConnectionContract, ScriptedModel, TestHost
+from delf_devkit.testing.models import script
 from delf_strategy_stream.profile import Profile
-from delf_strategy_stream.strategy import StreamStrategy
+
+STRATEGIES = ["stream", "codegen"]
 
 
 class TestProfile(ConnectionContract):
@@ -21,51 +24,99 @@ class TestProfile(ConnectionContract):
         return Profile(path=str(tmp_path / "profile.md"))
 
 
-async def run(path: Path, decide: Any, *answers: str) -> ScriptedModel:
-    model = ScriptedModel()
-    model.says(*answers)
+class Model:
+    """Answers tasks, and what is asked of the user apart from them."""
+
+    def __init__(self, strategy: str, learned: Any) -> None:
+        self.answer = "Halb acht." if strategy == "stream" else script("print('Halb acht.')")
+        self.learned = learned
+        self.prompts: list[str] = []
+        self.asked: list[str] = []
+        self.warnings: list[str] = []
+
+    async def __call__(self, request: Any) -> Any:
+        text = "\n".join(message.text for message in request.messages)
+        if "Below are a description of a user" not in text:
+            self.prompts.append(text)
+            return self.answer
+        self.asked.append(text)
+        if callable(self.learned):
+            return await self.learned()
+        return self.learned
+
+
+async def run(strategy: str, learned: Any, *tasks: str, path: Path, **settings: Any) -> Model:
+    model = Model(strategy, learned)
+    scripted = ScriptedModel(default=model)
     host = TestHost.discover(environ={})
-    host.provide(model.spec, model.factory)
+    host.provide(scripted.spec, scripted.factory)
+    profile = Profile(path=str(path), **{"every": 1, **settings})
     async with Agent(
-        tools=[Profile(path=str(path))],
-        llm="scripted",
-        host=host,
-        strategy=StreamStrategy(granularity="whole"),
-        on_confirm=decide,
+        tools=[profile], llm="scripted", host=host, strategy=strategy, sandbox="local"
     ) as agent:
-        response = await agent.arun("Wie spät ist es? Ich trinke nur Tee.", 20)
-        response.raise_for_status()
+        for task in tasks:
+            response = await agent.arun(task, 20)
+            response.raise_for_status()
+            assert response.text == "Halb acht."
+        model.warnings = response.trace.warnings
+        if not callable(learned):
+            async with asyncio.timeout(20), profile._learning:
+                pass
     return model
 
 
-async def test_what_a_task_tells_is_proposed_and_reviewed(tmp_path: Path) -> None:
-    path, asked = tmp_path / "profile.md", []
-
-    def decide(request: Any) -> Any:
-        asked.append((request.action, request.arguments["text"]))
-        return Edited(arguments={"text": "Speaks German."})
-
-    await run(path, decide, "Halb acht.", "Speaks German.\nDrinks tea.")
-    assert asked == [("profile.update", "Speaks German.\nDrinks tea.")]
-    assert path.read_text() == "Speaks German.\n"
-    model = await run(path, decide, "Halb acht.", "none")
-    assert "About the user:\nSpeaks German." in model.prompts[0]
-    assert len(asked) == 1
-
-
-async def test_what_is_rejected_is_not_kept(tmp_path: Path) -> None:
-    await run(tmp_path / "profile.md", lambda request: False, "Halb acht.", "Drinks tea.")
-    assert not (tmp_path / "profile.md").exists()
-
-
-async def test_a_question_that_fails_costs_no_answer(tmp_path: Path) -> None:
-    model = await run(tmp_path / "profile.md", lambda request: True, "Halb acht.")
-    assert len(model.requests) == 2  # the second one found no reply
-
-
-async def test_what_is_known_comes_behind_the_tools(tmp_path: Path) -> None:
+@pytest.mark.parametrize("strategy", STRATEGIES)
+async def test_what_is_known_is_told_and_what_is_learned_waits_for_a_person(
+    strategy: str, tmp_path: Path
+) -> None:
     path = tmp_path / "profile.md"
-    path.write_text("Drinks tea.")
-    model = await run(path, lambda request: True, "Halb acht.", "none")
-    rules = model.requests[0].messages[0].text
-    assert rules.index("Tools:") < rules.index("About the user:\nDrinks tea.")
+    path.write_text("Speaks German.\n")
+    tasks = ("Wie spät ist es? Ich trinke nur Tee.", "Und jetzt?")
+    model = await run(strategy, "Speaks German.\nDrinks tea.", *tasks, path=path, every=2)
+    assert "About the user:\nSpeaks German." in model.prompts[0]
+    assert len(model.asked) == 1
+    assert all(task in model.asked[0] for task in tasks)
+    assert path.read_text() == "Speaks German.\n"
+    proposed = tmp_path / "profile.md.proposed"
+    assert proposed.read_text() == "Speaks German.\nDrinks tea.\n"
+    again = await run(strategy, "none", "Noch einmal.", path=path, every=5)
+    assert any("profile.md.proposed" in text for text in again.warnings)
+    proposed.rename(path)
+    later = await run(strategy, "none", "Noch einmal.", path=path)
+    assert "Drinks tea." in later.prompts[0]
+
+
+async def test_tasks_are_counted_over_programs(tmp_path: Path) -> None:
+    path = tmp_path / "profile.md"
+    asked = [len((await run("stream", "Tea.", "x", path=path, every=3)).asked) for _ in range(4)]
+    assert asked == [0, 0, 1, 0]
+
+
+async def test_without_review_it_is_kept_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "profile.md"
+    await run("stream", "Drinks tea.", "Ich trinke Tee.", path=path, review=False)
+    assert path.read_text() == "Drinks tea.\n"
+    assert not (tmp_path / "profile.md.heard").exists()
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+async def test_neither_failure_nor_delay_costs_the_answer(strategy: str, tmp_path: Path) -> None:
+    async def fail() -> str:
+        raise ValueError("no model")
+
+    async def hang() -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    for learned in (fail, hang):
+        await run(strategy, learned, "x", "y", path=tmp_path / f"{learned.__name__}.md")
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+async def test_a_file_that_cannot_be_read_is_told_and_costs_no_answer(
+    strategy: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "profile.md"
+    path.write_bytes(b"\xff\xfe\xff")
+    model = await run(strategy, "none", "x", path=path)
+    assert any("cannot be read" in text for text in model.warnings)

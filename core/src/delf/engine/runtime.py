@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import asynccontextmanager
@@ -24,10 +25,12 @@ from delf.engine.task import TaskOutcome, TaskRequest
 from delf.engine.task_run import TaskRun
 from delf.engine.waiting import Slot, Stops, Turns, to_its_end
 from delf.errors import AgentStateError, ConfigurationError, TaskStoppedError
-from delf.events import Event, TaskFinished, end_of
+from delf.events import Event, TaskFinished, TaskStarted, end_of
+from delf.protocols.connection import Heard, SupportsLearning
 from delf.protocols.journal import Journal, SharedJournal
 from delf.tools.context import ChildResult
 
+_log = logging.getLogger(__name__)
 _TOOL_THREADS = 64
 _FRAME_HEAD = 1024
 """What a frame has beside a result, in bytes."""
@@ -57,6 +60,7 @@ class Runtime:
         self._turns = Turns()
         self._stops = Stops(resources.journal)
         self._background: set[asyncio.Future[None]] = set()
+        self._learning: set[asyncio.Future[None]] = set()
         self._warming = asyncio.ensure_future(resources.warm_up())
         self._stopped = False
 
@@ -138,6 +142,7 @@ class Runtime:
             async with self._room(request), self._turn(slot):
                 pipeline = await self._prepare(request, slot)
                 self._pipelines[request.task_id] = pipeline
+                self._tell_learners(request)
                 try:
                     outcome = await pipeline.run(self.resources.agent.agent_id)
                 finally:
@@ -228,6 +233,25 @@ class Runtime:
         """Make a task of the journal this agent's own, as :meth:`Claims.take_up` does."""
         return await self._claims.take_up(self.journal, task_id)
 
+    def _tell_learners(self, request: TaskRequest) -> None:
+        """Let connections learn from what a user asks for, beside the task itself."""
+        if request.child is not None or any(isinstance(e, TaskStarted) for e in request.past):
+            return
+        agent, redactor = self.resources.agent, self.resources.redactor
+        heard = Heard(task=redactor.text(request.task), ask=partial(agent.context.ask, None))
+
+        async def learn(connection: SupportsLearning, name: str) -> None:
+            try:
+                await connection.learn(heard)
+            except Exception as error:
+                redactor.log_failure(_log, f"{name} has learned nothing", error)
+
+        for connection in agent.connections:
+            if isinstance(connection, SupportsLearning):
+                learning = asyncio.ensure_future(learn(connection, connection.name))
+                self._learning.add(learning)
+                learning.add_done_callback(self._learning.discard)
+
     async def _prepare(self, request: TaskRequest, slot: Slot) -> TaskPipeline:
         """Put together what works a task."""
         resources = self.resources
@@ -269,7 +293,7 @@ class Runtime:
         self._stopped = True
         if leave:
             self.leave_all()
-        ending: set[asyncio.Future[Any]] = {*self._running, self._warming}
+        ending: set[asyncio.Future[Any]] = {*self._running, *self._learning, self._warming}
         for work in ending:
             work.cancel()
         await asyncio.wait({*ending, *self._background})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from delf.records import dataclass
@@ -46,6 +46,34 @@ class SupportsContext(Protocol):
 
         Args:
             task: The user's task in plain words.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """A task that a user gave, to be learned from; no declared secret is in it.
+
+    Args:
+        task: What the user wants.
+        ask: Asks the agent's light model. It costs the agent's budget and no task's.
+    """
+
+    task: str
+    ask: Callable[[str], Awaitable[str]]
+
+
+@runtime_checkable
+class SupportsLearning(Protocol):
+    """A connection that learns from what users ask for."""
+
+    async def learn(self, heard: Heard) -> None:
+        """Learn from a task, beside it. It is cancelled when the agent stops.
+
+        Neither its failure, which is logged, nor its delay concerns the task.
+
+        Args:
+            heard: The task.
         """
         ...
 

@@ -7,6 +7,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -14,6 +15,7 @@ import click
 
 from delf import plugin_context
 from delf_memory_semantic.database import StoredFact
+from delf_memory_semantic.delfhos import facts_of, is_database
 from delf_memory_semantic.store import SemanticStore
 from delf_memory_semantic.texts import pieces, read
 
@@ -174,26 +176,57 @@ def export(opened: _Opened) -> None:
 
 
 @memory.command("import")
-@click.argument("file", type=click.File(encoding="utf-8"))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.option("--from", "chosen", metavar="NAME", help="Of several namespaces of Delfhos, this.")
 @click.pass_obj
-def import_command(opened: _Opened, file: Any) -> None:
-    """Remember the facts of an export; all of the file or nothing of a source."""
-    batches: dict[str | None, list[str]] = {}
-    for number, line in enumerate(file, 1):
-        try:
-            entry = json.loads(line)
-            batches.setdefault(entry.get("source"), []).append(str(entry["content"]))
-        except (ValueError, KeyError, AttributeError, TypeError):
-            raise click.ClickException(
-                f"{file.name}:{number} is no line of an export: an object with content and source"
-            ) from None
+def import_command(opened: _Opened, file: str, chosen: str | None) -> None:
+    """Remember the facts of an export, or of a memory of Delfhos; all of a source or nothing."""
+    path = Path(file)
+    if file != "-" and is_database(path):
+        batches = _of_delfhos(path, chosen)
+    elif chosen is not None:
+        raise click.UsageError("--from is for memories of Delfhos")
+    else:
+        batches = _of_export(file)
 
     async def save(store: SemanticStore) -> None:
         for source, facts in batches.items():
-            await store.save(facts, source)
+            await store.save([text for text, _ in facts], source, [at for _, at in facts])
 
     opened.use(save)
     click.echo(f"{sum(map(len, batches.values()))} remembered", err=True)
+
+
+_Batches = dict[str | None, list[tuple[str, float]]]
+"""Texts with the times at which they were saved, by source."""
+
+
+def _of_export(file: str) -> _Batches:
+    batches: _Batches = {}
+    with click.open_file(file, encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                entry = json.loads(line)
+                told = entry.get("saved_at")
+                at = datetime.fromisoformat(told) if told is not None else datetime.now(UTC)
+                fact = (str(entry["content"]), at.timestamp())
+                batches.setdefault(entry.get("source"), []).append(fact)
+            except (ValueError, KeyError, AttributeError, TypeError):
+                raise click.ClickException(
+                    f"{file}:{number} is no line of an export: an object with content and source"
+                ) from None
+    return batches
+
+
+def _of_delfhos(path: Path, chosen: str | None) -> _Batches:
+    facts = facts_of(path)
+    names = sorted({fact.namespace for fact in facts})
+    if chosen is not None and chosen not in names:
+        raise click.UsageError(f"{path} has no namespace {chosen!r}: {', '.join(names) or 'none'}")
+    if chosen is None and len(names) > 1:
+        raise click.UsageError(f"{path} has several namespaces: --from {' or '.join(names)}")
+    wanted = [fact for fact in facts if chosen in (None, fact.namespace)]
+    return {"Delfhos": [(fact.content, fact.saved_at) for fact in wanted]} if wanted else {}
 
 
 @memory.command("stats")

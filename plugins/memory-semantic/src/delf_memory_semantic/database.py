@@ -25,6 +25,7 @@ from sqlalchemy.schema import CreateTable
 from delf.errors import MemoryRetrievalError, MemorySetupError
 from delf.protocols.memory import Fact
 from delf.tools.ranking import parts_of, words_of
+from delf_memory_semantic.delfhos import is_delfhos
 
 _VERSION: Final = "2"
 _HINT: Final = "see that the database is there, and that the url of the memory is right"
@@ -165,7 +166,11 @@ class FactDatabase:
             pass
 
     def save(
-        self, facts: Sequence[tuple[str, str | None]], vectors: Sequence[bytes] | None, model: str
+        self,
+        facts: Sequence[tuple[str, str | None]],
+        vectors: Sequence[bytes] | None,
+        model: str,
+        saved_at: Sequence[float] | None = None,
     ) -> None:
         """Remember facts with their vectors, all or none.
 
@@ -176,12 +181,18 @@ class FactDatabase:
             facts: Texts with their sources.
             vectors: A vector for each, or None without an embedder.
             model: What made them.
+            saved_at: When each was saved first, as Unix time; now when None.
         """
+        now = datetime.now(UTC).timestamp()
         rows = {
-            digest_of(content): (content, source, vectors[n] if vectors is not None else None)
+            digest_of(content): (
+                content,
+                source,
+                vectors[n] if vectors is not None else None,
+                now if saved_at is None else saved_at[n],
+            )
             for n, (content, source) in enumerate(facts)
         }
-        now = datetime.now(UTC).timestamp()
         with self._begin() as connection:
             self._count(connection, writes=1)
             if self._remove(connection, _facts.c.digest, rows):
@@ -193,9 +204,9 @@ class FactDatabase:
                     "content": content,
                     "words": searched(content),
                     "source": source,
-                    "saved_at": now,
+                    "saved_at": moment,
                 }
-                for digest, (content, source, _) in rows.items()
+                for digest, (content, source, _, moment) in rows.items()
             ]
             if not added:
                 return
@@ -203,7 +214,7 @@ class FactDatabase:
             ids = connection.scalars(insert, added)
             found = [
                 {"fact_id": number, "model": model, "vector": vector}
-                for number, (_, _, vector) in zip(ids, rows.values(), strict=True)
+                for number, (_, _, vector, _) in zip(ids, rows.values(), strict=True)
                 if vector is not None
             ]
             if found:
@@ -383,7 +394,14 @@ class FactDatabase:
         engine = sa.create_engine(self._url, pool_size=8, max_overflow=8)
         if engine.dialect.name == "sqlite":
             if engine.url.database:
-                _make_folder(Path(engine.url.database).parent)
+                place = Path(engine.url.database)
+                if is_delfhos(place):
+                    engine.dispose()
+                    raise MemorySetupError(
+                        f"{place} is a memory of Delfhos, which has another format",
+                        hint=f"give the memory another path, then: delf memory import {place}",
+                    )
+                _make_folder(place.parent)
             event.listen(engine, "connect", _set_up_sqlite)
         try:
             _make_tables(engine)

@@ -74,22 +74,30 @@ class SemanticStore:
         self._threads: ThreadPoolExecutor | None = None
         self._filling: asyncio.Task[int] | None = None
 
-    async def save(self, facts: Sequence[str], source: str | None = None) -> None:
+    async def save(
+        self,
+        facts: Sequence[str],
+        source: str | None = None,
+        saved_at: Sequence[float] | None = None,
+    ) -> None:
         """Remember facts, all or none; one that says the same as another takes its place.
 
         Args:
             facts: Texts; empty ones are left out.
             source: Where they are from: a task, a document, a person.
+            saved_at: When each was saved first, as Unix time; now when None.
 
         Raises:
             MemorySetupError: When they cannot be written.
         """
-        texts = [text for text in facts if text.strip()]
+        kept = [n for n, text in enumerate(facts) if text.strip()]
+        texts = [facts[n] for n in kept]
         if not texts:
             return
+        moments = None if saved_at is None else [saved_at[n] for n in kept]
         vectors = await self._embed(texts)
         rows = [(text, source) for text in texts]
-        await self._in_thread(self._database.save, rows, vectors, self._model)
+        await self._in_thread(self._database.save, rows, vectors, self._model, moments)
 
     async def search(
         self, query: str, top_k: int = 5, threshold: float = 0.3

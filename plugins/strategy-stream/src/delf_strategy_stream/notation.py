@@ -69,17 +69,16 @@ class Markers:
 
     model_tools: tuple[ModelTool, ...] = ()
 
-    def rules(self, tools: Sequence[ToolDescription], more: str = "", about: str = "") -> str:
+    def rules(self, tools: Sequence[ToolDescription], more: str = "") -> str:
         """What the model is told about its work and the tools.
 
         Args:
             tools: Which it may call.
             more: Further rules.
-            about: What is known of the user, which may be other tomorrow.
         """
         lines = [_line(tool) for tool in tools]
         rules = _RULES.format(how=_MARKERS, more=more)
-        return f"{rules}\n\nTools:\n" + ("\n".join(lines) or "There are none.") + about
+        return f"{rules}\n\nTools:\n" + ("\n".join(lines) or "There are none.")
 
     def reader(self, *, reports: bool = False) -> MarkerReader:
         """Reads an answer while it comes.
@@ -128,9 +127,9 @@ class FunctionCalls:
             for tool in tools
         )
 
-    def rules(self, tools: Sequence[ToolDescription], more: str = "", about: str = "") -> str:
+    def rules(self, tools: Sequence[ToolDescription], more: str = "") -> str:
         """What the model is told about its work; the tools go apart."""
-        return _RULES.format(how=_TOOLS, more=more) + about
+        return _RULES.format(how=_TOOLS, more=more)
 
     def reader(self, *, reports: bool = False) -> CallReader:
         """Reads an answer while it comes.

@@ -13,7 +13,6 @@ from delf.messages import Message, ModelReply, user
 from delf.protocols.connection import ConnectionLike
 from delf.protocols.strategy import OnDelta, StrategyHost, ToolChoice
 from delf.tools.find_tools import own_tools
-from delf_strategy_stream import profile
 from delf_strategy_stream.context import Turn, assemble, compact, tokens_of
 from delf_strategy_stream.events import Event, Misread, Result, Said, Thought
 from delf_strategy_stream.notation import SUSPICIOUS, FunctionCalls, Markers
@@ -110,9 +109,7 @@ class _Task:
         """The answer's text."""
         host, settings = self._host, self._settings
         more = SUSPICIOUS if settings.untrusted else ""
-        has_profile = profile.UPDATE in self._tools
-        about = await profile.known(host) if profile.SHOW in self._tools else ""
-        rules = self._notation.rules([*self._tools.values()], more, about)
+        rules = self._notation.rules([*self._tools.values()], more)
         beginning = host.begin(rules)
         fresh: tuple[Message, ...] = beginning
         for _ in range(settings.max_turns):
@@ -126,8 +123,6 @@ class _Task:
             elif is_answer and (answer := self._to_its_end(turn.said)) is not None:
                 wrong = host.refuse(answer)
                 if wrong is None:
-                    if has_profile:
-                        await profile.learn(host, answer)
                     return answer
                 turn = replace(turn, notices=(wrong,))
             elif not is_answer:

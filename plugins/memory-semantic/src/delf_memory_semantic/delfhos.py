@@ -1,0 +1,87 @@
+"""Memories of Delfhos: told as such, and read so that their facts can be taken over."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from delf.errors import MemoryRetrievalError
+
+_SQLITE: Final = b"SQLite format 3\0"
+_COLUMNS: Final = {"namespace", "content", "timestamp"}
+
+
+class OldFact(NamedTuple):
+    """A fact of Delfhos.
+
+    Args:
+        namespace: Whose it is.
+        content: Its text.
+        saved_at: When it was saved, as Unix time.
+    """
+
+    namespace: str
+    content: str
+    saved_at: float
+
+
+def is_database(path: Path) -> bool:
+    """Whether a file is a database of SQLite."""
+    with path.open("rb") as file:
+        return file.read(len(_SQLITE)) == _SQLITE
+
+
+def is_delfhos(path: Path) -> bool:
+    """Whether a file is a memory of Delfhos, and none of delf. It is not changed."""
+    try:
+        if not path.is_file() or not is_database(path):
+            return False
+        with closing(_opened(path)) as connection:
+            return _is_theirs(connection)
+    except (OSError, sqlite3.Error):  # whoever opens it says what is wrong
+        return False
+
+
+def facts_of(path: Path) -> list[OldFact]:
+    """All facts of a memory of Delfhos, the oldest first.
+
+    Raises:
+        MemoryRetrievalError: When it is none, or cannot be read.
+    """
+    try:
+        with closing(_opened(path)) as connection:
+            if not _is_theirs(connection):
+                raise MemoryRetrievalError(
+                    f"{path} is a database, and no memory of Delfhos",
+                    hint="delf memory export writes the facts of a memory of delf",
+                )
+            rows = connection.execute(
+                "SELECT namespace, content, timestamp FROM memories ORDER BY id"
+            )
+            return [OldFact(str(n), str(c), _moment(t)) for n, c, t in rows if str(c).strip()]
+    except sqlite3.Error as error:
+        raise MemoryRetrievalError(f"{path} cannot be read: {error}") from error
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+
+
+def _is_theirs(connection: sqlite3.Connection) -> bool:
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    if "memories" not in tables or "delf_memory_meta" in tables:
+        return False
+    columns = {row[1] for row in connection.execute("PRAGMA table_info(memories)")}
+    return columns >= _COLUMNS
+
+
+def _moment(text: object) -> float:
+    """What SQLite's CURRENT_TIMESTAMP wrote, which is UTC; now where it is no time."""
+    try:
+        found = datetime.fromisoformat(str(text))
+    except ValueError:
+        return datetime.now(UTC).timestamp()
+    return found.replace(tzinfo=found.tzinfo or UTC).timestamp()
