@@ -1,4 +1,4 @@
-"""Queues and runners: tasks a second, delays, what a step costs, and a journal with 100,000 tasks.
+"""Queues and runners: tasks a second, delays, what a step costs, and a journal with 20,000 tasks.
 
     python benchmarks/bench_queue.py [TASKS [QUEUED]]
 
@@ -26,7 +26,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from delf import Agent
-from delf.events import CallStarted, TaskFinished, TaskQueued, TaskResumed, TaskStarted
+from delf.events import CallStarted, TaskFinished, TaskResumed, TaskStarted
 from delf_journal_sql import SqlJournal
 
 DELF = str(Path(sys.executable).with_name("delf"))
@@ -261,23 +261,10 @@ async def taking_over(place: Place) -> None:
 async def many(place: Place, queued: int) -> None:
     """A journal in which many tasks wait."""
     begun = time.perf_counter()
-    async with place.journal() as journal:
-        for start in range(0, queued, 1000):
-            await asyncio.gather(
-                *(
-                    journal.append(
-                        TaskQueued(
-                            task_id=f"task_{number:016x}",
-                            seq=1,
-                            at=time.time(),
-                            task=f"Do number {number}.",
-                            queue="default",
-                            setup=place.setup("hello"),
-                        )
-                    )
-                    for number in range(start, min(start + 1000, queued))
-                )
-            )
+    async with ready(place) as (agent, journal):
+        setup = place.setup("hello")
+        for number in range(queued):
+            agent.submit(f"Do number {number}.", queue="default", setup=setup)
         rate = queued / (time.perf_counter() - begun)
         line(f"{queued:,} tasks are handed in", f"{rate:,.0f} a second by one process")
         times = []
@@ -342,4 +329,4 @@ async def main(tasks: int, queued: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*(int(text) for text in [*sys.argv[1:], "400", "100000"][:2])))
+    asyncio.run(main(*(int(text) for text in [*sys.argv[1:], "400", "20000"][:2])))

@@ -272,6 +272,8 @@ async def test_priorities_and_delays(tmp_path: Path) -> None:
         (late,) = await one.submit(["job-9"], delay=3600)
         (last,) = await one.submit(["job-1"], priority=5)
         (first,) = await one.submit(["job-2"], priority=-1)
+        (stopped,) = await one.submit(["job-3"], priority=-2)
+        assert await one.journal.stop(stopped, "a test")
         one.start("--concurrency", "1")
         async with asyncio.timeout(60):
             while (await one.states())["done"] < 2:
@@ -279,6 +281,7 @@ async def test_priorities_and_delays(tmp_path: Path) -> None:
         begun = {name: await started(one, name) for name in (first, last)}
         assert begun[first] < begun[last]
         assert (await one.journal.task(late)).state == "queued"
+        assert {name for name, _ in one.marks()} == {"job-1", "job-2"}
         with pytest.raises(ConfigurationError, match="the priority 2000000000 is out of range"):
             await one.submit(["job-3"], priority=2_000_000_000)
 

@@ -8,7 +8,8 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import DelfError, UnknownTaskError
@@ -61,7 +62,7 @@ class _Seen:
     """
 
     begun: int | None
-    since: float = field(default_factory=time.monotonic)
+    since: float
 
 
 class Runner:
@@ -161,7 +162,11 @@ class Runner:
         self._in_hand[workflow_id] = ticket.workflows
         try:
             async with self._permit() as free:
-                return await self._do(ticket) if free else await self._rest(ticket, _PERMIT_SECONDS)
+                if free:
+                    return await self._do(ticket)
+            return await self._until_done(
+                lambda: self._queue.hand_on({workflow_id: ticket.workflows})
+            )
         finally:
             del self._in_hand[workflow_id]
 
@@ -183,19 +188,18 @@ class Runner:
             record = await self._record(ticket)
             if record is None:
                 return "unknown"
-            if record.state in _OVER:
-                return record.state
-            wait = 0.0 if record.not_before is None else record.not_before - time.time()
-            if wait > 0:
-                return await self._rest(ticket, wait)
-            record = await self._try(record)
+            if record.state == "interrupted" or (record.state == "queued" and _is_due(record)):
+                record = await self._try(record)
         except Exception as error:  # a database may be away; the drivers differ
             return await self._failed(ticket, error)
         if record.state in _OVER:
             return record.state
-        wait = 0.0 if record.not_before is None else record.not_before - time.time()
-        again = replace(ticket, rests=0) if record.state == "queued" else ticket.rested()
-        return await self._rest(again, wait)
+        if record.state == "interrupted":
+            return await self._rest(ticket.rested(), 0.0)
+        wait = self._options.lease  # somebody else works on it, and may die
+        if record.state == "queued":
+            wait = (record.not_before or 0.0) - time.time()
+        return await self._rest(replace(ticket, rests=0), wait)
 
     async def _record(self, ticket: Ticket) -> TaskRecord | None:
         """What the journal knows of a task; None when it never came there."""
@@ -242,11 +246,15 @@ class Runner:
     async def _rest(self, ticket: Ticket, seconds: float) -> str:
         """Enqueue a task once more, as its workflow is over when this returns."""
         seconds = max(seconds, min(2.0**ticket.rests, _LONGEST_REST) if ticket.rests else 0.0)
+        return await self._until_done(lambda: self._queue.again(ticket, seconds))
+
+    async def _until_done(self, work: Callable[[], Awaitable[None]]) -> str:
+        """Do something with the queue as soon as its database answers."""
         while not self._leaving:
             try:
-                await self._queue.again(ticket, seconds)
+                await work()
             except DelfError as error:
-                _log.warning("task %s waits for its queue: %s", ticket.task_id, error)
+                _log.warning("a task waits for its queue: %s", error)
                 await asyncio.sleep(_AWAY_SECONDS)
             else:
                 return "rests"
@@ -307,7 +315,7 @@ class Runner:
         """
         at_work = await self._queue.at_work(self._options.queues)
         seen = {
-            row.workflow_id: _Seen(row.dequeued_at)
+            row.workflow_id: _Seen(row.dequeued_at, monotonic())
             for row in at_work
             if row.workflow_id not in self._in_hand
         }
@@ -320,7 +328,7 @@ class Runner:
         self._seen = seen | known
         queues = {row.workflow_id: row.queue_name or "" for row in at_work}
         for workflow_id, earlier in known.items():
-            if await self._is_left(workflow_id, time.monotonic() - earlier.since):
+            if await self._is_left(workflow_id, monotonic() - earlier.since):
                 await self._queue.hand_on({workflow_id: queues[workflow_id]})
 
     async def _is_left(self, workflow_id: str, silent: float) -> bool:
@@ -353,6 +361,10 @@ class Runner:
         gone = await self._journal.prune(older_than=seconds)
         if gone.tasks:
             _log.info("%d tasks forgotten", len(gone.tasks))
+
+
+def _is_due(record: TaskRecord) -> bool:
+    return record.not_before is None or record.not_before <= time.time()
 
 
 def _lost(count: int) -> DelfError:

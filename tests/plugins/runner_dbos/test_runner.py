@@ -1,0 +1,303 @@
+"""What a runner makes of a workflow, without DBOS: a queue that only notes what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Collection, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from delf.errors import ConfigurationError, ConnectionUnavailableError
+from delf.events import TaskFinished, TaskPostponed, TaskQueued
+from delf_journal_sql import SqlJournal
+from delf_runner_dbos import runner as module
+from delf_runner_dbos.queue import Ticket
+from delf_runner_dbos.runner import Runner, RunnerOptions
+from delf_runner_dbos.settings import QueueSettings
+from support import program
+
+FAR = 4e9
+
+CLAIMER = """
+import asyncio, os, signal, sys
+from delf_journal_sql import SqlJournal
+
+async def main():
+    journal = SqlJournal(sys.argv[1])
+    await journal.claim("t")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+class NotedQueue:
+    """Notes what a runner does with its queue; fails as often as it is told to."""
+
+    def __init__(self) -> None:
+        self.rested: list[tuple[Ticket, float]] = []
+        self.handed_on: list[Mapping[str, str]] = []
+        self.enqueued: list[TaskQueued] = []
+        self.work: list[Any] = []
+        self.lost: list[str] = []
+        self.away = 0
+
+    def _answer(self) -> None:
+        if self.away:
+            self.away -= 1
+            raise ConnectionUnavailableError("the queue's database failed: away")
+
+    async def enqueue(self, task: TaskQueued) -> None:
+        self._answer()
+        self.enqueued.append(task)
+
+    async def again(self, ticket: Ticket, delay: float) -> None:
+        self._answer()
+        self.rested.append((ticket, delay))
+
+    async def hand_on(self, workflows: Mapping[str, str]) -> None:
+        self._answer()
+        self.handed_on.append(workflows)
+
+    async def at_work(self, _: Collection[str]) -> list[Any]:
+        return self.work
+
+    async def unknown(self, task_ids: list[str]) -> list[str]:
+        return [name for name in task_ids if name in self.lost]
+
+
+class Agents:
+    """Lends an agent that does what a test says."""
+
+    def __init__(self) -> None:
+        self.setups: list[Any] = []
+        self.does: Any = None
+
+    async def lend(self, setup: Any) -> tuple[Any, Any]:
+        self.setups.append(setup)
+        return self, lambda: None
+
+    async def aresume(self, task_id: str, *_: Any, **options: Any) -> None:
+        await self.does(task_id, **options)
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[SqlJournal]:
+    journal = SqlJournal(str(tmp_path / "journal.db"))
+    yield journal
+    await journal.aclose()
+
+
+@pytest.fixture
+def queue() -> NotedQueue:
+    return NotedQueue()
+
+
+@pytest.fixture
+def agents() -> Agents:
+    return Agents()
+
+
+@pytest.fixture
+def runner(journal: SqlJournal, queue: Any, agents: Any) -> Runner:
+    settings = {"q": QueueSettings(losses=1)}
+    options = RunnerOptions(queues=settings, concurrency=1, lease=30.0, grace=0.0)
+    return Runner(journal, queue, agents, options)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_AWAY_SECONDS", "_PERMIT_SECONDS"):
+        monkeypatch.setattr(module, name, 0.01)
+    monkeypatch.setattr(module, "_SOON", (0.0,))
+
+
+def waits(not_before: float | None = None, **more: Any) -> TaskQueued:
+    event: dict[str, Any] = {"task_id": "t", "queue": "q", "task": "Do it."}
+    return TaskQueued(seq=1, at=1.0, not_before=not_before, **{**event, **more})
+
+
+def ticket(rests: int = 0, key: str | None = None) -> Ticket:
+    return Ticket(task_id="t", queue="q", key=key, rests=rests)
+
+
+async def ends(journal: SqlJournal, task_id: str) -> None:
+    await journal.claim(task_id)
+    event = TaskFinished(task_id=task_id, seq=2, at=2.0, status=True, text="", duration_ms=1.0)
+    await journal.append(event)
+
+
+async def test_a_task_is_done_by_an_agent_of_its_own_setup(
+    runner: Runner, journal: SqlJournal, agents: Agents, queue: NotedQueue
+) -> None:
+    async def do(task_id: str, **options: Any) -> None:
+        assert options == {"retries": 3, "retry_after": 30.0}
+        await ends(journal, task_id)
+
+    agents.does = do
+    await journal.append(waits(setup={"folder": "x"}, retries=3))
+    assert await runner.work("t", ticket()) == "done"
+    assert await runner.work("t:2", ticket()) == "done"
+    assert agents.setups == [{"folder": "x"}]
+    assert queue.rested == []
+
+
+async def test_a_task_of_another_folder_rests_longer_each_time(
+    runner: Runner, journal: SqlJournal, agents: Agents, queue: NotedQueue
+) -> None:
+    async def do(_: str, **__: Any) -> None:
+        raise ConfigurationError("the task is of another folder")
+
+    agents.does = do
+    await journal.append(waits())
+    for rests in (0, 1, 20):
+        assert await runner.work("t", ticket(rests)) == "rests"
+    assert [(t.rests, delay) for t, delay in queue.rested] == [(1, 2.0), (2, 4.0), (21, 300.0)]
+
+
+async def test_a_task_that_failed_is_enqueued_for_its_next_try(
+    runner: Runner, journal: SqlJournal, agents: Agents, queue: NotedQueue
+) -> None:
+    async def do(task_id: str, **_: Any) -> None:
+        await journal.claim(task_id)
+        told: Any = {"error": "away", "code": "ERR-CONN-003", "tries": 1, "not_before": FAR}
+        await journal.append(TaskPostponed(task_id=task_id, seq=2, at=2.0, **told))
+
+    agents.does = do
+    await journal.append(waits())
+    assert await runner.work("t", ticket(7)) == "rests"
+    assert await runner.work("t:2", ticket()) == "rests"  # not before its time
+    assert [t.rests for t, _ in queue.rested] == [0, 0]
+    assert all(delay > 1e9 for _, delay in queue.rested)
+    assert len(agents.setups) == 1
+
+
+async def test_a_task_that_somebody_else_works_on_is_looked_at_after_a_lease(
+    runner: Runner, journal: SqlJournal, agents: Agents, queue: NotedQueue
+) -> None:
+    await journal.append(waits())
+    await journal.claim("t")
+    assert await runner.work("t:2", ticket(5)) == "rests"
+    assert queue.rested == [(ticket(), 30.0)]
+    assert agents.setups == []
+
+
+async def test_a_task_that_the_journal_never_gets_is_given_up(
+    runner: Runner, queue: NotedQueue
+) -> None:
+    assert await runner.work("t", ticket()) == "rests"
+    assert await runner.work("t", ticket(99)) == "unknown"
+    assert [t.rests for t, _ in queue.rested] == [1]
+
+
+async def test_a_task_waits_until_the_database_of_the_queue_is_there_again(
+    runner: Runner, queue: NotedQueue
+) -> None:
+    queue.away = 3
+    assert await runner.work("t", ticket()) == "rests"
+    assert [t.rests for t, _ in queue.rested] == [1]
+
+
+async def test_a_runner_that_is_busy_hands_on_what_it_is_given(
+    runner: Runner, journal: SqlJournal, agents: Agents, queue: NotedQueue
+) -> None:
+    begun, on = asyncio.Event(), asyncio.Event()
+
+    async def do(task_id: str, **_: Any) -> None:
+        begun.set()
+        await on.wait()
+        await ends(journal, task_id)
+
+    agents.does = do
+    await journal.append(waits())
+    await journal.append(waits(task_id="u", key="customer-7"))
+    first = asyncio.ensure_future(runner.work("t", ticket()))
+    await begun.wait()
+    second = Ticket(task_id="u", queue="q", key="customer-7")
+    assert await runner.work("u", second) == "rests"
+    assert queue.handed_on == [{"u": "q/keys"}]
+    on.set()
+    assert await first == "done"
+    assert await runner.work("u", second) == "done"
+
+
+async def test_a_task_whose_runners_died_too_often_is_given_up(
+    runner: Runner, journal: SqlJournal, agents: Agents
+) -> None:
+    await journal.append(waits())
+    for _ in range(2):
+        await lose(journal)
+    assert await runner.work("t", ticket()) == "failed"
+    assert (await journal.task("t")).error == "2 runners ended while they did this task"
+    assert agents.setups == []
+
+
+async def lose(journal: SqlJournal) -> None:
+    """Let a process claim the task and die."""
+    command = [sys.executable, "-c", CLAIMER, journal.place]
+    with program.start(command, stdout=subprocess.DEVNULL) as claimer:
+        assert await asyncio.to_thread(claimer.wait, 60) == -signal.SIGKILL
+
+
+def begun(at: int, workflow_id: str = "t") -> Any:
+    return SimpleNamespace(workflow_id=workflow_id, dequeued_at=at, queue_name="q")
+
+
+async def test_a_sweep_hands_on_what_a_dead_process_left(
+    runner: Runner, journal: SqlJournal, queue: NotedQueue
+) -> None:
+    await journal.append(waits())
+    await lose(journal)
+    queue.work = [begun(1)]
+    await runner._sweep()  # pyright: ignore[reportPrivateUsage]
+    assert queue.handed_on == []  # somebody may have begun it in this moment
+    queue.work = [begun(2)]
+    await runner._sweep()  # pyright: ignore[reportPrivateUsage]
+    assert queue.handed_on == []  # somebody has
+    await runner._sweep()  # pyright: ignore[reportPrivateUsage]
+    assert queue.handed_on == [{"t": "q"}]
+
+
+async def test_a_sweep_leaves_what_is_worked_on(
+    runner: Runner, journal: SqlJournal, queue: NotedQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = [0.0]
+    monkeypatch.setattr(module, "monotonic", lambda: times[-1])
+    await journal.append(waits())
+    await journal.append(waits(task_id="u"))
+    await journal.claim("u")
+    queue.work = [begun(1), begun(1, "u:again")]
+    for now in (0.0, 29.0, 31.0):
+        times.append(now)
+        await runner._sweep()  # pyright: ignore[reportPrivateUsage]
+    assert queue.handed_on == [{"t": "q"}]  # nobody claimed it for a lease
+
+
+async def test_what_only_the_journal_has_is_enqueued_again(
+    runner: Runner, journal: SqlJournal, queue: NotedQueue
+) -> None:
+    await journal.append(waits())
+    await journal.append(waits(task_id="known"))
+    await journal.append(waits(task_id="other", queue="another"))
+    queue.lost = ["t", "other"]
+    await runner._restore()  # pyright: ignore[reportPrivateUsage]
+    assert [event.task_id for event in queue.enqueued] == ["t"]
+
+
+async def test_a_schedule_hands_in_one_task_however_often_its_workflow_is_run(
+    runner: Runner, journal: SqlJournal, queue: NotedQueue
+) -> None:
+    context = {"task": "Do it.", "queue": "q", "setup": {"folder": "/"}}
+    queue.away = 1
+    name = await runner.hand_in("sched-morning-1", context)
+    assert await runner.hand_in("sched-morning-1", context) == name
+    assert await runner.hand_in("sched-morning-2", context) != name
+    (_, first) = await journal.find()
+    assert (first.task_id, first.state, first.queue) == (name, "queued", "q")
+    assert [event.task_id for event in queue.enqueued[:2]] == [name, name]
