@@ -17,6 +17,7 @@ __all__ = [
     "Database",
     "SharedDatabases",
     "any_database",
+    "duckdb_database",
     "mariadb_database",
     "mariadb_server",
     "mariadb_url",
@@ -34,7 +35,7 @@ class Database:
     """A fresh database.
 
     Args:
-        kind: ``sqlite``, ``postgresql`` or ``mariadb``.
+        kind: ``sqlite``, ``duckdb``, ``postgresql`` or ``mariadb``.
         url: With its credentials.
         run: Runs statements outside of what is tested and returns rows, ``|`` or tab between.
     """
@@ -99,6 +100,29 @@ def sqlite_file(path: Path) -> Database:
     return Database("sqlite", f"sqlite:///{path}", run)
 
 
+def duckdb_file(path: Path) -> Database:
+    """A fresh DuckDB file.
+
+    Args:
+        path: Where to make it.
+    """
+    import duckdb
+
+    def run(text: str) -> str:
+        with duckdb.connect(str(path)) as connection:
+            rows = connection.execute(text).fetchall()
+        return "\n".join("|".join("" if v is None else str(v) for v in row) for row in rows)
+
+    run("SELECT 1")
+    return Database("duckdb", f"duckdb:///{path}", run)
+
+
+@pytest.fixture
+def duckdb_database(tmp_path: Path) -> Database:
+    """A fresh DuckDB file."""
+    return duckdb_file(tmp_path / "test.duckdb")
+
+
 @pytest.fixture
 def sqlite_database(tmp_path: Path) -> Database:
     """A fresh SQLite file."""
@@ -137,6 +161,8 @@ class SharedDatabases:
     def _make(self, kind: str) -> Database:
         if kind == "sqlite":
             return sqlite_file(self._factory.mktemp("shared") / "test.db")
+        if kind == "duckdb":
+            return duckdb_file(self._factory.mktemp("shared") / "test.duckdb")
         short = "postgres" if kind == "postgresql" else kind
         server = self._request.getfixturevalue(f"{short}_server")
         name = self._open.enter_context(server.database())

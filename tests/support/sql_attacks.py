@@ -7,6 +7,13 @@ SETUP = {
         CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT);
         INSERT INTO items VALUES (1, 'one'), (2, 'two');
     """,
+    "duckdb": """
+        CREATE TABLE items (id int PRIMARY KEY, name text);
+        INSERT INTO items VALUES (1, 'one'), (2, 'two');
+        CREATE SEQUENCE counter;
+        CREATE MACRO reader(path) AS TABLE SELECT * FROM read_text(path);
+        CREATE VIEW numbered AS SELECT nextval('counter') AS n;
+    """,
     "postgresql": """
         CREATE TABLE items (id int PRIMARY KEY, name text);
         INSERT INTO items VALUES (1, 'one'), (2, 'two');
@@ -96,6 +103,78 @@ ATTACKS = {
         "SAVEPOINT x",
         "SELECT 1 INTO evil",
         "EXPLAIN DELETE FROM items",
+    ],
+    "duckdb": [
+        *COMMON,
+        "ATTACH 'evil.duckdb' AS evil",
+        "ATTACH 'evil.duckdb' AS evil; CREATE TABLE evil.t (a int)",
+        "DETACH evil",
+        "USE memory",
+        "CREATE TABLE memory.evil (a int)",
+        "CREATE OR REPLACE TEMP VIEW evil AS SELECT 1",
+        "CREATE TEMP MACRO evil(a) AS a",
+        "COPY items TO 'evil.csv'",
+        "COPY items TO '/tmp/delf-evil-file'",
+        "COPY items FROM '/etc/passwd'",
+        "COPY (SELECT 1) TO '/tmp/delf-evil-file' (FORMAT parquet)",
+        "EXPORT DATABASE 'evil'",
+        "IMPORT DATABASE 'evil'",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "FORCE CHECKPOINT",
+        "CHECKPOINT",
+        "VACUUM",
+        "ANALYZE",
+        "SET enable_external_access = true",
+        "SET lock_configuration = false",
+        "RESET memory_limit",
+        "SET VARIABLE x = 1",
+        "PRAGMA enable_external_access",
+        "PRAGMA database_list",
+        "PRAGMA add_parquet_key('a', 'b')",
+        "CALL enable_logging()",
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM read_text('/etc/passwd')",
+        "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM 'evil.csv'",
+        'SELECT * FROM "/etc/passwd"',
+        "SELECT * FROM glob('/etc/*')",
+        "SELECT * FROM reader('/etc/passwd')",
+        "SELECT * FROM parquet_metadata('/etc/passwd')",
+        "SELECT * FROM sniff_csv('/etc/passwd')",
+        "SELECT content FROM read_blob('/etc/passwd')",
+        "SELECT nextval('counter')",
+        "SELECT 'counter'.nextval()",
+        "SELECT n FROM numbered",
+        "SELECT \"nextval\"('counter')",
+        "SELECT * FROM query('SELECT 1')",
+        "SELECT * FROM query_table('items')",
+        "SELECT * FROM json_execute_serialized_sql('x')",
+        "SELECT getenv('HOME')",
+        "SELECT * FROM duckdb_secrets()",
+        "SELECT * FROM which_secret('s3://a', 's3')",
+        "SELECT write_log('evil')",
+        "SELECT sleep_ms(1)",
+        "SELECT setseed(0.5)",
+        "SELECT getvariable('x')",
+        "SELECT * FROM python_map_function()",
+        "SELECT * FROM SETUP",
+        "SELECT * FROM arrow_scan(1, 2, 3)",
+        "PREPARE evil AS DELETE FROM items",
+        "EXECUTE evil",
+        "BEGIN TRANSACTION",
+        "EXPLAIN ANALYZE DELETE FROM items",
+        "EXPLAIN ANALYZE CREATE TABLE evil AS SELECT 1",
+        "PIVOT items ON name USING count(*)",
+        "CREATE SECRET evil (TYPE http)",
+        "SELECT 1) AS a; DELETE FROM items; SELECT * FROM (SELECT 1",
+        "SELECT $a$ $b$ $a$; DELETE FROM items; --$b$",
+        "SELECT E'\\'; DELETE FROM items; --'; DELETE FROM items",
+        "SELECT 1 --\r, nextval('counter')\n, 2",
+        "SELECT 1 /* /* */ ; DELETE FROM items; -- */ */; DELETE FROM items",
+        "SELECT {'a': nextval('counter')}",
+        "SELECT [x FOR x IN [nextval('counter')]]",
+        "SELECT COLUMNS('id') FROM items INTO evil",
     ],
     "postgresql": [
         *COMMON,
@@ -255,6 +334,13 @@ ATTACKS = {
 FINGERPRINTS = {
     "sqlite": "SELECT group_concat(x, '/') FROM (SELECT quote(id) || quote(name) AS x FROM items UNION ALL "
     "SELECT name || quote(sql) FROM sqlite_master)",
+    "duckdb": """
+        SELECT (SELECT string_agg(i::text, '/' ORDER BY id) FROM items i),
+               (SELECT string_agg(table_name, ',' ORDER BY table_name) FROM duckdb_tables()),
+               (SELECT string_agg(last_value, ',') FROM duckdb_sequences()),
+               (SELECT count(*) FROM duckdb_views() WHERE NOT internal),
+               (SELECT count(*) FROM duckdb_databases())
+    """,
     "postgresql": """
         SELECT string_agg(i::text, '/' ORDER BY id) FROM items i;
         SELECT string_agg(relname, ',' ORDER BY relname) FROM pg_class
@@ -288,5 +374,11 @@ GATE_ONLY = {
     "SELECT SLEEP(0)",
     "SELECT BENCHMARK(1, 1)",
     "SELECT * FROM items LOCK IN SHARE MODE",
+    "SELECT * FROM query('SELECT 1')",
+    "SELECT * FROM query_table('items')",
+    "SELECT write_log('evil')",  # into this session's own memory
+    "SELECT sleep_ms(1)",
+    "SELECT setseed(0.5)",
+    "SELECT getvariable('x')",
     "SELECT query_to_xml('SELECT nextval(''counter'')', true, true, '')",
 }

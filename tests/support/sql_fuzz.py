@@ -12,7 +12,7 @@ import contextlib
 import random
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -292,33 +292,65 @@ MARIADB_CANARIES = ITEMS + (
 )
 
 
-@contextlib.asynccontextmanager
-async def mariadb_runner(url: str) -> AsyncIterator[Run]:
+@contextlib.contextmanager
+def mariadb_runner(url: str) -> Iterator[Run]:
     """MariaDB, in a session as delf makes it; the functions fail with their names."""
-    from asyncmy.errors import MySQLError
+    from pymysql.err import MySQLError
 
     from delf_sql import SQL
 
-    sql = SQL(url=url, statement_timeout=2)
-    backend, _ = sql._connect()
-    driver: Any = await backend.connect(reader=True)
+    backend, _ = SQL(url=url, statement_timeout=2)._connect()
+    with backend.session(reader=True) as session:
+        driver: Any = session.connection.driver_connection
 
-    async def run(text: str) -> set[str]:
-        called: set[str] = set()
-        failed = False
-        try:
-            await driver.query(text)
-        except MySQLError as error:
-            failed = True
-            message = str(error.args[-1])
-            if message.startswith("called "):
-                called.add(message.removeprefix("called "))
-        await driver.query("SELECT LAST_INSERT_ID(), LAST_INSERT_ID(0)")
-        if driver._result.rows[0][0] not in (0, "0"):
-            called.add(NATIVE)
-        if failed:
-            raise ServerError(called)
-        return called
+        async def run(text: str) -> set[str]:
+            called: set[str] = set()
+            failed = False
+            try:
+                driver.query(text)
+            except MySQLError as error:
+                failed = True
+                message = str(error.args[-1])
+                if message.startswith("called "):
+                    called.add(message.removeprefix("called "))
+            driver.query("SELECT LAST_INSERT_ID(), LAST_INSERT_ID(0)")
+            if driver._result.rows[0][0] not in (0, "0"):
+                called.add(NATIVE)
+            if failed:
+                raise ServerError(called)
+            return called
 
-    yield run
-    await backend.close(driver)
+        yield run
+    backend.dispose()
+
+
+DUCKDB_CANARIES = ITEMS + "".join(
+    f"CREATE MACRO {name}() AS error('called {name}'), (a) AS error('called {name}'), "
+    f"(a, b) AS error('called {name}');"
+    f"CREATE MACRO {name}(a) AS TABLE SELECT error('called {name}') AS a;"
+    for name in ('"filter"' if name == "filter" else name for name in CANARIES)
+).replace("'called \"filter\"'", "'called filter'")
+
+
+@contextlib.contextmanager
+def duckdb_runner(url: str) -> Iterator[Run]:
+    """DuckDB, in a session as delf makes it; the macros fail with their names."""
+    import duckdb
+
+    from delf_sql import SQL
+
+    backend, _ = SQL(url=url)._connect()
+    with backend.session(reader=True) as session:
+        driver: Any = session.connection.driver_connection
+
+        async def run(text: str) -> set[str]:
+            try:
+                driver.execute(text).fetchmany(5)
+            except (duckdb.Error, RuntimeError) as error:
+                raise ServerError(
+                    {name for name in CANARIES if f"called {name}" in str(error)}
+                ) from error
+            return set()
+
+        yield run
+    backend.dispose()

@@ -27,3 +27,10 @@ async def open_sql() -> AsyncIterator[Open]:
     yield make
     for connection in made:
         await connection.aclose()
+
+
+@pytest.fixture(params=["sqlite", "duckdb", "postgresql", "mariadb"])
+def any_database(request: pytest.FixtureRequest) -> Database:
+    """A fresh database, once for each engine."""
+    short = {"postgresql": "postgres"}.get(request.param, request.param)
+    return request.getfixturevalue(f"{short}_database")

@@ -20,6 +20,7 @@ MANY = "SELECT COUNT(*) AS n FROM items a, " + ", ".join(f"items b{n}" for n in 
 
 class OnDatabase(ConnectionContract):
     engine = ""
+    refuses = False
     calls = (
         Call("schema"),
         Call("query", statement="SELECT name, price FROM items WHERE id = :id", params={"id": 1}),
@@ -57,7 +58,12 @@ class TestMariaDB(OnDatabase):
     slow_call = Call("query", statement=MANY)
 
 
+class TestDuckDB(OnDatabase):
+    engine = "duckdb"
+    slow_call = Call("query", statement=ENDLESS)
+
+
 class TestPackage(PluginContract):
     name = "sql"
     offers: Any = {"connection": ["sql"]}
-    vendors = ("psycopg", "asyncmy", "sqlglot")
+    vendors = ("psycopg", "pymysql", "duckdb", "duckdb_engine", "sqlalchemy", "sqlglot")

@@ -21,8 +21,10 @@ from support.postgres import PASSWORD
 pytestmark = pytest.mark.services
 SPELLINGS = (PASSWORD, "p%40ss", "w%3Ard", "rd%2542")
 SETUP = "CREATE TABLE items (id int PRIMARY KEY, name varchar(50)); INSERT INTO items VALUES (1, 'one');"
+FILES = ("sqlite", "duckdb")
 SLOW = {
     "sqlite": "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT max(n) FROM r",
+    "duckdb": "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3",
     "postgresql": "SELECT pg_sleep(25) AS slow_marker",
     "mariadb": "SELECT count(*) AS slow_marker FROM seq_1_to_1000000000 a, seq_1_to_1000 b WHERE a.seq % 7 = b.seq",
 }
@@ -135,7 +137,11 @@ async def test_a_file_that_is_no_database(tmp_path, open_sql):
 
 @pytest.mark.parametrize(
     ("url", "extra", "module"),
-    [("postgresql://h/x", "postgresql", "psycopg"), ("mysql://h/x", "mysql", "asyncmy")],
+    [
+        ("postgresql://h/x", "postgresql", "psycopg"),
+        ("mysql://h/x", "mysql", "pymysql"),
+        ("duckdb:///x", "duckdb", "duckdb_engine"),
+    ],
 )
 async def test_a_missing_driver(url, extra, module, open_sql, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, module, None)
@@ -194,7 +200,7 @@ async def test_a_cancelled_query_stops_in_the_database(any_database, open_sql):
     await sql.query("SELECT 1 AS a")
     for _ in range(2):
         task = asyncio.create_task(sql.query(SLOW[any_database.kind]))
-        if any_database.kind == "sqlite":
+        if any_database.kind in FILES:
             await asyncio.sleep(0.05)
         else:
             await until(lambda: running(any_database) == 1)
@@ -203,7 +209,7 @@ async def test_a_cancelled_query_stops_in_the_database(any_database, open_sql):
             await task
         async with asyncio.timeout(5):
             assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
-            await until(lambda: any_database.kind == "sqlite" or running(any_database) == 0)
+            await until(lambda: any_database.kind in FILES or running(any_database) == 0)
 
 
 async def test_a_cancelled_write_is_not_committed(any_database, open_sql):
@@ -213,13 +219,13 @@ async def test_a_cancelled_write_is_not_committed(any_database, open_sql):
         SLOW[any_database.kind]
         .replace("pg_sleep(25) AS", "2, pg_sleep(25)::text AS")
         .replace("max(n)", "max(n), 'x'")
-        .replace("count(*) AS", "count(*), 'x' AS")
+        .replace("count(*) ", "count(*), 'x' ")
     )
     statement = f"INSERT INTO items {slow}"
     if any_database.kind == "sqlite":
         statement = slow.replace(" SELECT max(n)", " INSERT INTO items SELECT max(n)")
     task = asyncio.create_task(sql.write(statement))
-    if any_database.kind == "sqlite":
+    if any_database.kind in FILES:
         await asyncio.sleep(0.05)
     else:
         await until(lambda: writing(any_database) == 1)

@@ -12,9 +12,11 @@ from dataclasses import replace
 import pytest
 
 from support.sql_fuzz import (
+    DUCKDB_CANARIES,
     MARIADB_CANARIES,
     POSTGRESQL_CANARIES,
     Figures,
+    duckdb_runner,
     fuzz,
     mariadb_runner,
     postgresql_runner,
@@ -47,8 +49,14 @@ async def test_postgresql(postgres_database):
 
 async def test_mariadb(mariadb_database):
     mariadb_database.run(MARIADB_CANARIES)
-    async with mariadb_runner(mariadb_database.url) as run:
+    with mariadb_runner(mariadb_database.url) as run:
         check(await fuzz("mysql", run, seed=SEED, seconds=SECONDS))
+
+
+async def test_duckdb(duckdb_database):
+    duckdb_database.run(DUCKDB_CANARIES)
+    with duckdb_runner(duckdb_database.url) as run:
+        check(await fuzz("duckdb", run, seed=SEED, seconds=SECONDS))
 
 
 async def test_a_reading_that_misses_something_is_found_out(postgres_database):

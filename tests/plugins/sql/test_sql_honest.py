@@ -17,7 +17,7 @@ INSERT INTO orders VALUES (1, 1, 10, 'delete'), (2, 1, 20, NULL), (3, 2, 5, 'a?b
 """
 
 
-KINDS = ["sqlite", "postgresql", "mariadb"]
+KINDS = ["sqlite", "duckdb", "postgresql", "mariadb"]
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +91,25 @@ SQLITE = [
     ("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1", None, [{"name": "customers"}, {"name": "orders"}]),
     ("SELECT date('2024-01-31', '+1 day') AS d", None, [{"d": "2024-02-01"}]),
 ]  # fmt: skip
+DUCKDB = [
+    ("(SELECT 1 AS a) UNION (SELECT 2) ORDER BY a", None, [{"a": 1}, {"a": 2}]),
+    ('SELECT "id" AS "delete" FROM "orders" WHERE id = 1', None, [{"delete": 1}]),
+    ("VALUES (1), (2)", None, [{"col0": 1}, {"col0": 2}]),
+    ("FROM orders SELECT id WHERE id = 1", None, None),
+    ("SELECT '5'::int AS a, :x::int + 1 AS b", {"x": "5"}, [{"a": 5, "b": 6}]),
+    ("SELECT [1, 2, 3][1:2] AS a, list_transform([1, 2], x -> x + 1) AS b", None, [{"a": [1, 2], "b": [2, 3]}]),
+    ("SELECT list_sum([1, 2]) AS a, ('ab').upper() AS b", None, [{"a": 3, "b": "AB"}]),
+    ("SELECT id FROM orders WHERE id = ANY(:ids) ORDER BY id", {"ids": [1, 2]}, [{"id": 1}, {"id": 2}]),
+    ("SELECT $$it's; $1 ?$$ AS a, E'a\\'b;' AS b", None, [{"a": "it's; $1 ?", "b": "a'b;"}]),
+    ("SELECT count(*) FILTER (WHERE total > 5) AS n FROM orders", None, [{"n": 2}]),
+    ("SELECT * EXCLUDE (note, total) FROM orders WHERE id = 1", None, [{"id": 1, "customer_id": 1}]),
+    ("SELECT customer_id, id FROM orders QUALIFY row_number() OVER (PARTITION BY customer_id ORDER BY id) = 1 ORDER BY 1", None, [{"customer_id": 1, "id": 1}, {"customer_id": 2, "id": 3}]),
+    ("SELECT table_name FROM information_schema.tables ORDER BY 1", None, [{"table_name": "customers"}, {"table_name": "orders"}]),
+    ("SELECT sum(range) AS s FROM range(3)", None, [{"s": 3}]),
+    ("SELECT customer_id, sum(total) AS s FROM orders GROUP BY ALL ORDER BY ALL", None, [{"customer_id": 1, "s": 30}, {"customer_id": 2, "s": 5}]),
+    ("SELECT '{\"a\": {\"b\": 1}}'::json ->> '$.a.b' AS a, '{\"a\": 1}'::json AS b", None, [{"a": "1", "b": {"a": 1}}]),
+    ("SELECT struct_pack(a := 1, b := 'x') AS s", None, [{"s": {"a": 1, "b": "x"}}]),
+]  # fmt: skip
 POSTGRESQL = [
     ("(SELECT 1 AS a) UNION (SELECT 2) ORDER BY a", None, [{"a": 1}, {"a": 2}]),
     ('SELECT "id" AS "delete" FROM "orders" WHERE id = 1', None, [{"delete": 1}]),
@@ -154,6 +173,11 @@ async def test_sqlite(statement, params, rows, shops, open_sql):
     await _ask(shops("sqlite"), open_sql, statement, params, rows)
 
 
+@pytest.mark.parametrize(("statement", "params", "rows"), DUCKDB, ids=range(len(DUCKDB)))
+async def test_duckdb(statement, params, rows, shops, open_sql):
+    await _ask(shops("duckdb"), open_sql, statement, params, rows)
+
+
 @pytest.mark.parametrize(("statement", "params", "rows"), POSTGRESQL, ids=range(len(POSTGRESQL)))
 async def test_postgresql(statement, params, rows, shops, open_sql):
     await _ask(shops("postgresql"), open_sql, statement, params, rows)
@@ -165,6 +189,7 @@ async def test_mariadb(statement, params, rows, shops, open_sql):
 
 
 EXPLAINS = {
+    "duckdb": ["EXPLAIN SELECT * FROM orders", "EXPLAIN ANALYZE SELECT * FROM orders WHERE id = :i"],
     "sqlite": ["EXPLAIN SELECT * FROM orders", "EXPLAIN QUERY PLAN SELECT * FROM orders WHERE id = :i"],
     "postgresql": [
         "EXPLAIN SELECT * FROM orders",
@@ -216,6 +241,7 @@ async def test_limit_takes_the_first_rows(shop, open_sql):
 MANY = {
     "sqlite": "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 2000000) SELECT n FROM r",
     "postgresql": "SELECT * FROM generate_series(1, 2000000)",
+    "duckdb": "SELECT * FROM range(2000000)",
     "mariadb": "SELECT * FROM seq_1_to_2000000",
 }
 

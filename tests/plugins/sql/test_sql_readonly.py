@@ -99,6 +99,7 @@ async def test_without_the_gate_the_database_refuses(
     ("kind", "slow"),
     [
         ("sqlite", "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT max(n) FROM r"),
+        ("duckdb", "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"),
         ("postgresql", "SELECT pg_sleep(20)"),
         ("postgresql", "SELECT count(*) FROM generate_series(1, 1000000000)"),
         ("mariadb", "SELECT count(*) FROM seq_1_to_1000000000 a, seq_1_to_1000 b WHERE a.seq % 7 = b.seq"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from sqlalchemy.engine.default import DefaultDialect
 
 from delf import load_project
 from delf.environment import FileText
@@ -110,7 +112,7 @@ def test_parts_instead_of_a_url():
     [
         ({}, "db: no database is named"),
         ({"host": "h"}, "db: no database is named"),
-        ({"url": "oracle://u:hunter22@h/d"}, "url starts with oracle://"),
+        ({"url": "nonesuch://u:hunter22@h/d"}, "url starts with nonesuch://"),
         ({"url": "postgresq://u:hunter22@h/d"}, "did you mean 'postgresql'"),
         ({"url": "hunter22"}, "url is no database URL"),
         ({"url": "postgresql://u:hunter22@h"}, "url names no database"),
@@ -121,7 +123,7 @@ def test_parts_instead_of_a_url():
         ({"url": "sqlite://x.db"}, "three slashes"),
         ({"url": "sqlite:///x.db?mode=rw"}, "no options"),
         ({"url": "sqlite:///x.db", "tiemout": 5}, "unknown setting 'tiemout'"),
-        ({"url": "sqlite:///x.db", "db_type": "oracle"}, "db_type"),
+        ({"database": "d", "db_type": "nonesuch"}, "no dialect of SQLAlchemy"),
         ({"database": "d", "port": 99999}, "port"),
         ({"url": "sqlite:///x.db", "max_rows": 0}, "max_rows"),
     ],
@@ -290,35 +292,46 @@ def same(value):
 
 
 @pytest.mark.parametrize(
-    ("text", "params", "dialect", "expected"),
+    ("text", "params", "sent", "values"),
     [
-        ("a = :x", {"x": 1}, "postgresql", ("a = %s", [1])),
-        ("a = :x::int", {"x": 1}, "postgresql", ("a = %s :: int", [1])),
-        ("a::text = :x", {"x": 1}, "postgresql", ("a :: text = %s", [1])),
-        ("a[1:n] = :x", {"x": 1}, "postgresql", ("a [ 1:n ] = %s", [1])),
-        ("a like '%:x' and b = :x", {"x": 1}, "postgresql", ("a like '%%:x' and b = %s", [1])),
-        ("a % 2 = ?", [1], "mysql", ("a %% 2 = %s", [1])),
-        ("a % 2 = ?", [1], "sqlite", ("a % 2 = ?", [1])),
-        ("a = ':x' -- :x\n and b=:x", {"x": 1}, "sqlite", ("a = ':x' and b =?", [1])),
-        (
-            "a in (:x) or b = :y",
-            {"x": [1, 2], "y": 3},
-            "sqlite",
-            ("a in (?, ? ) or b = ?", [1, 2, 3]),
-        ),
-        ("a in :x", {"x": (1, 2)}, "mysql", ("a in (%s, %s)", [1, 2])),
-        ("a in (0, :x)", {"x": 5}, "mysql", ("a in ( 0 , %s )", [5])),
-        ("f(:x, :xy, :x)", {"x": 1, "xy": 2}, "sqlite", ("f(? , ? , ? )", [1, 2, 1])),
-        ("@a:=5 + :x", {"x": 1}, "mysql", ("@a := 5 + %s", [1])),
-        ("a ? 'b' and c = :x", {"x": 1}, "postgresql", ("a ? 'b' and c = %s", [1])),
-        ("100%", None, "mysql", ("100 %", None)),
-        ("100% :x ?", {}, "mysql", ("100 % :x ?", None)),
+        ("a = :x", {"x": 1}, "a =  $ ", [1]),
+        ("a = :x::int", {"x": 1}, "a =  $  :: int", [1]),
+        ("a::text = :x", {"x": 1}, "a :: text =  $ ", [1]),
+        ("a[1:n] = :x", {"x": 1}, "a [ 1:n ] =  $ ", [1]),
+        ("a[1: :x] = 1", {"x": 1}, "a [ 1:  $  ] = 1", [1]),
+        ("a like '%:x' and b = :x", {"x": 1}, "a like '%:x' and b =  $ ", [1]),
+        ("a % 2 = ?", [1], "a % 2 =  $ ", [1]),
+        ("a = ':x' -- :x\n and b=:x", {"x": 1}, "a = ':x' and b = $ ", [1]),
+        ("a in (:x) or b = :y", {"x": [1, 2], "y": 3}, "a in ( $ ,  $  ) or b =  $ ", [1, 2, 3]),
+        ("a in :x", {"x": (1, 2)}, "a in ( $ ,  $ )", [1, 2]),
+        ("a in (0, :x)", {"x": 5}, "a in ( 0 ,  $  )", [5]),
+        ("f(:x, :xy, :x)", {"x": 1, "xy": 2}, "f( $  ,  $  ,  $  )", [1, 2, 1]),
+        ("a ? 'b' and c = :x", {"x": 1}, "a ? 'b' and c =  $ ", [1]),
+        ("100%", None, "100 %", []),
+        ("100% :x ?", {}, "100 % :x ?", []),
+        ("E'a\\:b\\\\:c' || ':d\\' = :x", {"x": 1}, "E'a\\:b\\\\:c' || ':d\\' =  $ ", [1]),
     ],
 )
-def test_placeholders(text, params, dialect, expected):
-    text, tokens = normalise(text, dialect)
-    bound = bind(text, tokens, params, dialect, same)
-    assert (bound.text, bound.values) == expected
+@pytest.mark.parametrize("style", ["qmark", "format", "pyformat", "named", "numeric"])
+def test_placeholders(text, params, sent, values, style):
+    text, tokens = normalise(text, "postgresql")
+    compiled = (
+        bind(text, tokens, params, "postgresql", same)
+        .clause()
+        .compile(dialect=DefaultDialect(paramstyle=style))
+    )
+    mark = {
+        "qmark": "\\?",
+        "format": "%s",
+        "pyformat": "%\\(p\\d\\)s",
+        "named": ":p\\d",
+        "numeric": ":\\d",
+    }
+    if style in ("format", "pyformat"):
+        sent = sent.replace("%", "%%")
+    pattern = mark[style].join(re.escape(part) for part in sent.split("$"))
+    assert re.fullmatch(pattern, str(compiled)), str(compiled)
+    assert list(compiled.params.values()) == values
 
 
 def test_a_closing_semicolon_and_comments_are_left_out():

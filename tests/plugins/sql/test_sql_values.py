@@ -162,9 +162,9 @@ IN = {
     "timedelta": (dt.timedelta(hours=2), {"sqlite": 7200.0, "mariadb": "02:00:00"}),
     "uuid": (ID, {"sqlite": str(ID), "mariadb": str(ID)}), "enum": (Colour.RED, "red"),
     "path": (Path("a/b"), "a/b"),
-    "json": ({"a": [1, None, "x"]}, {"sqlite": '{"a": [1, null, "x"]}', "mariadb": '{"a": [1, null, "x"]}'}),
+    "json": ({"a": [1, None, "x"]}, {"sqlite": '{"a": [1, null, "x"]}', "duckdb": '{"a": [1, null, "x"]}', "mariadb": '{"a": [1, null, "x"]}'}),
     "list": ([1, 2], {"sqlite": "[1, 2]", "mariadb": "[1, 2]"}),
-    "objects": ([{"a": 1}], {"sqlite": '[{"a": 1}]', "mariadb": '[{"a": 1}]'}),
+    "objects": ([{"a": 1}], {"sqlite": '[{"a": 1}]', "duckdb": '[{"a": 1}]', "mariadb": '[{"a": 1}]'}),
 }  # fmt: skip
 
 
@@ -185,6 +185,7 @@ async def test_parameters_in(any_database, open_sql):
 async def test_stored_and_found_again(any_database, open_sql):
     kinds = {
         "sqlite": ("blob", "numeric"),
+        "duckdb": ("blob", "numeric(10,2)"),
         "postgresql": ("bytea", "numeric(10,2)"),
         "mariadb": ("blob", "numeric(10,2)"),
     }
@@ -213,9 +214,9 @@ async def test_sql_modes_of_mariadb(mode, mariadb_database, open_sql, monkeypatc
 
     real = backend.MysqlBackend._open
 
-    async def with_mode(self):
-        driver = await real(self)
-        await driver.query(f"SET SESSION sql_mode = '{mode}'")
+    def with_mode(self):
+        driver = real(self)
+        driver.query(f"SET SESSION sql_mode = '{mode}'")
         return driver
 
     monkeypatch.setattr(backend.MysqlBackend, "_open", with_mode)

@@ -89,14 +89,16 @@ async def test_of_many_sets_all_or_none(items, open_sql):
 
 async def test_tables_are_made_and_dropped(items, open_sql):
     sql = open_sql(items)
-    done = await sql.write("CREATE TABLE more (id int PRIMARY KEY, at timestamp NULL)")
+    done = await sql.write("CREATE TABLE more (id int PRIMARY KEY, made timestamp NULL)")
     assert done == {"rowcount": 0, **CHANGED}
-    await sql.write("INSERT INTO more VALUES (1, :at)", {"at": dt.datetime(2024, 1, 31, 12, 30)})
+    await sql.write(
+        "INSERT INTO more VALUES (1, :made)", {"made": dt.datetime(2024, 1, 31, 12, 30)}
+    )
     assert (
-        await sql.query("SELECT id FROM more WHERE at > :at", {"at": dt.datetime(2024, 1, 1)})
+        await sql.query("SELECT id FROM more WHERE made > :made", {"made": dt.datetime(2024, 1, 1)})
     ) == [{"id": 1}]
     await sql.write("ALTER TABLE more ADD COLUMN note varchar(10)")
-    assert set((await sql.query("SELECT * FROM more"))[0]) == {"id", "at", "note"}
+    assert set((await sql.query("SELECT * FROM more"))[0]) == {"id", "made", "note"}
     await sql.write("DROP TABLE more")
     with pytest.raises(ToolExecutionError, match="more"):
         await sql.query("SELECT * FROM more")
@@ -192,6 +194,7 @@ async def test_routines_hold_semicolons(any_database, open_sql):
     sql = open_sql(any_database)
     trigger = {
         "sqlite": "CREATE TRIGGER t AFTER INSERT ON items BEGIN UPDATE items SET price = 7 WHERE id = new.id; END",
+        "duckdb": "CREATE MACRO two() AS 2",
         "postgresql": "CREATE FUNCTION two() RETURNS int LANGUAGE sql BEGIN ATOMIC SELECT 1; SELECT 2; END",
         "mariadb": "CREATE PROCEDURE two() BEGIN UPDATE items SET price = 1; UPDATE items SET price = 7; END",
     }[any_database.kind]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, TypeVar, cast
 
 from delf.errors import (
@@ -12,6 +13,7 @@ from delf.errors import (
     ToolRefusedError,
     did_you_mean,
 )
+from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Verdict
 from delf.settings import PluginSettings, Source, check_variables
 from delf.tools.action import action
 from delf.tools.connection import Connection
@@ -30,8 +32,8 @@ from delf_sql.target import make_target
 if TYPE_CHECKING:
     from delf_sql.backends import Backend
     from delf_sql.backends.base import Problem
+    from delf_sql.database import Database
     from delf_sql.placeholders import Params
-    from delf_sql.pool import Pool
 
 T = TypeVar("T")
 
@@ -85,12 +87,22 @@ class SQL(Connection):
             given = {self._limits.source(field) for field in ("url", "host", "database")}
             source: Source = "project" if "project" in given else "program"
             check_variables(self.name, source, ("PGPASSWORD",))
-        self._parts: tuple[Backend, Pool] | None = None
+        self._parts: tuple[Backend, Database] | None = None
+        self._lock = Lock()
+
+    async def check(self, call: ProposedCall) -> Verdict:
+        """A query is asked about where the database itself does not keep it from writing."""
+        if call.action != "query" or self._target.is_locked:
+            return Allowed()
+        return NeedsApproval(
+            reason=f"{self._target.label} has no session here that cannot write: only the reading "
+            "of the statement says that it changes nothing"
+        )
 
     @action(effect="read", trust="own")
     async def schema(self, table: str | None = None) -> list[TableInfo]:
         """Tables with columns, keys and comments; with very many tables, columns is None."""
-        return await self._on(True, lambda backend, driver: self._schema(backend, driver, table))
+        return await self._on(True, lambda backend, session: self._schema(backend, session, table))
 
     @action(effect="read", trust="own")
     async def query(
@@ -114,17 +126,16 @@ class SQL(Connection):
             check_query, statement, self._target.dialect, params, self._limits.functions
         )
 
-        async def run(backend: Backend, driver: Any) -> list[dict[str, Any]]:
-            fetched = await backend.read(driver, checked, params, limit or most)
-            if fetched.more and limit is None:
-                raise ToolExecutionError(
-                    f"the result has more than {most} rows, so none is returned: aggregate in SQL "
-                    "(COUNT, SUM, GROUP BY), page with ORDER BY … LIMIT … OFFSET, or pass limit=N "
-                    "for the first N rows only"
-                )
-            return as_dicts(fetched)
-
-        return await self._on(True, run)
+        fetched = await self._on(
+            True, lambda backend, session: backend.read(session, checked, params, limit or most)
+        )
+        if fetched.more and limit is None:
+            raise ToolExecutionError(
+                f"the result has more than {most} rows, so none is returned: aggregate in SQL "
+                "(COUNT, SUM, GROUP BY), page with ORDER BY … LIMIT … OFFSET, or pass limit=N "
+                "for the first N rows only"
+            )
+        return as_dicts(fetched)
 
     @action(effect="write")
     async def write(
@@ -141,12 +152,11 @@ class SQL(Connection):
         if not batches:
             return Changes(rowcount=0, rows=[], committed=True)
 
-        async def run(backend: Backend, driver: Any) -> Changes:
-            written = await backend.write(driver, checked, batches)
-            rows = as_dicts(written.fetched)
-            return Changes(rowcount=written.rowcount, rows=rows, committed=True)
-
-        return await self._on(False, run)
+        written = await self._on(
+            False, lambda backend, session: backend.write(session, checked, batches)
+        )
+        rows = as_dicts(written.fetched)
+        return Changes(rowcount=written.rowcount, rows=rows, committed=True)
 
     async def context(self, task: str) -> str | None:
         """The schema in a few lines, what fits the task first.
@@ -160,7 +170,7 @@ class SQL(Connection):
         """
         try:
             return await self._on(
-                True, lambda backend, driver: self._describe(backend, driver, task)
+                True, lambda backend, session: self._describe(backend, session, task)
             )
         except (ToolExecutionError, ToolRefusedError) as error:
             reason = error.message
@@ -174,33 +184,37 @@ class SQL(Connection):
         if self._parts is not None:
             await self._parts[1].aclose()
 
-    def _connect(self) -> tuple[Backend, Pool]:
-        if self._parts is None:
-            from delf_sql.backends import Limits, make_backend
-            from delf_sql.pool import Pool
+    def _connect(self) -> tuple[Backend, Database]:
+        with self._lock:
+            if self._parts is None:
+                self._parts = self._make_parts()
+            return self._parts
 
-            own = self._limits
-            limits = Limits(
-                timeout=own.statement_timeout,
-                connect_timeout=own.connect_timeout,
-                max_rows=own.max_rows,
-                max_bytes=own.max_bytes,
-                functions=own.functions,
-                create=own.create,
-                role=own.role,
-            )
-            backend = make_backend(self._target, limits)
-            self._parts = backend, Pool(backend, own.pool_size, own.statement_timeout)
-        return self._parts
+    def _make_parts(self) -> tuple[Backend, Database]:
+        from delf_sql.backends import Limits, make_backend
+        from delf_sql.database import Database
 
-    async def _on(self, reader: bool, work: Callable[[Backend, Any], Awaitable[T]]) -> T:
-        """Do something with a connection; drivers' exceptions become delf's."""
+        own = self._limits
+        limits = Limits(
+            timeout=own.statement_timeout,
+            connect_timeout=own.connect_timeout,
+            max_rows=own.max_rows,
+            max_bytes=own.max_bytes,
+            pool_size=own.pool_size,
+            functions=own.functions,
+            create=own.create,
+            role=own.role,
+        )
+        backend = make_backend(self._target, limits)
+        return backend, Database(backend, own.pool_size, own.statement_timeout)
+
+    async def _on(self, reader: bool, work: Callable[[Backend, Any], T]) -> T:
+        """Do something with a session, in a thread; drivers' exceptions become delf's."""
         from delf_sql.failures import problem_of
 
-        backend, pool = self._connect()
+        backend, database = self._parts or await asyncio.to_thread(self._connect)
         try:
-            async with pool.connection(reader=reader) as driver:
-                return await work(backend, driver)
+            return await database.run(lambda session: work(backend, session), reader=reader)
         except DelfError:
             raise
         except Exception as error:
@@ -223,16 +237,16 @@ class SQL(Connection):
         timeout = self._limits.statement_timeout
         return failure(problem, backend, reader=reader, timeout=timeout, advice=advice)
 
-    async def _advice(self, backend: Backend, driver: Any, problem: Problem) -> str:
-        relations = await backend.relations(driver)
+    def _advice(self, backend: Backend, session: Any, problem: Problem) -> str:
+        relations = backend.relations(session)
         if problem.table:
             return _similar(problem.table, [r.full_name for r in relations], "tables")
-        tables = await backend.tables(driver, relations[: self._limits.schema_tables])
+        tables = backend.tables(session, relations[: self._limits.schema_tables])
         known = {column.name for table in tables for column in table.columns}
         return did_you_mean(problem.column or "", sorted(known))
 
-    async def _schema(self, backend: Backend, driver: Any, table: str | None) -> list[TableInfo]:
-        relations = await backend.relations(driver)
+    def _schema(self, backend: Backend, session: Any, table: str | None) -> list[TableInfo]:
+        relations = backend.relations(session)
         if table is not None:
             found = find_relation(table, relations)
             if found is None:
@@ -243,25 +257,25 @@ class SQL(Connection):
             relations = [found]
         if len(relations) > self._limits.schema_tables:
             return [relation_info(relation) for relation in relations]
-        return [found.info() for found in await backend.tables(driver, relations)]
+        return [found.info() for found in backend.tables(session, relations)]
 
-    async def _describe(self, backend: Backend, driver: Any, task: str) -> str:
+    def _describe(self, backend: Backend, session: Any, task: str) -> str:
         from delf_sql.render import partial_schema, whole_schema
 
         dialect, budget = self._target.dialect, self._limits.schema_chars
-        head = f"{await backend.version(driver)}"
-        relations = await backend.relations(driver)
+        head = f"{backend.version(session)}"
+        relations = backend.relations(session)
         if not relations:
             return f"{head}, no tables"
         tables: Sequence[Table] = ()
         if len(relations) <= self._limits.schema_tables:
-            tables = await backend.tables(driver, relations)
+            tables = backend.tables(session, relations)
             text = whole_schema(tables, dialect, budget)
             if text is not None:
                 return f"{head}:\n{text}"
         ranked = by_relevance(relations, task)
         best = [relation for score, relation in ranked if score][:_DETAILED_TABLES]
-        detailed = await backend.tables(driver, best) if best else []
+        detailed = backend.tables(session, best) if best else []
         others = [relation for _, relation in ranked if relation not in best]
         text = partial_schema(detailed, others, dialect, budget, self.name)
         return f"{head}, {len(relations)} tables:\n{text}"

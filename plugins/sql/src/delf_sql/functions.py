@@ -174,10 +174,106 @@ _SQLITE: Final = words(
     # types
     "decimal numeric varchar"
 )
+_DUCKDB: Final = words(
+    "acosh add age ago any_value apply approx_count_distinct approx_quantile approx_top_k "
+    "arbitrary arg_max arg_max_null arg_max_nulls_last arg_min arg_min_null arg_min_nulls_last "
+    "argmax argmin array_agg array_aggr array_aggregate array_append array_apply array_cat "
+    "array_concat array_contains array_cosine_distance array_cosine_similarity "
+    "array_cross_product array_distance array_distinct array_dot_product array_extract "
+    "array_filter array_grade_up array_has array_has_all array_has_any array_indexof "
+    "array_inner_product array_intersect array_length array_negative_dot_product "
+    "array_negative_inner_product array_pop_back array_pop_front array_position array_prepend "
+    "array_push_back array_push_front array_reduce array_resize array_reverse "
+    "array_reverse_sort array_select array_slice array_sort array_to_json array_to_string "
+    "array_transform array_unique array_value array_where array_zip ascii asinh atanh bar "
+    "base64 bin bit_and bit_count bit_length bit_or bit_position bit_xor bitstring "
+    "bitstring_agg bool_and bool_or cardinality cbrt century char_length character_length chr "
+    "col_description contains corr cosh count_if count_star countif covar_pop covar_samp "
+    "current_catalog current_connection_id current_database current_localtime "
+    "current_localtimestamp current_role current_schema current_schemas current_setting "
+    "current_user currval damerau_levenshtein date_add date_diff date_part date_sub date_trunc "
+    "datediff datepart datesub datetrunc day dayname dayofmonth dayofweek dayofyear "
+    "days_in_month decade decode divide editdist3 element_at encode ends_with entropy enum_code "
+    "enum_first enum_last enum_range enum_range_boundary epoch epoch_ms epoch_ns epoch_us "
+    "equi_width_bins even factorial fdiv fill first flatten fmod format format_bytes "
+    "format_pg_type format_type formatreadabledecimalsize formatreadablesize from_base64 "
+    "from_binary from_hex from_json from_json_strict fsum gamma gcd gen_random_uuid "
+    "generate_series generate_subscripts geomean geometric_mean get_bit get_current_time "
+    "get_current_timestamp grade_up greatest greatest_common_divisor group_concat hamming hash "
+    "hex histogram histogram_exact hour ilike_escape instr isfinite isinf isnan isodow isoyear "
+    "jaccard jaro_similarity jaro_winkler_similarity json json_array json_array_length "
+    "json_contains json_exists json_extract json_extract_path json_extract_path_text "
+    "json_extract_string json_group_array json_group_object json_group_structure json_keys "
+    "json_merge_patch json_object json_pretty json_quote json_structure json_transform "
+    "json_transform_strict json_type json_valid json_value julian kahan_sum kurtosis "
+    "kurtosis_pop last last_day lcase lcm least least_common_multiple left left_grapheme len "
+    "length_grapheme levenshtein lgamma like_escape list list_aggr list_aggregate "
+    "list_any_value list_append list_apply list_approx_count_distinct list_avg list_bit_and "
+    "list_bit_or list_bit_xor list_bool_and list_bool_or list_cat list_concat list_contains "
+    "list_cosine_distance list_cosine_similarity list_count list_distance list_distinct "
+    "list_dot_product list_element list_entropy list_extract list_filter list_first "
+    "list_grade_up list_has list_has_all list_has_any list_histogram list_indexof "
+    "list_inner_product list_intersect list_kurtosis list_kurtosis_pop list_last list_mad "
+    "list_max list_median list_min list_mode list_negative_dot_product "
+    "list_negative_inner_product list_pack list_position list_prepend list_product list_reduce "
+    "list_resize list_reverse list_reverse_sort list_select list_sem list_skewness list_slice "
+    "list_sort list_stddev_pop list_stddev_samp list_string_agg list_sum list_transform "
+    "list_unique list_value list_var_pop list_var_samp list_where list_zip listagg log2 lpad "
+    "mad make_date make_time make_timestamp make_timestamp_ms make_timestamp_ns "
+    "make_timestamptz map map_concat map_contains map_contains_entry map_contains_value "
+    "map_entries map_extract map_extract_value map_from_entries map_keys map_values max_by md5 "
+    "md5_number md5_number_lower md5_number_upper mean median microsecond millennium "
+    "millisecond min_by minute mismatches mode month monthname multiply nanosecond nextafter "
+    "nfc_normalize normalized_interval not_ilike_escape not_like_escape now obj_description "
+    "octet_length ord parse_dirname parse_dirpath parse_filename parse_formatted_bytes "
+    "parse_path pg_collation_is_visible pg_conf_load_time pg_function_is_visible "
+    "pg_get_constraintdef pg_get_expr pg_get_viewdef pg_has_role pg_postmaster_start_time "
+    "pg_size_pretty pg_sleep pg_table_is_visible pg_type_is_visible pg_typeof position prefix "
+    "printf product quantile quantile_cont quantile_disc quarter random range rank_dense reduce "
+    "regexp_escape regexp_extract regexp_extract_all regexp_full_match regexp_matches "
+    "regexp_replace regexp_split_to_array regexp_split_to_table regr_avgx regr_avgy regr_count "
+    "regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy repeat reservoir_quantile "
+    "reverse right right_grapheme round_even roundbankers row row_to_json rpad second sem "
+    "session_user set_bit sha1 sha256 shobj_description signbit sinh skewness split split_part "
+    "st_asbinary st_astext st_aswkb st_aswkt st_geomfromwkb st_intersects_extent starts_with "
+    "stddev stddev_pop stddev_samp str_split str_split_regex strftime string_agg string_split "
+    "string_split_regex string_to_array strip_accents strlen strpos strptime struct_concat "
+    "struct_contains struct_extract struct_extract_at struct_has struct_indexof struct_insert "
+    "struct_keys struct_pack struct_position struct_update struct_values substring_grapheme "
+    "subtract suffix sum_no_overflow sumkahan switch tanh time_bucket timezone timezone_hour "
+    "timezone_minute to_base to_base64 to_binary to_centuries to_days to_decades to_hex "
+    "to_hours to_json to_microseconds to_millennia to_milliseconds to_minutes to_months "
+    "to_quarters to_seconds to_timestamp to_weeks to_years today transaction_timestamp "
+    "translate trunc try_strptime typeof ucase unbin unhex unicode union_extract union_tag "
+    "union_value url_decode url_encode user uuid uuid_extract_timestamp uuid_extract_version "
+    "uuidv4 uuidv7 var_pop var_samp variance variant_extract variant_typeof version wavg week "
+    "weekday weekofyear weighted_avg xor year yearweek "
+    # tables of the catalogue and of values
+    "duckdb_columns duckdb_constraints duckdb_databases duckdb_functions duckdb_indexes "
+    "duckdb_keywords duckdb_schemas duckdb_sequences duckdb_settings duckdb_tables duckdb_types "
+    "duckdb_views histogram_values json_each json_tree pg_timezone_names pragma_database_size "
+    "pragma_table_info pragma_version unnest "
+    # types
+    "bigint bit blob boolean decimal double enum float hugeint int integer interval numeric "
+    "real smallint struct text timestamp timestamptz tinyint ubigint union varchar"
+)
+_ELSEWHERE: Final = words(
+    "add_months any_value approx_count_distinct array_agg ascii cast charindex chr convert corr "
+    "current_user date_add date_diff date_part date_trunc dateadd datediff datename datepart day "
+    "dayofweek dayofyear decode extract getdate greatest group_concat grouping hour iif initcap "
+    "instr isnull json_extract json_query json_value last_day least left len listagg locate lpad "
+    "md5 median minute month months_between now nvl nvl2 percentile_cont percentile_disc position "
+    "quarter regexp_like regexp_replace regexp_substr repeat reverse right rpad second sha1 sha256 "
+    "split_part stddev stddev_pop stddev_samp string_agg stuff to_char to_date to_number "
+    "to_timestamp translate trunc try_cast var_pop var_samp variance week year "
+    "bigint decimal float int integer numeric timestamp varchar"
+)
+"""What databases have under these names that delf knows nothing else about."""
 _FUNCTIONS: Final[dict[Dialect, frozenset[str]]] = {
     "postgresql": _EVERYWHERE | _POSTGRESQL,
     "mysql": _EVERYWHERE | _MYSQL,
     "sqlite": _EVERYWHERE | _SQLITE,
+    "duckdb": _EVERYWHERE | _DUCKDB,
 }
 
 _GRAMMAR: Final = words(
@@ -197,6 +293,11 @@ _GRAMMARS: Final[dict[Dialect, frozenset[str]]] = {
         "separator xor"
     ),
     "sqlite": _GRAMMAR | words("glob materialized match recursive regexp"),
+    "duckdb": _GRAMMAR
+    | words(
+        "anti asof columns cube exclude glob group ilike include key materialized only positional "
+        "qualify recursive rename rollup row semi sets similar"
+    ),
 }
 """Words that stand before a parenthesis without being called."""
 
@@ -207,7 +308,7 @@ def known_functions(dialect: Dialect) -> frozenset[str]:
     Args:
         dialect: Of which database.
     """
-    return _FUNCTIONS[dialect]
+    return _FUNCTIONS.get(dialect, _EVERYWHERE | _ELSEWHERE)
 
 
 def grammar_words(dialect: Dialect) -> frozenset[str]:
@@ -216,7 +317,7 @@ def grammar_words(dialect: Dialect) -> frozenset[str]:
     Args:
         dialect: Of which database.
     """
-    return _GRAMMARS[dialect]
+    return _GRAMMARS.get(dialect, _GRAMMAR)
 
 
 def is_listed(name: str, listed: Iterable[str]) -> bool:

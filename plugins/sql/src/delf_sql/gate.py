@@ -23,11 +23,13 @@ ReadKind = Literal["select", "explain", "show"]
 
 MAX_LENGTH: Final = 200_000
 _SELECTS: Final = frozenset({"SELECT", "WITH", "VALUES"})
+_FROM_FIRST: Final = _SELECTS | {"FROM"}
 _WRITES: Final = words(
     "INSERT UPDATE DELETE MERGE REPLACE WITH CREATE ALTER DROP TRUNCATE COMMENT GRANT REVOKE "
     "RENAME CALL DO SELECT VALUES REFRESH REINDEX ANALYZE"
 )
 _ROUTINES: Final = frozenset({"TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "PACKAGE"})
+_SHOWING: Final = ("postgresql", "mysql")
 _SHOWS: Final = words(
     "TABLES COLUMNS FIELDS INDEX INDEXES KEYS CREATE DATABASES SCHEMAS TABLE VARIABLES STATUS "
     "ENGINES COLLATION CHARACTER TRIGGERS EVENTS PROCEDURE FUNCTION"
@@ -48,7 +50,7 @@ _PARTS: Final = words(
     "DataType DataTypeParam PseudoType ObjectIdentifier ColumnDef Bracket Slice Var Parameter "
     "SessionParameter Placeholder Array List Escape PositionalColumn IndexTableHint IgnoreNulls "
     "RespectNulls Default WithOrdinality JSONTable JSONSchema JSONColumnDef JSONValue OnCondition "
-    "XMLTable FormatJson JSONKeyValue Partition"
+    "XMLTable FormatJson JSONKeyValue Partition Lambda"
 )
 """What a query may be made of, by sqlglot's names, beside operators and functions."""
 
@@ -150,15 +152,15 @@ def _read_kind(tokens: Sequence[Token], dialect: Dialect) -> tuple[ReadKind, int
     """The kind, and the number of the token where the query begins, if there is one."""
     terms = [token.word if token.kind == "word" else token.text for token in tokens]
     first = next((word for word in terms if word != "("), "")
-    if first in _SELECTS:
+    if first in (_FROM_FIRST if dialect == "duckdb" else _SELECTS):
         return "select", 0
     if terms[0] in ("EXPLAIN", "DESCRIBE", "DESC"):
         return "explain", _explained(terms, tokens, dialect)
-    if terms[0] == "SHOW" and dialect != "sqlite" and _may_show(terms[1:], tokens, dialect):
+    if terms[0] == "SHOW" and dialect in _SHOWING and _may_show(terms[1:], tokens, dialect):
         return "show", None
     if terms[0] == "PRAGMA" and dialect == "sqlite" and _may_tell(tokens[1:]):
         return "show", None
-    more = ", SHOW" if dialect != "sqlite" else ""
+    more = ", SHOW" if dialect in _SHOWING else ""
     shown = terms[0] if len(terms[0]) <= 20 else f"{terms[0][:20]}…"
     raise ToolRefusedError(
         f"query only reads (SELECT, WITH, VALUES, EXPLAIN{more}) and this is {shown}: "

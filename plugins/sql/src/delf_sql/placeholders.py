@@ -1,22 +1,29 @@
-"""Parameters: ``:name`` with a dict, ``?`` with a list; bound by the driver, never pasted in."""
+"""Parameters: ``:name`` with a dict, ``?`` with a list; bound by the driver, never pasted in.
+
+Which ``:name`` is a parameter our own reading says: SQLAlchemy's takes one in a string for one.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from delf.errors import ToolRefusedError
 from delf_sql.target import Dialect
 from delf_sql.tokens import Token
+
+if TYPE_CHECKING:
+    from sqlalchemy import TextClause
 
 Params = Mapping[str, Any] | Sequence[Any] | None
 Adapt = Callable[[Any], tuple[str, Any]]
 """Gives the placeholder for a value, in which ``{}`` stands for the driver's own, and the
 value as the driver takes it. Raises TypeError for a value that the database has no type for."""
 
-_MARKS: Final[dict[Dialect, str]] = {"postgresql": "%s", "mysql": "%s", "sqlite": "?"}
+_HOLE: Final = "\x00"
+"""Stands for a value; the gate lets no statement hold it."""
 _NAME: Final = re.compile(r":([A-Za-z_]\w*)")
 _AFTER_VALUE: Final = (":", ")", "]")
 
@@ -34,17 +41,37 @@ class Hole:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A statement as the driver takes it.
+    """A statement with the values for its placeholders.
 
     Args:
-        text: With the driver's placeholders.
-        values: In their order; None when there are none and the text is as it was written.
-        probe: The text with ``?``, as a database's own preparing takes it.
+        pieces: The text before, between and after them.
+        values: As the driver takes them, one between each two pieces.
     """
 
-    text: str
-    values: list[Any] | None
-    probe: str
+    pieces: list[str]
+    values: list[Any]
+
+    def text(self, mark: str = "?") -> str:
+        """The statement with a mark in the place of each value."""
+        return mark.join(self.pieces)
+
+    def clause(self) -> TextClause:
+        """The statement as SQLAlchemy takes it, which knows how each driver marks a value."""
+        from sqlalchemy import bindparam, text
+        from sqlalchemy.types import NullType
+
+        plain = [piece.replace(":", "\\:") for piece in self.pieces]
+        marked = [f"{piece} :p{number} " for number, piece in enumerate(plain[:-1])]
+        names = [
+            bindparam(f"p{number}", value, type_=NullType())
+            for number, value in enumerate(self.values)
+        ]
+        return text("".join([*marked, plain[-1]])).bindparams(*names)
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """The values by their names in :meth:`clause`."""
+        return {f"p{number}": value for number, value in enumerate(self.values)}
 
 
 def find_holes(text: str, tokens: Sequence[Token], *, named: bool) -> list[Hole]:
@@ -103,27 +130,18 @@ def bind(
         ToolRefusedError: When placeholders and parameters do not fit.
     """
     if not params:
-        return Bound(text, None, text)
-    named = isinstance(params, Mapping)
-    holes = find_holes(text, tokens, named=named)
+        return Bound([text], [])
+    holes = find_holes(text, tokens, named=isinstance(params, Mapping))
     _check(holes, params, dialect)
     values: list[Any] = []
-    parts: list[str] = []
-    probe: list[str] = []
+    whole: list[str] = []
     place = 0
     for hole in holes:
-        between = text[place : hole.start]
         marks = _marks(hole, cast("Any", params)[hole.key], adapt, values)
-        if hole.bare_list:
-            marks = f"({marks})"
-        escaped = between if dialect == "sqlite" else between.replace("%", "%%")
-        parts += [escaped, marks.replace("{}", _MARKS[dialect])]
-        probe += [between, marks.replace("{}", "?")]
+        whole += [text[place : hole.start], f"({marks})" if hole.bare_list else marks]
         place = hole.end
-    rest = text[place:]
-    parts.append(rest if dialect == "sqlite" else rest.replace("%", "%%"))
-    probe.append(rest)
-    return Bound("".join(parts), values, "".join(probe))
+    whole.append(text[place:])
+    return Bound("".join(whole).split(_HOLE), values)
 
 
 def without_holes(text: str, tokens: Sequence[Token], params: Params, dialect: Dialect) -> str:
@@ -164,7 +182,7 @@ def _marks(hole: Hole, value: Any, adapt: Adapt, values: list[Any]) -> str:
             mark, adapted = adapt(item)
         except (TypeError, ValueError, OverflowError) as error:
             raise ToolRefusedError(f"parameter {_shown(hole.key)}: {error}") from None
-        marks.append(mark)
+        marks.append(mark.replace("{}", _HOLE))
         values.append(adapted)
     return ", ".join(marks)
 

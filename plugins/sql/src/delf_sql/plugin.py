@@ -12,7 +12,7 @@ from delf.specs import ConnectionSpec
 def delf_connections() -> Iterable[ConnectionSpec]:
     yield ConnectionSpec(
         name="sql",
-        summary="A SQL database: SQLite, PostgreSQL, MySQL or MariaDB.",
+        summary="A SQL database: any that SQLAlchemy opens.",
         factory="delf_sql.connection:SQL",
         exports=("SQL", "SQLSchemaError"),
     )

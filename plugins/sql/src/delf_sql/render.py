@@ -12,11 +12,11 @@ from delf_sql.target import Dialect
 
 _LONGEST_COMMENT: Final = 100
 _LONGEST_TYPE: Final = 120
-_PLAIN: Final[dict[Dialect, re.Pattern[str]]] = {
-    "postgresql": re.compile(r"[a-z_][a-z0-9_]*"),
-    "mysql": re.compile(r"[A-Za-z_][A-Za-z0-9_]*"),
-    "sqlite": re.compile(r"[A-Za-z_][A-Za-z0-9_]*"),
-}
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FOLDED: Final = re.compile(r"[a-z_][a-z0-9_]*")
+_FOLDS: Final = ("mysql", "sqlite", "duckdb", "mssql")
+"""Those that find a name whatever the case it is written in."""
+_BACKTICKS: Final = ("mysql", "bigquery", "databricks", "hive", "spark")
 _RESERVED: Final = words(
     "all alter analyze and as asc between by case check column constraint create cross "
     "current_date default delete desc distinct drop else end except exists false fetch for "
@@ -35,9 +35,10 @@ def quoted(name: str, dialect: Dialect) -> str:
         name: The bare name.
         dialect: For which database.
     """
-    if _PLAIN[dialect].fullmatch(name) and name.lower() not in _RESERVED:
+    plain = _PLAIN if dialect in _FOLDS else _FOLDED
+    if plain.fullmatch(name) and name.lower() not in _RESERVED:
         return name
-    sign = "`" if dialect == "mysql" else '"'
+    sign = "`" if dialect in _BACKTICKS else '"'
     return f"{sign}{_one_line(name, 200).replace(sign, sign * 2)}{sign}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,13 +31,16 @@ class Fetched:
     mended: tuple[str, ...] = ()
 
 
-async def collect(
-    source: AsyncIterable[Sequence[Any]], limit: int, max_bytes: int
+def collect(
+    fetch: Callable[[int], Sequence[Sequence[Any]]], limit: int, max_bytes: int
 ) -> tuple[list[Sequence[Any]], bool]:
-    """Rows from a cursor, each weighed as it comes, and whether there are more.
+    """Rows from a cursor, weighed as they come, and whether there are more.
+
+    At first one row is asked for, then no more at once than would fit if they weigh what the
+    others do.
 
     Args:
-        source: Gives the rows.
+        fetch: Gives the next rows, at most as many as it is asked for.
         limit: The most rows to take.
         max_bytes: About how much they may hold.
 
@@ -46,13 +49,16 @@ async def collect(
     """
     rows: list[Sequence[Any]] = []
     held = 0
-    async for row in source:
-        if len(rows) == limit:
-            return rows, True
-        held += weight(row)
-        if held > max_bytes:
-            raise too_large(max_bytes, len(rows) + 1)
-        rows.append(row)
+    size = 1
+    while found := fetch(min(size, limit + 1 - len(rows))):
+        for row in found:
+            if len(rows) == limit:
+                return rows, True
+            held += weight(row)
+            if held > max_bytes:
+                raise too_large(max_bytes, len(rows) + 1)
+            rows.append(row)
+        size = max(1, min(4 * size, (max_bytes - held) * len(rows) // held))
     return rows, False
 
 

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from delf.settings import PluginSettings, SecretStr, beside, folder_of
 
+_FILES: Final = ("sqlite", "duckdb")
+
 
 class SQLSettings(PluginSettings):
     """Where the database is, and the limits of what a script may take from it."""
 
     url: SecretStr | None = Field(
-        default=None, description="postgresql://, mysql://, mariadb:// or sqlite:///path"
+        default=None,
+        description="postgresql://, mysql://, mariadb://, sqlite:///path, duckdb:///path, or any "
+        "other URL of SQLAlchemy whose dialect is installed.",
     )
-    db_type: Literal["postgresql", "mysql", "mariadb", "sqlite"] | None = Field(
+    db_type: str | None = Field(
         default=None, description="The kind of database where no url says it; else postgresql."
     )
     host: str | None = Field(default=None, description="The server; localhost when left out.")
     port: int | None = Field(default=None, ge=1, le=65535, description="The server's port.")
-    database: str | None = Field(default=None, description="The database; for SQLite its path.")
+    database: str | None = Field(
+        default=None, description="The database; for SQLite and DuckDB its path."
+    )
     user: str | None = Field(default=None, description="Who logs in.")
     password: SecretStr | None = Field(default=None, description="The user's password.")
     statement_timeout: float = Field(
@@ -50,7 +56,9 @@ class SQLSettings(PluginSettings):
     role: str | None = Field(
         default=None, description="PostgreSQL: the role that query takes on (SET LOCAL ROLE)."
     )
-    create: bool = Field(default=False, description="Make a SQLite file that does not exist.")
+    create: bool = Field(
+        default=False, description="Make a file of SQLite or DuckDB that is not there."
+    )
 
     @field_validator("url", mode="before")
     @classmethod
@@ -58,7 +66,7 @@ class SQLSettings(PluginSettings):
         """A relative path of ``delf.toml`` counts from its folder."""
         folder = folder_of(value)
         scheme, mark, path = str(value).strip().partition(":///") if folder else ("", "", "")
-        if folder is None or not mark or scheme.lower().partition("+")[0] != "sqlite":
+        if folder is None or not mark or scheme.lower().partition("+")[0] not in _FILES:
             return value
         file, options, rest = path.partition("?")
         if file in ("", ":memory:"):
@@ -69,6 +77,6 @@ class SQLSettings(PluginSettings):
     @classmethod
     def _file_beside_its_file(cls, value: Any, info: ValidationInfo) -> Any:
         folder = folder_of(value)
-        if folder is None or info.data.get("db_type") != "sqlite" or value in ("", ":memory:"):
+        if folder is None or info.data.get("db_type") not in _FILES or value in ("", ":memory:"):
             return value
         return beside(folder, value)

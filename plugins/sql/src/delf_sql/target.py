@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, quote_plus, unquote
 
 from delf.errors import ConnectionConfigurationError, did_you_mean
 from delf_sql.settings import SQLSettings
 
-Dialect = Literal["postgresql", "mysql", "sqlite"]
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+Dialect = str
+"""``postgresql``, ``mysql`` (MariaDB, too), ``sqlite``, ``duckdb``, or another of SQLAlchemy's."""
 
 _SCHEMES: Final[dict[str, Dialect]] = {
     "postgresql": "postgresql",
@@ -19,7 +23,10 @@ _SCHEMES: Final[dict[str, Dialect]] = {
     "mysql": "mysql",
     "mariadb": "mysql",
     "sqlite": "sqlite",
+    "duckdb": "duckdb",
 }
+"""Those whose sessions cannot write while they read."""
+_FILES: Final = ("sqlite", "duckdb")
 _PORTS: Final = {"postgresql": 5432, "mysql": 3306}
 _LABELS: Final[dict[str, str]] = {
     "postgresql": "PostgreSQL",
@@ -27,7 +34,11 @@ _LABELS: Final[dict[str, str]] = {
     "mysql": "MySQL",
     "mariadb": "MariaDB",
     "sqlite": "SQLite",
+    "duckdb": "DuckDB",
+    "mssql": "SQL Server",
+    "oracle": "Oracle",
 }
+_SECRET_OPTION: Final = re.compile("pass|pwd|token|secret|key|credential|private", re.IGNORECASE)
 _SERVER: Final = re.compile(
     r"""(?: (?P<user>[^:/?]*) (?: : (?P<password>[^?]*) )? @ )?
         (?: \[(?P<ipv6>[^\]]+)\] | (?P<host>[^/:?]*) ) (?: : (?P<port>\d*) )?
@@ -45,10 +56,11 @@ class Target:
     """A database to connect to.
 
     Args:
-        dialect: Which of the three ways to speak.
+        dialect: How to speak.
         label: The product's name for messages.
-        database: The database's name; for SQLite the file's path.
+        database: The database's name; for SQLite and DuckDB the file's path.
         options: What stood behind ``?`` in the URL.
+        url: As SQLAlchemy reads it, for the databases that delf knows nothing else about.
         secrets: Every spelling of the password, for :meth:`scrub`.
     """
 
@@ -60,13 +72,22 @@ class Target:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     options: dict[str, str] = field(default_factory=dict[str, str], repr=False)
+    url: URL | None = field(default=None, repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether the database itself keeps a query from writing."""
+        return self.url is None
 
     @property
     def place(self) -> str:
         """Where it is, without credentials."""
-        if self.dialect == "sqlite":
-            return f"the SQLite file {self.database!r}"
+        if self.dialect in _FILES:
+            return f"the {self.label} file {self.database!r}"
+        if self.url is not None:
+            at = f" at {self.host}" if self.host else ""
+            return f"the {self.label} database {self.database!r}{at}"
         host = self.options.get("unix_socket") or self.options.get("host") or self.host
         return f"the {self.label} server at {host or 'localhost'}:{self.port}"
 
@@ -102,8 +123,10 @@ def make_target(name: str, settings: SQLSettings) -> Target:
         )
     kind = settings.db_type or "postgresql"
     password = settings.password.get_secret_value() if settings.password else None
-    if kind == "sqlite":
-        return _sqlite(name, settings.database)
+    if kind not in _SCHEMES:
+        return _other(name, kind, _url_of(settings, kind))
+    if kind in _FILES:
+        return _file(name, kind, settings.database)
     return Target(
         dialect=_SCHEMES[kind],
         label=_LABELS[kind],
@@ -122,19 +145,17 @@ def _from_url(name: str, url: str) -> Target:
     if not separator:
         raise ConnectionConfigurationError(f"{name}: url is no database URL", hint=HINT)
     if kind not in _SCHEMES:
-        shown = kind if kind.isidentifier() else "…"
-        raise ConnectionConfigurationError(
-            f"{name}: url starts with {shown}://{did_you_mean(shown, _SCHEMES)}", hint=HINT
-        )
-    if kind == "sqlite":
+        return _other(name, kind, url)
+    if kind in _FILES:
+        label = _LABELS[kind]
         if rest and not rest.startswith("/"):
             raise ConnectionConfigurationError(
-                f"{name}: a SQLite url has three slashes before the path", hint=HINT
+                f"{name}: a {label} url has three slashes before the path", hint=HINT
             )
         file, _, options = rest[1:].partition("?")
         if options:
-            raise ConnectionConfigurationError(f"{name}: a SQLite url takes no options after '?'")
-        return _sqlite(name, unquote(file))
+            raise ConnectionConfigurationError(f"{name}: a {label} url takes no options after '?'")
+        return _file(name, kind, unquote(file))
     match = _SERVER.fullmatch(rest)
     if match is None:
         raise ConnectionConfigurationError(
@@ -166,12 +187,61 @@ def _server(name: str, kind: str, parts: dict[str, str]) -> Target:
     )
 
 
-def _sqlite(name: str, file: str) -> Target:
+def _file(name: str, kind: str, file: str) -> Target:
     if file in ("", ":memory:"):
         raise ConnectionConfigurationError(
-            f"{name}: a SQLite database needs a file", hint="for example sqlite:///shop.db"
+            f"{name}: a {_LABELS[kind]} database needs a file",
+            hint=f"for example {kind}:///shop.db",
         )
-    return Target(dialect="sqlite", label="SQLite", database=str(Path(file).expanduser()))
+    return Target(dialect=kind, label=_LABELS[kind], database=str(Path(file).expanduser()))
+
+
+def _url_of(settings: SQLSettings, kind: str) -> URL:
+    from sqlalchemy import URL
+
+    return URL.create(
+        kind,
+        username=settings.user,
+        password=settings.password.get_secret_value() if settings.password else None,
+        host=settings.host,
+        port=settings.port,
+        database=settings.database,
+    )
+
+
+def _other(name: str, kind: str, url: str | URL) -> Target:
+    """Whatever SQLAlchemy has a dialect for."""
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    shown = kind if kind.isidentifier() else "…"
+    try:
+        read = make_url(url)
+        dialect = read.get_dialect()
+    except ArgumentError:  # NoSuchModuleError is one
+        dialect = read = None
+    except ImportError:  # a dialect in the midst of which its driver is imported
+        dialect = read = None
+    if dialect is None or read is None:
+        raise ConnectionConfigurationError(
+            f"{name}: url starts with {shown}://{did_you_mean(shown, _SCHEMES)}; no dialect of "
+            "SQLAlchemy with that name is installed",
+            hint=f"{HINT}; for another database install the package with its dialect",
+        )
+    options = {key: value for key, value in read.query.items() if _SECRET_OPTION.search(key)}
+    hidden = [str(read.password) if read.password else None]
+    for value in options.values():
+        hidden += [value] if isinstance(value, str) else value
+    return Target(
+        dialect=dialect.name,
+        label=_LABELS.get(dialect.name, dialect.name),
+        database=read.database or "",
+        host=read.host,
+        port=read.port,
+        user=read.username,
+        url=read,
+        secrets=_spellings(*hidden),
+    )
 
 
 def _spellings(*passwords: str | None) -> tuple[str, ...]:

@@ -22,11 +22,15 @@ if TYPE_CHECKING:
 
 Kind = Literal["word", "name", "string", "number", "operator"]
 
-GRAMMARS: Final[dict[Dialect, str]] = {
+_GRAMMARS: Final[dict[Dialect, str]] = {
     "postgresql": "postgres",
-    "mysql": "mysql",
-    "sqlite": "sqlite",
+    "mssql": "tsql",
+    "cockroachdb": "postgres",
+    "clickhousedb": "clickhouse",
+    "awsathena": "athena",
+    "mariadb": "mysql",
 }
+"""What sqlglot calls a dialect that SQLAlchemy calls otherwise."""
 
 _WORD: Final = r"[^\W\d][\w$]*"
 _NUMBER: Final = r"0[xX][0-9a-fA-F]+|[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?"
@@ -63,13 +67,31 @@ _SHAPES: Final[dict[Dialect, Sequence[tuple[Kind, str]]]] = {
         ("string", f"{_PLAIN}|[xX]'[0-9a-fA-F]*'"),
         ("name", rf"{_DOUBLE_NAME}|{_BACKTICK_NAME}|\[[^\]]+\]"),
     ),
+    "duckdb": (
+        ("word", r"[^\W\d]\w*"),
+        ("number", _NUMBER),
+        ("operator", _OPERATOR),
+        ("string", f"{_PLAIN}|[eE]{_ESCAPED}"),
+        ("string", _DOLLAR),
+        ("name", _DOUBLE_NAME),
+    ),
 }
+_OTHERS: Final[Sequence[tuple[Kind, str]]] = (
+    ("word", r"[^\W\d]\w*"),
+    ("number", r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?"),
+    ("operator", r"(?!.*(?:--|/\*|\*/|//|\#))[-+*/<>=~!@^%&|?:.,;()\[\]]+"),
+    ("string", r"'(?:[^'\\]|'')*'"),
+    ("name", r'"[^"\\]+"|`[^`\\]+`|\[[^\[\]\\]+\]'),
+)
+"""What every other database reads alike: no backslash, no prefix, no quote in a name."""
 _BLOCK: Final = r"/\*(?:(?!/\*|\*/).)*\*/"
 _GAPS: Final[dict[Dialect, str]] = {
     "postgresql": rf"(?:[ \t\n]|--[^\n]*(?:\n|\Z)|{_BLOCK})*",
     "mysql": rf"(?:[ \t\n]|(?:\#|--(?=[ \t\n]|\Z))[^\n]*(?:\n|\Z)|(?!/\*M?!){_BLOCK})*",
     "sqlite": rf"(?:[ \t\n]|--[^\n]*(?:\n|\Z)|{_BLOCK})*",
+    "duckdb": rf"(?:[ \t\n]|--[^\n]*(?:\n|\Z)|{_BLOCK})*",
 }
+_OTHER_GAPS: Final = rf"(?:[ \t\n]|--[ \t][^\n]*(?:\n|\Z)|(?!/\*[!+]){_BLOCK})*"
 _LONGEST_SHOWN: Final = 30
 _BACK_FOR_A_TOKEN: Final = 5
 _BACK_FOR_ANY: Final = 20_000
@@ -111,7 +133,8 @@ def _reader(dialect: Dialect) -> tuple[Any, Any, Grammar]:
     """
     from sqlglot import Dialect as AnyGrammar
 
-    grammar: Any = AnyGrammar.get_or_raise(GRAMMARS[dialect])
+    name = _GRAMMARS.get(dialect, dialect)
+    grammar: Any = AnyGrammar.get_or_raise(name if AnyGrammar.get(name) is not None else "")
     base: Any = grammar.tokenizer_class
     words = type("Words", (base,), {"COMMANDS": set[Any]()})
     return words, _patient(grammar.parser_class), grammar
@@ -183,7 +206,7 @@ def _check_gap(text: str, start: int, end: int, dialect: Dialect) -> None:
             f"the statement has an unusual character (U+{ord(odd):04X}) outside of quotes: "
             "write plain blanks and line breaks"
         )
-    if start <= end and _matches(_GAPS[dialect], gap):
+    if start <= end and _matches(_GAPS.get(dialect, _OTHER_GAPS), gap):
         return
     opened = gap.rfind("/*")
     if opened >= 0 and gap.find("*/", opened) < 0:
@@ -195,7 +218,7 @@ def _check_gap(text: str, start: int, end: int, dialect: Dialect) -> None:
 
 def _tokens(piece: str, start: int, dialect: Dialect) -> Iterable[Token]:
     """The token of a piece, or its tokens: sqlglot takes ``GROUP BY`` for one."""
-    for kind, shape in _SHAPES[dialect]:
+    for kind, shape in _SHAPES.get(dialect, _OTHERS):
         if _matches(shape, piece):
             text = _inner(piece) if kind == "name" else piece
             yield Token(kind, text, start, start + len(piece))

@@ -83,6 +83,26 @@ def as_json(value: Any) -> str:
     return json.dumps(value, default=str, ensure_ascii=False)
 
 
+def for_any(value: Any) -> tuple[str, Any]:
+    """A parameter for a driver of which nothing is known: lists and dicts are JSON text.
+
+    Raises:
+        TypeError: For a value that cannot be stored.
+    """
+    value = simple(value)
+    return "{}", as_json(value) if isinstance(value, (list, dict)) else value
+
+
+def for_duckdb(value: Any) -> tuple[str, Any]:
+    """A parameter for DuckDB: lists are lists, dicts and lists of dicts are JSON text.
+
+    Raises:
+        TypeError: For a value that cannot be stored.
+    """
+    value = simple(value)
+    return "{}", as_json(value) if _holds_dict(value) else value
+
+
 def for_sqlite(value: Any) -> tuple[str, Any]:
     """A parameter for SQLite, which knows numbers, text and bytes.
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 from delf_sql.backends.base import Backend, Limits, import_driver
 from delf_sql.target import Target
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
 
 __all__ = ["Backend", "Limits", "make_backend"]
 
@@ -27,7 +32,21 @@ def make_backend(target: Target, limits: Limits) -> Backend:
         from delf_sql.backends.postgresql import PostgresBackend
 
         return PostgresBackend(target, limits)
-    import_driver("asyncmy", "mysql", target.label)
-    from delf_sql.backends.mysql import MysqlBackend
+    if target.dialect == "mysql":
+        import_driver("pymysql", "mysql", target.label)
+        from delf_sql.backends.mysql import MysqlBackend
 
-    return MysqlBackend(target, limits)
+        return MysqlBackend(target, limits)
+    if target.dialect == "duckdb":
+        import_driver("duckdb_engine", "duckdb", target.label)
+        from delf_sql.backends.duckdb import DuckdbBackend
+
+        return DuckdbBackend(target, limits)
+    from delf_sql.backends.engine import EngineBackend, missing_driver
+
+    backend = EngineBackend(target, limits)
+    try:
+        cast("URL", target.url).get_dialect().import_dbapi()
+    except ImportError as error:
+        raise missing_driver(target, error) from None
+    return backend

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal, Protocol
@@ -27,8 +28,9 @@ class Limits:
         connect_timeout: Seconds to wait for the server.
         max_rows: The most rows.
         max_bytes: About how much the rows may hold.
+        pool_size: The most connections of a kind.
         functions: Functions that a query may call although they are refused by default.
-        create: Make a SQLite file that does not exist.
+        create: Make a file of SQLite or DuckDB that does not exist.
         role: PostgreSQL's role that a query takes on.
     """
 
@@ -36,6 +38,7 @@ class Limits:
     connect_timeout: float
     max_rows: int
     max_bytes: int
+    pool_size: int
     functions: frozenset[str]
     create: bool
     role: str | None
@@ -102,77 +105,73 @@ def can_batch(statement: Statement, bounds: Sequence[Bound]) -> bool:
     """Whether the driver can run all sets of parameters at once."""
     if len(bounds) < 2 or any(token.word == "RETURNING" for token in statement.tokens):
         return False
-    return all(bound.text == bounds[0].text and bound.values for bound in bounds)
+    return all(bound.pieces == bounds[0].pieces and bound.values for bound in bounds)
 
 
 class Backend(Protocol):
-    """How to speak with one kind of database. ``driver`` is the driver's own connection."""
+    """How to speak with one kind of database: plain methods, which are called in threads.
+
+    A ``session`` is what the backend itself works with. It is used in one thread at a time, but
+    for ``stop``.
+    """
 
     target: Target
+    grace: float
+    """Seconds that the database has beyond the time of a statement, to end it by itself."""
+    one_at_a_time: bool
+    """Whether a file of it is open once only, for reading or for writing."""
 
-    async def connect(self, *, reader: bool) -> Any:
-        """A new connection of the driver; a reader's cannot change anything.
+    def session(self, *, reader: bool) -> AbstractContextManager[Any]:
+        """A session for one statement, rolled back and reset afterwards.
 
         Args:
-            reader: Whether it is for reading.
+            reader: One that cannot change anything.
         """
         ...
 
-    async def read(self, driver: Any, statement: Statement, params: Params, limit: int) -> Fetched:
+    def read(self, session: Any, statement: Statement, params: Params, limit: int) -> Fetched:
         """Run a query in a transaction that cannot write.
 
         Args:
-            driver: A reader's connection.
+            session: A reader's.
             statement: What passed the gate.
             params: Its parameters.
             limit: The most rows to fetch.
         """
         ...
 
-    async def write(self, driver: Any, statement: Statement, batches: Sequence[Params]) -> Written:
+    def write(self, session: Any, statement: Statement, batches: Sequence[Params]) -> Written:
         """Run a statement once for each set of parameters, all in one transaction.
 
         Args:
-            driver: A writer's connection.
+            session: A writer's.
             statement: What passed the gate.
             batches: Sets of parameters, at least one.
         """
         ...
 
-    async def relations(self, driver: Any) -> list[Relation]:
+    def relations(self, session: Any) -> list[Relation]:
         """All tables and views, without columns."""
         ...
 
-    async def tables(self, driver: Any, relations: Sequence[Relation]) -> list[Table]:
+    def tables(self, session: Any, relations: Sequence[Relation]) -> list[Table]:
         """These tables and views with their columns, in the same order."""
         ...
 
-    async def version(self, driver: Any) -> str:
+    def version(self, session: Any) -> str:
         """The product and its version: ``PostgreSQL 15.8``."""
         ...
 
-    async def interrupted(self, driver: Any) -> None:
-        """Stop what a cancelled task left running on the server."""
+    def stop(self, session: Any) -> None:
+        """Stop what it runs, from another thread."""
         ...
 
-    async def reset(self, driver: Any) -> None:
-        """Undo whatever its statement left in the session: settings, locks, transactions."""
+    def discard(self, session: Any) -> None:
+        """Let no other statement have this session."""
         ...
 
-    async def revive(self, driver: Any) -> bool:
-        """Make ready a connection that has rested; False when it has ended meanwhile."""
-        ...
-
-    async def close(self, driver: Any) -> None:
-        """End a connection in good order."""
-        ...
-
-    def is_usable(self, driver: Any) -> bool:
-        """Whether the connection can go back to the pool."""
-        ...
-
-    def abandon(self, driver: Any) -> None:
-        """End a connection at once, whatever it does, and whether its event loop runs or not."""
+    def dispose(self) -> None:
+        """Close the connections that rest, and let none of the others rest any more."""
         ...
 
     def explain(self, error: BaseException) -> Problem | None:

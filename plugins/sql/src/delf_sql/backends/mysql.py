@@ -1,6 +1,8 @@
-"""MySQL and MariaDB through asyncmy. Reading is a read-only transaction.
+# pyright: basic
+# PyMySQL has hardly any types.
+"""MySQL and MariaDB through PyMySQL. Reading is a read-only transaction.
 
-The server is told to take one statement at a time, and asked to prepare
+The server takes one statement at a time, and is asked to prepare
 ``SELECT EXISTS (…)`` around every query, which takes a query and nothing else: no
 ``INTO OUTFILE``, not even in a comment that it executes. What a read-only transaction lets
 through (locks, sleeping, files) is refused by the gate. The catalogue says whether a name that
@@ -11,40 +13,33 @@ names, too, where it has no such function itself or the name is quoted or stands
 from __future__ import annotations
 
 import contextlib
-import importlib
 import re
 import struct
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
+
+import sqlalchemy as sa
+from pymysql.connections import Connection
+from pymysql.constants import CLIENT, COMMAND, FIELD_TYPE
+from pymysql.converters import conversions
+from pymysql.err import MySQLError
 
 from delf.errors import ConnectionConfigurationError, ToolRefusedError
-from delf_sql.backends.base import (
-    Limits,
-    Problem,
-    Written,
-    can_batch,
-    first_line,
-    unlisted,
-)
+from delf_sql.backends.base import Limits, Problem, first_line, unlisted
+from delf_sql.backends.engine import EngineBackend, origin
 from delf_sql.backends.mysql_catalog import read_relations, read_tables
 from delf_sql.catalog import Relation, Table
 from delf_sql.functions import is_listed
 from delf_sql.gate import Statement
 from delf_sql.placeholders import Bound, Params, bind
-from delf_sql.rows import Fetched, collect
+from delf_sql.rows import Fetched, too_large
 from delf_sql.target import Target
-from delf_sql.values import for_mysql
+from delf_sql.values import AsText, for_mysql
 
-Connection = Any
-"""asyncmy's connection, whose type stubs say little and not always the truth."""
-
-_FOUND_ROWS: Final = 2
 _FIRST_WITH_ROLES: Final = 8
 """MySQL's; MariaDB has had them since 10.0.5."""
-_COM_SET_OPTION: Final = 0x1B
 _COM_RESET_CONNECTION: Final = 0x1F
-_ONE_STATEMENT: Final = struct.pack("<H", 1)
 _OTHER_READINGS: Final = frozenset(
     {
         "ANSI", "ANSI_QUOTES", "NO_BACKSLASH_ESCAPES", "IGNORE_SPACE", "PIPES_AS_CONCAT", "ORACLE",
@@ -56,6 +51,8 @@ _UNLISTED: Final = """
 SELECT routine_name FROM information_schema.routines
 WHERE routine_schema = DATABASE() AND routine_name IN ({names}) LIMIT 1
 """
+_SMALLEST_LARGEST: Final = 1_000_000
+"""What delf itself asks has to get through, whatever ``max_bytes`` is."""
 _TIMEOUTS: Final = (1969, 3024)
 _READ_ONLY: Final = (1792, 1290, 1836)
 _UNAVAILABLE: Final = (1040, 1044, 1045, 1049, 1053, 1129, 1130, 1152, 1203)
@@ -66,7 +63,79 @@ _NO_COLUMN: Final = 1054
 _MISSING: Final = re.compile(r"'(?:[^']*\.)?([^'.]+)'")
 
 
-class MysqlBackend:
+def _or_text(convert: Any) -> Any:
+    """A converter that says what Python lacks, as the date of zeros, in the server's words."""
+
+    def converted(value: Any) -> Any:
+        made = convert(value)
+        return AsText(made) if isinstance(made, str) else made
+
+    return converted
+
+
+_MOMENTS: Final = (FIELD_TYPE.DATE, FIELD_TYPE.DATETIME, FIELD_TYPE.TIMESTAMP, FIELD_TYPE.TIME)
+_CONVERSIONS: Final[dict[Any, Any]] = {
+    **conversions,
+    **{kind: _or_text(conversions[kind]) for kind in _MOMENTS},
+}
+
+
+_Base: Any = Connection
+
+
+class _Connection(_Base):
+    """PyMySQL's, with a limit on what the server may send at once.
+
+    Args:
+        largest: The most bytes of one row.
+        options: Of PyMySQL's.
+    """
+
+    def __init__(self, *, largest: int, **options: Any) -> None:
+        self._largest = largest
+        self._read = 0
+        super().__init__(**options)
+
+    def _read_packet(self, *kind: Any) -> Any:
+        self._read = 0
+        return super()._read_packet(*kind)
+
+    def _read_bytes(self, num_bytes: int) -> Any:
+        self._read += num_bytes
+        if self._read > self._largest:
+            self.cut()
+            raise too_large(self._largest, 1)
+        return super()._read_bytes(num_bytes)
+
+    def cut(self) -> None:
+        """End it in the midst of a result, the rest of which is not worth reading."""
+        result: Any = self._result
+        if result is not None and result.unbuffered_active:
+            result.unbuffered_active, result.connection = False, None
+            self._result = None
+        self._force_close()
+
+    def prepare(self, text: str) -> None:
+        """Let the server prepare a statement, and forget it again.
+
+        Args:
+            text: With ``?`` for values.
+        """
+        self._execute_command(COMMAND.COM_STMT_PREPARE, text)
+        packet = self._read_packet()
+        _, number, columns, params = struct.unpack_from("<BIHH", packet.get_all_data())
+        for count in (params, columns):
+            for _ in range(count + 1 if count else 0):  # with one for their end
+                self._read_packet()
+        self._execute_command(COMMAND.COM_STMT_CLOSE, struct.pack("<I", number))
+
+    def reset(self) -> None:
+        """End the transaction, and forget settings, locks, tables and variables."""
+        self._execute_command(_COM_RESET_CONNECTION, b"")
+        self._read_ok_packet()
+
+
+class MysqlBackend(EngineBackend):
     """Speaks with MySQL and MariaDB.
 
     Args:
@@ -74,34 +143,22 @@ class MysqlBackend:
         limits: What a statement may take.
     """
 
+    grace = 1.0
+
     def __init__(self, target: Target, limits: Limits) -> None:
-        self.target = target
-        self._limits = limits
-        self._readers: WeakSet[Connection] = WeakSet()
-        self._places: WeakKeyDictionary[Connection, Sequence[Any]] = WeakKeyDictionary()
+        super().__init__(target, limits)
+        self._places: WeakKeyDictionary[_Connection, Sequence[Any]] = WeakKeyDictionary()
 
-    async def connect(self, *, reader: bool) -> Connection:
-        """A new connection; a reader's transactions are read-only.
+    def _url(self) -> sa.URL:
+        return sa.URL.create("mysql+pymysql")
 
-        Args:
-            reader: Whether it is for reading.
-        """
-        driver = await self._open()
-        try:
-            await self._prepare(driver, reader=reader)
-        except BaseException:
-            driver.close()
-            raise
-        if reader:
-            self._readers.add(driver)
-        return driver
+    def _options(self, reader: bool) -> dict[str, Any]:
+        return {"creator": self._open}
 
-    async def _prepare(self, driver: Connection, *, reader: bool) -> None:
-        """Make a session of a fresh one: one statement at a time, read by MySQL's own rules."""
-        await driver._execute_command(_COM_SET_OPTION, _ONE_STATEMENT)  # noqa: SLF001
-        await driver.read_packet()
+    def _prepare(self, driver: _Connection, *, reader: bool) -> None:
+        """Make a session of a fresh one: text is read by MySQL's own rules."""
         role = "CURRENT_ROLE()" if _has_roles(driver) else "NULL"
-        ((modes, *place),) = await self._rows(driver, f"SELECT @@sql_mode, DATABASE(), {role}")
+        ((modes, *place),) = _rows(driver, f"SELECT @@sql_mode, DATABASE(), {role}")
         if self._places.setdefault(driver, place) != place:
             raise ConnectionResetError("a reset leaves the database and the role that were chosen")
         kept = [mode for mode in str(modes).split(",") if mode not in _OTHER_READINGS]
@@ -109,43 +166,25 @@ class MysqlBackend:
             f"sql_mode = '{','.join(kept)}'",
             "autocommit = 0",
             "sql_notes = 0",
-            "max_error_count = 0",  # asyncmy logs them
+            "max_error_count = 0",
         ]
         if reader:
             settings += [f"sql_select_limit = {self._limits.max_rows + 1}", self._clock(driver)]
         elif _is_mariadb(driver):
             settings.append(self._clock(driver))
-        await driver.query(f"SET SESSION {', '.join(settings)}")
-        await driver.query("SET NAMES utf8mb4")
+        driver.query(f"SET SESSION {', '.join(settings)}")
+        driver.query("SET NAMES utf8mb4")
         if reader:
-            await driver.query("SET SESSION TRANSACTION READ ONLY")
+            driver.query("SET SESSION TRANSACTION READ ONLY")
 
-    async def reset(self, driver: Connection) -> None:
-        """End the transaction, and forget settings, locks, tables and variables of the session."""
-        await driver._execute_command(_COM_RESET_CONNECTION, b"")  # noqa: SLF001
-        await driver.read_packet()
-        await self._prepare(driver, reader=driver in self._readers)
+    def _reset(self, connection: sa.Connection, *, reader: bool) -> None:
+        _raw(connection).reset()
+        self._prepare(_raw(connection), reader=reader)
 
-    async def revive(self, driver: Connection) -> bool:
-        """Ask whether the server is still there.
-
-        Args:
-            driver: One that was reset.
-        """
-        try:
-            await driver.ping(reconnect=False)
-        except (self._error_class, OSError, EOFError):
-            return False
-        return True
-
-    async def close(self, driver: Connection) -> None:
-        """Say goodbye."""
-        await driver.ensure_closed()
-
-    async def _open(self) -> Connection:
-        asyncmy: Any = importlib.import_module("asyncmy")
+    def _open(self) -> _Connection:
         target, options = self.target, self.target.options
-        return await asyncmy.connect(
+        return _Connection(
+            largest=max(self._limits.max_bytes, _SMALLEST_LARGEST),
             host=target.host or "localhost",
             port=target.port or 0,
             user=target.user,
@@ -153,170 +192,103 @@ class MysqlBackend:
             database=target.database,
             unix_socket=options.get("unix_socket"),
             charset="utf8mb4",
-            client_flag=_FOUND_ROWS,
+            client_flag=CLIENT.FOUND_ROWS,
             connect_timeout=max(1, round(self._limits.connect_timeout)),
             ssl=_ssl(options),
+            conv=_CONVERSIONS,
         )
 
-    def _clock(self, driver: Connection) -> str:
+    def _clock(self, driver: _Connection) -> str:
         if _is_mariadb(driver):
             return f"max_statement_time = {self._limits.timeout:.3f}"
         return f"max_execution_time = {max(1, round(self._limits.timeout * 1000))}"
 
-    async def read(
-        self, driver: Connection, statement: Statement, params: Params, limit: int
+    def stop(self, session: sa.Connection) -> None:
+        """Kill what the server is still at; its transaction is rolled back.
+
+        Args:
+            session: Of :meth:`session`.
+        """
+        thread = int(_raw(session).thread_id())
+        with contextlib.closing(self._open()) as killer, contextlib.suppress(MySQLError):
+            killer.query(f"KILL {thread}")  # it may have ended by itself
+
+    def _bind(self, statement: Statement, params: Params) -> Bound:
+        return bind(statement.text, statement.tokens, params, "mysql", for_mysql)
+
+    def _begin(self, session: sa.Connection, *, reader: bool) -> None:
+        _raw(session).query(f"START TRANSACTION READ {'ONLY' if reader else 'WRITE'}")
+
+    def read(
+        self, session: sa.Connection, statement: Statement, params: Params, limit: int
     ) -> Fetched:
         """Run a query in a read-only transaction.
 
         Args:
-            driver: A reader's connection.
+            session: A reader's.
             statement: What passed the gate.
             params: Its parameters.
             limit: The most rows to fetch.
         """
-        bound = bind(statement.text, statement.tokens, params, "mysql", for_mysql)
-        await driver.query("START TRANSACTION READ ONLY")
-        await self._check_calls(driver, statement.calls)
+        bound = self._bind(statement, params)
+        self._begin(session, reader=True)
+        driver = _raw(session)
+        self._check_calls(driver, statement.calls)
         if statement.kind == "select":
-            await self._check_is_query(driver, bound.probe)
-        own_limit = any(token.word in ("LIMIT", "FETCH") for token in statement.tokens)
-        return await self._run(driver, bound, limit, may_drain=not own_limit)
+            _check_is_query(driver, bound.text())
+        return self._fetch(session, bound, limit, streams=True)
 
-    async def _check_calls(self, driver: Connection, calls: Collection[str]) -> None:
+    def _fetch(self, session: sa.Connection, bound: Bound, limit: int, *, streams: bool) -> Fetched:
+        return super()._fetch(session, bound, limit, streams=True)  # of a write, too
+
+    def _cut(self, session: sa.Connection) -> None:
+        _raw(session).cut()
+
+    def _check_calls(self, driver: _Connection, calls: Collection[str]) -> None:
         """Refuse functions that users made, but for those that are listed."""
         names = [name for name in calls if not is_listed(name, self._limits.functions)]
         if names:
             asked = _UNLISTED.format(names=", ".join(["%s"] * len(names)))
-            for (name,) in await self._rows(driver, asked, names):
+            for (name,) in _rows(driver, asked, names):
                 raise unlisted(name)
 
-    async def _check_is_query(self, driver: Connection, probe: str) -> None:
-        """Let the server say that it is a query, without running it."""
-        from asyncmy.errors import MySQLError
-
-        try:
-            await (await driver.prepare(f"SELECT EXISTS (\n{probe}\n)")).close()
-        except MySQLError as error:
-            if _code(error) != _SYNTAX_ERROR:
-                raise
-        else:
-            return
-        await (await driver.prepare(probe)).close()  # raises what is really wrong with it
-        raise ToolRefusedError("query only reads and this is no plain query: use write")
-
-    async def _run(
-        self, driver: Connection, bound: Bound, limit: int, *, may_drain: bool
-    ) -> Fetched:
-        from asyncmy.cursors import SSCursor
-
-        cursor = driver.cursor(SSCursor)
-        done = False
-        try:
-            await cursor.execute(bound.text, bound.values)
-            columns = [str(column[0]) for column in cursor.description or ()]
-            if not columns:
-                fetched = Fetched((), [], changed=cursor.rowcount)
-            else:
-                rows, more = await collect(_rows_of(cursor), limit, self._limits.max_bytes)
-                fetched = Fetched(tuple(columns), rows, more)
-            done = may_drain or not fetched.more
-            return fetched
-        except self._error_class as error:
-            done = _code(error) not in _CLIENT_ERRORS
-            raise
-        finally:
-            if done:
-                await cursor.close()
-            else:
-                driver.close()  # the rest of the rows is not worth reading
-
-    @property
-    def _error_class(self) -> type[Exception]:
-        from asyncmy.errors import MySQLError
-
-        return MySQLError
-
-    async def _rows(
-        self, driver: Connection, text: str, values: Sequence[Any] | None = None
-    ) -> list[Sequence[Any]]:
-        async with driver.cursor() as cursor:
-            await cursor.execute(text, values)
-            return list(await cursor.fetchall())
-
-    async def write(
-        self, driver: Connection, statement: Statement, batches: Sequence[Params]
-    ) -> Written:
-        """Run a statement for each set of parameters, and commit.
+    def relations(self, session: sa.Connection) -> list[Relation]:
+        """All tables and views of the database.
 
         Args:
-            driver: A writer's connection.
-            statement: What passed the gate.
-            batches: Sets of parameters, at least one.
+            session: A reader's.
         """
-        bounds = [
-            bind(statement.text, statement.tokens, params, "mysql", for_mysql) for params in batches
-        ]
-        written = Written()
-        await driver.query("START TRANSACTION READ WRITE")
-        if can_batch(statement, bounds):
-            async with driver.cursor() as cursor:
-                await cursor.executemany(bounds[0].text, [bound.values for bound in bounds])
-                written.add(cursor.rowcount)
-        else:
-            for bound in bounds:
-                room = written.room(self._limits.max_rows)
-                fetched = await self._run(driver, bound, room, may_drain=False)
-                written.add(fetched.changed, fetched)
-        await driver.commit()
-        return written
+        return read_relations(_rows, _raw(session))
 
-    async def relations(self, driver: Connection) -> list[Relation]:
-        """All tables and views of the database."""
-        return await read_relations(self._rows, driver)
-
-    async def tables(self, driver: Connection, relations: Sequence[Relation]) -> list[Table]:
+    def tables(self, session: sa.Connection, relations: Sequence[Relation]) -> list[Table]:
         """These with their columns.
 
         Args:
-            driver: A reader's connection.
+            session: A reader's.
             relations: Of :meth:`relations`.
         """
-        return await read_tables(self._rows, driver, relations)
+        return read_tables(_rows, _raw(session), relations)
 
-    async def version(self, driver: Connection) -> str:
-        """The server's product and version."""
+    def version(self, session: sa.Connection) -> str:
+        """The server's product and version.
+
+        Args:
+            session: A reader's.
+        """
+        driver = _raw(session)
         number = re.match(r"(?:5\.5\.5-)?([\d.]+)", driver.get_server_info())
         product = "MariaDB" if _is_mariadb(driver) else "MySQL"
         return f"{product} {number.group(1) if number else ''}".strip()
 
-    async def interrupted(self, driver: Connection) -> None:
-        """Kill what the server is still at; its transaction is rolled back."""
-        thread = driver.thread_id()
-        driver.close()
-        killer = await self._open()
-        try:
-            with contextlib.suppress(self._error_class):  # it may have ended by itself
-                await killer.query(f"KILL {int(thread)}")
-        finally:
-            await killer.ensure_closed()
-
-    def is_usable(self, driver: Connection) -> bool:
-        """Whether it is still connected."""
-        return bool(driver.connected)
-
-    def abandon(self, driver: Connection) -> None:
-        """Close the socket, whose event loop is gone."""
-        with contextlib.suppress(RuntimeError):
-            driver.close()
-
     def explain(self, error: BaseException) -> Problem | None:
-        """What an error of asyncmy means.
+        """What an error of PyMySQL means.
 
         Args:
             error: Any exception.
         """
-        if not isinstance(error, self._error_class):
-            return None
+        error = origin(error)
+        if not isinstance(error, MySQLError):
+            return super().explain(error)
         code = _code(error)
         text = first_line(str(error.args[-1] if error.args else error))
         if code in _TIMEOUTS:
@@ -335,9 +307,31 @@ class MysqlBackend:
         )
 
 
-async def _rows_of(cursor: Any) -> AsyncIterator[Sequence[Any]]:
-    while (row := await cursor.fetchone()) is not None:
-        yield row
+def _raw(session: sa.Connection) -> _Connection:
+    """The connection of PyMySQL."""
+    driver: Any = session.connection.driver_connection
+    return driver
+
+
+def _rows(
+    driver: _Connection, text: str, values: Sequence[Any] | None = None
+) -> Sequence[Sequence[Any]]:
+    with driver.cursor() as cursor:
+        cursor.execute(text, values)
+        return cursor.fetchall()
+
+
+def _check_is_query(driver: _Connection, probe: str) -> None:
+    """Let the server say that it is a query, without running it."""
+    try:
+        driver.prepare(f"SELECT EXISTS (\n{probe}\n)")
+    except MySQLError as error:
+        if _code(error) != _SYNTAX_ERROR:
+            raise
+    else:
+        return
+    driver.prepare(probe)  # raises what is really wrong with it
+    raise ToolRefusedError("query only reads and this is no plain query: use write")
 
 
 def _code(error: BaseException) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from delf_sql.catalog import Column, Relation, Table
 
-Rows = Callable[..., Awaitable[list[Sequence[Any]]]]
+Rows = Callable[..., Sequence[Sequence[Any]]]
 
 # Every statement has a LIMIT of its own, since a reader's session has one for all others.
 _RELATIONS: Final = """
@@ -28,7 +28,7 @@ WHERE table_schema = DATABASE() AND referenced_table_name IS NOT NULL {only} LIM
 """
 
 
-async def read_relations(rows: Rows, driver: Any) -> list[Relation]:
+def read_relations(rows: Rows, driver: Any) -> list[Relation]:
     """All tables and views of the database.
 
     Args:
@@ -42,11 +42,11 @@ async def read_relations(rows: Rows, driver: Any) -> list[Relation]:
             comment=comment if comment and kind != "VIEW" else None,
             key=name,
         )
-        for name, kind, comment in await rows(driver, _RELATIONS)
+        for name, kind, comment in rows(driver, _RELATIONS)
     ]
 
 
-async def read_tables(rows: Rows, driver: Any, relations: Sequence[Relation]) -> list[Table]:
+def read_tables(rows: Rows, driver: Any, relations: Sequence[Relation]) -> list[Table]:
     """Tables with their columns and keys.
 
     Args:
@@ -59,7 +59,7 @@ async def read_tables(rows: Rows, driver: Any, relations: Sequence[Relation]) ->
     if not names:
         return []
     only = f"AND table_name IN ({', '.join(['%s'] * len(names))})"
-    for name, column, kind, nullable, key, comment in await rows(
+    for name, column, kind, nullable, key, comment in rows(
         driver, _COLUMNS.format(only=only), names
     ):
         tables[name].columns.append(
@@ -72,9 +72,7 @@ async def read_tables(rows: Rows, driver: Any, relations: Sequence[Relation]) ->
                 comment=comment or None,
             )
         )
-    for name, mine, schema, other, theirs, current in await rows(
-        driver, _KEYS.format(only=only), names
-    ):
+    for name, mine, schema, other, theirs, current in rows(driver, _KEYS.format(only=only), names):
         column = tables[name].column(mine)
         if column is not None:
             place = other if schema == current else f"{schema}.{other}"

@@ -1,10 +1,11 @@
 """PostgreSQL through psycopg. Reading is a cursor in a read-only transaction.
 
-``DECLARE … CURSOR FOR`` takes one query and nothing else, the extended protocol takes one
-statement and nothing else, the transaction is read-only from its first statement on, so that
-it cannot be made writable, and it is always rolled back. The catalogue says, before the query
-runs, whether a name that it calls, or that stands after a dot, is a function of this database
-that nobody listed: PostgreSQL reads ``x.f`` as ``f(x)`` where ``x`` has no such column.
+``DECLARE … CURSOR FOR``, by which SQLAlchemy streams a result, takes one query and nothing else,
+the extended protocol takes one statement and nothing else, the transaction is read-only from its
+first statement on, so that it cannot be made writable, and it is always rolled back. The catalogue
+says, before the query runs, whether a name that it calls, or that stands after a dot, is a function
+of this database that nobody listed: PostgreSQL reads ``x.f`` as ``f(x)`` where ``x`` has no such
+column.
 """
 
 from __future__ import annotations
@@ -12,28 +13,22 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from delf_sql.backends.base import (
-    Limits,
-    Problem,
-    Written,
-    can_batch,
-    first_line,
-    unlisted,
-)
+import psycopg
+import sqlalchemy as sa
+from psycopg.pq import TransactionStatus
+
+from delf_sql.backends.base import Problem, first_line, unlisted
+from delf_sql.backends.engine import EngineBackend, origin
 from delf_sql.backends.postgresql_catalog import read_relations, read_tables
 from delf_sql.backends.postgresql_types import register_made_here, register_moments
 from delf_sql.catalog import Relation, Table
 from delf_sql.functions import is_listed, known_functions
 from delf_sql.gate import Statement
 from delf_sql.placeholders import Bound, Params, bind
-from delf_sql.rows import Fetched, collect
-from delf_sql.target import Target
+from delf_sql.rows import Fetched
 from delf_sql.values import for_postgresql
-
-if TYPE_CHECKING:
-    import psycopg
 
 _BEGIN: Final = """
 SELECT pg_catalog.set_config('statement_timeout', %s, true),
@@ -62,32 +57,29 @@ LIMIT 1
 """Functions under a called name: volatile ones that are not known, and those that users made, but
 for harmless ones of extensions; and whatever may be called by a name after a dot."""
 
-_NEVER: Final = 1_000_000_000
+_STOP_SECONDS: Final = 4.0
 _UNAVAILABLE: Final = ("08", "28", "3D", "53", "57P")
 _CONNECTIONS_ENDED: Final = re.compile(r"^(?:connection (?:failed|to server)[^:]*:\s*)+")
 _MISSING: Final = re.compile(r'(?:relation|column) "?([\w.$ ]+?)"? (?:of relation|does not exist)')
 
 
-class PostgresBackend:
-    """Speaks with PostgreSQL.
+class PostgresBackend(EngineBackend):
+    """Speaks with PostgreSQL."""
 
-    Args:
-        target: The database.
-        limits: What a statement may take.
-    """
+    grace = 1.0
 
-    def __init__(self, target: Target, limits: Limits) -> None:
-        self.target = target
-        self._limits = limits
+    def _url(self) -> sa.URL:
+        return sa.URL.create("postgresql+psycopg")
 
-    async def connect(self, *, reader: bool) -> psycopg.AsyncConnection[Any]:
-        """A new connection; a reader's transactions are read-only.
+    def _options(self, reader: bool) -> dict[str, Any]:
+        def connect() -> psycopg.Connection[Any]:
+            driver = self._open()
+            driver.read_only = reader
+            return driver
 
-        Args:
-            reader: Whether it is for reading.
-        """
-        import psycopg
+        return {"creator": connect, "use_native_hstore": False}
 
+    def _open(self) -> psycopg.Connection[Any]:
         target = self.target
         options: dict[str, Any] = {
             "host": target.host or "localhost",
@@ -98,64 +90,68 @@ class PostgresBackend:
             "connect_timeout": max(2, round(self._limits.connect_timeout)),
             **target.options,
         }
-        driver = await psycopg.AsyncConnection.connect(
+        driver = psycopg.Connection[Any].connect(
             dbname=target.database,
-            prepare_threshold=_NEVER,
+            prepare_threshold=0,
             **{key: value for key, value in options.items() if value is not None},
         )
         driver.prepared_max = 0
         register_moments(driver)
-        try:
-            await driver.set_read_only(reader)
-        except BaseException:
-            await driver.close()
-            raise
         return driver
 
-    async def read(
-        self,
-        driver: psycopg.AsyncConnection[Any],
-        statement: Statement,
-        params: Params,
-        limit: int,
-    ) -> Fetched:
-        """Run a query in a read-only transaction.
+    def _reset(self, connection: sa.Connection, *, reader: bool) -> None:
+        """Forget settings, locks, tables and cursors of the session."""
+        driver = _raw(connection)
+        driver.autocommit = True
+        driver.execute("DISCARD ALL")
+        driver.autocommit = False
+
+    def stop(self, session: sa.Connection) -> None:
+        """Cancel its statement on the server.
 
         Args:
-            driver: A reader's connection.
+            session: Of :meth:`session`.
+        """
+        _raw(session).cancel_safe(timeout=_STOP_SECONDS)
+
+    def discard(self, session: sa.Connection) -> None:
+        """Close the socket, whatever the server is at.
+
+        Args:
+            session: Of :meth:`session`.
+        """
+        if _raw(session).info.transaction_status is TransactionStatus.ACTIVE:
+            _raw(session).pgconn.finish()
+        super().discard(session)
+
+    def _bind(self, statement: Statement, params: Params) -> Bound:
+        return bind(statement.text, statement.tokens, params, "postgresql", for_postgresql)
+
+    def _begin(self, session: sa.Connection, *, reader: bool) -> None:
+        driver = _raw(session)
+        driver.execute(_BEGIN, [str(max(1, round(self._limits.timeout * 1000)))])
+        register_made_here(driver)
+        if reader and self._limits.role is not None:
+            driver.execute(_ROLE, [self._limits.role])
+
+    def read(
+        self, session: sa.Connection, statement: Statement, params: Params, limit: int
+    ) -> Fetched:
+        """Run a query in a transaction that stays read-only from its first statement on.
+
+        Args:
+            session: A reader's.
             statement: What passed the gate.
             params: Its parameters.
             limit: The most rows to fetch.
         """
-        bound = bind(statement.text, statement.tokens, params, "postgresql", for_postgresql)
-        await self._begin_reading(driver, statement)
-        async with driver.cursor() as cursor:
-            if statement.kind == "select":
-                return await self._select(cursor, bound, limit)
-            await cursor.execute(_literal(bound.text), bound.values, prepare=True)
-            return await self._collect(cursor, limit)
+        bound = self._bind(statement, params)
+        self._begin(session, reader=True)
+        self._check_calls(_raw(session), statement)
+        return self._fetch(session, bound, limit, streams=statement.kind == "select")
 
-    async def _select(self, cursor: Any, bound: Bound, limit: int) -> Fetched:
-        """Row after row, so that none is held before it is weighed."""
-        query = f"DECLARE delf NO SCROLL CURSOR FOR {bound.text}"
-        await cursor.execute(_literal(query), bound.values, prepare=True)
-        async with contextlib.aclosing(cursor.stream(f"FETCH FORWARD {limit} FROM delf")) as source:
-            rows, _ = await collect(source, limit, self._limits.max_bytes)
-        columns = _columns(cursor) if rows else ()
-        more = False
-        if len(rows) == limit:
-            await cursor.execute("FETCH FORWARD 1 FROM delf")
-            more = cursor.rowcount > 0
-        return Fetched(columns, rows, more)
-
-    async def _begin_reading(
-        self, driver: psycopg.AsyncConnection[Any], statement: Statement
-    ) -> None:
-        """The transaction's first statements: from here on it stays read-only."""
-        await driver.execute(_BEGIN, [self._timeout])
-        await register_made_here(driver)
-        if self._limits.role is not None:
-            await driver.execute(_ROLE, [self._limits.role])
+    def _check_calls(self, driver: psycopg.Connection[Any], statement: Statement) -> None:
+        """Refuse functions that users made, but for those that are listed."""
         if not statement.calls and not statement.attributes:
             return
         listed = self._limits.functions
@@ -167,116 +163,35 @@ class PostgresBackend:
             "known": sorted(known),
             "attributes": sorted(others & statement.attributes - known),
         }
-        cursor = await driver.execute(_UNLISTED, asked)
-        row = await cursor.fetchone()
+        row = driver.execute(_UNLISTED, asked).fetchone()
         if row is not None:
             raise unlisted(row[0])
 
-    @property
-    def _timeout(self) -> str:
-        return str(max(1, round(self._limits.timeout * 1000)))
-
-    async def _collect(self, cursor: Any, limit: int) -> Fetched:
-        columns = _columns(cursor)
-        if not columns:
-            return Fetched((), [])
-        rows, more = await collect(cursor, limit, self._limits.max_bytes)
-        return Fetched(columns, rows, more)
-
-    async def write(
-        self,
-        driver: psycopg.AsyncConnection[Any],
-        statement: Statement,
-        batches: Sequence[Params],
-    ) -> Written:
-        """Run a statement for each set of parameters, and commit.
+    def relations(self, session: sa.Connection) -> list[Relation]:
+        """All tables and views that this user may use.
 
         Args:
-            driver: A writer's connection.
-            statement: What passed the gate.
-            batches: Sets of parameters, at least one.
+            session: A reader's.
         """
-        bounds = [
-            bind(statement.text, statement.tokens, params, "postgresql", for_postgresql)
-            for params in batches
-        ]
-        written = Written()
-        await driver.execute(_BEGIN, [self._timeout])
-        await register_made_here(driver)
-        async with driver.cursor() as cursor:
-            if can_batch(statement, bounds):
-                values = [bound.values or [] for bound in bounds]
-                await cursor.executemany(_literal(bounds[0].text), values)
-                written.add(cursor.rowcount)
-            else:
-                for bound in bounds:
-                    await self._write_one(cursor, bound, written)
-        await driver.commit()
-        return written
+        return read_relations(_raw(session))
 
-    async def _write_one(self, cursor: Any, bound: Bound, written: Written) -> None:
-        await cursor.execute(_literal(bound.text), bound.values, prepare=True)
-        fetched = await self._collect(cursor, written.room(self._limits.max_rows))
-        written.add(cursor.rowcount, fetched)
-
-    async def relations(self, driver: psycopg.AsyncConnection[Any]) -> list[Relation]:
-        """All tables and views that this user may use."""
-        return await read_relations(driver)
-
-    async def tables(
-        self, driver: psycopg.AsyncConnection[Any], relations: Sequence[Relation]
-    ) -> list[Table]:
+    def tables(self, session: sa.Connection, relations: Sequence[Relation]) -> list[Table]:
         """These with their columns.
 
         Args:
-            driver: A reader's connection.
+            session: A reader's.
             relations: Of :meth:`relations`.
         """
-        return await read_tables(driver, relations)
+        return read_tables(_raw(session), relations)
 
-    async def version(self, driver: psycopg.AsyncConnection[Any]) -> str:
-        """The server's version."""
-        number = driver.info.server_version
-        return f"PostgreSQL {number // 10000}.{number % 10000}"
-
-    async def interrupted(self, driver: psycopg.AsyncConnection[Any]) -> None:
-        """Nothing to do: psycopg cancels a statement when its task is cancelled."""
-
-    async def reset(self, driver: psycopg.AsyncConnection[Any]) -> None:
-        """End the transaction, and forget settings, locks, tables and cursors of the session."""
-        await driver.rollback()
-        await driver.set_autocommit(True)
-        await driver.execute("DISCARD ALL")
-
-    async def revive(self, driver: psycopg.AsyncConnection[Any]) -> bool:
-        """Ask whether the server is still there.
+    def version(self, session: sa.Connection) -> str:
+        """The server's version.
 
         Args:
-            driver: One that was reset.
+            session: A reader's.
         """
-        import psycopg
-
-        try:
-            await driver.execute("SELECT 1")
-            await driver.set_autocommit(False)
-        except psycopg.Error:
-            return False
-        return True
-
-    async def close(self, driver: psycopg.AsyncConnection[Any]) -> None:
-        """Say goodbye."""
-        await driver.close()
-
-    def is_usable(self, driver: psycopg.AsyncConnection[Any]) -> bool:
-        """Whether it is connected and its statement has ended."""
-        from psycopg.pq import TransactionStatus
-
-        status = driver.info.transaction_status
-        return status not in (TransactionStatus.ACTIVE, TransactionStatus.UNKNOWN)
-
-    def abandon(self, driver: psycopg.AsyncConnection[Any]) -> None:
-        """Close the socket."""
-        driver.pgconn.finish()
+        number = _raw(session).info.server_version
+        return f"PostgreSQL {number // 10000}.{number % 10000}"
 
     def explain(self, error: BaseException) -> Problem | None:
         """What an error of psycopg means.
@@ -284,10 +199,9 @@ class PostgresBackend:
         Args:
             error: Any exception.
         """
-        import psycopg
-
+        error = origin(error)
         if not isinstance(error, psycopg.Error):
-            return None
+            return super().explain(error)
         state = error.sqlstate or ""
         text = _message(error)
         if state == "57014":
@@ -308,8 +222,10 @@ class PostgresBackend:
         )
 
 
-def _columns(cursor: Any) -> tuple[str, ...]:
-    return tuple(str(column.name) for column in cursor.description or ())
+def _raw(session: sa.Connection) -> psycopg.Connection[Any]:
+    """The connection of psycopg."""
+    driver: Any = session.connection.driver_connection
+    return driver
 
 
 def _message(error: psycopg.Error) -> str:
@@ -321,8 +237,3 @@ def _message(error: psycopg.Error) -> str:
     with contextlib.suppress(AttributeError):
         parts += [part for part in (error.diag.message_detail, error.diag.message_hint) if part]
     return first_line(parts[0]) + "".join(f"; {first_line(part)}" for part in parts[1:])
-
-
-def _literal(text: str) -> Any:
-    """Psycopg's types want literal text; what a script gives is not, and need not be."""
-    return text

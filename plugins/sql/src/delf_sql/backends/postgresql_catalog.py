@@ -52,13 +52,13 @@ _SHORT_TYPES: Final = (
 )
 
 
-async def read_relations(driver: psycopg.AsyncConnection[Any]) -> list[Relation]:
+def read_relations(driver: psycopg.Connection[Any]) -> list[Relation]:
     """All tables and views that this user may use, those of the search path first.
 
     Args:
         driver: A connection.
     """
-    cursor = await driver.execute(_RELATIONS)
+    cursor = driver.execute(_RELATIONS)
     return [
         Relation(
             name=name,
@@ -67,13 +67,11 @@ async def read_relations(driver: psycopg.AsyncConnection[Any]) -> list[Relation]
             comment=comment,
             key=oid,
         )
-        for oid, schema, name, view, visible, comment in await cursor.fetchall()
+        for oid, schema, name, view, visible, comment in cursor.fetchall()
     ]
 
 
-async def read_tables(
-    driver: psycopg.AsyncConnection[Any], relations: Sequence[Relation]
-) -> list[Table]:
+def read_tables(driver: psycopg.Connection[Any], relations: Sequence[Relation]) -> list[Table]:
     """Tables with their columns and keys.
 
     Args:
@@ -82,13 +80,11 @@ async def read_tables(
     """
     tables = {relation.key: Table(relation) for relation in relations}
     keys = list(tables)
-    for oid, name, kind, not_null, comment, labels in await (
-        await driver.execute(_COLUMNS, [keys])
-    ).fetchall():
+    for oid, name, kind, not_null, comment, labels in driver.execute(_COLUMNS, [keys]).fetchall():
         tables[oid].columns.append(
             Column(name=name, type=_type(kind, labels), nullable=not not_null, comment=comment)
         )
-    for oid, kind, other, mine, theirs in await (await driver.execute(_KEYS, [keys])).fetchall():
+    for oid, kind, other, mine, theirs in driver.execute(_KEYS, [keys]).fetchall():
         _apply_key(tables[oid], kind, other, mine, theirs)
     return list(tables.values())
 

@@ -23,7 +23,7 @@ WHERE t.typtype OPERATOR(pg_catalog.=) ANY ('{e,d}') AND t.typarray OPERATOR(pg_
 """Enums and domains that users made, with the types of their arrays."""
 
 
-def register_moments(driver: psycopg.AsyncConnection[Any]) -> None:
+def register_moments(driver: psycopg.Connection[Any]) -> None:
     """Give what Python cannot say as text: infinity, years BC or above 9999, 24:00, months.
 
     Args:
@@ -62,7 +62,7 @@ def _tolerant(own: type[Loader], not_with: tuple[bytes, ...] = ()) -> type[Loade
     return type(f"Tolerant{own.__name__}", (own,), {"load": load})
 
 
-async def register_made_here(driver: psycopg.AsyncConnection[Any]) -> None:
+def register_made_here(driver: psycopg.Connection[Any]) -> None:
     """Let arrays of enums and of domains be lists.
 
     Args:
@@ -72,7 +72,7 @@ async def register_made_here(driver: psycopg.AsyncConnection[Any]) -> None:
     from psycopg.types import TypeInfo
 
     adapters = driver.adapters
-    for oid, name, array, is_domain, base in await (await driver.execute(_MADE_HERE)).fetchall():
+    for oid, name, array, is_domain, base in driver.execute(_MADE_HERE).fetchall():
         if adapters.types.get(array) is not None:
             continue
         if is_domain:

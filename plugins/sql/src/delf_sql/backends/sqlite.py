@@ -5,7 +5,6 @@ Reading is confined by a read-only file handle, an authorizer, and bounds of the
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import re
@@ -15,11 +14,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 from urllib.parse import quote
+
+from sqlalchemy import event
+from sqlalchemy.exc import DisconnectionError
+from sqlalchemy.pool import QueuePool
 
 from delf.errors import ConnectionFileNotFoundError
 from delf_sql import sqlite_child
@@ -56,30 +58,26 @@ class _SqliteError(Exception):
 
 
 class _Child:
-    """A process that has the file open, and the thread that waits for it."""
+    """A process that has the file open; SQLAlchemy's pool takes it for a driver's connection.
+
+    Raises:
+        _SqliteError: When the file cannot be opened.
+    """
 
     def __init__(self, opening: Opening) -> None:
         self._opening = opening
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="delf-sqlite")
-        self._process: subprocess.Popen[bytes] | None = None
-        self._lock = threading.Lock()
-        self._is_ended = False
-        self.passed_over: str | None = None
-
-    async def start(self) -> None:
-        """Start it and open the file.
-
-        Raises:
-            _SqliteError: When the file cannot be opened.
-        """
-        starting = asyncio.get_running_loop().run_in_executor(self._thread, self._start)
+        kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+        command = [sys.executable, "-I", "-S", sqlite_child.__file__]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=kept)  # noqa: S603 - ours
+        self._idle = threading.Event()
         try:
-            await asyncio.shield(starting)
-        except asyncio.CancelledError:  # nobody else asks the thread what became of it
-            starting.add_done_callback(lambda done: done.cancelled() or done.exception())
+            (self.passed_over,) = self._ask(tuple(opening))
+        except BaseException:
+            self.close()
             raise
 
-    async def run(self, work: Work) -> Fetched:
+    def run(self, work: Work) -> Fetched:
         """Run a statement.
 
         Args:
@@ -89,39 +87,22 @@ class _Child:
             _SqliteError: What SQLite says.
             TimeoutError: When it took too long.
         """
-        return await self._in_thread(self._run, work)
-
-    async def _in_thread(self, call: Any, *arguments: Any) -> Any:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, call, *arguments)
-
-    def _start(self) -> None:
-        kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
-        command = [sys.executable, "-I", "-S", sqlite_child.__file__]
-        pipe = subprocess.PIPE
-        with self._lock:
-            if self._is_ended:  # while the thread came to it
-                raise _SqliteError("it was closed before it was open")
-            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=kept)  # noqa: S603 - ours
-        (self.passed_over,) = self._ask(tuple(self._opening))
-
-    def _run(self, work: Work) -> Fetched:
         started = time.monotonic()
+        self._idle.clear()
         try:
             columns, rows, more, changed, mended = self._ask(tuple(work))
-        except (EOFError, BrokenPipeError):
-            process = cast("subprocess.Popen[bytes]", self._process)
-            process.kill()
-            process.wait()  # it may close its pipes a while before it is gone
+        except (EOFError, OSError, ValueError):  # its pipes are closed when it is stopped
+            self.close()
             if time.monotonic() - started >= self._opening.timeout:
                 raise TimeoutError from None
             raise _SqliteError("disk I/O error: its process ended") from None
+        finally:
+            self._idle.set()
         return Fetched(tuple(columns), rows, more, changed, tuple(mended))
 
     def _ask(self, message: Any) -> Sequence[Any]:
-        process = cast("subprocess.Popen[bytes]", self._process)
-        send(cast("BinaryIO", process.stdin), message)
-        kind, *answer = receive(cast("BinaryIO", process.stdout))
+        send(cast("BinaryIO", self._process.stdin), message)
+        kind, *answer = receive(cast("BinaryIO", self._process.stdout))
         if kind == "large":
             raise too_large(self._opening.max_bytes, answer[0])
         if kind == "failed":
@@ -129,35 +110,30 @@ class _Child:
         return answer
 
     @property
+    def is_alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process.poll() is None
+
+    @property
     def is_reader(self) -> bool:
         """Whether it is for reading."""
         return self._opening.reader
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether the process runs."""
-        return self._process is not None and self._process.poll() is None
-
-    async def stop(self) -> None:
+    def stop(self) -> None:
         """End what it runs, and it: a writer first by itself, which leaves no journal."""
-        if self._process is not None and not self._opening.reader:
+        if not self._opening.reader:
             self._process.send_signal(signal.SIGTERM)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_STOP_SECONDS):
-                    await self._in_thread(lambda: None)  # after what it runs
-        self.kill()
+            self._idle.wait(_STOP_SECONDS)
+        self._process.kill()
+        self._process.wait()
 
-    def kill(self) -> None:
-        """End the process at once; one that is about to start does not."""
-        with self._lock:
-            self._is_ended = True
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
-                with contextlib.suppress(OSError):
-                    cast("BinaryIO", pipe).close()
-        self._thread.shutdown(wait=False)
+    def close(self) -> None:
+        """End the process at once."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):
+                cast("BinaryIO", pipe).close()
 
 
 class SqliteBackend:
@@ -168,21 +144,50 @@ class SqliteBackend:
         limits: What a statement may take.
     """
 
+    grace = 1.0
+    one_at_a_time = False
+
     def __init__(self, target: Target, limits: Limits) -> None:
         self.target = target
         self._limits = limits
+        self._pools: dict[bool, QueuePool] = {}
+        self._lock = threading.Lock()
 
-    async def connect(self, *, reader: bool) -> _Child:
-        """A new connection; a reader's has the file open for reading only.
+    @contextlib.contextmanager
+    def session(self, *, reader: bool) -> Generator[_Child]:
+        """A process of the pool; a reader's has the file open for reading only.
+
+        A reader keeps no state, and a writer opens the file anew for each write.
 
         Args:
-            reader: Whether it is for reading.
-
-        Raises:
-            ConnectionFileNotFoundError: When there is no such file and none is to be made.
+            reader: One that cannot change anything.
         """
+        pool = self._pool(reader)
+        place = pool.connect()
+        child = cast("_Child", place.driver_connection)
+        try:
+            yield child
+        finally:
+            if not child.is_alive or self._pools.get(reader) is not pool:  # closed meanwhile
+                place.invalidate()
+            place.close()
+
+    def _pool(self, reader: bool) -> QueuePool:
+        with self._lock:
+            if reader not in self._pools:
+                pool = QueuePool(
+                    lambda: self._open(reader=reader),  # pyright: ignore[reportArgumentType]
+                    pool_size=self._limits.pool_size,
+                    max_overflow=0,
+                    reset_on_return=None,
+                )
+                event.listen(pool, "checkout", _check_alive)
+                self._pools[reader] = pool
+            return self._pools[reader]
+
+    def _open(self, *, reader: bool) -> _Child:
         path = Path.cwd() / self.target.database
-        size = await asyncio.to_thread(_size, path)
+        size = path.stat().st_size if path.is_file() else None
         if size is None and (reader or not self._limits.create):
             raise ConnectionFileNotFoundError(
                 f"there is no SQLite file {self.target.database!r}",
@@ -191,7 +196,7 @@ class SqliteBackend:
             )
         mode = "ro" if reader else "rwc" if self._limits.create else "rw"
         limits = self._limits
-        child = _Child(
+        return _Child(
             Opening(
                 uri=f"file:{quote(str(path))}?mode={mode}",
                 reader=reader,
@@ -202,39 +207,27 @@ class SqliteBackend:
                 temporary=4 * (size or 0) + _SPARE_FILE,
             )
         )
-        try:
-            await child.start()
-        except BaseException:
-            child.kill()
-            raise
-        return child
 
-    async def read(
-        self, driver: _Child, statement: Statement, params: Params, limit: int
-    ) -> Fetched:
+    def read(self, session: _Child, statement: Statement, params: Params, limit: int) -> Fetched:
         """Run a query; sqlite3 itself refuses a second statement in the text.
 
         Args:
-            driver: A reader's connection.
+            session: A reader's.
             statement: What passed the gate.
             params: Its parameters.
             limit: The most rows to fetch.
         """
         bound = bind(statement.text, statement.tokens, params, "sqlite", for_sqlite)
-        return await self._run(driver, bound.text, bound.values, limit)
+        return self._run(session, bound.text(), bound.values, limit)
 
-    async def _run(
-        self, driver: _Child, text: str, values: Sequence[Any] | None, limit: int
-    ) -> Fetched:
-        return await driver.run(Work([(text, list(values or ()))], limit, many=False))
+    def _run(self, session: _Child, text: str, values: Sequence[Any] | None, limit: int) -> Fetched:
+        return session.run(Work([(text, list(values or ()))], limit, many=False))
 
-    async def write(
-        self, driver: _Child, statement: Statement, batches: Sequence[Params]
-    ) -> Written:
+    def write(self, session: _Child, statement: Statement, batches: Sequence[Params]) -> Written:
         """Run a statement for each set of parameters, and commit.
 
         Args:
-            driver: A writer's connection.
+            session: A writer's.
             statement: What passed the gate.
             batches: Sets of parameters, at least one.
         """
@@ -242,20 +235,20 @@ class SqliteBackend:
             bind(statement.text, statement.tokens, params, "sqlite", for_sqlite)
             for params in batches
         ]
-        runs = [(bound.text, list(bound.values or ())) for bound in bounds]
+        runs = [(bound.text(), list(bound.values or ())) for bound in bounds]
         many = can_batch(statement, bounds)
         try:
-            fetched = await driver.run(Work(runs, self._limits.max_rows, many))
+            fetched = session.run(Work(runs, self._limits.max_rows, many))
         except TimeoutError:
-            await self._recover()
+            self._recover()
             raise
         written = Written()
         written.add(fetched.changed, fetched)
         return written
 
-    async def relations(self, driver: _Child) -> list[Relation]:
+    def relations(self, session: _Child) -> list[Relation]:
         """All tables and views but SQLite's own."""
-        found = (await self._run(driver, _RELATIONS, None, _ALL)).rows
+        found = (self._run(session, _RELATIONS, None, _ALL)).rows
         shadows = tuple(f"{name}_" for name, _, virtual in found if virtual)
         return [
             Relation(name=name, kind="view" if kind == "view" else "table", key=name)
@@ -263,21 +256,21 @@ class SqliteBackend:
             if not name.startswith(shadows)
         ]
 
-    async def tables(self, driver: _Child, relations: Sequence[Relation]) -> list[Table]:
+    def tables(self, session: _Child, relations: Sequence[Relation]) -> list[Table]:
         """These with their columns.
 
         Args:
-            driver: A reader's connection.
+            session: A reader's.
             relations: Of :meth:`relations`.
         """
-        return [await self._table(driver, relation) for relation in relations]
+        return [self._table(session, relation) for relation in relations]
 
-    async def _table(self, driver: _Child, relation: Relation) -> Table:
+    def _table(self, session: _Child, relation: Relation) -> Table:
         table = Table(relation)
         try:
-            columns = await self._run(driver, _COLUMNS, (relation.key,), _ALL)
+            columns = self._run(session, _COLUMNS, (relation.key,), _ALL)
         except _SqliteError as error:
-            if not driver.is_alive:
+            if not session.is_alive:
                 raise
             table.broken = first_line(str(error))
             return table
@@ -293,47 +286,44 @@ class SqliteBackend:
                         primary_key=bool(key),
                     )
                 )
-        for _, _, other, mine, theirs in (
-            await self._run(driver, _KEYS, (relation.key,), _ALL)
-        ).rows:
+        for _, _, other, mine, theirs in (self._run(session, _KEYS, (relation.key,), _ALL)).rows:
             column = table.column(mine)
             if column is not None:
                 column.references = f"{other}.{theirs}" if theirs else other
         return table
 
-    async def version(self, driver: _Child) -> str:
+    def version(self, session: _Child) -> str:
         """SQLite's version, and what of the file it passes over."""
-        told = f"; passed over: {first_line(driver.passed_over)}" if driver.passed_over else ""
+        told = f"; passed over: {first_line(session.passed_over)}" if session.passed_over else ""
         return f"SQLite {sqlite3.sqlite_version}{told}"
 
-    async def interrupted(self, driver: _Child) -> None:
-        """End the process of a cancelled statement."""
-        await driver.stop()
-        if not driver.is_reader:
-            await self._recover()
+    def stop(self, session: _Child) -> None:
+        """End the process of a statement.
 
-    async def _recover(self) -> None:
-        """Roll back what a killed writer left, which a reader may not."""
-        (await self.connect(reader=False)).kill()
+        Args:
+            session: Of :meth:`session`.
+        """
+        session.stop()
 
-    async def reset(self, driver: _Child) -> None:
-        """Nothing to do: a reader keeps no state, a writer opens the file anew for each write."""
+    def discard(self, session: _Child) -> None:
+        """End the process, and roll back what a killed writer left, which a reader may not.
 
-    async def revive(self, driver: _Child) -> bool:
-        """Whether its process still runs."""
-        return driver.is_alive
+        Args:
+            session: Of :meth:`session`.
+        """
+        session.close()
+        if not session.is_reader:
+            self._recover()
 
-    def is_usable(self, driver: _Child) -> bool:
-        """Whether its process still runs."""
-        return driver.is_alive
+    def _recover(self) -> None:
+        self._open(reader=False).close()
 
-    async def close(self, driver: _Child) -> None:
-        """End the process."""
-        driver.kill()
-
-    def abandon(self, driver: _Child) -> None:
-        """End the process."""
-        driver.kill()
+    def dispose(self) -> None:
+        """End the processes that rest."""
+        with self._lock:
+            pools, self._pools = list(self._pools.values()), {}
+        for pool in pools:
+            pool.dispose()
 
     def explain(self, error: BaseException) -> Problem | None:
         """What SQLite's error means.
@@ -361,5 +351,6 @@ class SqliteBackend:
         )
 
 
-def _size(path: Path) -> int | None:
-    return path.stat().st_size if path.is_file() else None
+def _check_alive(child: Any, *_: object) -> None:
+    if not child.is_alive:
+        raise DisconnectionError

@@ -1,0 +1,310 @@
+"""DuckDB in this process. Reading has the file open for reading only.
+
+Nothing outside of the file can be reached, no extension is loaded, no variable of this program is
+a table, and no setting can be changed any more. The query is read by DuckDB's own parser, which has
+to see one SELECT or EXPLAIN, and runs inside of another SELECT, which takes a query and nothing
+else. DuckDB opens a file either for reading or for writing, so there is one statement at a time,
+and the file is closed after it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import duckdb
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
+
+from delf.errors import ConnectionFileNotFoundError, ToolRefusedError
+from delf_sql.backends.base import Limits, Problem, first_line
+from delf_sql.backends.engine import EngineBackend, origin
+from delf_sql.catalog import Column, Relation, Table
+from delf_sql.gate import Statement
+from delf_sql.placeholders import Bound, Params, bind
+from delf_sql.rows import Fetched
+from delf_sql.target import Target
+from delf_sql.values import AsText, for_duckdb
+
+_MEMORY: Final = "1GB"
+_SPILL: Final = "4GB"
+_THREADS: Final = 2
+_BUSY_SECONDS: Final = 5.0
+_RETRY_SECONDS: Final = 0.05
+_CONFINED: Final = {
+    "memory_limit": _MEMORY,
+    "max_temp_directory_size": _SPILL,
+    "threads": _THREADS,
+    "enable_external_access": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+    "python_enable_replacements": False,
+}
+_ONE_QUERY: Final = frozenset({duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN})
+_TOLD: Final = (("Count",), ("Success",))
+_MOMENTS: Final = ("DATE", "TIME", "TIMESTAMP")
+_ZONED: Final = "TIMESTAMP WITH TIME ZONE"
+_UNSAYABLE: Final = {
+    "INTERVAL": "datepart('year', {0}) <> 0 OR datepart('month', {0}) <> 0",
+    "DATE": "NOT isfinite({0})",
+    "TIMESTAMP": "NOT isfinite({0})",
+    "TIMESTAMP_NS": "NOT isfinite({0}) OR epoch_ns({0}) % 1000 <> 0",
+    _ZONED: "NOT isfinite({0})",
+}
+"""When a value of a type is none that Python has: months, infinity, nanoseconds."""
+_RELATIONS: Final = """
+SELECT schema_name, name, kind, comment FROM (
+    SELECT schema_name, table_name AS name, 'table' AS kind, comment FROM duckdb_tables()
+    WHERE database_name = current_database() AND NOT internal
+    UNION ALL
+    SELECT schema_name, view_name, 'view', comment FROM duckdb_views()
+    WHERE database_name = current_database() AND NOT internal)
+ORDER BY schema_name <> 'main', schema_name, name
+"""
+_COLUMNS: Final = """
+SELECT column_name, data_type, is_nullable, comment FROM duckdb_columns()
+WHERE database_name = current_database() AND schema_name = ? AND table_name = ?
+ORDER BY column_index
+"""
+_KEYS: Final = """
+SELECT constraint_type, constraint_column_names, referenced_table, referenced_column_names
+FROM duckdb_constraints()
+WHERE database_name = current_database() AND schema_name = ? AND table_name = ?
+"""
+
+
+class DuckdbBackend(EngineBackend):
+    """Speaks with DuckDB.
+
+    Args:
+        target: The file.
+        limits: What a statement may take.
+    """
+
+    one_at_a_time = True
+    batches = False
+    pool: ClassVar[type[sa.Pool]] = sa.NullPool
+
+    def __init__(self, target: Target, limits: Limits) -> None:
+        super().__init__(target, limits)
+        self._path = Path.cwd() / target.database
+
+    def _url(self) -> sa.URL:
+        return sa.URL.create("duckdb", database=str(self._path))
+
+    def _options(self, reader: bool) -> dict[str, Any]:
+        return {"connect_args": {"read_only": reader, "config": dict(_CONFINED)}}
+
+    def _connect(self, engine: sa.Engine) -> sa.Connection:
+        """Open the file; another that writes it is waited for a while."""
+        reader = engine is self._engines.get(True)
+        if not self._path.is_file() and (reader or not self._limits.create):
+            raise ConnectionFileNotFoundError(
+                f"there is no DuckDB file {self.target.database!r}",
+                hint="check the path (it is taken from the working directory), or set create = true"
+                " and make the tables with write",
+            )
+        last = time.monotonic() + min(_BUSY_SECONDS, self._limits.connect_timeout)
+        while True:
+            try:
+                return engine.connect()
+            except DBAPIError as error:
+                text = str(error.orig)
+                is_taken = "Could not set lock" in text or "different configuration" in text
+                if not is_taken or time.monotonic() > last:
+                    raise
+            time.sleep(_RETRY_SECONDS)
+
+    def _prepare(self, driver: Any, *, reader: bool) -> None:
+        for setting in (
+            "TimeZone = 'UTC'",
+            "enable_progress_bar = false",
+            "lock_configuration = true",
+        ):
+            driver.execute(f"SET {setting}")
+
+    def stop(self, session: sa.Connection) -> None:
+        """Interrupt its statement.
+
+        Args:
+            session: Of :meth:`session`.
+        """
+        _raw(session).interrupt()
+
+    def read(
+        self, session: sa.Connection, statement: Statement, params: Params, limit: int
+    ) -> Fetched:
+        """Run a query that DuckDB's own parser takes for one.
+
+        Args:
+            session: A reader's.
+            statement: What passed the gate.
+            params: Its parameters.
+            limit: The most rows to fetch.
+        """
+        bound = self._bind(statement, params)
+        _check_is_query(session, bound)
+        if statement.kind != "select":
+            return self._fetch(session, bound, limit, streams=False)
+        tail = "\n) AS delf"
+        kinds = self._kinds(session, _around(bound, "DESCRIBE ", ""))
+        names = [f"c{number}" for number in range(len(kinds))]
+        asked_for = [_out(name, kind) for name, (_, kind) in zip(names, kinds, strict=True)]
+        asked_for += [_as_text(name, kind) for name, (_, kind) in zip(names, kinds, strict=True)]
+        head = f"SELECT {', '.join(asked_for)} FROM (\n"  # noqa: S608 - names made here
+        asked = _around(bound, head, f"{tail}({', '.join(names)})")
+        found = self._fetch(session, asked, limit, streams=False)
+        rows: list[Sequence[Any]] = [_row(row, kinds) for row in found.rows]
+        return Fetched(tuple(name for name, _ in kinds), rows, found.more)
+
+    def _kinds(self, session: sa.Connection, bound: Bound) -> list[tuple[str, str]]:
+        """The columns of a query with their types."""
+        return [(row[0], row[1].upper()) for row in session.execute(bound.clause()).fetchall()]
+
+    def _write_one(
+        self, session: sa.Connection, statement: Statement, bound: Bound, room: int
+    ) -> Fetched:
+        """Run it once; DuckDB gives the number of changed rows as a row."""
+        fetched = super()._write_one(session, statement, bound, room)
+        returns = any(token.word == "RETURNING" for token in statement.tokens)
+        if returns or fetched.columns not in _TOLD:
+            return fetched
+        return Fetched((), [], changed=sum(row[0] for row in fetched.rows))
+
+    def _bind(self, statement: Statement, params: Params) -> Bound:
+        return bind(statement.text, statement.tokens, params, "duckdb", for_duckdb)
+
+    # -- the catalogue ------------------------------------------------------------------
+
+    def relations(self, session: sa.Connection) -> list[Relation]:
+        """All tables and views, those of ``main`` first.
+
+        Args:
+            session: A reader's.
+        """
+        return [
+            Relation(
+                name=name,
+                schema=None if schema == "main" else schema,
+                kind=kind,
+                comment=comment,
+                key=(schema, name),
+            )
+            for schema, name, kind, comment in _rows(session, _RELATIONS)
+        ]
+
+    def tables(self, session: sa.Connection, relations: Sequence[Relation]) -> list[Table]:
+        """These with their columns.
+
+        Args:
+            session: A reader's.
+            relations: Of :meth:`relations`.
+        """
+        return [_table(session, relation) for relation in relations]
+
+    def version(self, session: sa.Connection) -> str:
+        """DuckDB's version.
+
+        Args:
+            session: A reader's.
+        """
+        return f"DuckDB {duckdb.__version__}"
+
+    def explain(self, error: BaseException) -> Problem | None:
+        """What DuckDB's error means.
+
+        Args:
+            error: Any exception.
+        """
+        cause = origin(error)
+        if not isinstance(cause, duckdb.Error):
+            return super().explain(error)
+        text = first_line(str(cause))
+        if isinstance(cause, duckdb.InterruptException):
+            return Problem(cause="timeout", text=text)
+        if isinstance(cause, (duckdb.IOException, duckdb.ConnectionException)):
+            return Problem(cause="unavailable", text=text)
+        if "read-only mode" in text or isinstance(cause, duckdb.PermissionException):
+            return Problem(cause="read-only", text=text)
+        return Problem(
+            cause="statement",
+            text=text,
+            table=_between(text, "Table with name ", " does not exist"),
+            column=_between(text, 'Referenced column "', '" not found'),
+        )
+
+
+def _raw(session: sa.Connection) -> Any:
+    """The connection, which duckdb_engine wraps."""
+    return session.connection.driver_connection
+
+
+def _check_is_query(session: sa.Connection, bound: Bound) -> None:
+    statements = _raw(session).extract_statements(bound.text())
+    if len(statements) != 1 or statements[0].type not in _ONE_QUERY:
+        raise ToolRefusedError("query only reads and this is no plain query: use write")
+
+
+def _around(bound: Bound, head: str, tail: str) -> Bound:
+    pieces = list(bound.pieces)
+    pieces[0] = head + pieces[0]
+    pieces[-1] += tail
+    return Bound(pieces, bound.values)
+
+
+def _out(name: str, kind: str) -> str:
+    return f"{name} AT TIME ZONE 'UTC'" if kind == _ZONED else name  # else it asks for pytz
+
+
+def _as_text(name: str, kind: str) -> str:
+    """The text of a value that Python lacks, else NULL."""
+    lacks = _UNSAYABLE.get(kind)
+    return f"CASE WHEN {lacks.format(name)} THEN {name}::VARCHAR END" if lacks else "NULL"
+
+
+def _row(row: Sequence[Any], kinds: Sequence[tuple[str, str]]) -> list[Any]:
+    values: list[Any] = []
+    for number, (_, kind) in enumerate(kinds):
+        value, text = row[number], row[len(kinds) + number]
+        if text is not None or (isinstance(value, str) and kind.startswith(_MOMENTS)):
+            value = AsText(text if text is not None else value)
+        elif kind == _ZONED and isinstance(value, dt.datetime):
+            value = value.replace(tzinfo=dt.UTC)
+        values.append(value)
+    return values
+
+
+def _rows(session: sa.Connection, text: str, values: Sequence[Any] = ()) -> list[Any]:
+    return _raw(session).execute(text, list(values)).fetchall()
+
+
+def _table(session: sa.Connection, relation: Relation) -> Table:
+    table = Table(relation)
+    for name, kind, nullable, comment in _rows(session, _COLUMNS, relation.key):
+        table.columns.append(
+            Column(name=name, type=kind.lower(), nullable=nullable, comment=comment)
+        )
+    for kind, mine, other, theirs in _rows(session, _KEYS, relation.key):
+        for place, name in enumerate(mine):
+            column = table.column(name)
+            if column is None:
+                continue
+            if kind == "PRIMARY KEY":
+                column.primary_key, column.nullable = True, False
+            elif kind == "UNIQUE" and len(mine) == 1:
+                column.unique = True
+            elif kind == "FOREIGN KEY":
+                column.references = f"{other}.{theirs[place]}"
+    if not table.columns:
+        table.broken = "its definition makes no sense"
+    return table
+
+
+def _between(text: str, before: str, after: str) -> str | None:
+    _, found, rest = text.partition(before)
+    name, ended, _ = rest.partition(after)
+    return name if found and ended else None

@@ -1,0 +1,331 @@
+"""Any database that SQLAlchemy has a dialect for: its engine, pool, placeholders and inspector.
+
+For a database of which delf knows nothing else there is the gate alone: no session that cannot
+write. The backends of PostgreSQL, MySQL and DuckDB add that, and their own words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Generator, Sequence
+from typing import Any, ClassVar, Final
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.exc import CompileError, DBAPIError, NoSuchTableError, SQLAlchemyError
+
+from delf.errors import OptionalDependencyError
+from delf_sql.backends.base import Limits, Problem, Written, can_batch, first_line
+from delf_sql.catalog import Column, Relation, Table
+from delf_sql.gate import Statement
+from delf_sql.placeholders import Bound, Params, bind
+from delf_sql.rows import Fetched, collect
+from delf_sql.target import Target
+from delf_sql.values import for_any
+
+_STOPS: Final = ("cancel", "interrupt", "close")
+"""How drivers call what ends a statement from another thread, the kindest first."""
+_INTERNAL: Final = frozenset({"information_schema"})
+
+
+class EngineBackend:
+    """Speaks through SQLAlchemy.
+
+    Args:
+        target: The database.
+        limits: What a statement may take.
+    """
+
+    grace: float = 0.0
+    one_at_a_time: bool = False
+    batches: ClassVar[bool] = True
+    """Whether the driver counts the rows that it changes with several sets of parameters."""
+    pool: ClassVar[type[sa.Pool]] = sa.QueuePool
+
+    def __init__(self, target: Target, limits: Limits) -> None:
+        self.target = target
+        self._limits = limits
+        self._engines: dict[bool, sa.Engine] = {}
+        self._lock = threading.Lock()
+
+    # -- sessions -----------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def session(self, *, reader: bool) -> Generator[sa.Connection]:
+        """A connection of the pool.
+
+        Args:
+            reader: One that cannot change anything.
+        """
+        engine = self._engine(reader)
+        connection = self._connect(engine)
+        try:
+            yield connection
+        finally:
+            try:
+                if self._engines.get(reader) is not engine:  # closed meanwhile
+                    connection.invalidate()
+                if not connection.invalidated:
+                    connection.rollback()
+                    self._reset(connection, reader=reader)
+            except Exception:  # whatever a driver raises, nobody has it again
+                connection.invalidate()
+            connection.close()
+
+    def _engine(self, reader: bool) -> sa.Engine:
+        with self._lock:
+            if reader not in self._engines:
+                self._engines[reader] = self._make(reader)
+            return self._engines[reader]
+
+    def _make(self, reader: bool) -> sa.Engine:
+        options: dict[str, Any] = {"poolclass": self.pool, "pool_reset_on_return": None}
+        if self.pool is sa.QueuePool:
+            size = self._limits.pool_size
+            options |= {"pool_size": size, "max_overflow": 0, "pool_pre_ping": True}
+        engine = sa.create_engine(
+            self._url(), hide_parameters=True, **self._options(reader), **options
+        )
+
+        def prepare(driver: Any, _: object) -> None:
+            self._prepare(driver, reader=reader)
+
+        event.listen(engine, "connect", prepare)
+        return engine
+
+    def _connect(self, engine: sa.Engine) -> sa.Connection:
+        return engine.connect()
+
+    def _url(self) -> sa.URL:
+        if self.target.url is None:
+            return sa.URL.create(self.target.dialect)
+        return self.target.url
+
+    def _options(self, reader: bool) -> dict[str, Any]:
+        """More that the engine is made with."""
+        return {}
+
+    def _prepare(self, driver: Any, *, reader: bool) -> None:
+        """Make a session of a fresh connection of the driver."""
+
+    def _reset(self, connection: sa.Connection, *, reader: bool) -> None:
+        """Undo whatever its statement left in the session, which is rolled back already."""
+
+    def stop(self, session: sa.Connection) -> None:
+        """End its statement from another thread, as its driver can.
+
+        Args:
+            session: Of :meth:`session`.
+        """
+        driver = _driver(session)
+        call = next((name for name in _STOPS if callable(getattr(driver, name, None))), None)
+        if call is not None:
+            getattr(driver, call)()
+
+    def discard(self, session: sa.Connection) -> None:
+        """Let no other statement have it.
+
+        Args:
+            session: Of :meth:`session`.
+        """
+        session.invalidate()
+
+    def dispose(self) -> None:
+        """Close what rests."""
+        with self._lock:
+            engines, self._engines = list(self._engines.values()), {}
+        for engine in engines:
+            engine.dispose()
+
+    # -- statements ---------------------------------------------------------------------
+
+    def _bind(self, statement: Statement, params: Params) -> Bound:
+        return bind(statement.text, statement.tokens, params, self.target.dialect, for_any)
+
+    def _begin(self, session: sa.Connection, *, reader: bool) -> None:
+        """The first statements of a transaction."""
+
+    def read(
+        self, session: sa.Connection, statement: Statement, params: Params, limit: int
+    ) -> Fetched:
+        """Run a query, and take its rows as they come.
+
+        Args:
+            session: A reader's.
+            statement: What passed the gate.
+            params: Its parameters.
+            limit: The most rows to fetch.
+        """
+        bound = self._bind(statement, params)
+        self._begin(session, reader=True)
+        return self._fetch(session, bound, limit, streams=True)
+
+    def _fetch(self, session: sa.Connection, bound: Bound, limit: int, *, streams: bool) -> Fetched:
+        clause = bound.clause().execution_options(stream_results=streams, max_row_buffer=1)
+        with contextlib.closing(session.execute(clause)) as result:
+            if not result.returns_rows:
+                return Fetched((), [], changed=result.rowcount)
+            cursor: Any = result.cursor
+            columns = tuple(str(column[0]) for column in cursor.description)
+            more = True
+            try:
+                rows, more = collect(result.fetchmany, limit, self._limits.max_bytes)
+            finally:
+                if more:
+                    self._cut(session)
+        return Fetched(columns, rows, more)
+
+    def _cut(self, session: sa.Connection) -> None:
+        """Leave rows that are not wanted, where a driver would read them to their end."""
+
+    def write(
+        self, session: sa.Connection, statement: Statement, batches: Sequence[Params]
+    ) -> Written:
+        """Run a statement for each set of parameters, and commit.
+
+        Args:
+            session: A writer's.
+            statement: What passed the gate.
+            batches: Sets of parameters, at least one.
+        """
+        bounds = [self._bind(statement, params) for params in batches]
+        written = Written()
+        self._begin(session, reader=False)
+        if self.batches and can_batch(statement, bounds):
+            clause = bounds[0].clause()
+            written.add(session.execute(clause, [bound.named for bound in bounds]).rowcount)
+        else:
+            for bound in bounds:
+                room = written.room(self._limits.max_rows)
+                fetched = self._write_one(session, statement, bound, room)
+                written.add(fetched.changed, fetched)
+        session.commit()
+        return written
+
+    def _write_one(
+        self, session: sa.Connection, statement: Statement, bound: Bound, room: int
+    ) -> Fetched:
+        return self._fetch(session, bound, room, streams=False)
+
+    # -- the catalogue ------------------------------------------------------------------
+
+    def relations(self, session: sa.Connection) -> list[Relation]:
+        """All tables and views of the schema that names count from.
+
+        Args:
+            session: A reader's.
+        """
+        inspector = sa.inspect(session)
+        views = set(inspector.get_view_names())
+        names = [*inspector.get_table_names(), *views]
+        return [
+            Relation(name=name, kind="view" if name in views else "table", key=name)
+            for name in sorted(set(names))
+        ]
+
+    def tables(self, session: sa.Connection, relations: Sequence[Relation]) -> list[Table]:
+        """These with their columns.
+
+        Args:
+            session: A reader's.
+            relations: Of :meth:`relations`.
+        """
+        inspector = sa.inspect(session)
+        return [self._table(session, inspector, relation) for relation in relations]
+
+    def _table(self, session: sa.Connection, inspector: sa.Inspector, relation: Relation) -> Table:
+        name: str = relation.key
+        table = Table(relation)
+        try:
+            for told in inspector.get_columns(name):
+                kind = told["type"]
+                table.columns.append(
+                    Column(
+                        name=told["name"],
+                        type=_type(kind, session),
+                        nullable=told["nullable"],
+                        comment=told.get("comment"),
+                    )
+                )
+        except (DBAPIError, NoSuchTableError) as error:
+            table.broken = first_line(str(getattr(error, "orig", error)))
+            return table
+        self._add_keys(inspector, table, name)
+        return table
+
+    def _add_keys(self, inspector: sa.Inspector, table: Table, name: str) -> None:
+        with contextlib.suppress(NotImplementedError, SQLAlchemyError):  # not every dialect tells
+            for column in map(
+                table.column, inspector.get_pk_constraint(name)["constrained_columns"]
+            ):
+                if column is not None:
+                    column.primary_key, column.nullable = True, False
+            for unique in inspector.get_unique_constraints(name):
+                column = table.column(unique["column_names"][0] or "")
+                if len(unique["column_names"]) == 1 and column is not None:
+                    column.unique = True
+            for key in inspector.get_foreign_keys(name):
+                place = ".".join(filter(None, (key["referred_schema"], key["referred_table"])))
+                pairs = zip(key["constrained_columns"], key["referred_columns"], strict=False)
+                for mine, theirs in pairs:
+                    column = table.column(mine)
+                    if column is not None:
+                        column.references = f"{place}.{theirs}"
+
+    def version(self, session: sa.Connection) -> str:
+        """What it is, and its version where the dialect knows it.
+
+        Args:
+            session: A reader's.
+        """
+        number = getattr(session.dialect, "server_version_info", None) or ()
+        return " ".join([self.target.label, ".".join(map(str, number))]).strip()
+
+    # -- failures -----------------------------------------------------------------------
+
+    def explain(self, error: BaseException) -> Problem | None:
+        """What an error of SQLAlchemy, or of the driver behind it, means.
+
+        Args:
+            error: Any exception.
+        """
+        if not isinstance(error, SQLAlchemyError):
+            return None
+        cause = getattr(error, "orig", None)
+        text = first_line(str(cause if cause is not None else error))
+        lost = isinstance(error, DBAPIError) and error.connection_invalidated
+        return Problem(cause="unavailable" if lost else "statement", text=text)
+
+
+def _driver(session: sa.Connection) -> Any:
+    """The driver's own connection."""
+    return session.connection.driver_connection
+
+
+def _type(kind: Any, session: sa.Connection) -> str:
+    try:
+        return str(kind.compile(dialect=session.dialect)).lower()
+    except CompileError:  # a type that the dialect does not know
+        return "unknown"
+
+
+def origin(error: BaseException) -> BaseException:
+    """The driver's exception behind one of SQLAlchemy's.
+
+    Args:
+        error: Any exception.
+    """
+    cause = getattr(error, "orig", None)
+    return cause if isinstance(error, DBAPIError) and cause is not None else error
+
+
+def missing_driver(target: Target, error: ImportError) -> OptionalDependencyError:
+    """The error for a dialect whose driver is not there.
+
+    Args:
+        target: The database.
+        error: What SQLAlchemy could not import.
+    """
+    what = error.name or "its driver"
+    return OptionalDependencyError(f"{target.label} needs the package {what}", package=what)

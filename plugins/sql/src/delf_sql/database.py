@@ -1,0 +1,145 @@
+"""Statements in threads: a few at a time, each in its time, ended when nobody waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+from delf.errors import DelfError
+from delf_sql.backends import Backend
+from delf_sql.failures import unavailable
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_STOP_SECONDS: Final = 5.0
+_AGAIN_SECONDS: Final = 0.2
+
+
+class _Job:
+    """One statement in its thread, and whether somebody waits for it."""
+
+    def __init__(self, begun: Callable[[], None]) -> None:
+        self.begun = begun
+        self.lock = threading.Lock()
+        self.session: Any = None
+        self.is_unwanted = False
+
+
+class Database:
+    """One database. Each statement gets a session that holds nothing of an earlier one.
+
+    Args:
+        backend: How to speak with it.
+        size: The most statements of a kind at the same time.
+        timeout: Seconds that a statement may take.
+    """
+
+    def __init__(self, backend: Backend, size: int, timeout: float) -> None:
+        self._backend = backend
+        self._size = 1 if backend.one_at_a_time else size
+        self._seconds = timeout + backend.grace
+        self._threads: dict[bool, ThreadPoolExecutor] = {}
+
+    async def run(self, work: Callable[[Any], T], *, reader: bool) -> T:
+        """Do something with a session, in a thread. What is not committed is rolled back.
+
+        Args:
+            work: What to do.
+            reader: With a session that cannot change anything.
+
+        Raises:
+            ConnectionUnavailableError: When the database does not answer.
+            TimeoutError: When it did not end in time.
+        """
+        loop = asyncio.get_running_loop()
+        clock = asyncio.timeout(None)
+
+        def begun() -> None:
+            if not job.is_unwanted and not future.done():
+                clock.reschedule(loop.time() + self._seconds)
+
+        def tell() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
+                loop.call_soon_threadsafe(begun)
+
+        job = _Job(tell)
+        future = self._executor(reader).submit(self._in_thread, job, work, reader)
+        try:
+            async with clock:
+                return await asyncio.wrap_future(future)
+        except (TimeoutError, asyncio.CancelledError):
+            job.is_unwanted = True
+            await asyncio.shield(self._stop(future, job, reader))
+            raise
+        finally:
+            job.is_unwanted = True
+
+    def _in_thread(self, job: _Job, work: Callable[[Any], T], reader: bool) -> T:
+        with contextlib.ExitStack() as stack:
+            try:
+                session = stack.enter_context(self._backend.session(reader=reader))
+            except DelfError:
+                raise
+            except Exception as error:
+                problem = unavailable(error, self._backend)
+            else:
+                return self._with_session(job, session, work)
+        raise problem
+
+    def _with_session(self, job: _Job, session: Any, work: Callable[[Any], T]) -> T:
+        with job.lock:
+            if job.is_unwanted:
+                raise TimeoutError
+            job.session = session
+        job.begun()
+        try:
+            return work(session)
+        finally:
+            with job.lock:
+                job.session = None
+            if job.is_unwanted:
+                self._backend.discard(session)
+
+    async def _stop(self, future: Future[Any], job: _Job, reader: bool) -> None:
+        """End a statement in the database, so that its thread is free for another."""
+        if future.cancel() or future.done():
+            return
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                while not future.done():  # what is stopped between two statements goes on
+                    await asyncio.to_thread(self._end, job)
+                    await asyncio.wait([asyncio.wrap_future(future)], timeout=_AGAIN_SECONDS)
+        except Exception as error:
+            log.warning("could not stop a statement: %s", type(error).__name__)
+            key = self._key(reader)
+            executor = self._threads.pop(key, None)  # its thread may hang for good
+            if executor is not None:
+                executor.shutdown(wait=False)
+
+    def _end(self, job: _Job) -> None:
+        with job.lock:
+            if job.session is not None:
+                self._backend.stop(job.session)
+
+    def _key(self, reader: bool) -> bool:
+        return reader or self._backend.one_at_a_time
+
+    def _executor(self, reader: bool) -> ThreadPoolExecutor:
+        key = self._key(reader)
+        if key not in self._threads:
+            self._threads[key] = ThreadPoolExecutor(self._size, thread_name_prefix="delf-sql")
+        return self._threads[key]
+
+    async def aclose(self) -> None:
+        """Close all connections. The next statement opens new ones."""
+        threads, self._threads = list(self._threads.values()), {}
+        await asyncio.to_thread(self._backend.dispose)
+        for executor in threads:
+            executor.shutdown(wait=False)
