@@ -17,7 +17,7 @@ CONTRACTS = frozenset(
     {
         "delf.answers",
         "delf.bodies",
-        "delf.chunks",
+        "delf.sizes",
         "delf.conversion",
         "delf.environment",
         "delf.errors",

@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
-from delf.chunks import has_too_many_values
 from delf.engine.journal.log import TaskLog
 from delf.errors import ConfigurationError, DelfError
 from delf.events import Event, FileWritten
 from delf.filenames import check_file_name
 from delf.plugins.formats import Formats
+from delf.sizes import has_too_many_values
 from delf.values import MAX_VALUES, loads
 
 _log = logging.getLogger(__name__)

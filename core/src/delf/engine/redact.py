@@ -97,11 +97,6 @@ class Redactor:
         """Whether there is anything to look for."""
         return self.forms.longest > 0
 
-    @property
-    def longest(self) -> int:
-        """How many characters decide at most whether a secret stands somewhere."""
-        return self.forms.longest
-
     def learn(self, source: str, secrets: Sequence[str]) -> None:
         """Implements :class:`delf.protocols.connection.SecretsKeeper`."""
         declared = secrets_of_settings([SecretStr(secret) for secret in secrets])

@@ -7,7 +7,6 @@ from collections.abc import Collection, Sequence
 from pathlib import PurePath
 from typing import Any, cast
 
-from delf.chunks import cost, cost_of_values, has_too_many_values
 from delf.errors import SandboxExecutionError
 from delf.protocols.sandbox import (
     CallAnswer,
@@ -24,6 +23,7 @@ from delf.protocols.sandbox import (
     SessionSpec,
     Told,
 )
+from delf.sizes import cost, cost_of_values, has_too_many_values
 from delf.values import MAX_VALUES, UnsupportedValueError, loads
 from delf_sandbox.guest.frames import FrameTooLargeError, encode, frame_around
 from delf_sandbox.modules import modules_of

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from delf.chunks import dump_chunks, in_turns
 from delf.events import AT_ONCE_BYTES, Event, content_of, decode, encode, size_of
+from delf.sizes import apart
 from delf.values import UnsupportedValueError, dumps, to_jsonable
 from delf_journal_sql.errors import JournalError
 
@@ -68,7 +68,7 @@ def take_out(packed: Packed, limit: int) -> Packed:
 
 
 async def encode_large(event: Event) -> dict[str, bytes] | None:
-    """The fields of an event with large ones as JSON; others have their turns meanwhile.
+    """The fields of an event with large ones as JSON, made in a thread.
 
     None for an event that is not large, and for one that :func:`pack` has to find words for. A
     cancellation waits until all is done.
@@ -76,10 +76,7 @@ async def encode_large(event: Event) -> dict[str, bytes] | None:
     if size_of(event, AT_ONCE_BYTES) <= AT_ONCE_BYTES:
         return None
     try:
-        return {
-            name: b"".join(await in_turns(dump_chunks(value, _utf8), to_its_end=True))
-            for name, value in content_of(event).items()
-        }
+        return await apart(_texts_of, content_of(event))
     except UnsupportedValueError:
         return None
 
@@ -144,6 +141,10 @@ def unpack(
 def plain_text(text: str) -> str:
     """A text that every database takes: without NUL and halves of characters."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def _texts_of(fields: Mapping[str, Any]) -> dict[str, bytes]:
+    return {name: _utf8(value) for name, value in fields.items()}
 
 
 def _utf8(value: Any) -> bytes:

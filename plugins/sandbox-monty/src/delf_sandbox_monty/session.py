@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any, NoReturn, TypeVar, cast
 
-from delf.chunks import is_large
 from delf.protocols.sandbox import (
     CallAnswer,
     CallRequest,
@@ -26,6 +25,7 @@ from delf.protocols.sandbox import (
     Told,
     check_script,
 )
+from delf.sizes import is_large
 from delf.values import TooLargeError, UnsupportedValueError, check_size, dumps, loads
 from delf_sandbox.budget import Budget
 from delf_sandbox.folders import remove_folder, used_space

@@ -7,33 +7,27 @@ from typing import Any
 
 import pytest
 
-from delf.engine.approvals.identity import identity, large_identity
+from delf.engine.approvals.identity import identity
 
 ROWS = [{"id": number, "name": f"row {number}"} for number in range(3_000)]
 
 
 @pytest.mark.parametrize(
     ("arguments", "defaults"),
-    [
-        ({"rows": ROWS}, {}),
-        ({"rows": ROWS, "also": "x"}, {"also": "x"}),
-        ({"text": "ä" * 500_000, "data": b"\0" * 300_001}, {}),
-        ({"rows": tuple(ROWS), "kinds": {1, 2.5, None}}, {}),
-    ],
+    [({"rows": ROWS}, {}), ({"rows": ROWS, "also": "x"}, {"also": "x"})],
 )
-async def test_a_large_call_is_known_by_the_same(
+def test_a_call_is_known_without_its_defaults(
     arguments: dict[str, Any], defaults: dict[str, Any]
 ) -> None:
-    small = identity("take", arguments, arguments, defaults)
-    assert await large_identity("take", arguments, arguments, defaults) == small
+    known = identity("take", arguments, arguments, defaults)
     less = {name: value for name, value in arguments.items() if name not in defaults}
-    assert await large_identity("take", less, less, defaults) == small
+    assert identity("take", less, less, defaults) == known
     other = {**arguments, "rows": [*ROWS, {}]}
-    assert await large_identity("take", other, other, defaults) != small
+    assert identity("take", other, other, defaults) != known
 
 
-async def test_what_shows_less_than_it_holds_is_known_by_what_it_was_made_from() -> None:
+def test_an_object_that_shows_less_than_it_holds_is_known_by_its_source() -> None:
     made = {"pattern": re.compile("a"), "rows": ROWS}
     given = {"pattern": "a", "rows": ROWS}
-    assert await large_identity("take", made, given) == identity("take", made, given)
-    assert await large_identity("take", made, made) != await large_identity("take", made, made)
+    assert identity("take", made, given) == identity("take", made, given)
+    assert identity("take", made, made) != identity("take", made, made)

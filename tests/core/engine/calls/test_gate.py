@@ -449,7 +449,7 @@ async def test_a_tool_that_raises_is_an_error_in_the_script(error, said, kind):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("x" * 120_000, "too large: more than 120,001 bytes"),
+        ("x" * 120_000, "too large: 120,002 bytes"),
     ],
     ids=["large"],
 )

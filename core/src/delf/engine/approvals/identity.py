@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 import decimal
 import hashlib
@@ -12,7 +11,6 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from delf.chunks import dump_chunks, in_turns
 from delf.values import UnsupportedValueError, dumps
 
 _SIMPLE: Final = frozenset(
@@ -54,24 +52,6 @@ def identity(
     except (RecursionError, UnsupportedValueError):
         pass
     return secrets.token_hex(32)  # like no other call
-
-
-async def large_identity(
-    name: str,
-    arguments: Mapping[str, Any],
-    given: Mapping[str, Any],
-    defaults: Mapping[str, Any] | None = None,
-) -> str:
-    """The same, for arguments that are large: others have their turns meanwhile."""
-    try:
-        known = await asyncio.to_thread(_known_by, name, arguments, given, defaults)
-        if known is not None:
-            digest = hashlib.sha256()
-            await in_turns(map(digest.update, dump_chunks(_content(*known))))
-            return digest.hexdigest()
-    except (RecursionError, UnsupportedValueError):
-        pass
-    return secrets.token_hex(32)
 
 
 def _content(name: str, arguments: Mapping[str, Any]) -> list[Any]:

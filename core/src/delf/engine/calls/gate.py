@@ -19,9 +19,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from delf.chunks import is_large
 from delf.engine.approvals.decision import Answer, why_not
-from delf.engine.approvals.identity import identity, large_identity
+from delf.engine.approvals.identity import identity
 from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.call import Call
 from delf.engine.calls.children import ChildTasks
@@ -45,6 +44,7 @@ from delf.notes import notes_of_call
 from delf.protocols.approval import AlreadyDone, Approved, Edited, Expired, Rejected
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, Returned, Told
+from delf.sizes import is_large
 from delf.tools.tolerance import fitting
 from delf.values import UnsupportedValueError
 
@@ -183,7 +183,7 @@ class Gate:
         try:
             named, description = bound.bind(request.args, request.kwargs)
             if is_large(named):
-                call = await self._check_large(number, bound, named, description)
+                call = await asyncio.to_thread(self._check, number, bound, named, description)
             else:
                 call = self._check(number, bound, named, description)
             call.alone, call.line = request.alone, request.line
@@ -321,14 +321,6 @@ class Gate:
     ) -> Call:
         named, arguments = fitting(bound.action, named)
         digest = identity(bound.name, arguments, named, bound.action.defaults)
-        return Call(number, bound, arguments, description, digest)
-
-    async def _check_large(
-        self, number: int, bound: BoundAction, named: Mapping[str, Any], description: str | None
-    ) -> Call:
-        """The same for arguments that are large: others have their turns meanwhile."""
-        named, arguments = await asyncio.to_thread(fitting, bound.action, named)
-        digest = await large_identity(bound.name, arguments, named, bound.action.defaults)
         return Call(number, bound, arguments, description, digest)
 
     async def _refuse(

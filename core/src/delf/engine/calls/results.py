@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
 from typing import Any, Final, cast
 
-from delf.chunks import dump_chunks, in_turns, is_large
 from delf.conversion import plain
 from delf.engine.redact import Redactor
+from delf.sizes import apart, is_large
 from delf.values import UnsupportedValueError, dumps, loads
 
 _SMALL: Final = frozenset({type(None), bool, int, float})
@@ -33,9 +32,9 @@ class Results:
     async def take(self, result: Any) -> tuple[Any, bytes, str | None]:
         """A result without secrets, the same encoded, and what was passed as text, if anything.
 
-        Other tasks have their turns while a large one is encoded; a cancellation waits until it is.
-        What its tool puts into a list or a dict meanwhile is not in the result any more. What no
-        script could read is passed as text: the tool has done its work, and must not do it again.
+        A large one is encoded in a thread; a cancellation waits until it is. What its tool puts
+        into a list or a dict meanwhile is not in the result any more. What no script could read
+        is passed as text: the tool has done its work, and must not do it again.
 
         Raises:
             UnsupportedValueError: When it is too large, or cannot be passed at all.
@@ -52,15 +51,15 @@ class Results:
 
     async def _take(self, result: Any) -> tuple[Any, bytes]:
         if type(result) not in _SMALL and is_large(result):
-            result = _of_its_own(result)
-            look = Look(self._redactor)
-            chunks = self._limited(dump_chunks(result, look.encode, look.seam))
-            encoded = b"".join(await in_turns(chunks, to_its_end=True))
-            found = look.found
-        else:
-            encoded = self.encode(result)
-            found = self._redactor.knows_any and self._redactor.is_in(encoded)
-        if found:
+            try:
+                return await apart(self._cleaned, _of_its_own(result))
+            except RuntimeError as error:  # its tool goes on adding to what is inside
+                raise UnsupportedValueError(f"the result cannot be passed: {error}") from None
+        return self._cleaned(result)
+
+    def _cleaned(self, result: Any) -> tuple[Any, bytes]:
+        encoded = self.encode(result)
+        if self._redactor.knows_any and self._redactor.is_in(encoded):
             read = _read(encoded)
             clean = self._redactor.value(read)
             if clean is not read:
@@ -74,43 +73,11 @@ class Results:
             UnsupportedValueError: When it cannot be passed, or is too large.
         """
         encoded = dumps(result)
-        self._check_size(len(encoded))
-        return encoded
-
-    def _limited(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        size = 0
-        for chunk in chunks:
-            size += len(chunk)
-            self._check_size(size, "more than ")
-            yield chunk
-
-    def _check_size(self, size: int, at_least: str = "") -> None:
-        if size > self._max_bytes:
+        if len(encoded) > self._max_bytes:
             raise ResultTooLargeError(
-                f"the result is too large: {at_least}{size:,} bytes, and at most "
+                f"the result is too large: {len(encoded):,} bytes, and at most "
                 f"{self._max_bytes:,} can be passed; ask for less"
             )
-
-
-class Look:
-    """Encodes the parts of a large value, and notes whether one holds a secret.
-
-    Args:
-        redactor: Knows the secrets.
-    """
-
-    def __init__(self, redactor: Redactor) -> None:
-        self._redactor = redactor
-        self.seam = redactor.longest
-        """How much on either side of a cut is looked at in one."""
-        self.found = False
-
-    def encode(self, part: Any) -> bytes:
-        """A part as :func:`delf.values.dumps` has it."""
-        encoded = dumps(part)
-        if not self.found and self._redactor.is_in(encoded):
-            plain = _read(encoded)
-            self.found = self._redactor.value(plain) is not plain
         return encoded
 
 

@@ -1,0 +1,72 @@
+"""Large values are worked on in a thread, and frames of too many values are refused."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from delf.sizes import apart, has_too_many_values, is_large
+from delf.values import MAX_VALUES, dumps
+
+
+@pytest.mark.parametrize(
+    "value", ["y" * 200_000, b"y" * 200_000, [*range(10_000)], {"a": ["x"] * 9_000}]
+)
+def test_a_large_value(value: Any) -> None:
+    assert is_large(value)
+
+
+@pytest.mark.parametrize("value", [5, "text", [1, 2], {"a": [1] * 100}, b"", None])
+def test_a_small_value(value: Any) -> None:
+    assert not is_large(value)
+
+
+@pytest.mark.parametrize(
+    "part", [(0, MAX_VALUES + 1), (dict[str, int](), MAX_VALUES // 3)], ids=["numbers", "dicts"]
+)
+def test_too_many_values(part: tuple[Any, int]) -> None:
+    value, count = part
+    assert has_too_many_values(dumps([value] * count))
+
+
+@pytest.mark.parametrize(
+    "text", [",[{:" * MAX_VALUES, '\\",[{:' * MAX_VALUES], ids=["signs", "quotes"]
+)
+def test_signs_in_a_text_are_no_values(text: str) -> None:
+    assert not has_too_many_values(dumps([text]))
+
+
+async def test_work_apart_runs_in_a_thread_and_tells_its_result_or_error() -> None:
+    assert await apart(threading.get_ident) != threading.get_ident()
+    with pytest.raises(ValueError, match="invalid literal"):
+        await apart(int, "x")
+
+
+async def test_a_cancellation_waits_for_the_work_and_loses_no_result() -> None:
+    begun, may_end = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+    reached: list[str] = []
+
+    def work() -> str:
+        loop.call_soon_threadsafe(begun.set)
+        assert may_end.wait(30)
+        return "done"
+
+    async def whole() -> None:
+        reached.append(await apart(work))
+        await asyncio.sleep(0)
+        reached.append("further")
+
+    task = asyncio.create_task(whole())
+    await begun.wait()
+    task.cancel("why")
+    await asyncio.sleep(0)
+    assert not task.done()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError, match="why"):
+        await task
+    assert reached == ["done"]
+    assert task.cancelling() == 1
