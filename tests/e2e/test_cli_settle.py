@@ -35,7 +35,7 @@ def test_what_is_shown_of_it(here):
         assert "hint: delf resume" not in delf("runs", "show", task, cwd=here).stdout
         assert "again? desk.close(number=7)" in approvals(here, "list").stdout
         shown = approvals(here, "show", name).stdout
-        assert "This call was begun when its process died." in shown
+        assert "The call was begun when its process died" in shown
         data = json.loads(approvals(here, "show", name, "--json").stdout)
         assert (data["outcome_unknown"], data["effect"]) == (True, "write")
         refused = approvals(here, "edit", name, "number=8")

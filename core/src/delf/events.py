@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from operator import attrgetter
@@ -32,6 +32,8 @@ Cancellation = Literal["given_up", "cut_off", "never_made"]
 
 Remember = Literal["no", "task", "until_revoked"]
 Covers = Literal["call", "action"]
+Fit = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""A check of arguments: returns them as they would be used, or refuses them."""
 DecisionKind = Literal["approved", "edited", "rejected", "expired", "already_done"]
 DecisionSource = Literal[
     "person", "policy", "nobody", "timeout", "given_up", "sandbox_died", "changed"
@@ -347,41 +349,101 @@ class ChildFinished(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalRequested(_Event):
-    """A call waits for a decision, or a whole script does: then ``code`` is set.
+class ApprovalRequest(_Weighed):
+    """A question for a person: may this call be made, or may this script run?
 
-    ``outcome_unknown``: it was begun before its process died, and the question is whether to make
-    it again. Of a script, ``call_id`` is 0, and ``actions`` are what it names of the actions
-    that a person is asked about, with their ``effects``. ``defaults`` are what arguments are that
-    the call leaves out. ``reason`` and ``preview`` are what its connection says, ``line``
-    is that of the script that the call is written on. ``worker`` is who asks, if the task is a
-    child that somebody does by name. ``action_digest`` is of the action, ``shown_digest`` of the
-    preview and of what it was made from: a decision holds for these. ``changed``: it was asked
-    about before, and something else would be done now. ``origins`` say by the path of a value in
-    the arguments where it came from, and ``flow`` why that is a reason to ask.
+    Channels, programs, other processes and the page get this one object; its fields are declared
+    here and nowhere else. The ``digest`` binds it to its action and arguments.
+
+    With ``confirm_mode="plan"`` it may be about a whole script. Then ``code`` is set, ``action`` is
+    ``script``, and ``digest`` is over the code. A script cannot be edited.
+
+    Args:
+        request_id: The name of the request; used once.
+        task_id: The task that makes the call.
+        task: The task in plain words.
+        call_id: The number of the call; 0 for a script.
+        action: ``connection.method``.
+        permission: The unit of ``allow`` and ``confirm`` that the action belongs to.
+        effect: The action's effect on the world.
+        arguments: The real, validated arguments.
+        defaults: The values of arguments that the call leaves out, as far as they are known.
+        description: The script's own ``desc=``, if any. The script's word, not a fact.
+        digest: SHA-256 over action and arguments.
+        action_digest: SHA-256 over the action: a remembered decision is void once it differs.
+        shown_digest: SHA-256 over the preview and its sources. An approved call is checked again
+            before it is made; a person is asked again where this differs. None without preview.
+        reason: The reason for which the connection wants a person to be asked, if it gave one.
+        preview: The effect of the call in the connection's words; plain text of any length.
+        outcome_unknown: True for a call that was begun before its process died, and whose end is
+            not recorded. ``Approved`` makes it again, ``AlreadyDone`` says that it did happen.
+        changed: True where a person was asked before, and something else would be done now.
+        code: The script, if a script as a whole is to be approved.
+        actions: The script's actions that need approval; an approval lets them pass while it runs.
+        effects: The effect of each of these actions.
+        script: The number of the script that asks; 0 where none does.
+        because: The reason for which there is another script than the first.
+        changes: The latest changes that the task has made so far, a line each.
+        changes_before: The number of changes that came before these.
+        made_before: The number of a call of this task that did the very same, if there is one.
+        line: The line of the script that the call is written on, where that is known.
+        worker: The name of the worker that asks, if the task is a worker's.
+        origins: The sources of values in the arguments, by path, as ``to[0]``. ``kind`` is
+            ``task``, ``script``, ``result`` or ``unknown``, ``trust`` is ``own`` or ``outside``,
+            and ``text`` says it in words. It is a help, and no proof.
+        flow: The reason for which these sources need a person's look.
+        fit: A check of other arguments, so that a channel can ask again. It returns them as they
+            would be used, or raises :class:`delf.errors.ToolRefusedError`. None for a script, and
+            in events.
     """
 
     request_id: str
-    call_id: int
+    task_id: str
+    task: str = ""
+    call_id: int = 0
     action: str
-    arguments: Mapping[str, Any]
+    permission: str = ""
     effect: Effect
-    digest: str
+    arguments: Mapping[str, Any]
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    description: str | None = None
+    digest: str
     action_digest: str = ""
     shown_digest: str | None = None
-    description: str | None = None
     reason: str | None = None
     preview: str | None = None
     outcome_unknown: bool = False
     changed: bool = False
     code: str | None = None
     actions: tuple[str, ...] = ()
-    effects: Mapping[str, str] = field(default_factory=dict[str, str])
+    effects: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
+    script: int = 0
+    because: str | None = None
+    changes: tuple[str, ...] = ()
+    changes_before: int = 0
+    made_before: int | None = None
     line: int | None = None
     worker: str | None = None
     origins: Mapping[str, Any] = field(default_factory=dict[str, Any])
     flow: str | None = None
+    fit: Fit | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def message(self) -> str:
+        """The request in one line."""
+        if self.code is not None:
+            return f"script({', '.join(self.actions)})"
+        shown = ", ".join(f"{name}={_short(value)}" for name, value in self.arguments.items())
+        call = f"{self.action}({shown})"
+        return f"make it again? it was interrupted: {call}" if self.outcome_unknown else call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRequested(ApprovalRequest):
+    """A request waits for a decision: the request itself, with its place in the journal."""
+
+    seq: int
+    at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -564,9 +626,10 @@ Event = (
 _TYPES: Final[dict[str, type[Event]]] = {cls.__name__: cls for cls in get_args(Event)}
 _HEAD = ("task_id", "seq", "at")
 _FIELDS: Final = {
-    cls: tuple(f.name for f in dataclasses.fields(cls) if f.name not in _HEAD)
+    cls: tuple(f.name for f in dataclasses.fields(cls) if f.name not in _HEAD and f.compare)
     for cls in _TYPES.values()
 }
+"""Fields that are journalled. One that does not compare is no data, such as a function."""
 _WORDS: Final = {"CallStatus", "ScriptStatus", "DecisionKind", "DecisionSource", "Remember"} | {
     "Covers",
     "Effect",
@@ -579,7 +642,7 @@ _TEXTS: Final = {
     cls: tuple(
         f.name
         for f in dataclasses.fields(cls)
-        if f.name not in _HEAD
+        if f.name in _FIELDS[cls]
         and not f.name.endswith("digest")
         and not {*f.type.split(" | ")} <= _OF_OUR_OWN
     )
@@ -592,9 +655,10 @@ SAFE: Final = {name for names in _FIELDS.values() for name in (*_HEAD[1:], *name
 """Fields that hold no secret: a number or a word that equals one by chance does not tell it."""
 
 
-def content_of(event: Event) -> dict[str, Any]:
-    """An event's own fields, without its task, number and time."""
-    return {name: getattr(event, name) for name in _FIELDS[type(event)]}
+def content_of(event: Event | ApprovalRequest) -> dict[str, Any]:
+    """The own fields of an event, or of a request, without its task, number and time."""
+    kind = ApprovalRequested if isinstance(event, ApprovalRequest) else type(event)
+    return {name: getattr(event, name) for name in _FIELDS[kind]}
 
 
 def encode(event: Event) -> dict[str, Any]:
@@ -679,3 +743,8 @@ def cost_of(events: Sequence[Event]) -> float | None:
     paid = [event for event in events if isinstance(event, (ModelReplied, ChildFinished))]
     costs = [e.cost_usd for e in paid if isinstance(e, ChildFinished) or e.purpose != "setup"]
     return None if None in costs else sum((cost or 0.0 for cost in costs), 0.0)
+
+
+def _short(value: Any, limit: int = 80) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from delf.engine.changes import Situation
 from delf.events import ApprovalRequested
 from delf.protocols.journal import RequestRecord, TaskRecord
 from delf_approval_terminal import listing
@@ -20,7 +19,7 @@ def show(monkeypatch, capsys):
             **{"action": "bank.pay", "arguments": {}, **asked},
         )  # fmt: skip
         task = TaskRecord(task_id="t", task="Pay.", started_at=0.0, state="running")
-        listing.show(RequestRecord(requested=requested, decided=None, task=task), Situation())
+        listing.show(RequestRecord(requested=requested, decided=None, task=task))
         return capsys.readouterr().out.splitlines()
 
     return show

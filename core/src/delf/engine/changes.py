@@ -9,6 +9,8 @@ from delf import events as ev
 from delf.records import dataclass
 
 _MAX_LINE: Final = 200
+_MOST_CHANGES: Final = 20
+"""How many changes a request shows; each request keeps its own in the journal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,13 +117,15 @@ class Situation:
     Args:
         script: The number of the script that asks; 0 where a strategy asks without one.
         because: Why there is another script than the first.
-        changes: What the task has changed so far.
+        changes: The latest changes that the task has made so far.
+        changes_before: The number of changes that came before these.
         made_before: The number of the call that did just what is asked now, if there is one.
     """
 
     script: int = 0
     because: str | None = None
     changes: tuple[str, ...] = ()
+    changes_before: int = 0
     made_before: int | None = None
 
 
@@ -147,8 +151,13 @@ def situation(events: Iterable[ev.Event], digest: str, call_id: int) -> Situatio
                 pass
     changes = [change for change in changes_of(events) if change.call_id != call_id]
     made = next((c.call_id for c in reversed(changes) if c.digest == digest), None)
+    latest = changes[-_MOST_CHANGES:]
     return Situation(
-        script=script, because=because, changes=tuple(map(str, changes)), made_before=made
+        script=script,
+        because=because,
+        changes=tuple(map(str, latest)),
+        changes_before=len(changes) - len(latest),
+        made_before=made,
     )
 
 

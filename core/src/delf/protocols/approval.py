@@ -2,97 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import field
+from collections.abc import Mapping
 from typing import Any, Protocol, Self, runtime_checkable
 
 from delf.events import ApprovalDecided, ApprovalRequested, Covers, Remember
+from delf.events import ApprovalRequest as ApprovalRequest  # noqa: PLC0414 - exported from here
 from delf.records import dataclass
-from delf.types import Effect
-
-Fit = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalRequest:
-    """A call that waits for a decision; bound to its action and arguments by ``digest``.
-
-    With ``confirm_mode="plan"`` it may be a whole script: then ``code`` is set, ``action`` is
-    ``script``, and ``digest`` is over the code. A script cannot be edited.
-
-    Args:
-        request_id: Names the request; used once.
-        task_id: The task that makes the call.
-        task: The task in plain words.
-        action: ``connection.method``.
-        permission: The unit of ``allow`` and ``confirm`` that the action belongs to.
-        effect: What the action does to the world.
-        arguments: The real, validated arguments.
-        defaults: What arguments are that the call leaves out, as far as that is known.
-        description: The script's own ``desc=``, if any. The script's word, not a fact.
-        digest: SHA-256 over action and arguments.
-        action_digest: Of the action itself: a remembered decision is void once it is another.
-        shown_digest: Of the preview and of what it was made from. Before an approved call is made
-            it is checked again, and asked about again where this is another. None without preview.
-        reason: Why the connection wants a person to be asked, if it checked the call.
-        preview: What would happen, in the connection's words; plain text, also of many lines.
-        outcome_unknown: The call was begun before its process died, and nobody recorded how it
-            ended: ``Approved`` makes it again, ``AlreadyDone`` says that it did happen.
-        changed: It was asked about before, and something else would be done now.
-        code: The script, if a script as a whole is to be approved.
-        actions: Its actions that need approval; once approved, these pass while it runs.
-        effects: What each of these does to the world.
-        script: The number of the script that asks; 0 where none does.
-        because: Why there is another script than the first.
-        changes: What the task has changed so far, a line each.
-        made_before: The number of a call of this task that did the very same, if there is one.
-        line: The line of the script that the call is written on, where that is known.
-        worker: Who asks, if the task is a child that somebody does by name.
-        origins: Where values of the arguments came from, by their path, as ``to[0]``: ``kind`` is
-            ``task``, ``script``, ``result`` or ``unknown``, ``trust`` is ``own`` or ``outside``,
-            and ``text`` says it in words. It is a help, and no proof.
-        flow: Why where values came from is a reason to ask.
-        fit: Checks other arguments, so that a channel can ask again: gives them as they would
-            be used, or raises :class:`delf.errors.ToolRefusedError`. None for a script.
-    """
-
-    request_id: str
-    task_id: str
-    task: str
-    action: str
-    permission: str
-    effect: Effect
-    arguments: Mapping[str, Any]
-    description: str | None
-    digest: str
-    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    action_digest: str = ""
-    shown_digest: str | None = None
-    reason: str | None = None
-    preview: str | None = None
-    outcome_unknown: bool = False
-    changed: bool = False
-    code: str | None = None
-    actions: tuple[str, ...] = ()
-    effects: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
-    script: int = 0
-    because: str | None = None
-    changes: tuple[str, ...] = ()
-    made_before: int | None = None
-    line: int | None = None
-    worker: str | None = None
-    origins: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    flow: str | None = None
-    fit: Fit | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def message(self) -> str:
-        """The request in one line."""
-        if self.code is not None:
-            return f"script({', '.join(self.actions)})"
-        shown = ", ".join(f"{name}={_short(value)}" for name, value in self.arguments.items())
-        call = f"{self.action}({shown})"
-        return f"make it again? it was interrupted: {call}" if self.outcome_unknown else call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +99,7 @@ class RememberedDecision:
     @classmethod
     def of(
         cls,
-        asked: ApprovalRequest | ApprovalRequested,
+        asked: ApprovalRequest,
         approved: Approved,
         *,
         by: str,
@@ -246,8 +161,3 @@ class ApprovalChannel(Protocol):
     async def decide(self, request: ApprovalRequest) -> Decision | None:
         """The decision, or None to leave it to the next channel."""
         ...
-
-
-def _short(value: Any, limit: int = 80) -> str:
-    text = repr(value)
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"

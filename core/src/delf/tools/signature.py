@@ -92,7 +92,7 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
         raise ToolDefinitionError(f"{where} takes the call's context twice")
     listed = [item for item in listed if item.name not in contexts]
     doc = inspect.getdoc(function) or ""
-    docs = _parameter_docs(doc)
+    docs = parameter_docs(doc)
     parameters: list[Parameter] = []
     for item in listed:
         _check_parameter(item, where)
@@ -164,8 +164,8 @@ def _first_paragraph(doc: str) -> str:
     return " ".join(doc.split("\n\n", 1)[0].split())
 
 
-def _parameter_docs(doc: str) -> dict[str, str]:
-    """The ``Args:`` section of a Google-style docstring, by parameter."""
+def parameter_docs(doc: str) -> dict[str, str]:
+    """Read the ``Args:`` section of a Google-style docstring, by parameter."""
     found: dict[str, str] = {}
     inside, current = False, ""
     for line in doc.splitlines():

@@ -10,7 +10,6 @@ from typing import Any, Final
 from delf.engine.approvals.decision import check_fits
 from delf.engine.approvals.inbox import KIND, answer_data
 from delf.engine.approvals.remembered import remembering
-from delf.engine.changes import Situation, situation
 from delf.engine.views.requests import request_view
 from delf.errors import ApprovalRejectedError, DelfError, UnknownRequestError
 from delf.events import (
@@ -45,8 +44,6 @@ def request_data(record: RequestRecord) -> dict[str, Any]:
     return {
         **{name: to_jsonable_or_repr(value) for name, value in request_view(asked).items()},
         "state": state_of_request(record),
-        "task_id": asked.task_id,
-        "task": record.task.task,
         "since": asked.at,
         "decided": None if decided is None else _decision(decided),
     }
@@ -146,18 +143,6 @@ def _several(text: str, names: Sequence[str]) -> UnknownRequestError:
     return UnknownRequestError(
         f"more than one request begins with {text!r}", hint=f"one of: {shown}"
     )
-
-
-async def find_with_situation(journal: SharedJournal, text: str) -> tuple[RequestRecord, Situation]:
-    """The same, and where its task stood when it asked.
-
-    Raises:
-        UnknownRequestError: As :func:`find_request`.
-    """
-    record = await find_request(journal, text)
-    asked = record.requested
-    before = [e for e in await journal.read(asked.task_id) if e.seq < asked.seq]
-    return record, situation(before, asked.digest, asked.call_id)
 
 
 async def send(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -89,14 +88,11 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
 @click.pass_context
 def show(ctx: click.Context, request_id: str, as_json: bool) -> None:
     """Show a request in full: the call with its arguments, or the script, and why it is asked."""
-    record, stands = ask_journal(
-        ctx, lambda journal: answering.find_with_situation(journal, request_id)
-    )
+    record = ask_journal(ctx, lambda journal: answering.find_request(journal, request_id))
     if as_json:
-        data = {**answering.request_data(record), **dataclasses.asdict(stands)}
-        click.echo(json_text(data, indent=2))
+        click.echo(json_text(answering.request_data(record), indent=2))
         return
-    listing.show(record, stands)
+    listing.show(record)
 
 
 @approvals.command("approve")

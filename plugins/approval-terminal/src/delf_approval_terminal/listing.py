@@ -6,21 +6,17 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
 from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import RequestRecord
-from delf.terminal import visible
-from delf_approval_terminal.render import argument_part, default_parts, indented, script_lines
+from delf_approval_terminal.render import about, argument_parts, indented, script_lines
 from delf_cli.answering import state_of_request
 from delf_cli.ids import short_ids
 from delf_cli.tables import cut, one_line
 from delf_cli.tables import table as runs_table
-
-if TYPE_CHECKING:
-    from delf.engine.changes import Situation
 
 _LONGEST: Final = 60
 _INDENT: Final = "  "
@@ -83,13 +79,8 @@ def remembered_table(decisions: Sequence[RememberedDecision]) -> list[str]:
     return runs_table(rows, ("id", "since", "by", "key", "project", "passes"), ("passes",))
 
 
-def show(record: RequestRecord, stands: Situation) -> None:
-    """Write a request in full to stdout.
-
-    Args:
-        record: The request.
-        stands: Where its task stood when it asked.
-    """
+def show(record: RequestRecord) -> None:
+    """Write a request in full to stdout."""
     asked, decided = record.requested, record.decided
     name = state_of_request(record)
     click.echo(
@@ -97,42 +88,23 @@ def show(record: RequestRecord, stands: Situation) -> None:
         f"{_age(asked.at)} ago"
     )
     click.echo(f"task {asked.task_id}: {one_line(record.task.task)}")
-    if asked.worker:
-        click.echo(f"the worker {one_line(asked.worker)} asks")
     if decided is not None:
         why = f": {one_line(decided.reason)}" if decided.reason else ""
         click.echo(f"{decided.decision} by {one_line(decided.by)}{why}")
-    if stands.script > 1:
-        click.echo(f"script {stands.script}, because {one_line(stands.because or '')}")
-    if asked.reason:
-        click.echo(f"why it asks: {one_line(asked.reason)}")
-    if asked.description:
-        click.echo(f"the script says: {one_line(asked.description)}")
-    if stands.made_before is not None:
-        click.echo(f"! the very same call was made before in this task (call {stands.made_before})")
-    if stands.changes:
-        click.echo(f"changed so far in this task: {len(stands.changes)}")
-    for change in stands.changes:
-        click.echo(f"  {visible(change)}")
+    for text in about(asked, whole=True):
+        click.echo(text)
     click.echo("")
     if asked.code is not None:
         click.echo(f"a script, {asked.effect}, with {', '.join(asked.actions)}\n")
         _show_code(asked.code)
         return
     if asked.outcome_unknown:
-        click.echo("This call was begun when its process died. Approve makes it again, settle says")
-        click.echo("that it did happen, reject gives it up.\n")
+        click.echo("Approve makes the call again, settle says that it did happen, reject gives it")
+        click.echo("up.\n")
     click.echo(f"{asked.action}, {asked.effect}")
     width = _columns() - len(_INDENT)
-    given, defaults = asked.arguments, asked.defaults
-    parts = [argument_part(name, given[name], whole=True, width=width) for name in given]
-    parts += default_parts(defaults, given, whole=True, width=width)
-    lines = [line for part in parts for line in part.lines]
-    if asked.preview:
-        lines.append("what would happen:")
-        lines += (f"    {visible(text)}" for text in asked.preview.rstrip("\n").split("\n"))
-    for line in lines:
-        for piece in indented(line, width):
+    for part in argument_parts(asked, asked.arguments, width=width, whole=True):
+        for piece in (piece for text in part.lines for piece in indented(text, width)):
             click.echo(f"{_INDENT}{piece}")
 
 

@@ -201,41 +201,62 @@ def request_text(
     mark = "red" if request.effect == "irreversible" else "yellow"
     more = f" · {waiting} more waiting" if waiting else ""
     effect = f"{request.effect}, {_EFFECTS.get(request.effect, '')}"
-    head = f"{_question(request)} · {effect}{more}"
-    lines = [f"{style('┌', mark)} {style(piece, mark)}" for piece in fold(head, width - 2)]
+    title = f"{_question(request)} · {effect}{more}"
+    lines = [f"{style('┌', mark)} {style(piece, mark)}" for piece in fold(title, width - 2)]
     bar = style("│", mark)
     room = width - 3
     if request.code is not None:
-        about = (*_about(request, whole=whole), *_script_head(request))
-        lines += [f"{bar} {piece}" for line in about for piece in indented(line, room)]
+        head = (_task(request, whole=whole), *about(request, whole=whole), *_script_head(request))
+        lines += [f"{bar} {piece}" for line in head for piece in indented(line, room)]
         lines += [f"{bar} {line}" for line in script_lines(request.code, room)]
         lines += [f"{style('└', mark)} {line}" for line in _keys(SCRIPT_MENU, room)]
         return "\n".join(lines) + "\n"
-    body = list(_about(request, whole=whole))
-    shown = list(arguments.items())
-    seen = shown if whole else shown[:_MOST_ARGUMENTS]
-    parts = [argument_part(name, value, whole=whole, width=room) for name, value in seen]
-    if not edited:
-        parts = [
-            _with_origins(part, request.origins, name, whole=whole)
-            for part, (name, _) in zip(parts, seen, strict=True)
-        ]
-    parts += default_parts(request.defaults, arguments, whole=whole, width=room)
-    if len(seen) < len(shown):
-        left = shown[len(seen) :]
-        told = f"… {len(left)} more arguments; v shows them"
-        parts.append(Part([told], sum(len(name) + _size(value) for name, value in left)))
-    if not parts:
-        body.append("(no arguments)")
-    if edited:
-        parts.append(Part(["(edited by you)"]))
-    elif request.preview:
-        parts.append(_preview(request.preview, whole=whole))
+    parts = argument_parts(request, arguments, width=room, whole=whole, edited=edited)
+    body = [_task(request, whole=whole), *about(request, whole=whole)]
     body += [line for part in parts for line in part.lines]
     lines += [f"{bar} {piece}" for line in body for piece in indented(line, room)]
     menu = _menu(request, edited=edited, unseen=sum(part.unseen for part in parts))
     lines += [f"{style('└', mark)} {line}" for line in _keys(menu, room)]
     return "\n".join(lines) + "\n"
+
+
+def argument_parts(
+    request: ApprovalRequest,
+    arguments: Mapping[str, Any],
+    *,
+    width: int,
+    whole: bool,
+    edited: bool = False,
+) -> list[Part]:
+    """Lay out the arguments of a call, with their sources, and its preview.
+
+    Args:
+        request: The request.
+        arguments: Its arguments, as a person may have edited them.
+        width: The columns.
+        whole: Show every value in full.
+        edited: True where a person changed them.
+    """
+    shown = list(arguments.items())
+    seen = shown if whole else shown[:_MOST_ARGUMENTS]
+    parts = [argument_part(name, value, whole=whole, width=width) for name, value in seen]
+    if not edited:
+        parts = [
+            _with_origins(part, request.origins, name, whole=whole)
+            for part, (name, _) in zip(parts, seen, strict=True)
+        ]
+    parts += default_parts(request.defaults, arguments, whole=whole, width=width)
+    if len(seen) < len(shown):
+        left = shown[len(seen) :]
+        told = f"… {len(left)} more arguments; v shows them"
+        parts.append(Part([told], sum(len(name) + _size(value) for name, value in left)))
+    if not parts:
+        parts.append(Part(["(no arguments)"]))
+    if edited:
+        parts.append(Part(["(edited by you)"]))
+    elif request.preview:
+        parts.append(_preview(request.preview, whole=whole))
+    return parts
 
 
 def _menu(request: ApprovalRequest, *, edited: bool, unseen: int) -> str:
@@ -324,9 +345,19 @@ def _preview(text: str, *, whole: bool) -> Part:
     return Part(["what would happen:", *(f"    {line}" for line in part.lines)], part.unseen)
 
 
-def _about(request: ApprovalRequest, *, whole: bool) -> Iterator[str]:
-    """Who asks and why, and where the task stands."""
-    yield f"task: {_line(request.task, whole=whole)}"
+def _task(request: ApprovalRequest, *, whole: bool) -> str:
+    return f"task: {_line(request.task, whole=whole)}"
+
+
+def about(request: ApprovalRequest, *, whole: bool) -> Iterator[str]:
+    """Tell of a request all but its task, arguments and script: a line for each fact.
+
+    A question on the terminal and ``delf approvals show`` have these same lines.
+
+    Args:
+        request: The request.
+        whole: Show every text in full.
+    """
     if request.worker:
         yield f"worker: {_line(request.worker, whole=whole)}"
     if request.script > 1:
@@ -340,7 +371,7 @@ def _about(request: ApprovalRequest, *, whole: bool) -> Iterator[str]:
         yield "! it has changed since it was shown; this is what would be done now"
     if request.outcome_unknown:
         yield "The call was begun when its process died; whether it happened is not recorded."
-    if request.permission not in (request.action, request.action.rpartition(".")[2]):
+    if request.permission not in ("", request.action, request.action.rpartition(".")[2]):
         yield f"permission: {escape(request.permission)}"
     if request.description:
         yield f"the script says: {_line(request.description, whole=whole)}"
@@ -348,10 +379,11 @@ def _about(request: ApprovalRequest, *, whole: bool) -> Iterator[str]:
         yield f"! the very same call was made before in this task (call {request.made_before})"
     if request.changes:
         shown = request.changes if whole else request.changes[-_MOST_CHANGES:]
-        left = len(request.changes) - len(shown)
-        yield f"changed so far in this task: {len(request.changes)}"
-        if left:
-            yield f"{_INDENT}… {left:,} before these; v shows them"
+        count = request.changes_before + len(request.changes)
+        yield f"changed so far in this task: {count:,}"
+        if count > len(shown):
+            keys = "" if whole else "; v shows them"
+            yield f"{_INDENT}… {count - len(shown):,} before these{keys}"
         yield from (f"{_INDENT}{_line(change, whole=whole)}" for change in shown)
 
 

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from delf.engine.changes import situation
 from delf.errors import ToolRefusedError, UnknownRequestError
 from delf.protocols.approval import (
     AlreadyDone,
@@ -35,7 +34,6 @@ from delf_serve.schemas import (
     DecisionRequest,
     Remembered,
     Request,
-    RequestDetail,
     RequestList,
 )
 from delf_serve.tasks import Tasks
@@ -64,24 +62,16 @@ class Approvals:
         found = await self._tasks.journal.find_requests(waiting=waiting, limit=_MOST)
         part = found[offset : offset + limit]
         more = len(found) > offset + limit
-        return RequestList(approvals=[Request(**_data(record)) for record in part], more=more)
+        return RequestList(
+            approvals=[Request(**request_data(record)) for record in part], more=more
+        )
 
-    async def detail(self, text: str) -> RequestDetail:
+    async def detail(self, text: str) -> Request:
         """A question with all that helps to answer it."""
         record = await self._find(text)
-        events = await self._tasks.journal.read(record.requested.task_id)
-        before = [event for event in events if event.seq < record.requested.seq]
-        stands = situation(before, record.requested.digest, record.requested.call_id)
         action = await self._action(record)
         schema = None if action is None or action.schema is None else action.schema()
-        return RequestDetail(
-            **_data(record),
-            arguments_schema=schema,
-            script=stands.script,
-            because=stands.because,
-            changes=[*stands.changes],
-            made_before=stands.made_before,
-        )
+        return Request(**request_data(record), arguments_schema=schema)
 
     async def check(self, request_id: str, changed: Mapping[str, Any]) -> Checked:
         """Whether arguments fit, as the gate will check them."""
@@ -154,10 +144,6 @@ def _remembered(decision: RememberedDecision) -> Remembered:
     name = None if decision.key is None else decision.key.partition(":")[0]
     data: dict[str, Any] = {**remembered_data(decision), "key": name}
     return Remembered(**data)
-
-
-def _data(record: RequestRecord) -> dict[str, Any]:
-    return {**request_data(record), "call_id": record.requested.call_id}
 
 
 def _decision(given: DecisionRequest) -> Decision:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, NoReturn, cast, get_args
 
 from pydantic import BaseModel, TypeAdapter
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
+from pydantic_core import PydanticOmit
 
 from delf.events import Event
 from delf_serve.operation import Operation
@@ -104,12 +105,20 @@ def _simple(node: Any) -> Any:
             return found
 
 
+class _Data(GenerateJsonSchema):
+    """Schemas of data: a field that holds a function is left out, as it is in the journal."""
+
+    def callable_schema(self, schema: Any) -> NoReturn:
+        """Leave the field out."""
+        raise PydanticOmit
+
+
 @cache
 def _events() -> dict[str, Any]:
     """The schemas of a task's events: one of them, and each with its data."""
     found: dict[str, Any] = {}
     for event in get_args(Event):
-        own = TypeAdapter(event).json_schema(ref_template=_PLACE)
+        own = TypeAdapter(event).json_schema(ref_template=_PLACE, schema_generator=_Data)
         found |= own.pop("$defs", {})
         for name in _COMMON:
             del own["properties"][name]

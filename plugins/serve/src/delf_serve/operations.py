@@ -640,7 +640,7 @@ OPERATIONS: Final = (
               query=s.RequestQuery, answer=s.RequestList),
     Operation(method="GET", path="/approvals/{request_id}", name="get_approval",
               summary="A question with all that helps to answer it.", right="read",
-              handler=get_approval, answer=s.RequestDetail, other=_UNKNOWN),
+              handler=get_approval, answer=s.Request, other=_UNKNOWN),
     Operation(method="POST", path="/approvals/{request_id}", name="decide",
               summary="Answer a question: approve, reject, edit or settle.", right="decide",
               handler=decide, body=s.DecisionRequest, answer=s.DecidedView,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_type_hints
 
 from pydantic import (
     BaseModel,
@@ -11,10 +13,12 @@ from pydantic import (
     Field,
     StringConstraints,
     ValidationInfo,
+    create_model,
     field_validator,
 )
 
-from delf.types import Effect
+from delf.protocols.approval import ApprovalRequest
+from delf.tools.signature import parameter_docs
 
 State = Literal["queued", "running", "waiting", "done", "failed", "stopped", "interrupted"]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
@@ -207,45 +211,31 @@ class RememberedList(Shown):
     more: bool = Field(description="Whether there are further ones.")
 
 
-class Request(Shown):
+def _fields_of_request() -> dict[str, Any]:
+    """Take the fields of a request, and their descriptions, from where it is defined."""
+    hints, told = (
+        get_type_hints(ApprovalRequest),
+        parameter_docs(inspect.getdoc(ApprovalRequest) or ""),
+    )
+    return {
+        item.name: (hints[item.name], Field(description=told.get(item.name)))
+        for item in dataclasses.fields(ApprovalRequest)
+        if item.compare
+    }
+
+
+class Request(create_model("Asked", __base__=Shown, **_fields_of_request())):
     """A question that waits for a person, or waited."""
 
-    request_id: str
+    message: str = Field(description="The request in one line.")
     state: str = Field(description="waiting, a decision, interrupted, or over.")
-    task_id: str
-    task: str
-    action: str
-    effect: Effect
-    arguments: dict[str, Any]
-    defaults: dict[str, Any] = Field(
-        default_factory=dict[str, Any], description="What arguments are that the call leaves out."
-    )
-    description: str | None = None
-    reason: str | None = None
-    preview: str | None = None
-    outcome_unknown: bool = False
-    changed: bool = Field(default=False, description="It was asked before, and is another now.")
-    code: str | None = None
-    actions: list[str] = Field(default_factory=list[str])
-    effects: dict[str, Effect] = Field(
-        default_factory=dict[str, Effect], description="Of a script: what each of its actions does."
-    )
-    digest: str
     since: Time
-    call_id: int
     decided: DecidedView | None = None
-
-
-class RequestDetail(Request):
-    """A question with all that helps to answer it."""
-
     arguments_schema: dict[str, Any] | None = Field(
-        default=None, description="The JSON schema by which edited arguments are checked."
+        default=None,
+        description="The JSON schema by which edited arguments are checked; only where one request "
+        "is asked for.",
     )
-    script: int = 0
-    because: str | None = None
-    changes: list[str] = Field(default_factory=list[str])
-    made_before: int | None = None
 
 
 class RequestList(Shown):

@@ -8,7 +8,7 @@ from typing import Any, Final, cast, get_args
 
 from delf.engine.redact import put_back
 from delf.errors import DelfError
-from delf.events import ApprovalDecided, ApprovalRequested, Covers, DecisionSource, Remember
+from delf.events import ApprovalDecided, Covers, DecisionSource, Remember
 from delf.protocols.approval import (
     AlreadyDone,
     ApprovalRequest,
@@ -153,7 +153,7 @@ def with_secrets(
     return Edited(arguments=put_back(decision.arguments, request.arguments, arguments))
 
 
-def check_fits(request: ApprovalRequest | ApprovalRequested, decision: Decision) -> None:
+def check_fits(request: ApprovalRequest, decision: Decision) -> None:
     """Refuse an answer of a kind that the request cannot have.
 
     Raises:

@@ -29,19 +29,8 @@ class PendingRequest:
 
     def to_dict(self) -> dict[str, Any]:
         """The request as data, for programs that show it."""
-        request = self.request
-        return {
-            **request_view(request),
-            "arguments": copy_of(request.arguments),
-            "task_id": request.task_id,
-            "task": request.task,
-            "script": request.script,
-            "because": request.because,
-            "changes": list(request.changes),
-            "made_before": request.made_before,
-            "message": request.message,
-            "since": self.since,
-        }
+        arguments = copy_of(self.request.arguments)
+        return {**request_view(self.request), "arguments": arguments, "since": self.since}
 
 
 class PendingRequests:

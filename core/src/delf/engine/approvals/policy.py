@@ -7,7 +7,7 @@ import logging
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import fields, replace
+from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -39,7 +39,7 @@ from delf.engine.task import TaskRequest
 from delf.engine.toolset import BoundAction
 from delf.engine.waiting import Slot, TaskClock
 from delf.errors import AgentConfirmationError, UndecidedCallError
-from delf.events import ApprovalDecided, ApprovalRemembered, ApprovalRequested
+from delf.events import ApprovalDecided, ApprovalRemembered, ApprovalRequested, content_of
 from delf.protocols.approval import (
     AlreadyDone,
     ApprovalRequest,
@@ -64,9 +64,6 @@ SCRIPT: Final = "script"
 """The action of a request for a whole script."""
 Question = tuple[ApprovalRequested | None, ApprovalDecided | None]
 """A request and its decision, as far as a journal has them."""
-_OF_EVENTS: Final = {"task_id", "seq", "at", "call_id"}
-_RECORDED: Final = [f.name for f in fields(ApprovalRequested) if f.name not in _OF_EVENTS]
-"""What of a request its event tells."""
 _QUIET_SECONDS: Final = 0.1
 _MOST_QUIET_SECONDS: Final = 5.0
 
@@ -206,7 +203,7 @@ class TaskApprovals:
             effects={bound.name: bound.action.effect for bound in actions},
         )
         past = _question_about(request, past)
-        answer = await self._known(request, 0) if past[1] is None else None
+        answer = await self._known(request) if past[1] is None else None
         if answer is None:
             answer = await self._decide(request, None, past)
         if isinstance(answer.decision, Approved):
@@ -305,7 +302,7 @@ class TaskApprovals:
         question = await self._question_of(request, past)
         if question == (None, None):
             async with self._looking:  # so that those that are asked keep the order of their calls
-                known = await self._known(request, call.number)
+                known = await self._known(request)
             if known is not None:
                 return known
             if not call.alone and self._said_by_mode(request) is None:
@@ -366,16 +363,13 @@ class TaskApprovals:
             "request_id": f"req_{secrets.token_hex(8)}",
             "task_id": self._log.task_id,
             "task": self._log.redactor.text(self._task.task),
-            "description": None,
-            "script": stands.script,
-            "because": stands.because,
-            "changes": stands.changes,
-            "made_before": stands.made_before,
+            "call_id": call_id,
+            **asdict(stands),
             "worker": self._task.worker,
         }
         return ApprovalRequest(**{**common, **fields})
 
-    async def _known(self, request: ApprovalRequest, call_id: int) -> Answer | None:
+    async def _known(self, request: ApprovalRequest) -> Answer | None:
         """What was decided before about the same call, or about the action."""
         if request.outcome_unknown:
             return None
@@ -390,7 +384,7 @@ class TaskApprovals:
             return None
         await self._log.record(
             ApprovalRemembered,
-            call_id=call_id,
+            call_id=request.call_id,
             action=request.action,
             digest=request.digest,
             by=found.by,
@@ -440,7 +434,7 @@ class TaskApprovals:
         async with self._watched_inbox(request):
             if asked is not None:
                 request = replace(request, request_id=asked.request_id)
-            told = self._tell(request, call, None if lapsed else asked)
+            told = self._tell(request, None if lapsed else asked)
             said = self._said_by_mode(request)
             if said is None:
                 with self._clock.stopped():
@@ -486,16 +480,12 @@ class TaskApprovals:
         async with inbox.watched():
             yield
 
-    async def _tell(
-        self, request: ApprovalRequest, call: Call | None, asked: ApprovalRequested | None
-    ) -> None:
+    async def _tell(self, request: ApprovalRequest, asked: ApprovalRequested | None) -> None:
         """Journal a request, so that whoever reads the journal sees it wait, or show it again."""
         if asked is not None:
             self._log.show(asked)
             return
-        about = {name: getattr(request, name) for name in _RECORDED}
-        number = 0 if call is None else call.number
-        await self._log.record(ApprovalRequested, call_id=number, **about)
+        await self._log.record(ApprovalRequested, **content_of(request))
 
     async def _ask(
         self,

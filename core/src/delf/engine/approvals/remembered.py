@@ -100,12 +100,12 @@ def refused_calls(past: Sequence[Event]) -> dict[CallKey, str]:
     }
 
 
-def is_refusal(source: DecisionSource, request: ApprovalRequest | ApprovalRequested) -> bool:
+def is_refusal(source: DecisionSource, request: ApprovalRequest) -> bool:
     """Whether a no is of a person, and about a call that is new: it holds for the whole task."""
     return source == "person" and not request.outcome_unknown
 
 
-def call_key(request: ApprovalRequest | ApprovalRequested) -> CallKey:
+def call_key(request: ApprovalRequest) -> CallKey:
     """What a refusal is remembered by."""
     return request.digest, request.action_digest, request.worker
 

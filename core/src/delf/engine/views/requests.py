@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any, Final, cast
+from typing import Any, cast
 
-from delf.events import ApprovalRequested
-from delf.protocols.approval import ApprovalRequest
-
-_BEHIND: Final = {"task_id", "call_id", "line", "action_digest", "shown_digest"}
-"""What is of no use to whoever decides."""
-_SHOWN: Final = [
-    item.name
-    for item in fields(ApprovalRequested)
-    if item.name in {known.name for known in fields(ApprovalRequest)} - _BEHIND
-]
+from delf.events import ApprovalRequest, content_of
 
 
-def request_view(asked: ApprovalRequest | ApprovalRequested) -> dict[str, Any]:
-    """What a request says of itself, as plain data; values of arguments are as they are."""
-    return {name: _plain(getattr(asked, name)) for name in _SHOWN}
+def request_view(request: ApprovalRequest) -> dict[str, Any]:
+    """Return every field of a request as plain data; values of arguments are as they are."""
+    data = {"task_id": request.task_id, **content_of(request), "message": request.message}
+    return {name: _plain(value) for name, value in data.items()}
 
 
 def _plain(value: Any) -> Any:

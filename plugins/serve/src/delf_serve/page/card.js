@@ -1,6 +1,6 @@
 // A question for a person: what will be done in plain sight, and the ways to answer.
 
-import { get, post } from "./api.js";
+import { post } from "./api.js";
 import { long } from "./code.js";
 import { el, fill, say, setText } from "./dom.js";
 import { EFFECTS, ago, exact, pretty, short, value } from "./words.js";
@@ -85,7 +85,7 @@ export class Card {
       this.body, this.extra, this.problem, this.buttons, this.outcome);
     this.show();
     this.update();
-    if (!question.decided && !question.code) this.load();
+    if (!question.decided) this.stands();
   }
 
   /** What is asked, as it was asked. */
@@ -124,16 +124,13 @@ export class Card {
     setText(this.approve, this.unseen ? `${yes}, ${this.unseen.toLocaleString()} characters unseen` : yes);
   }
 
-  /** What the journal knows beside the question itself. */
-  async load() {
-    try {
-      const more = await get(`approvals/${this.question.request_id}`);
-      const parts = [];
-      if (more.made_before) parts.push(el("p", { class: "warn" }, `This very call was made before in this task (call ${more.made_before}).`));
-      if (more.changes.length) parts.push(el("details", {}, el("summary", {}, `What this task has changed so far: ${more.changes.length}`),
-        el("ul", {}, more.changes.slice(0, 200).map((line) => el("li", {}, line)))));
-      fill(this.extra, parts);
-    } catch { /* the card says all that is needed without it */ }
+  /** Where the task stood when it asked. */
+  stands() {
+    const { made_before: before, changes = [], changes_before: earlier = 0 } = this.question;
+    if (before) this.extra.append(el("p", { class: "warn" }, `This very call was made before in this task (call ${before}).`));
+    if (!changes.length) return;
+    this.extra.append(el("details", {}, el("summary", {}, `What this task has changed so far: ${changes.length + earlier}`),
+      el("ul", {}, earlier ? el("li", { class: "quiet" }, `… ${earlier} before these`) : null, changes.map((line) => el("li", {}, line)))));
   }
 
   update() {
