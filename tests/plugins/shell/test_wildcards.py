@@ -245,3 +245,22 @@ def test_no_script_that_only_prints_does_more_by_the_word_of_sed_itself() -> Non
         )
         assert "sandbox" not in done.stderr, script
     assert accepted > 100
+
+
+@pytest.mark.parametrize(
+    ("pattern", "command", "fits"),
+    [
+        ("find", "find . -name '*.py'", True),
+        ("find", "find", True),
+        ("git log", "git log --output=x", True),
+        ("git log", "git logs", False),
+        ("git log", "git", False),
+        ("wc", "wc -l x | rm x", False),
+        ("wc", "wc -l x; rm x", False),
+    ],
+)
+def test_a_rule_may_be_a_prefix(pattern: str, command: str, fits: bool) -> None:
+    rule = {"pattern": pattern, "approval_required": False, "match": "prefix"}
+    shell = Shell(rules=[rule])
+    judged = shell.check(ProposedCall(action="run", arguments={"command": command}))
+    assert isinstance(judged, Allowed) is fits

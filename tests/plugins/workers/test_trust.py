@@ -11,6 +11,7 @@ import pytest
 
 from delf import Approved
 from delf.errors import FolderNotTrustedError
+from delf.project.folder import read_folder
 from delf.trust import Trust, part_of, remember
 from delf_filesystem import Filesystem
 from delf_workers import Workers
@@ -71,6 +72,18 @@ async def test_one_that_is_trusted_is_called(bench, canary):
     bench.answers("look", "print(await look())")
     assert (await bench.run(CALL, Workers())).text == "seen"
     assert canary.exists()
+
+
+async def test_a_text_that_instructions_take_in_is_trusted_with_the_folder(bench):
+    worker = bench.worker("spy", instructions="{{ file('RULES.md') }}")
+    rules = worker.with_name("RULES.md")
+    rules.write_text("Be kind.")
+    assert "workers/RULES.md" in read_folder(bench.folder, None, {}).items
+    trust(bench, worker)
+    assert "is not as it was when you trusted it" in (await bench.run(CALL, Workers())).text
+    trust(bench, rules)
+    bench.answers("Be kind.", "print('kind')")
+    assert (await bench.run(CALL, Workers())).text == "kind"
 
 
 @pytest.mark.parametrize("changed", ["worker", "tools"])

@@ -31,6 +31,8 @@ WORKERS: Final = "workers"
 ROUTINES: Final = "routines"
 _GENERATED: Final = "generated"
 _WORKER: Final = ".worker"
+_OF_WORKERS: Final = frozenset({_WORKER, ".py", ".md", ".txt", ".json", ".jinja", ".jinja2", ".j2"})
+"""Suffixes of what a worker is made of: its code, and what its instructions take in."""
 _RECORDED: Final = "recorded:"
 _SAYING: Final = frozenset(
     [
@@ -184,7 +186,7 @@ def _in_folder(root: Path, name: str) -> Path | None:
 
 
 def _workers(root: Path, document: Mapping[str, Any]) -> Iterator[Path]:
-    """The workers of the project, and the Python files beside them."""
+    """The workers of the project, and the files beside them that they use."""
     folders = {root / WORKERS: None}
     for table in document.get("connections", {}).values():
         for name in texts_in(table.get("folders")):
@@ -211,7 +213,7 @@ def _workers_in(folder: Path) -> Iterator[Path]:
     for place in (folder, *(path for path in names if is_file(path / f"worker{_WORKER}"))):
         files = sorted(path for path in place.iterdir() if is_file(path))
         if any(path.suffix == _WORKER for path in files):
-            yield from (path for path in files if path.suffix in (_WORKER, ".py"))
+            yield from (path for path in files if path.suffix in _OF_WORKERS)
 
 
 def _digest(path: Path, root: Path, most: int) -> tuple[Mapping[str, str], int]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -19,13 +20,15 @@ from delf.errors import (
     ToolDefinitionError,
 )
 from delf.tools.connection import Connection
-from delf.tools.function import Tool
+from delf.tools.function import Tool, tool
 
 ToolLike = Tool[Any, Any] | Connection
 Read = Callable[[Path], bytes]
 
 
-def load_tools(path: Path, environ: Any, read: Read | None = None) -> list[ToolLike]:
+def load_tools(
+    path: Path, environ: Any, read: Read | None = None, named: Collection[str] = ()
+) -> list[ToolLike]:
     """The tools and connections at the top level of a file.
 
     What the file imports from elsewhere counts only if it is a connection, or is named in the
@@ -36,6 +39,7 @@ def load_tools(path: Path, environ: Any, read: Read | None = None) -> list[ToolL
         environ: Where its connections look up their settings.
         read: Gives the content of the file and of the modules beside it, which is what runs. No
             compiled copy of them does, and no folder there is a package.
+        named: Functions of the file that are tools without being marked as such.
 
     Raises:
         ConfigurationError: When it cannot be read or run, naming the line.
@@ -47,6 +51,11 @@ def load_tools(path: Path, environ: Any, read: Read | None = None) -> list[ToolL
     with using_environ(environ):
         module = _import(path.resolve(), path, read)
     tools = list(_tools_of(module))
+    known = {item.name for item in tools}
+    for name in named:
+        function: Any = vars(module).get(name)
+        if name not in known and inspect.isfunction(function):
+            tools.append(tool(function))
     if not tools:
         raise ToolDefinitionError(
             f"{path} defines no tool",

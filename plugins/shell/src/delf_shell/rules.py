@@ -6,7 +6,8 @@ an option (a word that begins with ``-``), a path that leads out of the folder, 
 program runs, writes to or sends (:mod:`delf_shell.programs`). Those are how a harmless command is
 made to do something else: ``git -c core.pager=…``, ``find -exec``, ``sed '1e …'``,
 ``tar --checkpoint-action=…``, ``cat /etc/passwd``. In an option that a pattern names, a wildcard
-stands for its value. ``**`` at the end stands for any further words at all.
+stands for its value. ``**`` at the end stands for any further words at all, and so does a rule
+with ``match="prefix"``.
 """
 
 from __future__ import annotations
@@ -107,5 +108,7 @@ def read_rules(rules: Sequence[RuleSettings], name: str) -> tuple[Rule, ...]:
                 f"{name}: the pattern {rule.pattern!r} does not begin with the name of a program",
                 hint='a pattern is as "git log *"; default is for commands that no rule names',
             )
+        if rule.match == "prefix" and words[-1] != "**":
+            words = (*words, "**")
         read.append(Rule(words, rule.approval_required))
     return tuple(read)

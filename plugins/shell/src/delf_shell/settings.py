@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -17,6 +17,9 @@ class RuleSettings(BaseModel):
 
     pattern: str = Field(min_length=1, description='Words with wildcards: "git log *".')
     approval_required: bool = Field(default=True, description="Ask a person before each.")
+    match: Literal["words", "prefix"] = Field(
+        default="words", description="`prefix`: any further words at all may follow the pattern."
+    )
     shell: bool = Field(
         default=False, description="Give exactly this text, and no other, to /bin/sh."
     )

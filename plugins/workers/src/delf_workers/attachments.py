@@ -122,6 +122,11 @@ def check(worker: WorkerDefinition, files: Sequence[Attached]) -> None:
                 f"worker {worker.name!r} does not take {item.path!r}. It takes: "
                 f"{', '.join(policy.suffixes)}"
             )
+        if policy.denied_suffixes and item.file.name.lower().endswith(policy.denied_suffixes):
+            raise ToolRefusedError(
+                f"worker {worker.name!r} does not take {item.path!r}: none of "
+                f"{', '.join(policy.denied_suffixes)}"
+            )
 
 
 def copy_to(folder: Path, files: Sequence[Attached], most: int) -> list[Path]:

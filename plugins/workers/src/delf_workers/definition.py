@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+)
 
 from delf.errors import ConfigurationError, ToolRefusedError, did_you_mean
 from delf.llm import spellings
 from delf_workers import frontmatter, shape
+from delf_workers.template import Instructions, InstructionsError
 
+Read = Callable[[Path], bytes]
+"""Gives the content of a file, as it was when its folder was trusted."""
 SUFFIX: Final = ".worker"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-_SLOT: Final = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
+_POLICY: Final = {
+    "max_attachments": "max_count",
+    "max_total_bytes": "max_total_bytes",
+    "allowed_suffixes": "suffixes",
+    "denied_suffixes": "denied_suffixes",
+}
+"""The keys of ``attachment_policy``, as ``attachments`` has them."""
+_HIDDEN: Final = ("instructions", "file", "generated", "lines", "read")
+"""Fields that are no keys of a file."""
 _GIVEN_BY_MAKER: Final = ("model", "sandbox", "limits")
 _ALIASES: Final = {"filesystem": "filesystem", "shell": "shell", "delegation": "workers"}
 TOOLS: Final = "custom"
@@ -33,9 +51,10 @@ class Attachments(_Part):
     max_count: int = Field(default=10, ge=0, description="How many.")
     max_total_bytes: int = Field(default=10_000_000, ge=0, description="All of them together.")
     suffixes: tuple[str, ...] = Field(default=(), description="Only these; all when empty.")
+    denied_suffixes: tuple[str, ...] = Field(default=(), description="None of these.")
     approval: bool = Field(default=False, description="Ask a person before each call with files.")
 
-    @field_validator("suffixes")
+    @field_validator("suffixes", "denied_suffixes")
     @classmethod
     def _with_dots(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(f".{suffix.lower().lstrip('.')}" for suffix in value)
@@ -95,6 +114,8 @@ class WorkerDefinition(_Part):
     generated: bool = Field(default=False, exclude=True)
     lines: dict[str, int] = Field(default_factory=dict, exclude=True, repr=False)
 
+    read: Read | None = Field(default=None, exclude=True, repr=False)
+
     def place(self, *keys: str) -> str:
         """Where a value of its file stands: file, line, keys."""
         known = (".".join(keys[:n]) for n in range(len(keys), 0, -1))
@@ -138,7 +159,18 @@ class WorkerDefinition(_Part):
                     f"Its inputs: {', '.join(self.inputs) or 'none'}"
                 )
         values = {name: self._input(name, inputs) for name in self.inputs}
-        return _SLOT.sub(lambda slot: str(values[slot[1]]), self.instructions)
+        template = Instructions(self.instructions, values_only=self.generated)
+        try:
+            return template.filled(values, self._beside)
+        except InstructionsError as error:
+            raise ToolRefusedError(f"the instructions of worker {self.name!r}: {error}") from None
+
+    def _beside(self, name: str) -> str:
+        """A text in the worker's own folder, as it was when the project was trusted."""
+        path = self.file.parent / name
+        if Path(name).name != name or self.read is None:
+            raise ToolRefusedError(f"worker {self.name!r}: {name[:80]!r} is no file beside it")
+        return self.read(path).decode("utf-8", "replace").strip()
 
     def _input(self, name: str, inputs: Mapping[str, Any]) -> Any:
         wanted = self.inputs[name]
@@ -152,9 +184,19 @@ class WorkerDefinition(_Part):
 
 
 def from_front_matter(
-    front: frontmatter.FrontMatter, name: str, *, generated: bool = False
+    front: frontmatter.FrontMatter,
+    name: str,
+    *,
+    generated: bool = False,
+    read: Read | None = None,
 ) -> WorkerDefinition:
     """A worker from what its file holds.
+
+    Args:
+        front: The file.
+        name: The worker's.
+        generated: Whether a model made it.
+        read: Gives the content of a file beside it.
 
     Raises:
         ConfigurationError: Naming file, line and key.
@@ -170,14 +212,17 @@ def from_front_matter(
             for key, line in lines.items()
             if key.partition(".")[0] == "toolsets"
         }
+    _take_policy(front, table)
+    if "output_schema_ref" in table:
+        table["result"] = _schema(front, table, read)
     given = {"name": name, **table, "connections": _connections(front, table)}
     if not front.text:
         raise front.error("there are no instructions below the table")
-    for key in ("instructions", "file", "generated", "lines"):
+    for key in _HIDDEN:
         if key in table:
             raise front.error(f"unknown key{did_you_mean(key, _keys())}", (key,), _known())
     try:
-        own = {"file": front.path, "generated": generated, "lines": lines}
+        own = {"file": front.path, "generated": generated, "lines": lines, "read": read}
         made = WorkerDefinition.model_validate({**given, **own, "instructions": front.text})
     except ValidationError as error:
         raise _explained(front, error) from None
@@ -185,9 +230,45 @@ def from_front_matter(
     return made
 
 
+def _take_policy(front: frontmatter.FrontMatter, table: dict[str, Any]) -> None:
+    """Read ``attachment_policy`` as ``attachments``."""
+    policy: Any = table.pop("attachment_policy", None)
+    if policy is None:
+        return
+    if "attachments" in table:
+        raise front.error("attachments say the same", ("attachment_policy",))
+    if not isinstance(policy, dict):
+        raise front.error("a table", ("attachment_policy",))
+    taken: dict[str, Any] = {}
+    for key, value in cast("dict[Any, Any]", policy).items():
+        if key not in _POLICY:
+            close = did_you_mean(str(key), _POLICY)
+            raise front.error(f"unknown key{close}", ("attachment_policy", str(key)))
+        taken[_POLICY[key]] = value
+    table["attachments"] = taken
+
+
+def _schema(
+    front: frontmatter.FrontMatter, table: dict[str, Any], read: Read | None
+) -> dict[str, Any]:
+    """The JSON Schema in a file beside the worker."""
+    where = ("output_schema_ref",)
+    name = table.pop("output_schema_ref")
+    if "result" in table:
+        raise front.error("result says the same", where)
+    if not isinstance(name, str) or Path(name).name != name or read is None:
+        raise front.error("the name of a JSON file beside the worker", where)
+    try:
+        found: Any = json.loads(read(front.path.parent / name))
+    except ValueError as error:
+        raise front.error(f"{name} is no JSON: {error}", where) from None
+    if not isinstance(found, dict):
+        raise front.error(f"{name} is no JSON Schema", where)
+    return cast("dict[str, Any]", found)
+
+
 def _keys() -> list[str]:
-    hidden = ("instructions", "file", "generated", "lines")
-    return [key for key in WorkerDefinition.model_fields if key not in hidden]
+    return [key for key in WorkerDefinition.model_fields if key not in _HIDDEN]
 
 
 def _known() -> str:
@@ -228,12 +309,16 @@ def _check(front: frontmatter.FrontMatter, made: WorkerDefinition, name: str) ->
         problem = shape.schema_problem(made.result)
         if problem is not None:
             raise front.error(f"it is no JSON Schema: {problem}", ("result",))
-    for slot in _SLOT.finditer(front.text):
-        if slot[1] not in made.inputs:
-            line = front.text_line + front.text.count("\n", 0, slot.start())
+    try:
+        named = list(Instructions(front.text, values_only=made.generated).names())
+    except InstructionsError as error:
+        line = front.text_line + error.line - 1
+        raise ConfigurationError(f"{front.path}, line {line}: {error}") from None
+    for slot, line in named:
+        if slot not in made.inputs:
             raise ConfigurationError(
-                f"{front.path}, line {line}: there is no input {slot[1]!r}"
-                f"{did_you_mean(slot[1], made.inputs)}",
+                f"{front.path}, line {front.text_line + line - 1}: there is no input {slot!r}"
+                f"{did_you_mean(slot, made.inputs)}",
                 hint=f"inputs: {', '.join(made.inputs) or 'none'}",
             )
     if made.generated:

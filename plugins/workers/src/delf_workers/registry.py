@@ -78,7 +78,7 @@ class Registry:
                 f"{', '.join(map(str, self.folders))}",
             )
         front = frontmatter.of_bytes(path, self.read(path))
-        return from_front_matter(front, name, generated=self.is_generated(path))
+        return from_front_matter(front, name, generated=self.is_generated(path), read=self.read)
 
     def is_generated(self, path: Path) -> bool:
         """Whether a worker's file lies where workers are kept that models made."""

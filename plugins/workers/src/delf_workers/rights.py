@@ -116,7 +116,7 @@ class Workshop:
     ) -> Iterator[ConnectionLike]:
         """The functions of ``tools.py`` that a worker names."""
         path = worker.file.parent / "tools.py"
-        found = {t.name: t for t in load_tools(path, self.environ, self.registry.read)}
+        found = {t.name: t for t in load_tools(path, self.environ, self.registry.read, settings)}
         for name, options in settings.items():
             if name not in found:
                 known = ", ".join(found)

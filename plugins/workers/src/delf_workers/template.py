@@ -1,0 +1,78 @@
+"""A worker's instructions as a template of Jinja: values, conditions, and files beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError, nodes
+from jinja2.meta import find_undeclared_variables
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+FILE: Final = "file"
+"""The function of templates that takes a text of the worker's folder in."""
+_VALUES_ONLY: Final = (nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name)
+
+
+class InstructionsError(ValueError):
+    """Instructions that cannot be used.
+
+    Args:
+        message: Why.
+        line: The line in them, from 1.
+    """
+
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+class Instructions:
+    """Instructions, read once.
+
+    Args:
+        text: The template.
+        values_only: Whether it may have ``{{ input }}`` and nothing else.
+
+    Raises:
+        InstructionsError: When it cannot be read.
+    """
+
+    def __init__(self, text: str, *, values_only: bool = False) -> None:
+        self._environment = ImmutableSandboxedEnvironment(
+            undefined=StrictUndefined, keep_trailing_newline=True
+        )
+        self._text = text
+        try:
+            self._tree = self._environment.parse(text)
+        except TemplateSyntaxError as error:
+            raise InstructionsError(error.message or "no template", error.lineno) from None
+        if values_only:
+            for node in self._tree.find_all(nodes.Node):
+                if not isinstance(node, _VALUES_ONLY):
+                    raise InstructionsError(
+                        "a generated worker's instructions have {{ input }} only", node.lineno
+                    )
+
+    def names(self) -> Iterator[tuple[str, int]]:
+        """The inputs that it names, each with a line."""
+        free = find_undeclared_variables(self._tree) - {FILE, *self._environment.globals}
+        for node in self._tree.find_all(nodes.Name):
+            if node.name in free and node.ctx == "load":
+                yield node.name, node.lineno
+
+    def filled(self, values: Mapping[str, Any], read: Callable[[str], str]) -> str:
+        """The instructions with inputs filled in.
+
+        Args:
+            values: Of the inputs.
+            read: Gives a text of the worker's folder.
+
+        Raises:
+            InstructionsError: When they cannot be: an attribute that a value lacks, and the like.
+        """
+        template = self._environment.from_string(self._tree, {FILE: read})
+        try:
+            return template.render(values)
+        except TemplateError as error:
+            raise InstructionsError(error.message or type(error).__name__, 1) from None

@@ -1,0 +1,125 @@
+"""Workers as llm-do's users write them work unchanged."""
+
+import pytest
+
+from delf.errors import ConfigurationError, ToolRefusedError
+from delf_workers import Workers
+from delf_workers.registry import Registry
+
+
+def worker(folder, head, text, **beside):
+    """A worker in a folder of its own, with texts beside it."""
+    (folder / "w").mkdir(parents=True, exist_ok=True)
+    (folder / "w/worker.worker").write_text(f"---\n{head}\n---\n{text}\n")
+    for name, content in beside.items():
+        (folder / "w" / name.replace("_", ".", 1)).write_text(content)
+    return Registry([folder]).find("w")
+
+
+def test_instructions_take_texts_and_conditions(tmp_path):
+    found = worker(
+        tmp_path,
+        "inputs: {deep: {type: boolean, default: false}, topic: {default: tea}}",
+        "{{ file('RUBRIC.md') }}\n{% if deep %}Be thorough.{% else %}Be brief.{% endif %}"
+        "\n{{ topic | upper }}",
+        RUBRIC_md="Look at {{ everything }}.\n",
+    )
+    assert found.told({}) == "Look at {{ everything }}.\nBe brief.\nTEA"
+    assert "Be thorough." in found.told({"deep": True})
+
+
+def test_a_value_is_no_template(tmp_path):
+    found = worker(tmp_path, "inputs: {topic: {}}", "About {{ topic }}.")
+    assert found.told({"topic": "{{ 7 * 7 }}"}) == "About {{ 7 * 7 }}."
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{% if %}", "line 4: Expected an expression"),
+        ("one\n{% for x in y %}{{ x }}{% endfor %}", "line 5: there is no input 'y'"),
+        ("{{ open('x') }}", "line 4: there is no input 'open'"),
+    ],
+)
+def test_what_cannot_be_read_is_told_with_its_line(tmp_path, text, message):
+    with pytest.raises(ConfigurationError, match=message):
+        worker(tmp_path, "inputs: {}", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ file('../other.md') }}",
+        "{{ file('/etc/passwd') }}",
+        "{{ file('sub/x.md') }}",
+        "{{ topic.__class__.__mro__ }}",
+        "{{ topic.nothing }}",
+    ],
+)
+def test_a_template_reaches_nothing_else(tmp_path, text):
+    (tmp_path / "other.md").write_text("secret")
+    found = worker(tmp_path, "inputs: {topic: {default: tea}}", text)
+    with pytest.raises(ToolRefusedError, match="worker 'w'"):
+        found.told({})
+
+
+@pytest.mark.parametrize("text", ["{% for i in range(9) %}x{% endfor %}", "{{ file('a.md') }}"])
+def test_a_generated_worker_has_values_only(tmp_path, text):
+    registry = Registry([tmp_path])
+    with pytest.raises(ConfigurationError, match="input }} only"):
+        registry.text_of({"name": "made"}, text)
+
+
+def test_attachment_policy_is_attachments(tmp_path):
+    head = """attachment_policy:
+  max_attachments: 1
+  max_total_bytes: 1000
+  allowed_suffixes: [.pdf]
+  denied_suffixes: [.exe]"""
+    policy = worker(tmp_path, head, "x").attachments
+    assert (policy.max_count, policy.max_total_bytes) == (1, 1000)
+    assert (policy.suffixes, policy.denied_suffixes) == ((".pdf",), (".exe",))
+    with pytest.raises(ConfigurationError, match=r"line 3: attachment_policy\.max: unknown key"):
+        worker(tmp_path, "attachment_policy:\n  max: 1", "x")
+    with pytest.raises(ConfigurationError, match="attachments say the same"):
+        worker(tmp_path, "attachment_policy: {}\nattachments: {}", "x")
+
+
+def test_a_schema_lies_beside_the_worker(tmp_path):
+    schema = '{"type": "object", "required": ["title"]}'
+    found = worker(tmp_path, "output_schema_ref: report.json", "x", report_json=schema)
+    assert found.result == {"type": "object", "required": ["title"]}
+    with pytest.raises(ConfigurationError, match=r"missing\.json cannot be read"):
+        worker(tmp_path, "output_schema_ref: missing.json", "x")
+    with pytest.raises(ConfigurationError, match="is no JSON"):
+        worker(tmp_path, "output_schema_ref: report.json", "x", report_json="{")
+
+
+PLAIN = '''
+def factorial(n: int) -> int:
+    """The factorial of n."""
+    return 1 if n < 2 else n * factorial(n - 1)
+
+
+def hidden() -> str:
+    """Not named by the worker."""
+    return "no"
+'''
+
+
+async def test_plain_functions_of_tools_py_are_tools(bench):
+    path = bench.worker("math", "toolsets: {custom: {factorial: {pre_approved: true}}}")
+    path.with_name("tools.py").write_text(PLAIN)
+    bench.answers("compute", "print(await factorial(5))")
+    response = await bench.run("print(await workers.call('math', 'compute'))", Workers())
+    assert response.text == "120"
+
+
+async def test_a_plain_function_asks_unless_it_is_approved(bench):
+    path = bench.worker("math", "toolsets: {custom: {factorial: {}}}")
+    path.with_name("tools.py").write_text(PLAIN)
+    bench.answers("compute", "print(await factorial(3))")
+    script = "try:\n    print(await workers.call('math', 'compute'))\nexcept ToolError as e:\n    print(e)"
+    response = await bench.run(script, Workers())
+    assert "factorial" in response.text
+    assert "6" not in response.text.split()
