@@ -406,3 +406,18 @@ def test_counting_ends_above_the_limit():
     assert 10_000 < weight(itself, 10_000) < 11_000
     assert weight(range(10**12), 10_000) > 10_000
     assert weight([range(10**12)] * 3, 10_000) > 10_000
+
+
+@pytest.mark.parametrize("fold", [0, 1])
+@pytest.mark.parametrize("wrap", [lambda v: v, lambda v: {"at": [v]}, lambda v: {v: 1}])
+def test_which_of_two_same_times_of_the_clock_is_kept(wrap, fold: int) -> None:
+    """When clocks are put back, 02:30 comes twice; to compare them does not tell them apart."""
+    twice = (dt.datetime(2026, 10, 25, 2, 30, fold=fold), dt.time(2, 30, fold=fold))
+    for value in twice:
+        back = loads(dumps(wrap(value)))
+        assert (back, repr(back)) == (wrap(value), repr(wrap(value)))
+
+
+def test_durations_that_no_number_of_seconds_says_are_exact() -> None:
+    for value in (dt.timedelta(days=999_999, microseconds=1), dt.timedelta.max, dt.timedelta.min):
+        assert loads(dumps(value)) == value

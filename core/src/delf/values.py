@@ -408,16 +408,37 @@ def is_quickly_sorted(items: Iterable[Any]) -> bool:
     return set(map(type, items)) in _QUICKLY_SORTED
 
 
+_EXACT_DAYS = 90_000
+"""Below that a number of seconds has its microseconds."""
+
 _QUICKLY_SORTED: tuple[set[type], ...] = ({str}, {int})
 _MISSING = frozenset({"NAType", "NaTType"})  # of pandas
 _LIST_LIKE = frozenset({"deque", "dict_keys", "dict_values", "dict_items", "range"})
 
+
+def _encode_datetime(value: dt.datetime) -> dict[str, Any]:
+    written = {TAG: "datetime", "v": value.isoformat()}
+    return _later_of(value, written) if value.tzinfo is None else written
+
+
+def _later_of(value: dt.datetime | dt.time, written: dict[str, Any]) -> dict[str, Any]:
+    """A time of the clock that is there twice, when clocks are put back: ISO 8601 has no word."""
+    return {TAG: "later", "v": written} if value.fold else written
+
+
+def _encode_timedelta(value: dt.timedelta) -> dict[str, Any]:
+    """Seconds; where a number cannot say it exactly, its days, seconds and microseconds."""
+    if abs(value.days) < _EXACT_DAYS or not value.microseconds:
+        return {TAG: "timedelta", "v": value.total_seconds()}
+    return {TAG: "timedelta", "v": [value.days, value.seconds, value.microseconds]}
+
+
 ENCODERS: dict[type, Callable[[Any], Any]] = {
     tuple: lambda v: _tagged_items("tuple", v),
-    dt.datetime: lambda v: {TAG: "datetime", "v": v.isoformat()},
+    dt.datetime: _encode_datetime,
     dt.date: lambda v: {TAG: "date", "v": v.isoformat()},
-    dt.time: lambda v: {TAG: "time", "v": v.isoformat()},
-    dt.timedelta: lambda v: {TAG: "timedelta", "v": v.total_seconds()},
+    dt.time: lambda v: _later_of(v, {TAG: "time", "v": v.isoformat()}),
+    dt.timedelta: _encode_timedelta,
     decimal.Decimal: _encode_decimal,
     bytes: lambda v: {TAG: "bytes", "v": base64.b64encode(v).decode("ascii")},
     bytearray: lambda v: {TAG: "bytes", "v": base64.b64encode(v).decode("ascii")},
@@ -485,7 +506,10 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "datetime": lambda v: dt.datetime.fromisoformat(_short(v)),
     "date": lambda v: dt.date.fromisoformat(_short(v)),
     "time": lambda v: dt.time.fromisoformat(_short(v)),
-    "timedelta": lambda v: dt.timedelta(seconds=v),
+    "later": lambda v: v.replace(fold=1),
+    "timedelta": lambda v: (
+        dt.timedelta(*_items(v)) if isinstance(v, list) else dt.timedelta(seconds=v)
+    ),
     "decimal": _decimal_of,
     "bytes": base64.b64decode,
     "set": lambda v: set(_members(v)),

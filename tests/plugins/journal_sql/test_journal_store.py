@@ -534,9 +534,14 @@ async def test_a_journal_of_a_config_file_is_beside_it(tmp_path, written):
     assert (tmp_path / "a b.db").is_file()
 
 
-async def test_pruning_makes_the_file_smaller(tmp_path):
+@pytest.mark.parametrize("made_by", ["delf", "another program"])
+async def test_pruning_makes_the_file_smaller(tmp_path, made_by):
     """All pages are given back, and not one each time."""
     path = tmp_path / "journal.db"
+    if made_by != "delf":
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("CREATE TABLE theirs (id INTEGER)")
     journal = SqlJournal(str(path))
     try:
         for number in range(200):

@@ -17,6 +17,8 @@ from delf_journal_sql.database import Connection, SqlRow, in_chunks
 from delf_journal_sql.errors import DuplicateRowError, JournalError, JournalSetupError
 from delf_journal_sql.settings import JournalSettings
 
+_INCREMENTAL: Final = 2
+"""What SQLite says of a file that gives pages back when it is asked to."""
 _QUICKEST: Final = 0.004
 _SLOWEST: Final = 0.1
 _BROKEN: Final = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
@@ -204,8 +206,12 @@ class SqliteDatabase:
         """Give the space of what was deleted back."""
         connection = self._open()
         try:
-            # One step frees one page.
-            connection.run_to_end("PRAGMA incremental_vacuum")
+            ((way,),) = connection.execute("PRAGMA auto_vacuum")
+            if way == _INCREMENTAL:
+                connection.run_to_end("PRAGMA incremental_vacuum")  # one step frees one page
+            else:  # another program made the file
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+                connection.run_to_end("VACUUM")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         finally:
             connection.close()
