@@ -24,6 +24,7 @@ from delf_devkit.testing.models import ScriptedModel
 from delf_journal_sql import SqlJournal
 from delf_memory_semantic import Memory
 from delf_model_recorded import RecordingMismatch
+from delf_openapi import APITool
 from delf_sandbox import wire
 from delf_sandbox.wire import WireError
 from delf_sql import SQL
@@ -31,11 +32,17 @@ from delf_sql.failures import SQLSchemaError
 from support.every_error import EVERY
 from support.model_fixtures import LITELLM_WARNING
 from support.openai_server import OpenAIServer, Reply
+from support.raw_http import threaded_server
 from support.workspace import ROOT
 
 pytestmark = [pytest.mark.services, pytest.mark.filterwarnings(LITELLM_WARNING)]
 
 SECRET: Final = "planted-s3cret"
+ORDERS: Final = {
+    "openapi": "3.1.0",
+    "info": {"title": "Shop", "version": "1"},
+    "paths": {"/orders": {"post": {"operationId": "order", "responses": {}}}},
+}
 RAISED: Final = [cls for cls in EVERY if cls is not errors.TaskLeftError]
 """All but the one that only has others beneath it."""
 
@@ -137,6 +144,21 @@ raises(errors.ApprovalRejectedError)(
     lambda w: w.fails("await delete()", delete, approval_mode="strict")
 )
 raises(errors.TaskTimeoutError)(lambda w: w.fails("await hang()", hang, timeout=0.5))
+
+
+@raises(errors.OutcomeUnknownError)
+def _(_: World) -> None:
+    with threaded_server(lambda seen: None) as server:  # it takes the order and hangs up
+        api = APITool(ORDERS, name="shop", base_url=server.url)
+        asyncio.run(_order(api))
+
+
+async def _order(api: APITool) -> None:
+    (action,) = await api.actions()
+    try:
+        await action.call()
+    finally:
+        await api.aclose()
 
 
 @raises(errors.ToolException)

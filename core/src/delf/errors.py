@@ -17,6 +17,7 @@
     │   └── PluginError                    ERR-PLUGIN-001
     ├── ConnectionUnavailableError         ERR-CONN-003     the service does not answer
     ├── ToolExecutionError                 ERR-TOOL-001
+    │   ├── OutcomeUnknownError            ERR-TOOL-006     it may have been done, or not
     │   └── ToolException                  ERR-TOOL-004     raised by tools, for the model to read
     ├── ToolRefusedError                   ERR-TOOL-005     unknown, not allowed, bad arguments
     ├── LLMExecutionError                  ERR-LLM-001
@@ -222,6 +223,16 @@ class ToolException(ToolExecutionError):  # noqa: N818 - the reference's name
     """Raised by a tool's author: its message is meant for the script and the model."""
 
     code = "ERR-TOOL-004"
+
+
+class OutcomeUnknownError(ToolExecutionError):
+    """A change was sent and its answer was lost: it may have been done, or not.
+
+    A tool raises it where it cannot find that out, and must not do it twice. The same call again
+    in the task is asked about, also where the action needs no approval.
+    """
+
+    code = "ERR-TOOL-006"
 
 
 class ToolRefusedError(DelfError):

@@ -282,7 +282,7 @@ class CallFinished(_Event):
     when it got a result, which can be a tool's own error as text. ``digest`` identifies a call
     that was turned down before anybody was asked; of others it is in an earlier event.
     ``cancellation`` is set when ``status`` is ``cancelled``. ``can_retry`` is False when no other
-    script could do better.
+    script could do better. ``outcome_unknown`` is set when the tool cannot say whether it was done.
     """
 
     call_id: int
@@ -296,6 +296,7 @@ class CallFinished(_Event):
     digest: str | None = None
     cancellation: Cancellation | None = None
     can_retry: bool = True
+    outcome_unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

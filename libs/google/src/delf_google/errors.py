@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from delf.errors import ConnectionUnavailableError, ToolExecutionError
+from delf.errors import ConnectionUnavailableError, OutcomeUnknownError, ToolExecutionError
 
 LOGIN: Final = "delf google login"
 _MISSING_SCOPE: Final = {"insufficientPermissions", "ACCESS_TOKEN_SCOPE_INSUFFICIENT"}
@@ -48,7 +48,7 @@ class QuotaError(GoogleError):
     """A quota is used up, or requests came too fast for longer than delf waits."""
 
 
-class LostAnswerError(GoogleError):
+class LostAnswerError(GoogleError, OutcomeUnknownError):
     """A change was sent and its answer did not arrive: it may have been done, or not.
 
     Status and reason are those of a refusal that came after it, if one did.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit
 
 from delf.bodies import ACCEPTED, BodyEncodingError, BodyTooLargeError, read_body
-from delf.errors import ConnectionUnavailableError, ToolExecutionError
+from delf.errors import ConnectionUnavailableError, OutcomeUnknownError, ToolExecutionError
 from delf.retries import pause, retry_after
 from delf.tls import trusted
 from delf_openapi.answers import Answer, scrub
@@ -72,6 +72,7 @@ class Transport:
 
         Raises:
             ConnectionUnavailableError: When nothing answers, or not in time.
+            OutcomeUnknownError: When it may have been done all the same.
             ToolExecutionError: When the answer is too large, or leads where it must not.
         """
         if request.spec_host is not None and not self._settings.base_url:
@@ -125,7 +126,7 @@ class Transport:
                 await self._sleep(pause(attempt))
             except httpx.TransportError as error:
                 if last or request.method not in _IDEMPOTENT:
-                    raise self._unreachable(request, error) from None
+                    raise self._unreachable(request, error, sent=True) from None
                 await self._sleep(pause(attempt))
             else:
                 wait = self._wait_for(answer, attempt)
@@ -143,7 +144,9 @@ class Transport:
             return pause(attempt)
         return told if told <= self._settings.max_wait else None
 
-    def _unreachable(self, request: Request, error: Exception) -> ConnectionUnavailableError:
+    def _unreachable(
+        self, request: Request, error: Exception, *, sent: bool = False
+    ) -> ConnectionUnavailableError | OutcomeUnknownError:
         import httpx
 
         host = urlsplit(request.url).netloc
@@ -152,7 +155,12 @@ class Transport:
             reason = f"{host} did not answer within {seconds:g} s"
         else:
             reason = f"{host} cannot be reached: {scrub(str(error), request)[:200]}"
-        return ConnectionUnavailableError(f"{request.label}: {reason}")
+        text = f"{request.label}: {reason}"
+        if sent and request.method not in _IDEMPOTENT:
+            return OutcomeUnknownError(
+                f"{text}, so it may have been done", hint="look before it is done again"
+            )
+        return ConnectionUnavailableError(text)
 
     # -- redirects ----------------------------------------------------------------------
 

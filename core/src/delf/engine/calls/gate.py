@@ -34,6 +34,7 @@ from delf.engine.redact import Redactor
 from delf.engine.toolset import BoundAction, Toolset
 from delf.errors import (
     DelfError,
+    OutcomeUnknownError,
     TaskLeftError,
     ToolException,
     ToolRefusedError,
@@ -94,6 +95,8 @@ class Gate:
         self._numbers = itertools.count(self._replay.last_call + 1)
         self.answer: Returned | None = None
         """The answer that was given last, of a task that wants data."""
+        self._doubtful: set[str] = set()
+        """Digests of calls that may have been done although they failed."""
         self._closed = False
         self._at_work: set[asyncio.Task[Any]] = set()
         self._records = CallRecords(log)
@@ -194,11 +197,15 @@ class Gate:
         if self._replay.active:
             past = await self._replay.call(call.digest, alone=request.alone)
         if past is not None and past.finished is not None:
+            if past.finished.outcome_unknown:
+                self._doubtful.add(call.digest)
             return past.answer()
         if past is not None:
             call.number, call.begun = past.call_id, past.started is not None
         self._records.serve(request.call_id, call)
         if past is None:
+            if call.digest in self._doubtful:
+                return await self._ask_after_doubt(call)
             return await self._ask_and_make(call)
         if past.started is not None and past.started.effect != "read":
             return await self._ask_whether_again(call, past)
@@ -300,6 +307,28 @@ class Gate:
             case decision:
                 reason = why_not(decision)
         return await self._reject(call, reason)
+
+    async def _ask_after_doubt(self, call: Call) -> CallAnswer:
+        """The same call may have been made before: a person says whether to make it again."""
+        verdict = await self._verdict(call)
+        if isinstance(verdict, Refused):
+            return await self._turn_down(call, verdict.message)
+        doubtful = call.digest
+        why = "the same call was made before, and its answer was lost: it may have been done"
+        asked = NeedsApproval(reason=why, preview=verdict.preview, basis=verdict.basis)
+        answer = await self._ask(call, None, asked, outcome_unknown=True)
+        if isinstance(answer, Refused):
+            return await self._turn_down(call, answer.message)
+        match answer.decision:
+            case AlreadyDone(result=result):
+                self._doubtful.discard(doubtful)
+                await self._records.begin(call)
+                return await self._take_as_made(call, result)
+            case Approved():
+                self._doubtful.discard(doubtful)
+                return await self._make(call)
+            case decision:
+                return await self._reject(call, why_not(decision), can_retry=False)
 
     def _goes_on(self, call: Call) -> bool:
         """Whether a call that was begun is made again without a question."""
@@ -454,8 +483,18 @@ class Gate:
     ) -> Raised:
         message = self._redactor.text(message)
         can_retry = not isinstance(cause, DelfError) or cause.can_retry
+        is_doubtful = isinstance(cause, OutcomeUnknownError)
+        is_doubtful = is_doubtful and call.bound.action.effect != "read"
+        if is_doubtful:
+            self._doubtful.add(call.digest)
         await self._records.end(
-            call, "error", started, error=message, raised=kind, can_retry=can_retry
+            call,
+            "error",
+            started,
+            error=message,
+            raised=kind,
+            can_retry=can_retry,
+            outcome_unknown=is_doubtful,
         )
         return Raised(kind, message, cause, can_retry)
 

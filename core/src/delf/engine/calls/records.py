@@ -119,6 +119,7 @@ class CallRecords:
         digest: str | None = None,
         cancellation: Cancellation | None = None,
         can_retry: bool = True,
+        outcome_unknown: bool = False,
         safe: Collection[str] = SAFE,
     ) -> None:
         """Record the end of a call, once.
@@ -133,6 +134,7 @@ class CallRecords:
             digest: Of a call whose end may be all that the journal has of it.
             cancellation: Why it was cancelled.
             can_retry: Whether another script could do better.
+            outcome_unknown: Whether it may have been done although it failed.
             safe: Names of fields that hold no secret for sure.
 
         Raises:
@@ -158,6 +160,7 @@ class CallRecords:
                 digest=digest,
                 cancellation=cancellation,
                 can_retry=can_retry,
+                outcome_unknown=outcome_unknown,
             )
         except Exception as failure:
             if not call.begun:

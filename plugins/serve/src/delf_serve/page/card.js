@@ -16,6 +16,7 @@ function remembered(decided) {
 
 function sentence(question) {
   if (question.code) return `May this script run? It uses ${question.actions.join(", ")}.`;
+  if (question.outcome_unknown && question.reason) return `${question.action}: ${question.reason}. Is it to be made again?`;
   if (question.outcome_unknown) return `${question.action} was begun when its process died. Is it to be made again?`;
   return `May the script call ${question.action}?`;
 }

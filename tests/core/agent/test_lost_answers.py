@@ -1,0 +1,98 @@
+"""A change whose answer was lost is not made a second time without a question."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from delf import AlreadyDone, tool
+from delf.errors import OutcomeUnknownError
+from delf_devkit.testing.models import script
+
+
+class Bank:
+    """Pays, and loses its first answers."""
+
+    def __init__(self, lost: int = 1) -> None:
+        self.paid: list[int] = []
+        self.lost = lost
+
+    def tool(self) -> Any:
+        @tool(confirm=False, effect="write")
+        async def pay(amount: int) -> str:
+            """Pay an amount."""
+            self.paid.append(amount)
+            if len(self.paid) <= self.lost:
+                raise OutcomeUnknownError("the answer was lost, so it may have been done")
+            return f"paid {amount}"
+
+        return pay
+
+
+TRYING = """\
+for _ in range(2):
+    try:
+        print(await pay(10))
+    except ToolError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("decision", "paid", "said"),
+    [
+        (True, [10, 10], "paid 10"),
+        (False, [10], "pay was rejected"),
+        (AlreadyDone(result="it was there"), [10], "it was there"),
+    ],
+    ids=["again", "rejected", "it happened"],
+)
+def test_the_same_call_again_is_asked_about(
+    make_agent, scripted_model, decision: Any, paid: list[int], said: str
+) -> None:
+    bank, asked = Bank(), []
+
+    def on_confirm(request: Any) -> Any:
+        asked.append((request.action, request.outcome_unknown, request.reason))
+        return decision
+
+    scripted_model.writes(TRYING)
+    response = make_agent(bank.tool(), on_confirm=on_confirm).run("Pay.")
+    ((action, unknown, reason),) = asked
+    assert (action, unknown) == ("pay", True)
+    assert "its answer was lost" in reason
+    assert bank.paid == paid
+    assert said in response.text
+    assert "may have been done" in response.text
+
+
+def test_a_second_script_is_asked_too_and_another_call_is_not(make_agent, scripted_model) -> None:
+    bank, asked = Bank(), []
+
+    def on_confirm(request: Any) -> bool:
+        asked.append(request.arguments)
+        return True
+
+    scripted_model.writes("print(await pay(10))", "print(await pay(11), await pay(10))")
+    response = make_agent(bank.tool(), on_confirm=on_confirm, retry_count=1).run("Pay.")
+    assert response.text == "paid 11 paid 10"
+    assert asked == [{"amount": 10}]
+
+
+def test_with_nobody_to_ask_it_is_not_made_again(make_agent, scripted_model) -> None:
+    bank = Bank()
+    scripted_model.writes("print(await pay(10))", "print(await pay(10))")
+    response = make_agent(bank.tool(), retry_count=1).run("Pay.")
+    assert not response.status
+    assert bank.paid == [10]
+
+
+def test_what_is_only_read_is_read_again(make_agent, scripted_model) -> None:
+    @tool(confirm=False, effect="read")
+    async def look(number: int) -> int:
+        """Look."""
+        raise OutcomeUnknownError("no answer")
+
+    scripted_model.says(script("print(1)"))
+    make_agent(look, on_confirm=lambda request: pytest.fail("asked")).run("Look.")
