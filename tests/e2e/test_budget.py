@@ -114,10 +114,9 @@ def test_a_server_that_does_not_count_is_reckoned_by_length(
     server = openai_server(lambda _: Reply(text=text, usage=None))
     with make_agent(server, budget_usd=0.02) as agent:
         assert agent.run("go").cost_usd == pytest.approx(0.0105, rel=0.1)
-        assert agent.run("go").status is True
         with pytest.raises(BudgetExceededError):
             agent.run("go")
-    assert len(server.requests) == 2
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from delf.engine.models.money import Estimate, FindPrice, Forecast, Ledger, load_pricing
+from delf.engine.models.money import Estimate, FindPrice, Ledger, load_pricing
 from delf.errors import BudgetExceededError, ConfigurationError
 from delf.llm import LLMConfig
-from delf.messages import FilePart, ImagePart, ModelReply, ModelRequest, Price, Usage, user
+from delf.messages import FilePart, ImagePart, ModelRequest, Price, Usage, user
 
 M = LLMConfig("m")
 PRICE = Price(input=1.0, output=10.0, cached_input=0.1)
@@ -26,65 +26,47 @@ def request(text: str = "x" * 300, **options: Any) -> ModelRequest:
     return ModelRequest(messages=(user(text, options.pop("parts", ())),), **options)
 
 
-def reply(output: int = 0, given: int = 0) -> ModelReply:
-    return ModelReply(text="", model="m", usage=Usage(input_tokens=given, output_tokens=output))
-
-
 def costs(expected: float, most: float = 0.0) -> Callable[[], Estimate]:
     return lambda: Estimate(expected, max(most, expected))
 
 
-# -- forecast -------------------------------------------------------------------------------
+# -- estimates ------------------------------------------------------------------------------
 
 
-def test_the_input_is_what_the_request_holds() -> None:
-    assert Forecast().usage(M, request()) == Usage(input_tokens=100)
-    assert Forecast().cost(M, request(), PRICE) == pytest.approx((100e-6, math.inf))
+def test_the_first_call_of_a_model_may_cost_anything() -> None:
+    assert Ledger().estimate(M, request(), PRICE) == pytest.approx((100e-6, math.inf))
+    assert Ledger().estimate(M, request(), None) == (0.0, math.inf)
 
 
-def test_a_model_that_was_asked_is_known_better() -> None:
-    forecast = Forecast()
-    forecast.learn(M, request(), reply(given=60), None)
-    assert forecast.usage(M, request("x" * 600)).input_tokens == 120
-    assert forecast.usage(LLMConfig("n"), request("x" * 600)).input_tokens == 200
-
-
-def test_the_output_is_the_most_that_is_allowed_else_the_longest_so_far() -> None:
-    forecast = Forecast()
-    for tokens in (5, 50, 20):
-        forecast.learn(M, request(), reply(tokens), None)
-    assert forecast.usage(M, request()).output_tokens == 50
-    assert forecast.usage(M, request(purpose="call")).output_tokens == 0
+def test_the_output_is_the_most_that_is_allowed() -> None:
+    ledger = Ledger()
+    ledger.learn(M, request(), 0.0)
     limited = LLMConfig("m", settings={"max_tokens": 7})
-    assert forecast.usage(limited, request()).output_tokens == 7
-    assert forecast.usage(limited, request(settings={"max_tokens": 3})).output_tokens == 3
+    assert ledger.estimate(limited, request(), PRICE) == pytest.approx((170e-6, 170e-6))
+    own = request(settings={"max_tokens": 3})
+    assert ledger.estimate(limited, own, PRICE) == pytest.approx((130e-6, 130e-6))
+    listed = Price(input=0.0, output=10.0, cached_input=0.0, max_output_tokens=1000)
+    assert ledger.estimate(M, request(), listed) == pytest.approx((0.0, 10_000e-6))
 
 
 def test_images_and_documents_count() -> None:
     parts = (ImagePart(b"x", "image/png"), FilePart("a.pdf", b"x" * 100_000, "application/pdf"))
-    assert Forecast().usage(M, request("", parts=parts)).input_tokens == 1600 + 4000
+    found = Ledger().estimate(M, request("", parts=parts), PRICE)
+    assert found.expected == pytest.approx(5600e-6)
     notes = FilePart("a.txt", b"x" * 300, "text/plain")
-    assert Forecast().usage(M, request("", parts=(notes,))).input_tokens == 100
+    found = Ledger().estimate(M, request("", parts=(notes,)), PRICE)
+    assert found.expected == pytest.approx(100e-6)
 
 
-def test_without_a_price_the_dearest_reply_is_expected() -> None:
-    forecast = Forecast()
-    assert forecast.cost(M, request(), None) == (0.0, math.inf)
-    forecast.learn(M, request(), reply(), 0.5)
-    forecast.learn(M, request(), reply(), 0.25)
-    assert forecast.cost(M, request(), None) == (0.5, 0.5)
-
-
-def test_the_most_is_what_the_model_can_return_and_no_less_than_it_did() -> None:
-    forecast = Forecast()
-    listed = Price(input=0.0, output=10.0, cached_input=0.0, max_output_tokens=1000)
-    limited = LLMConfig("m", settings={"max_tokens": 100})
-    forecast.learn(M, request(), reply(50), None)
-    assert forecast.cost(M, request(), PRICE).most == forecast.cost(M, request(), PRICE).expected
-    assert forecast.cost(M, request(), listed) == pytest.approx((500e-6, 10_000e-6))
-    assert forecast.cost(limited, request(), listed) == pytest.approx((1000e-6, 1000e-6))
-    forecast.learn(limited, request(), reply(5000), None)
-    assert forecast.cost(limited, request(), listed) == pytest.approx((1000e-6, 50_000e-6))
+@pytest.mark.parametrize("price", [None, PRICE])
+def test_no_less_is_expected_than_the_dearest_reply_for_the_same_purpose(
+    price: Price | None,
+) -> None:
+    ledger = Ledger()
+    for cost in (0.25, 0.5, None):
+        ledger.learn(M, request(), cost)
+    assert Ledger(within=ledger).estimate(M, request(), price) == (0.5, 0.5)
+    assert ledger.estimate(M, request(purpose="call"), price).most == math.inf
 
 
 # -- reservations ---------------------------------------------------------------------------
@@ -170,7 +152,7 @@ async def test_what_only_others_hold_is_waited_for_in_order() -> None:
     assert calls.ledger.cost_usd == pytest.approx(0.7)
 
 
-async def test_who_could_cost_more_than_is_left_is_made_alone() -> None:
+async def test_a_call_that_could_cost_more_than_is_left_is_made_alone() -> None:
     ledger = Ledger(1.0)
     most = {"a": math.inf, "b": math.inf, "c": math.inf}
     inside: list[str] = []

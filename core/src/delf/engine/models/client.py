@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from delf.answers import asked_on, broken_off, joined, spoken
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.replay import Replay
-from delf.engine.models.money import FindPrice, Ledger, load_pricing
+from delf.engine.models.money import FindPrice, Ledger, counted, load_pricing
 from delf.engine.redact import Redactor
 from delf.errors import BudgetExceededError, DelfError, LLMExecutionError, PluginError
 from delf.events import ModelCalled, ModelFailed, ModelReplied, ModelWrote
@@ -282,8 +282,7 @@ class ModelClient:
             return spoken(past)
         request = self._made_ready(request, instruct=not continues)
         price = await self._price(config)
-        forecast = self.ledger.forecast
-        async with self.ledger.reserved(lambda: forecast.cost(config, request, price)):
+        async with self.ledger.reserved(lambda: self.ledger.estimate(config, request, price)):
             return spoken(await self._ask(config, request, attempt, on_delta, session, draft))
 
     async def ask_whole(
@@ -385,10 +384,10 @@ class ModelClient:
             raise
         if self.redactor.knows_any:
             reply = _clean_reply(reply, self.redactor)
-        used = self.ledger.forecast.counted(config, request, reply)
+        used = counted(request, reply)
         cost = await self._cost(config, reply, used)
+        self.ledger.learn(config, request, cost)
         self.ledger.add(reply.usage, cost, self.log.task_id)
-        self.ledger.forecast.learn(config, request, reply, cost)
         if draft is not None:
             draft.close()
         await self.log.record(

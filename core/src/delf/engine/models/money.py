@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -26,7 +26,6 @@ from delf.messages import (
     ToolCall,
     Usage,
 )
-from delf.records import dataclass
 
 _UNPRICED_HINT: Final = "give its price in pricing.json, or set allow_unpriced=True"
 
@@ -65,7 +64,7 @@ class Ledger:
         self.cost_usd = 0.0
         self.reserved_usd = 0.0
         self.unpriced_calls = 0
-        self.forecast: Forecast = Forecast() if within is None else within.forecast
+        self.dearest: dict[tuple[str, Purpose], float] = {} if within is None else within.dearest
         self._tasks: set[str] = set()
         self._ended: set[str] = set()
         self._payers: dict[str, str] = {}
@@ -166,13 +165,38 @@ class Ledger:
             hint=_UNPRICED_HINT,
         )
 
+    def estimate(self, config: LLMConfig, request: ModelRequest, price: Price | None) -> Estimate:
+        """The cost of a call before it is made.
+
+        Args:
+            config: The model.
+            request: What it will be asked.
+            price: Its price, if it is known.
+        """
+        dearest = self.dearest.get((config.model, request.purpose))
+        limit = _limit(request.settings) or _limit(config.settings)
+        expected, most = dearest or 0.0, math.inf if dearest is None else dearest
+        if price is not None:
+            tokens = _input_tokens(request)
+            longest = limit or price.max_output_tokens or 0
+            expected = max(
+                expected, price.cost(Usage(input_tokens=tokens, output_tokens=limit or 0))
+            )
+            most = max(most, price.cost(Usage(input_tokens=tokens, output_tokens=longest)))
+        return Estimate(expected, most)
+
+    def learn(self, config: LLMConfig, request: ModelRequest, cost_usd: float | None) -> None:
+        """Take note of the cost of a reply."""
+        key = (config.model, request.purpose)
+        self.dearest[key] = max(self.dearest.get(key, 0.0), cost_usd or 0.0)
+
     @asynccontextmanager
     async def reserved(self, estimate: Callable[[], Estimate]) -> AsyncGenerator[None]:
         """Hold money for a call while it is made.
 
         Args:
-            estimate: What it will cost, asked again when others were waited for;
-                :meth:`add` then says what it did.
+            estimate: Its cost, asked again when others were waited for; :meth:`add` then
+                says what it was.
 
         Raises:
             BudgetExceededError: When what is expected does not fit into what is left.
@@ -320,7 +344,7 @@ def load_pricing(paths: tuple[Path, ...]) -> FindPrice:
 
 
 _TOKENS_PER_BYTE: Final = 1 / 3
-"""Before a model was asked; text in English has about a quarter of a token a byte."""
+"""Text in English has about a quarter of a token a byte."""
 
 _IMAGE_TOKENS: Final = 1600
 """The most that the known providers count for one image of the size that they accept."""
@@ -329,119 +353,32 @@ _FILE_BYTES_PER_TOKEN: Final = 25
 """Of a PDF and the like: a page has about 50 kB and 2,000 tokens."""
 
 
-@dataclass(slots=True)
-class _Experience:
-    """What is known of one model.
-
-    Args:
-        tokens_per_byte: Input tokens for one byte of text, as last counted.
-        output_tokens: The longest answer, by purpose.
-        cost_usd: The dearest answer, by purpose.
-    """
-
-    tokens_per_byte: float = _TOKENS_PER_BYTE
-    output_tokens: dict[Purpose, int] = field(default_factory=dict[Purpose, int])
-    cost_usd: dict[Purpose, float] = field(default_factory=dict[Purpose, float])
-
-
 class Estimate(NamedTuple):
-    """What a call will cost, in USD.
+    """The cost of a call before it is made, in USD.
 
     Args:
-        expected: As far as it can be known.
-        most: What it can cost at most; infinite for the first call of a model.
+        expected: Its input and ``max_tokens``, and no less than the dearest reply so far.
+        most: Its cost with the longest answer; infinite for the first call of a model.
     """
 
     expected: float
     most: float
 
 
-class Forecast:
-    """Learns from each reply what the next one will cost; safe between threads.
-
-    The input is what the request holds. The output that is expected is ``max_tokens`` where that
-    is set, else the longest answer that the model has given for the same purpose so far. The most
-    is what the model can return by its provider's list, and never less than that answer.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._models: dict[str, _Experience] = {}
-
-    def usage(self, config: LLMConfig, request: ModelRequest) -> Usage:
-        """The tokens that a request will use.
-
-        Args:
-            config: The model.
-            request: What it will be asked.
-        """
-        known = self._of(config.model)
-        text, attached = _sizes(request)
-        longest = known.output_tokens.get(request.purpose, 0)
-        return Usage(
-            input_tokens=round(text * known.tokens_per_byte) + attached,
-            output_tokens=_limit(request.settings) or _limit(config.settings) or longest,
-        )
-
-    def cost(self, config: LLMConfig, request: ModelRequest, price: Price | None) -> Estimate:
-        """What a request will cost, in USD.
-
-        Args:
-            config: The model.
-            request: What it will be asked.
-            price: Its price; when it has none, the dearest reply so far is taken.
-        """
-        known = self._of(config.model)
-        longest = known.output_tokens.get(request.purpose)
-        if price is None:
-            expected = known.cost_usd.get(request.purpose, 0.0)
-            return Estimate(expected, math.inf if longest is None else expected)
-        usage = self.usage(config, request)
-        expected = price.cost(usage)
-        if longest is None:
-            return Estimate(expected, math.inf)
-        limit = _limit(request.settings) or _limit(config.settings) or price.max_output_tokens
-        most = replace(usage, output_tokens=max(limit or 0, longest))
-        return Estimate(expected, price.cost(most))
-
-    def counted(self, config: LLMConfig, request: ModelRequest, reply: ModelReply) -> Usage:
-        """The tokens of a reply; by its length what its server does not count, or counts as 0."""
-        used = reply.usage
-        if not used.input_tokens:
-            used = replace(used, input_tokens=self.usage(config, request).input_tokens)
-        if not used.output_tokens:
-            said = "".join((reply.text, *(call.arguments for call in reply.calls)))
-            tokens = math.ceil(len(said.encode("utf-8", "replace")) * _TOKENS_PER_BYTE)
-            used = replace(used, output_tokens=tokens)
-        return used
-
-    def learn(
-        self, config: LLMConfig, request: ModelRequest, reply: ModelReply, cost_usd: float | None
-    ) -> None:
-        """Take a reply into account.
-
-        Args:
-            config: The model.
-            request: What it was asked.
-            reply: What it answered.
-            cost_usd: What that cost; None where no price is known.
-        """
-        known, purpose, used = self._of(config.model), request.purpose, reply.usage
-        text, attached = _sizes(request)
-        with self._lock:
-            longest = known.output_tokens.get(purpose, 0)
-            known.output_tokens[purpose] = max(used.output_tokens, longest)
-            known.cost_usd[purpose] = max(cost_usd or 0.0, known.cost_usd.get(purpose, 0.0))
-            if used.input_tokens and text and not attached:
-                known.tokens_per_byte = used.input_tokens / text
-
-    def _of(self, model: str) -> _Experience:
-        with self._lock:
-            return self._models.setdefault(model, _Experience())
+def counted(request: ModelRequest, reply: ModelReply) -> Usage:
+    """The tokens of a reply; by its length where its server does not count, or counts 0."""
+    used = reply.usage
+    if not used.input_tokens:
+        used = replace(used, input_tokens=_input_tokens(request))
+    if not used.output_tokens:
+        said = "".join((reply.text, *(call.arguments for call in reply.calls)))
+        tokens = math.ceil(len(said.encode("utf-8", "replace")) * _TOKENS_PER_BYTE)
+        used = replace(used, output_tokens=tokens)
+    return used
 
 
-def _sizes(request: ModelRequest) -> tuple[int, int]:
-    """Bytes of text, and tokens of what is attached."""
+def _input_tokens(request: ModelRequest) -> int:
+    """The tokens of a request, by its length."""
     text = sum(len(f"{tool}") for tool in request.tools)
     attached = 0
     for message in request.messages:
@@ -455,7 +392,7 @@ def _sizes(request: ModelRequest) -> tuple[int, int]:
                 text += len(part.data)
             else:
                 attached += max(_IMAGE_TOKENS, len(part.data) // _FILE_BYTES_PER_TOKEN)
-    return text, attached
+    return round(text * _TOKENS_PER_BYTE) + attached
 
 
 def _limit(settings: Mapping[str, Any]) -> int | None:
