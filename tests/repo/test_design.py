@@ -1,4 +1,4 @@
-"""The walks of docs/design.md go through modules that exist, and through every room of the engine."""
+"""The map: the walks of docs/design.md go through modules that exist, and through every room of the engine."""
 
 import re
 
@@ -9,6 +9,7 @@ from support.workspace import CORE, ROOT
 SOURCE = CORE / "src/delf"
 HOMES = (SOURCE, ROOT / "libs/cli/src", ROOT / "plugins/cli/src")
 PAGE = (ROOT / "docs/design.md").read_text(encoding="utf-8")
+REASONS = (ROOT / "docs/decisions.md").read_text(encoding="utf-8")
 WALKS = dict(re.findall(r"^### (.+?)\n```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
 
 
@@ -17,7 +18,7 @@ def steps(walk: str) -> list[str]:
 
 
 def test_there_are_the_four_walks() -> None:
-    assert list(WALKS) == ["One task", "One call", "One answer from elsewhere", "One resume"]
+    assert list(WALKS) == ["One task", "One call", "One approval", "One resume"]
 
 
 @pytest.mark.parametrize("walk", WALKS)
@@ -33,12 +34,13 @@ def test_the_walks_go_through_every_room_of_the_engine() -> None:
 
 
 def test_every_module_that_the_page_names_exists() -> None:
-    named = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.py)`", PAGE))
+    named = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.py)`", PAGE + REASONS))
     homes = (
         *HOMES,
         SOURCE / "engine",
         ROOT,
         ROOT / "plugins/sandbox-local/src/delf_sandbox_local",
+        ROOT / "plugins/approval-terminal/src/delf_approval_terminal",
         ROOT / "libs/sandbox/src/delf_sandbox",
     )
     missing = [name for name in named if not any((home / name).is_file() for home in homes)]

@@ -626,11 +626,14 @@ Event = (
 
 _TYPES: Final[dict[str, type[Event]]] = {cls.__name__: cls for cls in get_args(Event)}
 _HEAD = ("task_id", "seq", "at")
-_FIELDS: Final = {
-    cls: tuple(f.name for f in dataclasses.fields(cls) if f.name not in _HEAD and f.compare)
-    for cls in _TYPES.values()
-}
-"""Fields that are journalled. One that does not compare is no data, such as a function."""
+
+
+def _data_fields(cls: type[Event | ApprovalRequest]) -> tuple[str, ...]:
+    """Name the fields that are journalled. One that does not compare is no data but a function."""
+    return tuple(f.name for f in dataclasses.fields(cls) if f.name not in _HEAD and f.compare)
+
+
+_FIELDS: Final = {cls: _data_fields(cls) for cls in _TYPES.values()}
 _WORDS: Final = {"CallStatus", "ScriptStatus", "DecisionKind", "DecisionSource", "Remember"} | {
     "Covers",
     "Effect",
@@ -658,8 +661,8 @@ SAFE: Final = {name for names in _FIELDS.values() for name in (*_HEAD[1:], *name
 
 def content_of(event: Event | ApprovalRequest) -> dict[str, Any]:
     """The own fields of an event, or of a request, without its task, number and time."""
-    kind = ApprovalRequested if isinstance(event, ApprovalRequest) else type(event)
-    return {name: getattr(event, name) for name in _FIELDS[kind]}
+    names = _FIELDS.get(type(event)) or _data_fields(type(event))
+    return {name: getattr(event, name) for name in names}
 
 
 def encode(event: Event) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 Effect = Literal["read", "write", "irreversible"]
+"""The effect of an action on the world; each level is stricter than those before it."""
 """What an action does to the world: looks, changes what can be changed back, or neither."""
 
 Settle = Literal["ask", "again", "done"]

@@ -1,9 +1,12 @@
+import dataclasses
 import re
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from delf.protocols.approval import ApprovalRequest
 from delf_approval_terminal.edit import parse_arguments, parse_value
 from delf_approval_terminal.render import escape, fold, request_text, value_part
 from support.shown import SHOWN
@@ -251,3 +254,18 @@ def test_all_arguments_at_once():
     for text in ("5", "[1]", "{1: 2}"):
         with pytest.raises(ValueError, match="argument"):
             parse_arguments(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithDeadline(ApprovalRequest):
+    answer_by: str | None = None
+    is_urgent: bool = False
+
+
+def test_a_field_without_words_of_its_own_shows_by_its_name(request_for):
+    known = request_for({"n": 1})
+    fields = {item.name: getattr(known, item.name) for item in dataclasses.fields(known)}
+    new = WithDeadline(**fields, answer_by="noon\x1b[2J")
+    text = COLOUR.sub("", request_text(new, new.arguments, width=100))
+    assert "│ answer by: noon\\x1b[2J" in text
+    assert "urgent" not in text

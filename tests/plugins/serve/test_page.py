@@ -187,6 +187,22 @@ async def test_a_yes_to_what_was_not_all_shown_says_so(shop, open_page):
     assert shop.box.sent == [(text, 2)]
 
 
+async def test_a_field_and_an_effect_without_words_of_their_own_show_by_their_names(
+    shop, open_page
+):
+    page = await open_page(shop.url)
+    text = await page.evaluate(
+        "async () => { const { Card } = await import('/page/card.js');"
+        " const asked = { request_id: 'r', action: 'bank.pay', effect: 'costly', arguments: {},"
+        " digest: 'd', answer_by: 'noon', is_urgent: false };"
+        " return new Card(asked, []).node.textContent; }"
+    )
+    assert "answer by: noon" in text
+    assert "● costly" in text
+    assert "urgent" not in text
+    assert "digest" not in text
+
+
 async def test_what_is_remembered_is_listed_and_revoked(shop, open_page):
     task = await shop.run("print(await send('bob'))")
     await shop.until(task["task_id"], "waiting")

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
-from typing import Any, Final, TypeVar, overload
+from typing import Any, Final, TypeVar, get_args, overload
 
 from delf.errors import ToolDefinitionError, did_you_mean
 from delf.records import dataclass
@@ -21,7 +21,7 @@ from delf.tools.signature import (
 from delf.types import Effect, Trust
 from delf.values import dumps
 
-EFFECTS: Final[tuple[Effect, ...]] = ("read", "write", "irreversible")
+EFFECTS: Final[tuple[Effect, ...]] = get_args(Effect)
 TRUSTS: Final[tuple[Trust, ...]] = ("own", "outside")
 _MARK = "__delf_action__"
 _read_method = lru_cache(1000)(read_signature)  # all connections of a class have the same

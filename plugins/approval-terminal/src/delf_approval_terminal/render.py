@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from reprlib import Repr
 from typing import Any, Final
 
+from delf.events import content_of
 from delf.protocols.approval import ApprovalRequest
 from delf.terminal import visible
 
@@ -53,6 +54,37 @@ _INDENT: Final = "    "
 _GOES_ON: Final = "↳ "
 _LINE_ENDS: Final = re.compile("\r\n|\r|\n")
 """Python's own, and no others: a comment goes on after a form feed."""
+_WORDED: Final = {
+    "request_id",
+    "task",
+    "call_id",
+    "action",
+    "permission",
+    "effect",
+    "arguments",
+    "defaults",
+    "description",
+    "digest",
+    "action_digest",
+    "shown_digest",
+    "reason",
+    "preview",
+    "outcome_unknown",
+    "changed",
+    "code",
+    "actions",
+    "effects",
+    "script",
+    "because",
+    "changes",
+    "changes_before",
+    "made_before",
+    "line",
+    "worker",
+    "origins",
+    "flow",
+}
+"""Fields that have words here, or say nothing to a person; every other one shows by its name."""
 _FRAME: Final = range(0x2500, 0x2580)
 """Characters that draw boxes: nothing that is shown may look like the frame around it."""
 _MARKS: Final = {"bold": "1", "dim": "2", "red": "1;31", "yellow": "1;33", "green": "1;32"}
@@ -385,6 +417,9 @@ def about(request: ApprovalRequest, *, whole: bool) -> Iterator[str]:
             keys = "" if whole else "; v shows them"
             yield f"{_INDENT}… {count - len(shown):,} before these{keys}"
         yield from (f"{_INDENT}{_line(change, whole=whole)}" for change in shown)
+    for name, value in content_of(request).items():
+        if name not in _WORDED and value not in (None, False, "", (), {}):
+            yield f"{escape(name.replace('_', ' '))}: {_line(str(value), whole=whole)}"
 
 
 def _line(text: str, *, whole: bool) -> str:

@@ -3,7 +3,7 @@
 import { post } from "./api.js";
 import { long } from "./code.js";
 import { el, fill, say, setText } from "./dom.js";
-import { EFFECTS, ago, exact, pretty, short, value } from "./words.js";
+import { ago, effectOf, exact, pretty, short, value } from "./words.js";
 
 const DONE = { approved: "approved", edited: "edited and approved", rejected: "rejected", expired: "expired", already_done: "it did happen" };
 
@@ -63,13 +63,26 @@ class Field {
   }
 }
 
+/** Fields of a request that the card words and places itself, or that say nothing to a person. */
+const PLACED = new Set(["request_id", "task_id", "task", "call_id", "action", "permission", "effect", "arguments",
+  "defaults", "description", "digest", "action_digest", "shown_digest", "reason", "preview", "outcome_unknown",
+  "changed", "code", "actions", "effects", "script", "because", "changes", "changes_before", "made_before", "line",
+  "worker", "origins", "flow", "message", "at", "decided", "chapter"]);
+
+/** Every other field by its name, so that a new one shows without a line here. */
+function others(question) {
+  return Object.entries(question)
+    .filter(([name, item]) => !PLACED.has(name) && item !== null && item !== false && item !== "")
+    .map(([name, item]) => el("p", {}, `${name.replaceAll("_", " ")}: ${typeof item === "string" ? item : pretty(item)}`));
+}
+
 export class Card {
   constructor(question, rights) {
     this.question = question;
     this.may = rights.includes("decide");
     this.fields = new Map();
     this.editing = false;
-    const [shape, words] = EFFECTS[question.effect];
+    const [shape, words] = effectOf(question.effect);
     this.id = `ask-${question.request_id}`;
     this.effect = el("p", { class: `effect ${question.effect}` }, `${shape} ${words}`);
     this.body = el("div", { class: "ask-body" });
@@ -83,6 +96,7 @@ export class Card {
       question.flow ? el("p", { class: "warn" }, `Others' words may be behind it: ${question.flow}`) : null,
       question.reason ? el("p", {}, `Why it asks: ${question.reason}`) : null,
       question.changed ? el("p", { class: "warn" }, "It has changed since it was shown; this is what would be done now.") : null,
+      others(question),
       this.body, this.extra, this.problem, this.buttons, this.outcome);
     this.show();
     this.update();
@@ -95,7 +109,7 @@ export class Card {
     const parts = [];
     this.unseen = 0;
     if (question.code) parts.push(el("ul", { "aria-label": "what its actions do" }, question.actions.map((name) => {
-      const [shape, words] = EFFECTS[question.effects?.[name]] || EFFECTS[question.effect];
+      const [shape, words] = effectOf(question.effects?.[name] || question.effect);
       return el("li", { class: "quiet" }, el("code", {}, name), ` ${shape} ${words}`);
     })));
     if (question.code) parts.push(el("pre", { class: "value", tabindex: "0" }, this.part(question.code, 8000)));

@@ -16,6 +16,9 @@ export const EFFECTS = {
   irreversible: ["●", "cannot be undone"],
 };
 
+/** The mark and the words of an effect; a level without words of its own is named. */
+export const effectOf = (effect) => EFFECTS[effect] || ["●", effect];
+
 export function money(usd) {
   if (usd === null || usd === undefined) return "cost unknown";
   if (usd === 0) return "$0";
