@@ -24,7 +24,7 @@ def test_the_model_is_told(sandbox, told):
         tools=[add], llm="scripted", host=host, sandbox=sandbox, allow_unpriced=True, journal="none"
     ) as agent:
         assert agent.run("Add.").text == "3"
-    assert ("It lacks exceptions and enums of your own" in model.prompts[0]) is told
+    assert ("It lacks yield where calls change something" in model.prompts[0]) is told
     named = [name for name in ("asyncio", "statistics") if f" {name}," in model.prompts[0]]
     assert (named == ["asyncio", "statistics"]) is told
     assert {"asyncio", "statistics"} <= MODULES

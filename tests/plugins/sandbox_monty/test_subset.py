@@ -18,12 +18,21 @@ async def bench():
 
 LACKS = {
     "yield": ("x = 1\ndef g():\n    y = yield 1", "build a list and return it", 3),
-    "inheritance": ("class A(Exception): pass", "without a base class", 1),
+    "inheritance": ("class A(dict): pass", "without a base class", 1),
     "del": ("class A:\n    pass\na = A()\na.x = 1\ndel a.x", "without the item", None),
-    "property": ("class A:\n    @property\n    def x(self): return 1", "plain method", None),
+    "a property that is set": (
+        "class A:\n    @property\n    def x(self): return 1\n    @x.setter\n    def x(self, n): 1",
+        "plain method",
+        None,
+    ),
+    "a method that Monty does not call": (
+        "class A:\n    def __bool__(self): return False",
+        "without __bool__ of classes: write a method of another name",
+        2,
+    ),
     "a module": (
-        "import string\nstring.digits",
-        "without 'string'; it has: abc, asyncio",
+        "import uuid\nuuid.uuid4()",
+        "without 'uuid'; it has: abc, asyncio",
         1,
     ),
     "a refused module": (

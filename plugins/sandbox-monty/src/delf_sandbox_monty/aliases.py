@@ -17,3 +17,36 @@ script raises or catches them otherwise."""
 PREAMBLE: Final = "import decimal as _decimal\n" + "\n".join(
     f"{name} = _decimal.{alias}" for name, alias in ALIASES.items()
 )
+
+OWN: Final = (
+    "FloatOperation",
+    "ConversionSyntax",
+    "DivisionImpossible",
+    "InvalidContext",
+    "Underflow",
+    "Overflow",
+)
+"""What exceptions of scripts are, which catch them with each that they are one of."""
+
+PARENTS: Final = {
+    "Exception": "BaseException",
+    "ArithmeticError": "Exception",
+    "AssertionError": "Exception",
+    "AttributeError": "Exception",
+    "ImportError": "Exception",
+    "IndexError": "LookupError",
+    "KeyError": "LookupError",
+    "LookupError": "Exception",
+    "NameError": "Exception",
+    "NotImplementedError": "RuntimeError",
+    "OSError": "Exception",
+    "PermissionError": "OSError",
+    "RuntimeError": "Exception",
+    "TimeoutError": "OSError",
+    "ToolError": "Exception",
+    "ToolException": "Exception",
+    "TypeError": "Exception",
+    "ValueError": "Exception",
+    "ZeroDivisionError": "ArithmeticError",
+}
+"""What exceptions of Python and of delf are one of."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-import copy
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from typing import Any, Final, cast
 
 from delf_sandbox.guest.functions import label_of
@@ -44,6 +43,11 @@ _INSTEAD: Final = {
     "json": "__delf_json_module__",
     "sys": "__delf_sys_module__",
     "abc": "__delf_abc_module__",
+    "html": "__delf_html_module__",
+    "logging": "__delf_logging_module__",
+    "pprint": "__delf_pprint_module__",
+    "string": "__delf_string_module__",
+    "types": "__delf_types_module__",
     "statistics": "__delf_statistics_module__",
     "heapq": "__delf_heapq_module__",
     "io": "__delf_io_module__",
@@ -64,7 +68,6 @@ _OF_DICTS: Final = frozenset(dir(dict))
 """What is no item of a record where it is read as an attribute."""
 _STORE: Final = ast.Store()
 _ORDERED: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
-_ASK_CLASSES: Final = frozenset({"isinstance", "issubclass"})
 
 
 def method_name(connection: str, method: str) -> str:
@@ -168,14 +171,15 @@ class Lowering(ast.NodeTransformer):
 
     Args:
         tools: The names of tools that mean nothing else.
+        enums: Those of enums.
     """
 
-    def __init__(self, tools: Collection[str]) -> None:
+    def __init__(self, tools: Collection[str], enums: Collection[str] = ()) -> None:
         self._tools = tools
-        self._modules: set[str] = set()
+        self._modules: set[str] = set(enums)
+        self._wrapped: set[str] = set()
+        """What ``functools.wraps`` is given; what it makes has another's name here."""
         self._number = 0
-        self._classes: dict[str, ast.ClassDef | None] = {}
-        """The classes so far whose methods another may have."""
 
     def lower(self, tree: ast.Module) -> None:
         """Lower a script."""
@@ -184,13 +188,8 @@ class Lowering(ast.NodeTransformer):
                 self._modules.update(a.asname or a.name.split(".")[0] for a in node.names)
             elif isinstance(node, ast.ClassDef):
                 self._modules.add(node.name)
-        for node in ast.walk(tree):  # an object of a class that has its methods is none of another
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in _ASK_CLASSES:
-                self._classes.update((n.id, None) for n in _names_in(node.args[1:]))
-            elif isinstance(node, ast.ExceptHandler) and node.type is not None:
-                self._classes.update((n.id, None) for n in _names_in([node.type]))
-            elif isinstance(node, ast.match_case):
-                self._classes.update((n.id, None) for n in _names_in([node.pattern]))
+            elif isinstance(node, ast.Call) and (label_of(node.func) or "").endswith("wraps"):
+                self._wrapped.update(item.id for item in node.args if isinstance(item, ast.Name))
         self.visit(tree)
 
     # -- modules ------------------------------------------------------------------------
@@ -240,30 +239,6 @@ class Lowering(ast.NodeTransformer):
         return None
 
     # -- classes ------------------------------------------------------------------------
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> Any:
-        """Leave bases out that say only what a class is for; have the methods of others."""
-        bases = [base for base in node.bases if not _is_nominal(base)]
-        taken = [self._classes.get(getattr(base, "id", "")) for base in bases]
-        is_abstract = all(getattr(item.value, "id", "") == "ABCMeta" for item in node.keywords)
-        if None not in taken and is_abstract and not _uses_super(node):
-            node.bases, node.keywords = [], []
-            for base in taken:
-                own = {"", *map(_defined, node.body)}
-                parts = cast("ast.ClassDef", base).body
-                from_base = [part for part in parts if _defined(part) not in own]
-                node.body = [*copy.deepcopy(from_base), *node.body]
-        for part in node.body:
-            if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
-                part.decorator_list = [
-                    one
-                    for one in part.decorator_list
-                    if (label_of(one) or "").rpartition(".")[2]
-                    not in ("abstractmethod", "override")
-                ]
-        self._classes.setdefault(node.name, copy.deepcopy(node))
-        self.generic_visit(node)
-        return node
 
     # -- loops, contexts and statements -------------------------------------------------
 
@@ -438,6 +413,14 @@ class Lowering(ast.NodeTransformer):
                 node.func = name(node.func, _RENAMED[word])
             case ast.Attribute(value=ast.Name(id="csv"), attr="reader" | "DictReader") if node.args:
                 node.args[0] = call_of(name(node, "__delf_lines__"), [node.args[0]])
+            case ast.Attribute(value=ast.Name(id="re"), attr="sub") if len(node.args) > 2:
+                if not _is_template(node.args[1]):
+                    node.func = name(node.func, "__delf_sub__")
+            case ast.Attribute(value=pattern, attr="sub") if len(node.args) > 1 and isinstance(
+                node.args[0], ast.Lambda
+            ):
+                node.args.insert(0, pattern)
+                node.func = name(node.func, "__delf_sub__")
             case ast.Attribute(attr="fromisoformat" | "strptime") if node.args:
                 node.args[0] = _as_text(node.args[0])
             case ast.Attribute(attr="startswith" | "endswith" | "split" as word, value=inner):
@@ -488,6 +471,9 @@ class Lowering(ast.NodeTransformer):
                 | ast.Attribute(attr="__name__", value=ast.Attribute(attr="__class__", value=value))
             ):
                 return call_of(name(node, "__delf_kind__"), [value])
+            case ast.Attribute(attr="__name__" | "__qualname__", value=ast.Name(id=word)):
+                if word not in self._modules and (not self._wrapped or word in self._wrapped):
+                    return call_of(name(node, "__delf_name_of__"), [node.value])
             case _:
                 pass
         if (root, node.attr) in _FUNCTIONS:
@@ -502,31 +488,6 @@ class Lowering(ast.NodeTransformer):
             return node
         text = ast.Constant(value=node.attr, **at(node))
         return call_of(name(node, "__delf_get__"), [node.value, text])
-
-
-def _is_nominal(base: Any) -> bool:
-    """Whether a base says only what a class is for."""
-    word = (label_of(base.value if isinstance(base, ast.Subscript) else base) or "").split(".")[-1]
-    return word in ("object", "ABC", "Protocol", "Generic")
-
-
-def _defined(part: ast.stmt) -> str:
-    """What a statement of a class defines; empty for none."""
-    match part:
-        case ast.FunctionDef(name=word) | ast.AsyncFunctionDef(name=word):
-            return word
-        case ast.Assign(targets=[ast.Name(id=word)]) | ast.AnnAssign(target=ast.Name(id=word)):
-            return word
-        case _:
-            return ""
-
-
-def _uses_super(node: ast.ClassDef) -> bool:
-    return any(isinstance(part, ast.Name) and part.id == "super" for part in ast.walk(node))
-
-
-def _names_in(nodes: Iterable[ast.AST]) -> Iterator[ast.Name]:
-    return (part for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name))
 
 
 def _unbound(node: ast.Attribute) -> ast.expr:
@@ -551,6 +512,11 @@ def _is_day(node: Any) -> bool:
             return text[:4].isdigit() and text[4:5] == "-"
         case _:
             return False
+
+
+def _is_template(node: Any) -> bool:
+    """Whether something is a text for certain."""
+    return isinstance(node, (ast.Constant, ast.JoinedStr, ast.BinOp))
 
 
 def _as_text(node: Any) -> Any:

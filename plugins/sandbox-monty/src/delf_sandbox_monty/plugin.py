@@ -18,10 +18,10 @@ def delf_sandbox_backends() -> Iterable[SandboxSpec]:
         isolation="interpreter",
         subset=True,
         lacks=(
-            "exceptions and enums of your own, yield where calls change something, @property, "
-            "@staticmethod, @classmethod, super, asyncio.Queue, Event and timeout, and every "
-            "module but asyncio, base64, bisect, collections, copy, csv, dataclasses, datetime, "
-            "decimal, functools, hashlib, heapq, io, itertools, json, math, operator, pathlib, "
-            "random, re, statistics, textwrap, time, typing"
+            "yield where calls change something, methods such as __len__, __bool__ or __lt__ of "
+            "classes, setters, asyncio.Queue, Event and timeout, and every module but asyncio, "
+            "base64, bisect, collections, copy, csv, dataclasses, datetime, decimal, enum, "
+            "functools, hashlib, heapq, io, itertools, json, logging, math, operator, pathlib, "
+            "pprint, random, re, statistics, string, textwrap, time, types, typing"
         ),
     )

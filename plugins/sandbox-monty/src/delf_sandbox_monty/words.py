@@ -29,18 +29,23 @@ MODULES: Final = frozenset(
         "functools",
         "hashlib",
         "heapq",
+        "html",
         "io",
         "itertools",
         "json",
+        "logging",
         "math",
         "operator",
         "pathlib",
+        "pprint",
         "random",
         "re",
         "statistics",
+        "string",
         "textwrap",
         "time",
         "tomllib",
+        "types",
         "typing",
         "unicodedata",
     }
@@ -76,8 +81,13 @@ _OBJECTS: Final = {"Task": "task", "Later": "call that is not awaited", "Loop": 
         "asyncio",
         "sys",
         "abc",
+        "html",
         "json",
+        "logging",
+        "pprint",
         "statistics",
+        "string",
+        "types",
         "heapq",
         "io",
         "operator",
@@ -120,6 +130,7 @@ def describe(
     tools: Mapping[str, Sequence[str]],
     modules: Sequence[str],
     limits: Limits,
+    names: Mapping[str, str],
 ) -> Failed | LimitReached:
     """How a script ended, from an exception of Monty.
 
@@ -129,6 +140,7 @@ def describe(
         tools: Methods by connection.
         modules: What the policy lets scripts import.
         limits: Of the session.
+        names: The scripts' exceptions by the names that Monty has for them.
     """
     inner: BaseException = error.exception()
     text = str(inner)[: MAX_MESSAGE + 1]  # before anything looks through it
@@ -142,7 +154,8 @@ def describe(
     if isinstance(inner, OSError) and "disk write limit" in text:
         message = f"the script filled its scratch space of {limits.scratch_bytes:,} bytes"
         return LimitReached(limit="file", message=message, line=line, source=source)
-    kind = _REAL_NAMES.get(type(inner).__name__, type(inner).__name__)
+    known_as = type(inner).__name__
+    kind = names.get(known_as) or _REAL_NAMES.get(known_as, known_as)
     if isinstance(inner, SystemExit):
         text = f"the script ended itself: {text}"
     kind, text = _explain(kind, text, tools, modules)
