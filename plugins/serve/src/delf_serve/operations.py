@@ -216,9 +216,12 @@ async def list_tasks(call: Call) -> Response:
 
 async def get_task(call: Call) -> Response:
     """One task."""
-    seconds = call.query(s.WaitQuery).wait
+    query = call.query(s.TaskFormatQuery)
     task = await call.service.tasks.record(call.part("task_id"))
-    return shown(await _waited(call, task.task_id, seconds))
+    detail = await _waited(call, task.task_id, query.wait)
+    if query.format == "snapshot":
+        return shown(await call.service.tasks.snapshot(task.task_id))
+    return shown(detail)
 
 
 async def cancel_task(call: Call) -> Response:
@@ -602,7 +605,7 @@ OPERATIONS: Final = (
               right="read", handler=list_tasks, query=s.TaskQuery, answer=s.TaskList),
     Operation(method="GET", path="/tasks/{task_id}", name="get_task",
               summary="A task with what came of it.", right="read", handler=get_task,
-              query=s.WaitQuery, answer=s.TaskDetail, other=_UNKNOWN),
+              query=s.TaskFormatQuery, answer=s.TaskOrSnapshot, other=_UNKNOWN),
     Operation(method="DELETE", path="/tasks/{task_id}", name="delete_task",
               summary="Forget a task that does not run, with its events and its files.",
               right="delete", handler=delete_task, status=204, other=(*_UNKNOWN, _LATE)),

@@ -11,6 +11,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    RootModel,
     StringConstraints,
     ValidationInfo,
     create_model,
@@ -152,6 +153,40 @@ class TaskDetail(Task):
     approvals: list[str] = Field(
         default_factory=list[str], description="The ids of what it asks a person now."
     )
+
+
+class SnapshotEvent(Shown):
+    """A line of a snapshot's timeline."""
+
+    kind: str = Field(description="`phase`, `tool`, `task` or `say`.")
+    label: str
+    status: str = Field(description="`running`, `success` or `error`.")
+    started_at: Time
+    duration_ms: int | None = None
+
+
+class Snapshot(Shown):
+    """A task as `Agent.poll` tells it, which other programs may know."""
+
+    task_id: str
+    state: str = Field(
+        description="`queued`, `running`, `done`, `error`, `stopped` or `interrupted`."
+    )
+    task: str
+    elapsed_ms: int
+    events: list[SnapshotEvent]
+    output_so_far: str
+    result: str | None = None
+    error: str | None = None
+    cost_usd: float | None = None
+    tokens_used: int | None = None
+    files: dict[str, str] = Field(description="Where each is had from this server, by name.")
+    value: Any = None
+    is_terminal: bool
+
+
+class TaskOrSnapshot(RootModel[TaskDetail | Snapshot]):
+    """A task in the format that was asked for."""
 
 
 class Accepted(Shown):
@@ -457,6 +492,14 @@ class WaitQuery(Query):
 
     wait: Wait = Field(
         default=0, description="Seconds to wait until the task is over or asks a person."
+    )
+
+
+class TaskFormatQuery(WaitQuery):
+    """How a task is told."""
+
+    format: Literal["task", "snapshot"] = Field(
+        default="task", description="`snapshot`: as `Agent.poll` tells it."
     )
 
 

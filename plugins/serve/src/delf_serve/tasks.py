@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from urllib.parse import quote
 
 from delf.engine.views.snapshot import snapshot
 from delf.errors import ConfigurationError, DelfError, UnknownTaskError
@@ -21,7 +22,7 @@ from delf.protocols.journal import SharedJournal, SupportsUpkeep, TaskRecord
 from delf.protocols.sessions import SupportsLogins
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
-from delf_serve.schemas import OutputFile, RunRequest, State, Task, TaskDetail
+from delf_serve.schemas import OutputFile, RunRequest, Snapshot, State, Task, TaskDetail
 from delf_serve.settings import ServeSettings
 
 if TYPE_CHECKING:
@@ -367,6 +368,21 @@ class Tasks:
         waiting = await self.waiting()
         view = task_view(record, waiting)
         return await asyncio.to_thread(_detail, view, events, waiting.get(record.task_id, ()))
+
+    async def snapshot(self, text: str) -> Snapshot:
+        """A task as ``Agent.poll`` tells it."""
+        record = await self.record(text)
+        events = await self.journal.read(record.task_id)
+        interrupted = record.state == "interrupted"
+
+        def make() -> Snapshot:
+            told = snapshot(events, interrupted=interrupted).to_dict()
+            told["files"] = {
+                name: f"/tasks/{record.task_id}/files/{quote(name)}" for name in told["files"]
+            }
+            return Snapshot(**told)
+
+        return await asyncio.to_thread(make)
 
     async def output_files(self, text: str) -> dict[str, str]:
         """The paths of the files that a task made, by their names: those its journal has."""
