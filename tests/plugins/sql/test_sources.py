@@ -90,7 +90,9 @@ def files(tmp_path) -> Files:
     return Files(input_files(found, str), Formats(TestHost.discover(environ={})))
 
 
-async def rows_of_sources(files, tmp_path, open_sql, postgres_database, mariadb_database):
+async def rows_of_sources(
+    files, tmp_path, open_sql, postgres_database, mariadb_database, duckdb_database
+):
     """A row of each source, as a script gets it."""
     table = {name: [value] for name, value in VALUES.items()}
     sqlite3.connect(tmp_path / "t.db").close()
@@ -101,7 +103,7 @@ async def rows_of_sources(files, tmp_path, open_sql, postgres_database, mariadb_
         "PostgreSQL": await open_sql(postgres_database).query(POSTGRESQL),
         "MariaDB": await open_sql(mariadb_database).query(MARIADB),
         "SQLite": await open_sql(sqlite).query(SQLITE),
-        "DuckDB": plain(duckdb.sql(DUCKDB)),
+        "DuckDB": await open_sql(duckdb_database).query(DUCKDB),
         "pandas": plain(frame),
         "polars": plain(pl.DataFrame(table)),
         "pyarrow": plain(pa.table(table)),
@@ -144,9 +146,11 @@ def in_file(name: str, row: dict[str, Any]) -> str:
 
 
 async def test_the_table_of_the_docs_says_what_sources_give(
-    files, tmp_path, open_sql, postgres_database, mariadb_database
+    files, tmp_path, open_sql, postgres_database, mariadb_database, duckdb_database
 ):
-    sources = await rows_of_sources(files, tmp_path, open_sql, postgres_database, mariadb_database)
+    sources = await rows_of_sources(
+        files, tmp_path, open_sql, postgres_database, mariadb_database, duckdb_database
+    )
     for source, rows in sources.items():
         (row,) = rows
         assert loads(dumps(rows)) == rows, source

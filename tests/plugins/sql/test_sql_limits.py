@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from delf.errors import ToolExecutionError
 from delf_sql import sqlite_child
+from delf_sql.backends import sqlite
 
 SETUP = "CREATE TABLE items (id int PRIMARY KEY, name text); INSERT INTO items VALUES (1, 'one')"
 RECURSION = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 50)"
@@ -133,6 +135,39 @@ async def test_rows_of_a_server_are_weighed_one_by_one(
         with pytest.raises(ToolExecutionError, match="larger than 1 MB after 3 rows"):
             await sql.query(many[database.kind])
         assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
+
+
+async def test_a_row_of_mariadb_is_weighed_before_it_is_read(mariadb_database, open_sql):
+    sql = open_sql(mariadb_database, max_bytes=2_000_000)
+    await sql.write("CREATE TABLE x (a int)")
+    tracemalloc.start()
+    try:
+        with pytest.raises(ToolExecutionError, match="larger than 2 MB"):
+            await sql.query("SELECT repeat('x', 15000000) AS w")
+        with pytest.raises(ToolExecutionError, match="larger than 2 MB"):
+            await sql.write("INSERT INTO x VALUES (1) RETURNING repeat('x', 15000000)")
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 8_000_000
+    assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
+
+
+async def test_all_temporary_files_of_sqlite_together_have_a_limit(items, open_sql, monkeypatch):
+    monkeypatch.setattr(sqlite, "_SPARE_FILE", 12_000_000)
+    monkeypatch.setattr(sqlite, "_LOOK_SECONDS", 0.01)
+    sort = f"SELECT count(z) AS n FROM ({RECURSION} SELECT randomblob(200000) AS z FROM r ORDER BY z LIMIT 49)"
+    one = open_sql(items)
+    assert await one.query(sort) == [{"n": 49}]
+    nested = sort
+    for _ in range(3):
+        nested = (
+            f"SELECT count(z) AS n FROM ({RECURSION} SELECT randomblob(200000) AS z, "
+            f"(SELECT n FROM ({nested})) AS m FROM r ORDER BY z LIMIT 49)"
+        )
+    with pytest.raises(ToolExecutionError, match="more room for temporary files"):
+        await one.query(nested)
+    assert await one.query(sort) == [{"n": 49}]
 
 
 def test_a_process_whose_parent_is_gone_ends_without_a_word():

@@ -120,6 +120,20 @@ async def test_sleeping_and_benchmarks_of_mariadb_end_in_time(databases, open_sq
     await sql.query("SELECT BENCHMARK(1000000000, md5('x'))")  # MariaDB ends it without an error
 
 
+async def test_tables_that_begin_anew_when_they_are_read_are_not(databases, open_sql):
+    database = databases("mariadb")
+    told = database.run(
+        "SELECT table_name FROM information_schema.tables WHERE table_schema = 'information_schema'"
+        " AND table_name LIKE '%RESET%'"
+    )
+    names = told.split()
+    assert names
+    for name in names:
+        for written in (name, f"information_schema.`{name.lower()}`", f"{name} AS x"):
+            with pytest.raises(ToolRefusedError, match="counters to zero"):
+                await open_sql(database).query(f"SELECT * FROM {written}")
+
+
 async def test_a_function_can_be_allowed(databases, open_sql):
     sql = open_sql(databases("postgresql"), functions=["add_item"])
     with pytest.raises(ToolRefusedError, match="read-only transaction"):

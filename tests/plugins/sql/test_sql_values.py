@@ -140,6 +140,69 @@ async def test_mariadb_out(mariadb_database, open_sql):
     }  # fmt: skip
 
 
+async def test_zero_dates_of_mariadb_are_texts_and_told(mariadb_database, open_sql):
+    mariadb_database.run(
+        "SET sql_mode = ''; CREATE TABLE v (d date, t datetime, s timestamp NULL, x time);"
+        "INSERT INTO v VALUES ('0000-00-00', '0000-00-00 00:00:00', '0000-00-00', '838:59:59'),"
+        " ('2024-02-00', '2024-01-31 12:00:00', '2024-01-31', '00:00:01')"
+    )
+    with notes_of_call() as notes:
+        rows = await open_sql(mariadb_database).query("SELECT * FROM v ORDER BY d")
+    assert rows == [
+        {"d": "0000-00-00", "t": "0000-00-00 00:00:00", "s": "0000-00-00 00:00:00",
+         "x": dt.timedelta(hours=838, minutes=59, seconds=59)},
+        {"d": "2024-02-00", "t": dt.datetime(2024, 1, 31, 12), "s": dt.datetime(2024, 1, 31),
+         "x": dt.timedelta(seconds=1)},
+    ]  # fmt: skip
+    assert loads(dumps(rows)) == rows
+    assert [note.split(" values")[0] for note in notes] == [
+        "column 'd': 2 of 2",
+        "column 't': 1 of 2",
+        "column 's': 1 of 2",
+    ]
+
+
+DUCKDB_SAYS = {
+    "'infinity'::date": "infinity",
+    "'-infinity'::timestamp": "-infinity",
+    "'infinity'::timestamptz": "infinity",
+    "'0044-03-15 (BC)'::date": "0044-03-15 (BC)",
+    "'10000-01-02 03:04'::timestamp": "10000-01-02 03:04:00",
+    "'24:00'::time": "24:00:00",
+    "interval '1 month'": "1 month",
+    "interval '1 year 2 days'": "1 year 2 days",
+    "timestamp_ns '2024-01-01 00:00:00.000000001'": "2024-01-01 00:00:00.000000001",
+}
+
+
+async def test_what_duckdb_has_and_python_lacks(duckdb_database, open_sql):
+    sql = open_sql(duckdb_database)
+    for expression, expected in DUCKDB_SAYS.items():
+        with notes_of_call() as notes:
+            rows = await sql.query(f"SELECT {expression} AS v UNION ALL SELECT NULL ORDER BY 1")
+        assert rows == [{"v": expected}, {"v": None}]
+        (told,) = notes
+        assert told.startswith("column 'v': 1 of 2 values came as text")
+    with notes_of_call() as notes:
+        row = await one(
+            sql,
+            """SELECT interval '1 day 2 hours' AS i, date '9999-12-31' AS d, 2::hugeint AS h,
+            timestamptz '2024-01-31 12:30:15.25+00' AS z, [1, NULL] AS l, {x} AS s, uuid '{id}' AS u,
+            1.50::decimal(9, 2) AS n, 'nan'::double AS nan, '\\x00\\xff'::blob AS b, time '12:30' AS t,
+            timestamp_ns '2024-01-01 00:00:00.000001' AS ns, ('a')::varchar AS w, 1 AS w""".replace(
+                "{x}", "struct_pack(a := 1, b := [date '2024-01-31'])"
+            ).replace("{id}", str(ID)),
+        )
+    assert not notes
+    assert row.pop("nan") != 0
+    assert row == {
+        "i": dt.timedelta(days=1, hours=2), "d": dt.date(9999, 12, 31), "h": 2,
+        "z": WHEN.replace(tzinfo=dt.UTC), "l": [1, None], "s": {"a": 1, "b": [dt.date(2024, 1, 31)]}, "u": ID,
+        "n": Decimal("1.50"), "b": b"\x00\xff", "t": dt.time(12, 30),
+        "ns": dt.datetime(2024, 1, 1, 0, 0, 0, 1), "w": "a", "w_2": 1,
+    }  # fmt: skip
+
+
 async def test_sqlite_out(sqlite_database, open_sql):
     row = await one(
         open_sql(sqlite_database),

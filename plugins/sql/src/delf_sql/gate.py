@@ -7,6 +7,7 @@ database itself keeps a query from writing, too (see ``backends``).
 from __future__ import annotations
 
 import itertools
+import re
 import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ _SHOW_PREFIXES: Final = frozenset({"FULL", "EXTENDED", "SESSION", "GLOBAL"})
 _EXPLAIN_OPTIONS: Final = words(
     "ANALYZE VERBOSE QUERY PLAN EXTENDED PARTITIONS FORMAT JSON TREE TRADITIONAL"
 )
+_RESETS: Final = re.compile(r"innodb_\w+_reset", re.IGNORECASE)
+"""Tables of MySQL whose counters begin anew when somebody with the right PROCESS reads them."""
 _TO_LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 """What databases fold for certain: other letters that Python folds are other names there."""
 _PARTS: Final = words(
@@ -272,6 +275,11 @@ def _check_calls(
 def _check_words(tokens: Sequence[Token]) -> None:
     """Words that no reading statement holds outside of quotes."""
     terms = [token.word for token in tokens]
+    resets = next((t.text for t in tokens if _RESETS.fullmatch(t.text)), None)
+    if resets is not None:
+        raise ToolRefusedError(
+            f"query cannot read {resets}: that sets the server's counters to zero"
+        )
     for index, word in enumerate(terms):
         follow = terms[index + 1 : index + 4]
         if word == "INTO":

@@ -31,6 +31,7 @@ _LARGEST_LENGTH: Final = 1_000_000_000
 _LONGEST_PATTERN: Final = 1000
 _SPARE_MEMORY: Final = 300_000_000
 _ROW_BYTES: Final = 64
+NO_ROOM: Final = "the statement needs more room for temporary files than it may have"
 _NO_UTF8: Final = "Could not decode to UTF-8"
 
 _READING: Final = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
@@ -64,7 +65,7 @@ class Opening(NamedTuple):
         busy: Seconds to wait for another's lock.
         max_bytes: About how much the rows of a result may hold.
         functions: Functions that a reader may call, by name or pattern.
-        temporary: The most bytes of a temporary file.
+        temporary: The most bytes of all temporary files, and of each.
     """
 
     uri: str
@@ -385,7 +386,7 @@ def _answer(work: Callable[[], tuple[Any, ...]], *, reader: bool) -> tuple[Any, 
         return "failed", "out of memory: the statement needs more than it may have"
     except sqlite3.OperationalError as error:
         if reader and error.sqlite_errorcode == sqlite3.SQLITE_IOERR_WRITE:
-            return "failed", "the statement needs more room for temporary files than it may have"
+            return "failed", NO_ROOM
         return "failed", str(error)
     except (sqlite3.Error, sqlite3.Warning, OverflowError, ValueError) as error:
         return "failed", str(error)

@@ -29,7 +29,7 @@ from delf_sql.rows import Fetched
 from delf_sql.target import Target
 from delf_sql.values import AsText, for_duckdb
 
-_MEMORY: Final = "1GB"
+_MEMORY: Final = "512MB"
 _SPILL: Final = "4GB"
 _THREADS: Final = 2
 _BUSY_SECONDS: Final = 5.0

@@ -8,8 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import selectors
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 import threading
@@ -37,6 +39,7 @@ from delf_sql.values import for_sqlite
 
 _BUSY_SECONDS: Final = 5.0
 _STOP_SECONDS: Final = 1.0
+_LOOK_SECONDS: Final = 0.25
 _SPARE_FILE: Final = 1_000_000_000
 _KEPT_VARIABLES: Final = ("LD_LIBRARY_PATH", "SQLITE_TMPDIR", "TMPDIR")
 _ALL: Final = 1_000_000
@@ -102,12 +105,22 @@ class _Child:
 
     def _ask(self, message: Any) -> Sequence[Any]:
         send(cast("BinaryIO", self._process.stdin), message)
+        self._wait_for_answer()
         kind, *answer = receive(cast("BinaryIO", self._process.stdout))
         if kind == "large":
             raise too_large(self._opening.max_bytes, answer[0])
         if kind == "failed":
             raise _SqliteError(answer[0])
         return answer
+
+    def _wait_for_answer(self) -> None:
+        """Until it answers, or its temporary files together are more than they may be."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(cast("BinaryIO", self._process.stdout), selectors.EVENT_READ)
+            while not selector.select(_LOOK_SECONDS):
+                if _bytes_of_deleted_files(self._process.pid) > self._opening.temporary:
+                    self.close()
+                    raise _SqliteError(sqlite_child.NO_ROOM)
 
     @property
     def is_alive(self) -> bool:
@@ -349,6 +362,17 @@ class SqliteBackend:
             table=table.group(1) if table else None,
             column=column.group(1) if column else None,
         )
+
+
+def _bytes_of_deleted_files(process: int) -> int:
+    """What a process holds in files without a name, as SQLite's temporary ones; 0 without /proc."""
+    held = 0
+    with contextlib.suppress(OSError):
+        for link in Path(f"/proc/{process}/fd").iterdir():
+            with contextlib.suppress(OSError):  # closed meanwhile
+                found = link.stat()
+                held += found.st_size if stat.S_ISREG(found.st_mode) and not found.st_nlink else 0
+    return held
 
 
 def _check_alive(child: Any, *_: object) -> None:
