@@ -347,3 +347,54 @@ async def test_what_is_no_database_is_told_as_that(tmp_path, open_sql):
     path.write_bytes(b"no database at all " * 100)
     with pytest.raises(DelfError, match="not a database"):
         await open_sql(f"sqlite:///{path}").context("anything")
+
+
+async def test_attached_files_of_sqlite_can_be_read_and_nothing_else(tmp_path, open_sql):
+    for name, rows in (("shop", "(2, 'new')"), ("old", "(1, 'old')")):
+        with contextlib.closing(sqlite3.connect(tmp_path / f"{name}.db")) as database:
+            database.executescript(
+                "CREATE TABLE orders (id INTEGER PRIMARY KEY, name TEXT);"
+                "CREATE TABLE lines (order_id INTEGER REFERENCES orders (id));"
+                f"CREATE VIRTUAL TABLE docs USING fts5(body); INSERT INTO orders VALUES {rows}"
+            )
+    sql = open_sql(f"sqlite:///{tmp_path}/shop.db", attach={"archive": f"{tmp_path}/old.db"})
+    assert await sql.query(
+        "SELECT name FROM orders UNION ALL SELECT name FROM archive.orders ORDER BY 1"
+    ) == [{"name": "new"}, {"name": "old"}]
+    assert await sql.query("SELECT count(*) AS n FROM archive.docs WHERE body MATCH 'x'") == [
+        {"n": 0}
+    ]
+    assert (await sql.context("x")).splitlines()[1:] == [
+        "docs(body any)",
+        "lines(order_id integer -> orders.id)",
+        "orders(id integer pk, name text)",
+        "archive.docs(body any)",
+        "archive.lines(order_id integer -> archive.orders.id)",
+        "archive.orders(id integer pk, name text)",
+    ]
+    (table,) = await sql.schema("archive.orders")
+    assert table["table"] == "archive.orders"
+    for statement in (
+        "INSERT INTO archive.orders VALUES (3, 'x')",
+        "CREATE TABLE archive.evil (a int)",
+        "DROP TABLE archive.orders",
+        "DETACH archive",
+        f"ATTACH '{tmp_path}/evil.db' AS evil",
+    ):
+        with pytest.raises(DelfError):
+            await sql.write(statement)
+    assert (await sql.write("INSERT INTO orders SELECT * FROM archive.orders"))["rowcount"] == 1
+    assert not (tmp_path / "evil.db").exists()
+
+
+async def test_what_cannot_be_attached_is_said(tmp_path, open_sql):
+    sqlite3.connect(tmp_path / "shop.db").close()
+    (tmp_path / "shop.db").touch()
+    url = f"sqlite:///{tmp_path}/shop.db"
+    with pytest.raises(DelfError, match=r"there is no SQLite file '/nowhere/old\.db'"):
+        await open_sql(url, attach={"archive": "/nowhere/old.db"}).query("SELECT 1")
+    for name in ("main", "a b", 'x"', "TEMP"):
+        with pytest.raises(DelfError, match="attach"):
+            open_sql(url, attach={name: "x.db"})
+    with pytest.raises(DelfError, match="attach is for SQLite, and this is PostgreSQL"):
+        open_sql("postgresql://h/d", attach={"archive": "x.db"})

@@ -204,6 +204,7 @@ class SQL(Connection):
             functions=own.functions,
             create=own.create,
             role=own.role,
+            attach=own.attach,
         )
         backend = make_backend(self._target, limits)
         return backend, Database(backend, own.pool_size, own.statement_timeout)

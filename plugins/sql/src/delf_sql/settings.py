@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from delf.settings import PluginSettings, SecretStr, beside, folder_of
+from delf.settings import LocalPath, PluginSettings, SecretStr, beside, folder_of
 
 _FILES: Final = ("sqlite", "duckdb")
 
@@ -59,6 +59,19 @@ class SQLSettings(PluginSettings):
     create: bool = Field(
         default=False, description="Make a file of SQLite or DuckDB that is not there."
     )
+
+    attach: dict[str, LocalPath] = Field(
+        default_factory=dict[str, str],
+        description="SQLite: other files that queries may read, by the name before a table's.",
+    )
+
+    @field_validator("attach")
+    @classmethod
+    def _names_of_schemas(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in value:
+            if not (name.isascii() and name.isidentifier()) or name.lower() in ("main", "temp"):
+                raise ValueError(f"{name!r} is no name for an attached file")
+        return value
 
     @field_validator("url", mode="before")
     @classmethod

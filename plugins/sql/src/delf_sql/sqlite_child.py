@@ -65,6 +65,7 @@ class Opening(NamedTuple):
         busy: Seconds to wait for another's lock.
         max_bytes: About how much the rows of a result may hold.
         functions: Functions that a reader may call, by name or pattern.
+        attached: Other files, each with its schema's name and how to open it.
         temporary: The most bytes of all temporary files, and of each.
     """
 
@@ -74,6 +75,7 @@ class Opening(NamedTuple):
     busy: float
     max_bytes: int
     functions: list[str]
+    attached: list[tuple[str, str]]
     temporary: int
 
 
@@ -164,6 +166,8 @@ class _Session:
         connection.execute(f"PRAGMA hard_heap_limit = {4 * longest}")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, _LONGEST_PATTERN)
+        for name, uri in own.attached:
+            connection.execute(f'ATTACH ? AS "{name}"', (uri,))
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         connection.setlimit(sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0)
         if own.reader:
@@ -353,7 +357,7 @@ def _opens_virtual_table(action: int, table: str | None, database: str | None) -
 
     It would write to the file's own tables, which the read-only file does not let it.
     """
-    if database != "main" or table is None:
+    if database in (None, "temp") or table is None:
         return False
     if action == sqlite3.SQLITE_UPDATE:
         return table == "sqlite_master"

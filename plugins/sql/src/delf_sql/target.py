@@ -108,6 +108,16 @@ def make_target(name: str, settings: SQLSettings) -> Target:
     Raises:
         ConnectionConfigurationError: When they name no database, or two.
     """
+    target = _target(name, settings)
+    for setting, dialect in (("attach", "sqlite"), ("role", "postgresql")):
+        if getattr(settings, setting) and target.dialect != dialect:
+            raise ConnectionConfigurationError(
+                f"{name}: {setting} is for {_LABELS[dialect]}, and this is {target.label}"
+            )
+    return target
+
+
+def _target(name: str, settings: SQLSettings) -> Target:
     if settings.url is not None:
         parts = ("host", "port", "database", "user", "password", "db_type")
         given = [part for part in parts if getattr(settings, part) is not None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import ModuleType
@@ -32,6 +32,7 @@ class Limits:
         functions: Functions that a query may call although they are refused by default.
         create: Make a file of SQLite or DuckDB that does not exist.
         role: PostgreSQL's role that a query takes on.
+        attach: SQLite's other files, by their schemas' names.
     """
 
     timeout: float
@@ -42,6 +43,7 @@ class Limits:
     functions: frozenset[str]
     create: bool
     role: str | None
+    attach: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

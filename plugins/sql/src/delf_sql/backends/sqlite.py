@@ -47,13 +47,15 @@ _ALL: Final = 1_000_000
 _MISSING_TABLE: Final = re.compile(r"no such table: (?:\w+\.)?(.+)")
 _MISSING_COLUMN: Final = re.compile(r"(?:no such column: (?:\w+\.)?|has no column named )(.+)")
 _RELATIONS: Final = """
-SELECT name, type, sql LIKE 'CREATE VIRTUAL%' FROM sqlite_master
+SELECT name, type, sql LIKE 'CREATE VIRTUAL%' FROM "{schema}".sqlite_master
 WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name
 """
-_COLUMNS: Final = 'SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?) ORDER BY cid'
-_KEYS: Final = (
-    'SELECT id, seq, "table", "from", "to" FROM pragma_foreign_key_list(?) ORDER BY id, seq'
-)
+_COLUMNS: Final = """
+SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?, ?) ORDER BY cid
+"""
+_KEYS: Final = """
+SELECT id, seq, "table", "from", "to" FROM pragma_foreign_key_list(?, ?) ORDER BY id, seq
+"""
 
 
 class _SqliteError(Exception):
@@ -199,16 +201,18 @@ class SqliteBackend:
             return self._pools[reader]
 
     def _open(self, *, reader: bool) -> _Child:
-        path = Path.cwd() / self.target.database
-        size = path.stat().st_size if path.is_file() else None
-        if size is None and (reader or not self._limits.create):
-            raise ConnectionFileNotFoundError(
-                f"there is no SQLite file {self.target.database!r}",
-                hint="check the path (it is taken from the working directory), or set create = true"
-                " and make the tables with write",
-            )
-        mode = "ro" if reader else "rwc" if self._limits.create else "rw"
         limits = self._limits
+        path, size = _found(self.target.database)
+        if size is None and (reader or not limits.create):
+            raise _missing(self.target.database)
+        attached: list[tuple[str, str]] = []
+        for name, file in limits.attach.items():
+            other, other_size = _found(file)
+            if other_size is None:
+                raise _missing(file)
+            attached.append((name, f"file:{quote(str(other))}?mode=ro"))
+            size = (size or 0) + other_size
+        mode = "ro" if reader else "rwc" if limits.create else "rw"
         return _Child(
             Opening(
                 uri=f"file:{quote(str(path))}?mode={mode}",
@@ -217,6 +221,7 @@ class SqliteBackend:
                 busy=min(_BUSY_SECONDS, limits.timeout),
                 max_bytes=limits.max_bytes,
                 functions=sorted(known_functions("sqlite") | limits.functions),
+                attached=attached,
                 temporary=4 * (size or 0) + _SPARE_FILE,
             )
         )
@@ -260,11 +265,25 @@ class SqliteBackend:
         return written
 
     def relations(self, session: _Child) -> list[Relation]:
-        """All tables and views but SQLite's own."""
-        found = (self._run(session, _RELATIONS, None, _ALL)).rows
+        """All tables and views but SQLite's own, those of attached files with their schema."""
+        own = self._relations(session, None)
+        return own + [
+            relation
+            for schema in self._limits.attach
+            for relation in self._relations(session, schema)
+        ]
+
+    def _relations(self, session: _Child, schema: str | None) -> list[Relation]:
+        asked = _RELATIONS.format(schema=schema or "main")
+        found = self._run(session, asked, None, _ALL).rows
         shadows = tuple(f"{name}_" for name, _, virtual in found if virtual)
         return [
-            Relation(name=name, kind="view" if kind == "view" else "table", key=name)
+            Relation(
+                name=name,
+                schema=schema,
+                kind="view" if kind == "view" else "table",
+                key=(name, schema or "main"),
+            )
             for name, kind, _ in found
             if not name.startswith(shadows)
         ]
@@ -281,7 +300,7 @@ class SqliteBackend:
     def _table(self, session: _Child, relation: Relation) -> Table:
         table = Table(relation)
         try:
-            columns = self._run(session, _COLUMNS, (relation.key,), _ALL)
+            columns = self._run(session, _COLUMNS, relation.key, _ALL)
         except _SqliteError as error:
             if not session.is_alive:
                 raise
@@ -299,10 +318,11 @@ class SqliteBackend:
                         primary_key=bool(key),
                     )
                 )
-        for _, _, other, mine, theirs in (self._run(session, _KEYS, (relation.key,), _ALL)).rows:
+        for _, _, other, mine, theirs in (self._run(session, _KEYS, relation.key, _ALL)).rows:
             column = table.column(mine)
             if column is not None:
-                column.references = f"{other}.{theirs}" if theirs else other
+                place = f"{relation.schema}.{other}" if relation.schema else other
+                column.references = f"{place}.{theirs}" if theirs else place
         return table
 
     def version(self, session: _Child) -> str:
@@ -362,6 +382,20 @@ class SqliteBackend:
             table=table.group(1) if table else None,
             column=column.group(1) if column else None,
         )
+
+
+def _found(file: str) -> tuple[Path, int | None]:
+    """Where a file is, and its size where it is there."""
+    path = Path.cwd() / Path(file).expanduser()
+    return path, path.stat().st_size if path.is_file() else None
+
+
+def _missing(file: str) -> ConnectionFileNotFoundError:
+    return ConnectionFileNotFoundError(
+        f"there is no SQLite file {file!r}",
+        hint="check the path (it is taken from the working directory), or set create = true"
+        " and make the tables with write",
+    )
 
 
 def _bytes_of_deleted_files(process: int) -> int:
