@@ -118,18 +118,26 @@ class Fleet:
         name = next(word for word in words.split() if word.startswith("job-"))
         return Reply(text=SCRIPT.format(name=name.strip('".'), steps=self.steps))
 
-    async def submit(self, names: Sequence[str], **handing: Any) -> list[str]:
+    async def submit(
+        self,
+        names: Sequence[str],
+        *,
+        task: str = "Do {} .",
+        strategy: str | None = None,
+        **handing: Any,
+    ) -> list[str]:
         """Hand tasks in; their ids."""
         from delf import Agent
 
         how: Any = {"queue": "default", **handing}
 
         setup: dict[str, Any] = {
-            "folder": str(self.folder), "config": None, "flags": {}, "connections": [],
+            "folder": str(self.folder), "config": None, "connections": [],
+            "flags": {} if strategy is None else {"strategy": strategy},
             "tool_files": ["tools.py"], "overrides": [],
         }  # fmt: skip
         async with Agent.from_project(self.folder) as agent:
-            return [agent.submit(f"Do {name} .", **how, setup=setup) for name in names]
+            return [agent.submit(task.format(name), **how, setup=setup) for name in names]
 
     def start(self, *options: str) -> subprocess.Popen[bytes]:
         """One more runner."""

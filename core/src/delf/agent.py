@@ -133,13 +133,15 @@ class Agent(Generic[T]):
         from delf.config import merged_config
         from delf.engine.approvals.pending import PendingRequests
         from delf.engine.models.money import Ledger
+        from delf.plugins.strategies import with_strategy
 
         if isinstance(config, Sequence) and not isinstance(config, str):
             config, tools = None, [*config, *(tools or ())]
         written = None if project is None else project.agent
         named = {"memory": memory, "strategy": strategy}
         names = {name: given for name, given in named.items() if isinstance(given, str)}
-        self.config = merged_config(written, config, {**options, **names})
+        merged = merged_config(written, config, {**options, **names})
+        self.config = with_strategy(merged, host)
         _ = self.config.main_llm
         if on_confirm is not None and not callable(on_confirm):
             raise AgentConfirmationError(

@@ -182,9 +182,17 @@ class JournalSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class StrategySpec(Spec):
-    """A strategy; the factory is called for each task, with its options as keywords."""
+    """A strategy; the factory is called for each task, with its options as keywords.
+
+    Args:
+        llm: The model of its agents that have none, where it does without.
+        settings: Fields of the configuration of its agents, whatever is given otherwise.
+    """
 
     kind: ClassVar[str] = "strategy"
+
+    llm: str | None = None
+    settings: tuple[tuple[str, object], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,17 +31,16 @@ from delf_cli.tables import table
 from delf_routines.cases import Case, case_of, read_case, run_case
 from delf_routines.drift import Drift, drift_of, named_actions
 from delf_routines.routine import Routine
-from delf_routines.running import NO_MODEL, call_text
+from delf_routines.running import call_text
 from delf_routines.saving import Proposal, propose
 from delf_routines.store import RoutineStore
 
 if TYPE_CHECKING:
     from delf import Agent
 
-_STRATEGY: Final = "routine"
+_UNASKED: Final = {"strategy": "routine"}
+"""Flags of a run that asks no model."""
 _HISTORY: Final = 20
-_UNASKED: Final[dict[str, Any]] = {"prefilter_mode": "off", "learn": False}
-"""Settings that keep a run from asking a model, and from hiding a tool that the script calls."""
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 
@@ -182,20 +181,11 @@ def run(ctx: click.Context, name: str, inputs: tuple[str, ...], **given: Any) ->
         values = routine.values(dict(_pair(ctx, text) for text in inputs))
     except DelfError as error:
         ctx.exit(errors.report(error, debug=state.debug, clean=state.clean))
-    flags = {**flags_of(given), "strategy": _STRATEGY, **_UNASKED}
-    options = Options(flags=_without_model(state, flags), **rest_of(given))
+    options = Options(flags={**flags_of(given), **_UNASKED}, **rest_of(given))
     ctx.exit(run_session(state, call_text(name, values), options))
 
 
 run.params += run_options(without=("strategy",))
-
-
-def _without_model(state: State, flags: dict[str, Any]) -> dict[str, Any]:
-    """The flags of a run that asks no model, in a project that may have none."""
-    agent = state.load_project().agent
-    if flags.get("llm") is None and agent.llm is None and agent.heavy_llm is None:
-        flags["llm"] = {"model": NO_MODEL}
-    return flags
 
 
 def _pair(ctx: click.Context, text: str) -> tuple[str, str]:
@@ -375,7 +365,7 @@ def _load(ctx: click.Context, text: str) -> tuple[TaskRecord, list[Event]]:
 
 def _tools(state: State) -> list[ToolDescription]:
     """The tools of the project."""
-    options = Options(flags=_without_model(state, {}))
+    options = Options(flags=_UNASKED)
     agent: Agent[Any] = Setup.of(state, options).agent()
     return asyncio.run(_described(agent.tools))
 

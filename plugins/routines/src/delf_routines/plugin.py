@@ -16,6 +16,8 @@ def delf_strategies() -> Iterable[StrategySpec]:
         summary='Runs a routine: the task is a call of it, as report(month="2026-10").',
         factory="delf_routines.running:RoutineStrategy",
         exports=("RoutineStrategy",),
+        llm="none:no model",  # the model below
+        settings=(("prefilter_mode", "off"), ("learn", False)),  # a script calls what it calls
     )
 
 

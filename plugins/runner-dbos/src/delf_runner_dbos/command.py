@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["runner", "schedule", "task_queue"]
 
 _DEFAULT: Final = "default"
+_SETUP: Final = frozenset({"connections", "tool_files", "strategy"})
+"""Options of `delf run` that a schedule keeps: none of them holds a secret."""
 
 
 @click.command()
@@ -165,9 +167,16 @@ def add(
     zone: str | None,
     connections: tuple[str, ...],
     tool_files: tuple[str, ...],
+    strategy: str | None,
 ) -> None:
-    """Have TASK done whenever CRON says so: minute, hour, day, month, weekday."""
-    options = Options(flags={}, connections=connections, tool_files=tool_files)
+    r"""Have TASK done whenever CRON says so: minute, hour, day, month, weekday.
+
+    \b
+    delf schedule add morning "0 8 * * 1-5" "Tell what came in overnight."
+    delf schedule add income "0 7 1 * *" 'revenue(month="2026-11")' --strategy routine
+    """
+    flags = {"strategy": strategy}
+    options = Options(flags=flags, connections=connections, tool_files=tool_files)
     setup = options.to_record(ctx.find_root().obj)
     context: dict[str, Any] = {"task": task, "queue": queue, "setup": setup}
     with _opened(ctx) as opened:
@@ -198,7 +207,7 @@ def add(
     click.echo(f"{name}: {cron}")
 
 
-add.params += [o for o in run_options() if o.name in {"connections", "tool_files"}]
+add.params += [o for o in run_options() if o.name in _SETUP]
 
 
 @schedule.command("list")

@@ -1,0 +1,44 @@
+"""A strategy says what its agents need, and what they do without."""
+
+import pytest
+
+from delf import Agent
+from delf.errors import ModelConfigurationError
+from delf.specs import StrategySpec
+
+SPEC = StrategySpec(
+    name="clockwork",
+    summary="x",
+    factory="x:y",
+    llm="none:nobody",
+    settings=(("prefilter_mode", "off"), ("retry_count", 0)),
+)
+
+
+@pytest.fixture
+def host(delf_host):
+    delf_host.provide(SPEC, object)
+    return delf_host
+
+
+def test_an_agent_without_a_model_has_that_of_a_strategy_that_does_without(host):
+    assert Agent(host=host, strategy="clockwork").config.main_llm.model == "none:nobody"
+    with pytest.raises(ModelConfigurationError):
+        Agent(host=host)
+
+
+def test_a_model_that_was_given_stays(host):
+    given = {"host": host, "strategy": "clockwork"}
+    assert Agent(llm="scripted", **given).config.main_llm.model == "scripted"
+    two = Agent(heavy_llm="scripted", light_llm="scripted", **given)
+    assert two.config.main_llm.model == "scripted"
+
+
+def test_its_settings_hold_whatever_else_is_said(host):
+    config = Agent(host=host, strategy="clockwork", prefilter_mode="filter", timeout=7).config
+    assert (config.prefilter_mode, config.retry_count, config.timeout) == ("off", 0, 7)
+    assert Agent(host=host, llm="scripted").config.retry_count > 0
+
+
+def test_a_strategy_that_is_not_installed_is_told_when_the_agent_starts(host):
+    assert Agent(host=host, llm="scripted", strategy="nothing").config.strategy == "nothing"

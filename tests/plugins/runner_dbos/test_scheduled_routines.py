@@ -1,0 +1,117 @@
+"""Routines are done by runners once each: by a schedule, through kills, and through new versions."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from delf.errors import ConnectionUnavailableError
+from delf_runner_dbos.queue import DbosQueue
+from support.fleet import Fleet, fleet
+from support.program import delf
+
+pytestmark = [pytest.mark.timeout(240)]
+
+ROUTINE = """\
+# /// routine
+# title = "Mark a job"
+# task = "Do job-0 ."
+#
+# [parameters.name]
+# type = "text"
+# default = "job-0"
+#
+# [actions."mark"]
+# effect = "irreversible"
+# parameters = ["name: str", "step: int"]
+# returns = "None"
+# ///
+for step in range({first}, {first} + 4):
+    mark(name, step)
+print(name)
+"""
+
+
+def save(one: Fleet, first: int = 0) -> None:
+    """Write the routine, or another version of it, which writes down other steps."""
+    folder = one.folder / "routines"
+    folder.mkdir(exist_ok=True)
+    (folder / "report.py").write_text(ROUTINE.format(first=first))
+
+
+async def begun(one: Fleet, count: int = 1) -> None:
+    """Wait until so many steps are written down."""
+    async with asyncio.timeout(60):
+        while one.marks().total() < count:
+            await asyncio.sleep(0.05)
+
+
+async def fire(one: Fleet, schedule: str) -> None:
+    """Let a schedule fire now, as soon as a runner is there."""
+    queue = DbosQueue(one.database)
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await queue.call(lambda client: client.trigger_schedule(schedule))
+            except ConnectionUnavailableError:
+                await asyncio.sleep(0.05)
+            else:
+                break
+    await queue.aclose()
+
+
+async def killed(one: Fleet) -> None:
+    """Kill the runner of the task that was begun first."""
+    async with asyncio.timeout(60):
+        while True:
+            for runner in one.runners:
+                if await one.tasks_of(runner):
+                    os.killpg(runner.pid, signal.SIGKILL)
+                    return
+            await asyncio.sleep(0.02)
+
+
+async def test_a_scheduled_routine_is_done_once_though_its_runner_is_killed(tmp_path: Path) -> None:
+    async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", pause=0.3) as one:
+        save(one)
+        add = ("add", "yearly", "0 0 1 1 *", 'report(name="job-0")', "--strategy", "routine")
+        added = await asyncio.to_thread(delf, "schedule", *add, "--tools", "tools.py", cwd=tmp_path)
+        assert added.returncode == 0, added.stderr
+        for _ in range(2):
+            one.start()
+        await fire(one, "yearly")
+        await begun(one)
+        await killed(one)
+        await one.all_over(90)
+        (task,) = await one.journal.find()
+        assert (task.state, task.losses) == ("done", 1)
+        assert one.marks() == {("job-0", step): 1 for step in range(4)}
+        assert one.model.requests == []
+
+
+async def test_a_routine_that_was_begun_goes_on_as_it_was_though_another_version_is_there(
+    tmp_path: Path,
+) -> None:
+    async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", pause=0.3) as one:
+        save(one)
+        how = {"task": 'report(name="{}")', "strategy": "routine"}
+        await one.submit(["job-0"], **how)
+        one.start("--concurrency", "1")
+        await begun(one)
+        save(one, first=10)
+        one.start("--concurrency", "1")
+        await one.submit(["job-1"], **how)
+        async with asyncio.timeout(60):
+            while not any(name == "job-1" for name, _ in one.marks()):
+                await asyncio.sleep(0.05)
+        await killed(one)
+        await one.all_over(90)
+        wanted = {("job-0", step): 1 for step in range(4)}
+        wanted |= {("job-1", step): 1 for step in range(10, 14)}
+        assert one.marks() == Counter(wanted)
+        assert set(await one.states()) == {"done"}
