@@ -628,12 +628,14 @@ _TYPES: Final[dict[str, type[Event]]] = {cls.__name__: cls for cls in get_args(E
 _HEAD = ("task_id", "seq", "at")
 
 
-def _data_fields(cls: type[Event | ApprovalRequest]) -> tuple[str, ...]:
+def _data_fields(cls: type[Any]) -> tuple[str, ...]:
     """Name the fields that are journalled. One that does not compare is no data but a function."""
     return tuple(f.name for f in dataclasses.fields(cls) if f.name not in _HEAD and f.compare)
 
 
-_FIELDS: Final = {cls: _data_fields(cls) for cls in _TYPES.values()}
+_FIELDS: Final[Mapping[type[Any], tuple[str, ...]]] = {
+    cls: _data_fields(cls) for cls in _TYPES.values()
+}
 _WORDS: Final = {"CallStatus", "ScriptStatus", "DecisionKind", "DecisionSource", "Remember"} | {
     "Covers",
     "Effect",
