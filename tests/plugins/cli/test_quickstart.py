@@ -6,13 +6,14 @@ from contextlib import closing
 
 import pytest
 
+from delf_cli.usual_models import BY_KEY
 from delf_plugin_cli import quickstart
 from support.openai_server import OpenAIServer
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_set(monkeypatch):
-    for name in (*quickstart._KEYS, "OPENAI_BASE_URL", "DELF_LLM"):
+    for name in (*BY_KEY, "OPENAI_BASE_URL", "DELF_LLM"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(quickstart, "_SERVERS", {})
 

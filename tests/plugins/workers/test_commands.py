@@ -6,7 +6,7 @@ import pytest
 
 from delf_workers import arun_worker
 from support.commands import check_object, json_tables
-from support.program import delf
+from support.program import DELF, delf, environment, run
 
 FIRST = "---\ndescription: Sums up.\nattachments: {suffixes: [.md]}\ninputs: {words: {type: integer, default: 9}}\n---\nSum up in {{words}} words.\n"
 
@@ -89,10 +89,14 @@ def test_init_makes_a_project_that_works(tmp_path):
     assert made.stdout.splitlines() == [
         "papers/delf.toml",
         "papers/tools.py",
+        "papers/notes.md",
         "papers/workers/summarise.worker",
         "papers/workers/tools.py",
     ]
+    assert "cd papers" in made.stderr
+    assert "delf workers run summarise --attach notes.md" in made.stderr
     assert delf("workers", "check", cwd=folder).stdout == "summarise: ok\n"
+    assert "Uji" in (folder / "notes.md").read_text()
     (folder / "notes.md").write_text("Tea at five, with Ann.")
     lines = [
         reply(
@@ -110,6 +114,19 @@ def test_init_makes_a_project_that_works(tmp_path):
     again = delf("init", ".", cwd=folder)
     assert "tools.py: left as it is" in again.stdout
     assert (folder / "tools.py").read_text() == "mine"
+
+
+def test_init_writes_down_only_what_is_installed(tmp_path):
+    variables = {"DELF_DISABLE_PLUGINS": "filesystem", "ANTHROPIC_API_KEY": "sk-none"}
+    env = {**environment(), **variables, "OPENAI_API_KEY": ""}
+    made = run([DELF, "init", "."], cwd=tmp_path, env=env, text=True)
+    assert made.returncode == 0, made.stderr
+    text = (tmp_path / "delf.toml").read_text()
+    assert "filesystem" not in text
+    assert 'llm = "claude-haiku-4-5"' in text
+    assert "export" not in made.stderr
+    checked = run([DELF, "config", "check"], cwd=tmp_path, env=env, text=True)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 async def test_run_worker_from_code(project, monkeypatch):

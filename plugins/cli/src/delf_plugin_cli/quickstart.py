@@ -20,14 +20,8 @@ import click
 
 from delf.errors import ConfigurationError
 from delf_cli.state import State, state_of
+from delf_cli.usual_models import usual_models
 
-_KEYS: Final = {
-    "OPENAI_API_KEY": "gpt-4o-mini",
-    "ANTHROPIC_API_KEY": "claude-haiku-4-5",
-    "GEMINI_API_KEY": "gemini-2.5-flash",
-    "GOOGLE_API_KEY": "gemini-2.5-flash",
-}
-"""A small model for each key that may be in the environment."""
 _SERVERS: Final = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080}
 _LOOK_SECONDS: Final = 0.5
 _MOST_BYTES: Final = 1_000_000
@@ -130,11 +124,8 @@ def _ask_model(base_url: str | None) -> _Found:
 
 
 def _with_keys() -> Iterator[_Found]:
-    models: dict[str, str] = {}
-    for key, model in _KEYS.items():
-        if os.environ.get(key):
-            models.setdefault(model, key)
-    yield from (_Found(model=model, why=f"as {key} is set") for model, key in models.items())
+    for model, key in usual_models(os.environ):
+        yield _Found(model=model, why=f"as {key} is set")
 
 
 def _of_servers() -> Iterator[_Found]:

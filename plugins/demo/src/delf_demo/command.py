@@ -18,6 +18,7 @@ import click
 
 from delf import ConfigurationError
 from delf.trust import Trust, items_of, whole
+from delf_cli.usual_models import usual_models
 from delf_demo.shop import make_shop
 
 _CONFIG: Final = "delf.toml"
@@ -32,13 +33,6 @@ SHORT_QUESTION: Final = "Which products brought in the most money this quarter?"
 CHANGE: Final = (
     "Reorder what will be sold out within two weeks: place purchase orders that last eight weeks."
 )
-_MODELS: Final = {
-    "OPENAI_API_KEY": "gpt-4o-mini",
-    "ANTHROPIC_API_KEY": "claude-haiku-4-5",
-    "GEMINI_API_KEY": "gemini-2.5-flash",
-    "GOOGLE_API_KEY": "gemini-2.5-flash",
-}
-"""A small model for each key that may be in the environment."""
 
 
 @click.command("demo")
@@ -181,9 +175,10 @@ def _choose_model(llm: str | None, *, recorded: bool) -> tuple[str, str]:
         raise click.UsageError("--llm and --recorded exclude each other")
     if llm:
         return llm, llm
-    key = next((name for name in _MODELS if os.environ.get(name)), None)
-    if key and not recorded:
-        return _MODELS[key], f"{_MODELS[key]}, as {key} is set (--recorded asks no model)"
+    usual = next(usual_models(os.environ), None)
+    if usual is not None and not recorded:
+        model, key = usual
+        return model, f"{model}, as {key} is set (--recorded asks no model)"
     return f"recorded:{RECORDING}", "a recording made by hand (--llm MODEL asks a model)"
 
 

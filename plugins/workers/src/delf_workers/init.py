@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -9,26 +11,52 @@ from typing import Final
 import click
 
 from delf_cli import errors
+from delf_cli.state import state_of
+from delf_cli.usual_models import usual_models
 
-_FILES: Final = ("delf.toml", "tools.py", "workers/summarise.worker", "workers/tools.py")
+_FILES: Final = (
+    "delf.toml", "tools.py", "notes.md", "workers/summarise.worker", "workers/tools.py",
+)  # fmt: skip
+_USUAL: Final = "gpt-4o-mini"
+_OF_PLUGINS: Final = {
+    "filesystem": """
+# The folder that tasks may read; writing is asked about.
+[connections.disk]
+type = "filesystem"
+
+[connections.disk.roots]
+here = { root = ".", mode = "rw", suffixes = [".md", ".txt", ".csv"] }
+"""
+}
+"""What delf.toml says where a plugin's connection is installed."""
 
 
 @click.command("init")
 @click.argument("folder", default=".", type=click.Path(file_okay=False))
-@click.option("--llm", default="gpt-4o-mini", show_default=True, help="The model to begin with.")
+@click.option(
+    "--llm",
+    metavar="MODEL",
+    help=f"The model to begin with.  [default: by the key that is set, else {_USUAL}]",
+)
 @click.pass_context
-def init(ctx: click.Context, folder: str, llm: str) -> None:
-    """Start a small project in FOLDER: delf.toml, a worker, and a file with tools.
+def init(ctx: click.Context, folder: str, llm: str | None) -> None:
+    """Start a small project in FOLDER: delf.toml, a worker, a file with tools, and one to read.
 
-    Files that are there already are left as they are; those that are made are trusted.
+    Files that are there already are left as they are; those that are made are trusted. Only what is
+    installed is written down.
 
     \b
     delf init papers
     cd papers
     delf workers run summarise --attach notes.md
     """  # noqa: D301 - click's mark for lines that stay as they are
+    from delf.specs import ConnectionSpec
     from delf.trust import Trust, items_of
 
+    known = dict(usual_models(os.environ))
+    model = llm or next(iter(known), _USUAL)
+    installed = {spec.name for spec in state_of(ctx).discover().specs(ConnectionSpec)}
+    sections = "".join(text for name, text in _OF_PLUGINS.items() if name in installed)
     root = Path(folder)
     templates = files("delf_workers").joinpath("project")
     try:
@@ -38,12 +66,18 @@ def init(ctx: click.Context, folder: str, llm: str) -> None:
             if path.exists():
                 click.echo(f"{path}: left as it is")
                 continue
-            template = templates.joinpath(f"{name}.txt")
-            text = template.read_text(encoding="utf-8").replace("{llm}", llm)
+            text = templates.joinpath(f"{name}.txt").read_text(encoding="utf-8")
+            text = text.replace("{llm}", model).replace("{sections}", sections)
             path.write_text(text, "utf-8")
             click.echo(str(path))
-            Trust.here().keep(root, {name: items_of(name, text)})
+            if name != "notes.md":
+                Trust.here().keep(root, {name: items_of(name, text)})
     except OSError as error:
         errors.say("error", f"{error.filename}: {error.strerror}")
         ctx.exit(errors.USAGE)
-    errors.say("hint", "delf doctor says what is missing; delf workers list shows the worker")
+    click.echo("\nNext:", err=True)
+    if llm is None and not known:
+        click.echo("  export OPENAI_API_KEY=…", err=True)
+    if root.resolve() != Path.cwd():
+        click.echo(f"  cd {shlex.quote(folder)}", err=True)
+    click.echo("  delf workers run summarise --attach notes.md", err=True)
