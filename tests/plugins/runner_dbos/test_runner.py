@@ -68,8 +68,10 @@ class NotedQueue:
     async def at_work(self, _: Collection[str]) -> list[Any]:
         return self.work
 
-    async def unknown(self, task_ids: list[str]) -> list[str]:
+    async def left_out(self, task_ids: list[str]) -> list[str]:
         return [name for name in task_ids if name in self.lost]
+
+    restore = enqueue
 
 
 class Agents:

@@ -29,6 +29,7 @@ _POLLING_SECONDS: Final = 0.2
 _FIRST: Final = 2**30
 """The priority 0 of delf in DBOS, whose priorities begin with 1."""
 _AT_ONCE: Final = 500
+_ACTIVE: Final = ["ENQUEUED", "DELAYED", "PENDING"]
 _OVER: Final = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
 
 
@@ -102,8 +103,13 @@ class DbosQueue:
             ConfigurationError: When its priority is out of range.
             ConnectionUnavailableError: When the database does not answer.
         """
-        delay = 0.0 if task.not_before is None else task.not_before - time.time()
-        await self._enqueue(Ticket.of(task), task.task_id, delay)
+        await self._enqueue(Ticket.of(task), task.task_id, _delay(task))
+
+    async def restore(self, task: TaskQueued) -> None:
+        """Let a runner do a task that no workflow does or will do, whatever the first one did."""
+        await self.enqueue(task)
+        if await self.left_out([task.task_id]):
+            await self.again(Ticket.of(task), _delay(task))
 
     async def again(self, ticket: Ticket, delay: float) -> None:
         """Let a task be begun once more after some seconds, as a workflow of its own."""
@@ -182,29 +188,36 @@ class DbosQueue:
         for workflow_id, queue in workflows.items():
             await self.call(lambda c, w=workflow_id, q=queue: c.resume_workflow(w, queue_name=q))
 
-    async def unknown(self, task_ids: Sequence[str]) -> Sequence[str]:
-        """Those of some tasks that were never enqueued, as far as DBOS knows."""
-        found: list[str] = []
+    async def left_out(self, task_ids: Sequence[str]) -> Sequence[str]:
+        """Those of some tasks that no workflow does or will do."""
+        left: list[str] = []
         for start in range(0, len(task_ids), _AT_ONCE):
             some = list(task_ids[start : start + _AT_ONCE])
-            rows = await self.call(
-                lambda client, ids=some: client.list_workflows(
-                    workflow_ids=ids, load_input=False, load_output=False
-                )
-            )
-            known = {row.workflow_id for row in rows}
-            found += [task_id for task_id in some if task_id not in known]
-        return found
+            first = await self._active(workflow_ids=some)
+            rest = [task_id for task_id in some if task_id not in first]
+            if rest:
+                copies = [f"{task_id}:" for task_id in rest]
+                again = await self._active(workflow_id_prefix=copies)
+                left += [task_id for task_id in rest if task_id not in again]
+        return left
 
-    async def forget(self, queues: Collection[str], before: float) -> None:
+    async def _active(self, **which: Any) -> set[str]:
+        """The tasks of workflows that are not over."""
+        rows = await self.call(
+            lambda client: client.list_workflows(
+                status=_ACTIVE, load_input=False, load_output=False, **which
+            )
+        )
+        return {task_id_of(row.workflow_id) for row in rows}
+
+    async def forget(self, before: float) -> None:
         """Remove workflows that were over at a Unix time; the journal says what they did."""
-        names = [name for queue in queues for name in (queue, keyed(queue))]
         at = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(before))
         while True:
             rows = await self.call(
                 lambda client: client.list_workflows(
                     status=_OVER,
-                    queue_name=names,
+                    name=[TASK, SCHEDULED],
                     application_name=APPLICATION,
                     completed_before=at,
                     limit=_AT_ONCE,
@@ -264,6 +277,10 @@ class DbosQueue:
             client, self._client = self._client, None
         if client is not None:
             await asyncio.to_thread(client.destroy)
+
+
+def _delay(task: TaskQueued) -> float:
+    return 0.0 if task.not_before is None else task.not_before - time.time()
 
 
 def _limiter(per_second: float | None) -> Any:

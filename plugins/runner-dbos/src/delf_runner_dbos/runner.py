@@ -341,19 +341,19 @@ class Runner:
         return state == "interrupted" or silent > self._options.lease
 
     async def _restore(self) -> None:
-        """Enqueue what waits in the journal alone, as after the loss of DBOS's database."""
+        """Enqueue what waits in the journal alone, as after a loss of DBOS's database."""
         for state in ("interrupted", "queued"):
             try:
                 records = await self._journal.find(_MOST_WAITING, state=state)
                 waiting = [r.task_id for r in records if r.queue in self._options.queues]
-                for task_id in await self._queue.unknown(waiting[::-1]):
-                    await self._queue.enqueue(_queued(await self._journal.read(task_id)))
+                for task_id in await self._queue.left_out(waiting[::-1]):
+                    await self._queue.restore(_queued(await self._journal.read(task_id)))
             except Exception as error:  # a database may be away; the drivers differ
                 _log.warning("what waits in the journal was not looked through: %s", error)
 
     async def _forget(self) -> None:
         """Remove what has been over for longer than the journal keeps it."""
-        await self._queue.forget(self._options.queues, time.time() - _REMEMBER_SECONDS)
+        await self._queue.forget(time.time() - _REMEMBER_SECONDS)
         journal: Any = self._journal
         seconds = journal.keep_seconds if isinstance(journal, SupportsUpkeep) else None
         if seconds is None:

@@ -1,0 +1,94 @@
+"""The queue as DBOS keeps it: what is enqueued, what is left out, and what is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delf.errors import ConnectionUnavailableError
+from delf.events import TaskQueued
+from delf_runner_dbos.queue import DbosQueue, Ticket, task_queue
+from delf_runner_dbos.settings import QueueSettings
+
+
+@pytest.fixture
+async def queue(tmp_path: Path) -> AsyncIterator[DbosQueue]:
+    queue = DbosQueue(f"sqlite:///{tmp_path}/dbos.sqlite")
+    yield queue
+    await queue.aclose()
+
+
+def waits(task_id: str = "t", **more: Any) -> TaskQueued:
+    return TaskQueued(task_id=task_id, seq=1, at=1.0, task="Do it.", queue="q", **more)
+
+
+async def workflows(queue: DbosQueue) -> dict[str, Any]:
+    rows = await queue.call(lambda client: client.list_workflows())
+    return {row.workflow_id: row for row in rows}
+
+
+async def test_a_task_is_one_workflow_with_its_key_priority_and_time(queue: DbosQueue) -> None:
+    for task in (waits(), waits(), waits("k", key="seven", priority=-3)):
+        await queue.enqueue(task)
+    await queue.enqueue(waits("later", not_before=time.time() + 3600))
+    found = await workflows(queue)
+    assert {name: (row.status, row.queue_name) for name, row in found.items()} == {
+        "t": ("ENQUEUED", "q"),
+        "k": ("ENQUEUED", "q/keys"),
+        "later": ("DELAYED", "q"),
+    }
+    assert (found["k"].queue_partition_key, found["k"].priority) == ("seven", 2**30 - 3)
+    assert found["t"].input["args"] == (
+        {"task_id": "t", "queue": "q", "key": None, "priority": 0, "rests": 0},
+    )
+
+
+async def test_limits_are_those_of_the_queue_and_of_its_keys(queue: DbosQueue) -> None:
+    settings = QueueSettings(global_concurrency=3, per_second=0.5, key_concurrency=5)
+    await queue.register("q", settings, concurrency=8)
+    plain, keys = await queue.call(
+        lambda client: [client.retrieve_queue(name) for name in ("q", "q/keys")]
+    )
+    for one in (plain, keys):
+        assert (one.global_concurrency, one.worker_concurrency) == (3, 3)
+        assert one.limiter == {"limit": 1, "period": 2.0}
+    assert (plain.partition_concurrency, keys.partition_concurrency) == (None, 3)
+
+
+async def test_what_no_workflow_does_any_more_is_restored(queue: DbosQueue) -> None:
+    for name in ("waits", "rests", "ended", "cancelled"):
+        await queue.enqueue(waits(name))
+    await queue.again(Ticket(task_id="rests", queue="q"), 60.0)
+    for name in ("rests", "cancelled"):
+        await queue.call(lambda client, name=name: client.cancel_workflow(name))
+    names = ["waits", "rests", "cancelled", "lost"]
+    assert await queue.left_out(names) == ["cancelled", "lost"]
+    for name in ("cancelled", "lost"):
+        await queue.restore(waits(name))
+    assert await queue.left_out(names) == []
+    copies = [name for name in await workflows(queue) if name.startswith("cancelled:")]
+    assert len(copies) == 1
+
+
+async def test_workflows_that_are_over_are_forgotten(queue: DbosQueue) -> None:
+    for name in ("over", "waits"):
+        await queue.enqueue(waits(name))
+    await queue.call(lambda client: client.cancel_workflow("over"))
+    await queue.forget(time.time() - 3600)
+    assert {*await workflows(queue)} == {"over", "waits"}
+    await queue.forget(time.time() + 3600)
+    assert {*await workflows(queue)} == {"waits"}
+
+
+async def test_a_database_that_does_not_answer_is_told_without_its_password() -> None:
+    url = "postgresql://delf:geheim@127.0.0.1:1/dbos"
+    queue = task_queue({"runner-dbos": {"database": url}}, {})
+    with pytest.raises(ConnectionUnavailableError, match="the queue's database failed") as told:
+        await asyncio.wait_for(queue.enqueue(waits()), 30)
+    assert "geheim" not in f"{told.value} {told.value.hint}"
+    await queue.aclose()
