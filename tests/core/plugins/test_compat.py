@@ -1,7 +1,7 @@
 import pytest
 
 from delf.plugins.compat import check
-from delf.plugins.discovery import Candidate, installed
+from delf.plugins.discovery import Candidate
 
 
 def candidate(*requires, keywords=()):
@@ -13,7 +13,6 @@ def verdict(*requires, keywords=(), version="0.5.0", api=1):
         candidate(*requires, keywords=keywords),
         version=version,
         api=api,
-        installed=installed(),
     )
 
 
@@ -73,29 +72,9 @@ def test_without_the_keyword_the_requirement_decides():
     assert verdict("delf-core>=0.1", keywords=("delf", "plugin-api"), api=7) is None
 
 
-def test_missing_packages_are_named():
-    state, reason = verdict("delf-core", "pluggy", "no-such-package>=2", "Also.Missing") or ("", "")
-    assert state == "failed"
-    assert "no-such-package, Also.Missing" in reason
-    assert "pluggy" not in reason
-
-
-@pytest.mark.parametrize("line", ["delf", "delf>=0.1,<1", "delf[testing]"])
-def test_another_projects_package_is_not_taken_for_delf(line):
-    state, reason = verdict(line) or ("", "")
-    assert state == "failed"
-    assert reason == "needs 'delf', another project's package: delf's own is delf-core"
-
-
-def test_extras_and_other_platforms_ask_for_nothing():
-    assert verdict("no-such-package; extra == 'fast'") is None
-    assert verdict("no-such-package; sys_platform == 'amiga'") is None
-    assert verdict("no-such-package; python_version >= '3'") is not None
-
-
-def test_a_wrong_delf_comes_before_a_missing_package():
-    state, _ = verdict("delf-core>=9", "no-such-package") or ("", "")
-    assert state == "skipped"
+@pytest.mark.parametrize("line", ["no-such-package>=2", "delf", "x; extra == 'fast'"])
+def test_other_packages_are_the_installers_business(line):
+    assert verdict("delf-core>=0.1,<1", line) is None
 
 
 def test_an_unreadable_requirement():
@@ -106,4 +85,4 @@ def test_an_unreadable_requirement():
 
 def test_a_plugin_given_in_code_asks_for_nothing():
     given = Candidate(name="x", plugin=object())
-    assert check(given, version="0.1", api=1, installed=installed()) is None
+    assert check(given, version="0.1", api=1) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
@@ -243,9 +243,9 @@ class PluginHost:
     def _loaded(self) -> Catalog:
         with self._lock:
             if self._catalog is None:
-                manager, installed = loader.new_manager(), discovery.installed()
+                manager = loader.new_manager()
                 outcomes = [
-                    _outcome(candidate, self._blocked.get(index), manager, installed)
+                    _outcome(candidate, self._blocked.get(index), manager)
                     for index, candidate in enumerate(self._candidates)
                 ]
                 catalog = Catalog(
@@ -264,13 +264,10 @@ class PluginHost:
         )
 
 
-def _outcome(
-    candidate: Candidate, block: str | None, manager: PluginManager, installed: Hashable
-) -> Outcome:
+def _outcome(candidate: Candidate, block: str | None, manager: PluginManager) -> Outcome:
     if block is not None:
         return Outcome(plugin=candidate, state="disabled", reason=block)
-    version = _installed_version()
-    unfit = compat.check(candidate, version=version, api=PLUGIN_API, installed=installed)
+    unfit = compat.check(candidate, version=_installed_version(), api=PLUGIN_API)
     if unfit is not None:
         state, reason = unfit
         return Outcome(plugin=candidate, state=state, reason=reason)
