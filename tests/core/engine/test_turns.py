@@ -10,7 +10,6 @@ import pytest
 
 from delf import Agent
 from delf import events as ev
-from delf.engine.waiting import Turns
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
 
@@ -36,40 +35,6 @@ async def clock() -> Any:
     clock = Clock()
     yield clock
     clock.stop()
-
-
-async def test_one_after_the_other_in_their_order(clock: Clock) -> None:
-    turns, had = Turns(), list[tuple[int, int]]()
-
-    async def come(number: int) -> None:
-        await turns.mine()
-        had.append((number, clock.turn))
-
-    await asyncio.gather(*map(come, range(10)))
-    assert [number for number, _ in had] == list(range(10))
-    assert len({turn for _, turn in had}) == 10
-
-
-async def test_who_comes_alone_does_not_wait(clock: Clock) -> None:
-    turns = Turns()
-    for _ in range(3):
-        before = clock.turn
-        await turns.mine()
-        assert clock.turn == before
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-
-
-async def test_who_leaves_is_passed_over() -> None:
-    turns = Turns()
-    work = [asyncio.ensure_future(turns.mine()) for _ in range(4)]
-    await asyncio.sleep(0)
-    for gone in work[1:3]:
-        gone.cancel()
-    async with asyncio.timeout(5):
-        await work[3]
-        await asyncio.wait(work)
-        await turns.mine()
 
 
 async def test_no_two_tasks_begin_in_one_turn(

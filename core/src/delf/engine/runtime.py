@@ -23,7 +23,7 @@ from delf.engine.resources import Resources
 from delf.engine.scripts import ScriptRunner
 from delf.engine.task import TaskOutcome, TaskRequest
 from delf.engine.task_run import TaskRun
-from delf.engine.waiting import Slot, Stops, Turns, to_its_end
+from delf.engine.waiting import Slot, Stops, to_its_end
 from delf.errors import AgentStateError, ConfigurationError, TaskStoppedError
 from delf.events import Event, TaskFinished, TaskStarted, end_of
 from delf.protocols.connection import Heard, SupportsLearning
@@ -57,7 +57,7 @@ class Runtime:
         self._places = asyncio.Semaphore(min(resources.config.max_tasks, room))
         self._rooms = asyncio.Semaphore(room)
         self._closing: dict[str, asyncio.Future[None]] = {}
-        self._turns = Turns()
+        self._beginning = asyncio.Lock()
         self._stops = Stops(resources.journal)
         self._background: set[asyncio.Future[None]] = set()
         self._learning: set[asyncio.Future[None]] = set()
@@ -174,7 +174,8 @@ class Runtime:
 
     @asynccontextmanager
     async def _turn(self, slot: Slot) -> AsyncGenerator[None]:
-        await self._turns.mine()
+        async with self._beginning:  # one task begins in a turn of the loop
+            await asyncio.sleep(0)
         async with slot.taken():
             yield
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -89,7 +88,7 @@ class TaskClock:
 
     Args:
         seconds: How many it has.
-        parent: The clock of the task of which it is a child: it stands still, too.
+        parent: The clock of its parent task, which stands still, too.
         never_stops: All waiting counts.
     """
 
@@ -101,48 +100,43 @@ class TaskClock:
         self._left = seconds
         self._parent = parent
         self._stops = 0
-        self._seen_at: float | None = None
-        self._changed: asyncio.Future[None] | None = None
+        self._timeout: asyncio.Timeout | None = None
 
     @contextmanager
     def stopped(self) -> Generator[None]:
         """Let no time pass meanwhile; several may wait at once."""
         with nullcontext() if self._parent is None else self._parent.stopped():
-            self._count_stops(1)
+            if not self._stops:
+                self._hold()
+            self._stops += 1
             try:
                 yield
             finally:
-                self._count_stops(-1)
+                self._stops -= 1
+                if not self._stops:
+                    self._go_on()
 
-    def _count_stops(self, more: int) -> None:
-        if self._never_stops:
-            return
-        self._tick()
-        self._stops += more
-        if self._changed is not None and not self._changed.done():
-            self._changed.set_result(None)
+    def _hold(self) -> None:
+        timeout = self._timeout
+        if timeout is not None and not self._never_stops and not timeout.expired():
+            self._left = (timeout.when() or 0.0) - asyncio.get_running_loop().time()
+            timeout.reschedule(None)
 
-    def _tick(self) -> None:
-        """Count what has passed since the last look."""
-        if self._seen_at is not None:
-            now = asyncio.get_running_loop().time()
-            self._left -= 0 if self._stops else now - self._seen_at
-            self._seen_at = now
+    def _go_on(self) -> None:
+        timeout = self._timeout
+        if timeout is not None and not self._never_stops and not timeout.expired():
+            timeout.reschedule(asyncio.get_running_loop().time() + self._left)
 
     async def wait(self, work: asyncio.Future[Any]) -> None:
         """Wait until a work is done or the time is up."""
-        loop = asyncio.get_running_loop()
-        self._seen_at = loop.time()
-        while not work.done():
-            self._tick()
-            if not self._stops and self._left <= 0:
-                return
-            self._changed = loop.create_future()
-            await asyncio.wait(
-                {work, self._changed},
-                timeout=None if self._stops else self._left,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+        stands = self._stops and not self._never_stops
+        try:
+            async with asyncio.timeout(None if stands else self._left) as self._timeout:
+                await asyncio.wait({work})
+        except TimeoutError:
+            pass  # the time is up, and the caller sees that the work is not done
+        finally:
+            self._timeout = None
 
 
 T = TypeVar("T")
@@ -176,34 +170,6 @@ async def to_its_end(
             failed(error)
         raise
     return end.result()
-
-
-class Turns:
-    """Gives each who asks a turn of the event loop that nobody else has of it."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._taken = False
-
-    async def mine(self) -> None:
-        """Wait for a turn, in the order of coming; not at all where nobody has this one."""
-        loop = asyncio.get_running_loop()
-        if not self._taken:
-            self._taken = True
-            loop.call_soon(self._next, loop)
-            return
-        turn = loop.create_future()
-        self._waiting.append(turn)
-        await turn
-
-    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                loop.call_soon(self._next, loop)
-                return
-        self._taken = False
 
 
 @dataclass(eq=False)
