@@ -60,7 +60,7 @@ else:  # what the default is good for, only type checkers know
 
 
 class Watching(TypedDict, total=False):
-    """Who looks at a task, and what belongs to it.
+    """The listeners of a task, and the objects that belong to it.
 
     Args:
         listeners: Called with each event after it was journalled.
@@ -239,7 +239,7 @@ class Agent(Generic[T]):
 
     @property
     def started(self) -> bool:
-        """Whether it has begun to work and was not stopped."""
+        """True if it has begun to work and was not stopped."""
         return self._home.bound
 
     def __enter__(self) -> Self:
@@ -528,7 +528,7 @@ class Agent(Generic[T]):
         )
 
     def _output_with(self, schema: Mapping[str, Any] | None) -> Output[Any] | None:
-        """What a task's answer has to be, from what its journal says of it."""
+        """Read from its journal the type of answer that a task has to give."""
         if schema is None or (self._output is not None and self._output.schema == schema):
             return None if schema is None else self._output
         return _output_of(schema)
@@ -572,7 +572,11 @@ class Agent(Generic[T]):
         return self._of_plugin("asgi_app")(self, **options)
 
     def poll(self, task_id: str) -> StreamSnapshot:
-        """How a task stands now, by the journal; from any thread, or ``UnknownTaskError``."""
+        """Return the state of a task from the journal, from any thread.
+
+        Raises:
+            UnknownTaskError: When there is no such task.
+        """
         if (task := self._tasks.find(task_id)) is not None:
             return task.look()
         return self._home.call_anywhere(lambda r: snapshot_of(r.journal, task_id))
@@ -663,19 +667,19 @@ class Agent(Generic[T]):
 
     @property
     def journal(self) -> Journal:
-        """Where all that its tasks do is kept; an ``AgentStateError`` before it was started."""
+        """The journal of its tasks; an ``AgentStateError`` before the agent was started."""
         if (runtime := self._home.runtime) is None:
             raise AgentStateError("the agent has no journal yet", hint="await agent.astart()")
         return runtime.journal
 
     @property
     def retry_count(self) -> int:
-        """How often a failed script is mended."""
+        """The number of times that a failed script is mended."""
         return self.config.retry_count
 
     @property
     def rerun_count(self) -> int:
-        """How many further passes a script may ask for."""
+        """The number of further passes that a script may ask for."""
         return self.config.rerun_count
 
     @property
@@ -685,7 +689,7 @@ class Agent(Generic[T]):
 
     @property
     def total_cost_usd(self) -> float:
-        """What all tasks so far cost since the last reset, as far as prices are known."""
+        """The cost of all tasks since the last reset, as far as prices are known."""
         return self._ledger.cost_usd
 
     def reset_budget(self, limit: float | None = None) -> None:
@@ -693,7 +697,7 @@ class Agent(Generic[T]):
         self._ledger.reset(limit)
 
     def status(self) -> dict[str, Any]:
-        """How it stands now, as JSON-ready data; ``budget`` is None where there is no limit."""
+        """Return its present state as JSON-ready data; ``budget`` is None without a limit."""
         runtime = self._home.runtime
         running, queued = (0, 0) if runtime is None else runtime.counts
         return {
@@ -706,7 +710,7 @@ class Agent(Generic[T]):
         }
 
     def info(self) -> dict[str, Any]:
-        """What the agent is made of, with its :meth:`status`, as JSON-ready data."""
+        """Return the parts of the agent, with its :meth:`status`, as JSON-ready data."""
         return {**self.status(), **self.config.facts(), "tools": [t.name for t in self.tools]}
 
     def get_llm_config_string(self) -> str:

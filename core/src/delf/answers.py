@@ -1,4 +1,4 @@
-"""What a model's answer is: reasoning taken apart from what is said, and whether it is whole.
+"""Read a model's answer: reasoning is taken apart from the text, and a cut answer is noticed.
 
 Many models think aloud in the same text in which they answer, each family between marks of its
 own. What stands there is a draft: nobody runs it, and nobody takes it for an answer.
@@ -126,7 +126,7 @@ def reasoning_in(text: str) -> Opening | None:
 
 
 def may_be_reasoning(text: str) -> bool:
-    """Whether a text that is still coming may begin with such a mark."""
+    """Tell whether a text that is still coming may begin with such a mark."""
     begun = text.lstrip()
     if begun and begun[0] not in "<[◁":
         return False
@@ -148,7 +148,7 @@ def _unopened(text: str) -> tuple[int, int] | None:
 
 
 def _in_block(text: str, place: int) -> bool:
-    """Whether a place is between the fences of a block that goes on behind it."""
+    """Tell whether a place is between the fences of a block that goes on behind it."""
     before = sum(line.lstrip().startswith("```") for line in text[:place].split("\n"))
     after = sum(line.lstrip().startswith("```") for line in text[place:].split("\n"))
     return before % 2 == 1 and after % 2 == 1
@@ -200,7 +200,7 @@ def spoken(reply: ModelReply) -> ModelReply:
 
 
 def asked_on(*, anew: bool) -> str:
-    """What a model is told whose answer reached the limit of its length.
+    """Word the request to a model whose answer reached the limit of its length.
 
     Args:
         anew: Whether it begins from the beginning, as a call has to.
@@ -243,7 +243,7 @@ def joined(first: str, second: str) -> str | None:
 
 
 def _fence_of(text: str) -> int | None:
-    """Where the content of a fence begins that is open at a text's end."""
+    """Find the start of the content of a fence that is open at a text's end."""
     inside: int | None = None
     place = 0
     for line in text.splitlines(keepends=True):
@@ -283,7 +283,7 @@ def broken_off(reply: ModelReply) -> LLMExecutionError:
 
 
 def quoted(said: str) -> str:
-    """What a model said, in words for an error: nothing of it is lost."""
+    """Quote a model's words for an error: nothing of them is lost."""
     said = " ".join(said.split())
     if len(said) > _SHOWN:
         said = f"{said[: _SHOWN // 2]} … {said[-_SHOWN // 2 :]}"

@@ -31,7 +31,7 @@ _GRANULARITIES: Final[tuple[str, ...]] = get_args(Granularity)
 
 
 class HandingIn(TypedDict, total=False):
-    """How a task is left to a runner: ``agent.submit(task, queue="reports", priority=-1)``.
+    """Options with which a task is left to a runner: ``agent.submit(task, queue="reports")``.
 
     Args:
         queue: Where a runner takes it from (``delf runner``).
@@ -94,7 +94,7 @@ class BackgroundTask:
     outcome: Future[Response]
 
     def look(self) -> StreamSnapshot:
-        """How it stands now; from any thread."""
+        """Return its present state; from any thread."""
         seen: StreamSnapshot = snapshot(tuple(self.events))
         if seen.is_terminal or not self.outcome.done():
             return seen

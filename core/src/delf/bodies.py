@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import Any, Final, Protocol
 
 ACCEPTED: Final = "gzip, deflate"
-"""What a request may send as ``Accept-Encoding``."""
+"""The encodings that a request may send as ``Accept-Encoding``."""
 
 _PIECE: Final = 64 * 1024
 _IN_A_TURN: Final = 16
@@ -131,7 +131,7 @@ class Inflater:
                 return
 
     def _kind(self, first: int) -> int:
-        """How the bytes are wrapped: some servers send ``deflate`` without zlib's head."""
+        """Find the wrapping of the bytes: some servers send ``deflate`` without zlib's head."""
         if self._encoding == "gzip":
             return _GZIP
         return zlib.MAX_WBITS if first & _METHOD == _DEFLATED else _RAW

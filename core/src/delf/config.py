@@ -28,13 +28,13 @@ from delf.llm import HIDDEN, SETTINGS, LLMConfig, as_llm_config
 from delf.types import IN_PROCESS, ApprovalMode, ConfirmMode, FlowMode, Isolation
 
 PREFIX: Final = "DELF_"
-"""How variables begin that are settings."""
+"""The prefix of variables that are settings."""
 
 LLM_FIELDS: Final = ("llm", "light_llm", "heavy_llm", "vision_llm")
 """The fields that hold a model."""
 
 LLM_KEYS: Final = tuple(inspect.signature(LLMConfig).parameters)
-"""What a model's table may hold."""
+"""The keys that a model's table may hold."""
 
 
 def llm_config(value: Any) -> Any:
@@ -266,7 +266,7 @@ class AgentConfig(BaseModel):
         return words.get("llm") or ", ".join(f"{role} {text}" for role, text in words.items())
 
     def facts(self) -> dict[str, Any]:
-        """What people ask about an agent, as JSON-ready data; no key."""
+        """Return the facts that people ask about an agent, as JSON-ready data without keys."""
         names = (
             "strategy",
             "journal",
@@ -375,7 +375,7 @@ def explain(
 
 
 def _meaning(model: type[BaseModel], path: tuple[str, ...]) -> str:
-    """What a field is, for whoever gave it a value that does not fit."""
+    """Describe a field for the user who gave it a value that does not fit."""
     field = model.model_fields.get(path[0]) if path else None
     if field is None or not field.description:
         return "docs/configuration.md lists every key"

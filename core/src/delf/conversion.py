@@ -184,7 +184,7 @@ _WAYS: Final[tuple[Callable[[Any], Any], ...]] = (
     operator.index,
     float,
 )
-"""How other libraries give their values as plain data, the closest first."""
+"""The ways in which other libraries give their values as plain data, the closest first."""
 
 # -- the libraries ----------------------------------------------------------------------------
 
@@ -335,7 +335,7 @@ def _pandas(frame: Any, text: Text) -> Table:
 
 
 def _only_numbers(index: Any) -> bool:
-    """Whether an index says no more than the numbers of the rows."""
+    """Tell whether an index says no more than the numbers of the rows."""
     return (
         kind_name(index) == "RangeIndex"
         and index.name is None

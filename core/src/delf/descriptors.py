@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def descriptors_left() -> int | None:
-    """How many more files and sockets this process can open; ``None`` where nothing bounds them."""
+    """Count the files and sockets that this process can still open; ``None`` without a limit."""
     try:
         import resource
     except ImportError:  # Windows, whose handles have no such limit

@@ -25,7 +25,7 @@ from delf.trust import Trust
 _log = logging.getLogger(__name__)
 
 Source: TypeAlias = Literal["command line", "environment", "program", "project"]
-"""Who gave a value: who typed it, the process's environment, code, or a file of the project."""
+"""The source of a value: a person at the command line, the environment, code, or a file."""
 
 _MOST_BYTES: Final = 64 * 1024
 # What the parser takes a time for that grows with the square.
@@ -69,7 +69,7 @@ class FileText(SourcedText):
 
 
 def source_of(value: object, otherwise: Source = "program") -> Source:
-    """Who gave a value.
+    """Return the source of a value.
 
     Args:
         value: The value.
@@ -80,7 +80,7 @@ def source_of(value: object, otherwise: Source = "program") -> Source:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where settings are made: the variables, the project's folder, and who trusts it."""
+    """The place of settings: the variables, the project's folder, and the trust in it."""
 
     environ: Mapping[str, str]
     folder: Path | None
@@ -148,7 +148,7 @@ class EnvFile:
 
     @property
     def says(self) -> dict[str, str]:
-        """What it says by variable, for whoever trusts it."""
+        """Return its variables, for a reader that trusts it."""
         found: dict[str, str] = {}
         for name, value in self.written:
             found[name] = f"{found[name]}\0{value}" if name in found else value
@@ -210,7 +210,7 @@ def current_folder() -> Path:
 
 
 def current_trust() -> Trust:
-    """Whose word counts that the folder of the project is trusted."""
+    """Return the trust that counts for the project's folder."""
     place = _current.get()
     if place is not None and place.trust is not None:
         return place.trust

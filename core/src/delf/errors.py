@@ -162,7 +162,7 @@ class JournalUnavailableError(ConfigurationError):
     """The journal cannot be written, so that no task can begin."""
 
     chosen = False
-    """Whether somebody said where it is, so that there is no going on without it."""
+    """True if somebody said where it is, so that there is no going on without it."""
 
     code = "ERR-JOURNAL-004"
     default_hint = 'journal = "none" (delf run --no-journal) keeps nothing'

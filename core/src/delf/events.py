@@ -1,4 +1,4 @@
-"""What happens in a task, as a closed union of frozen events.
+"""Events of a task, as a closed union of frozen records.
 
 Events are appended to a journal before anyone acts on them; traces, snapshots, costs and
 pending approvals are folds over them. ``encode`` and ``decode`` give the stable form:
@@ -55,14 +55,14 @@ class Step(StrEnum):
 
 
 class _Weighed:
-    """Where :func:`size_of` notes what an event takes."""
+    """A place for the size that :func:`size_of` counted."""
 
     __slots__ = ("_size",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Event(_Weighed):
-    """What every event has; ``seq`` counts within the task, ``at`` is Unix time in seconds."""
+    """Fields of every event; ``seq`` counts within the task, ``at`` is Unix time in seconds."""
 
     task_id: str
     seq: int
@@ -213,7 +213,7 @@ class ModelFailed(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelWrote(_Event):
-    """What a model has written of its answer since the last such event, before the whole came.
+    """A part of a model's answer since the last such event, before the whole came.
 
     A call of the answer is about to be made, or the answer broke off. Where no whole answer
     follows, this is the answer.
@@ -309,7 +309,7 @@ class CallGivenUp(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPrinted(_Event):
-    """What a call had to say while it was made, such as the output of a command."""
+    """A call printed something while it was made, such as the output of a command."""
 
     call_id: int
     text: str
@@ -745,7 +745,7 @@ def end_of(events: Sequence[Event], error: DelfError) -> TaskFinished:
 
 
 def cost_of(events: Sequence[Event]) -> float | None:
-    """What a task's models cost in USD; None where a price is not known."""
+    """Add up the cost of a task's models in USD; None where a price is not known."""
     paid = [event for event in events if isinstance(event, (ModelReplied, ChildFinished))]
     costs = [e.cost_usd for e in paid if isinstance(e, ChildFinished) or e.purpose != "setup"]
     return None if None in costs else sum((cost or 0.0 for cost in costs), 0.0)

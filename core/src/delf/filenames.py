@@ -35,7 +35,7 @@ def check_file_name(name: object) -> str:
 
 
 def _is_plain(part: str) -> bool:
-    """Whether a part of a name is a file's name everywhere, and reads as what it is."""
+    """Tell whether a part of a name is a file's name everywhere, and reads as what it is."""
     if not part or part != part.strip() or part.endswith("."):
         return False
     if any(unicodedata.category(letter) in _INVISIBLE for letter in part):

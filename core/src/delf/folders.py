@@ -81,7 +81,7 @@ def _home() -> Path | None:
 
 
 def is_file(path: Path) -> bool:
-    """Whether a path is a regular file, or a link to one; also where it may not be looked at."""
+    """Tell whether a path is a regular file, or a link to one, even an unreadable one."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except (OSError, ValueError):
@@ -140,7 +140,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def said(document: Mapping[str, Any]) -> dict[str, str]:
-    """What a TOML document says: its values by their keys, however they are laid out."""
+    """Return the values of a TOML document by their keys, independent of its layout."""
     return {
         path_text(path): json.dumps(value, sort_keys=True, default=repr, ensure_ascii=False)
         for path, value in leaves(document)

@@ -53,7 +53,7 @@ PLUGIN_API: Final = 1
 ENTRY_POINT_GROUP: Final = "delf"
 
 DISTRIBUTION: Final = "delf-core"
-"""What a plugin's package requires; `delf` on the index is another project's."""
+"""The name that a plugin's package requires; `delf` on the index is another project's."""
 
 hookspec = pluggy.HookspecMarker("delf")
 hookimpl = pluggy.HookimplMarker("delf")

@@ -1,4 +1,4 @@
-"""What a sandbox really keeps a script from: tried out from inside, below every Python check.
+"""The real isolation of a sandbox: tried from inside, below every Python check.
 
 A backend says how far it isolates, and may be wrong. So scripts that try to reach the host by
 system calls are run in it, once for each version; what they find caps what is believed. It guards
@@ -52,7 +52,7 @@ _FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What a script could not reach in a sandbox, and what of its limits held.
+    """The things that a script could not reach in a sandbox, and the limits that held.
 
     Args:
         calls: Whether it got at system calls at all; in another interpreter it does not.
@@ -79,7 +79,7 @@ class Measured:
     reached: tuple[str, ...] = ()
 
     def believed(self, claimed: Isolation) -> Isolation:
-        """How far the sandbox isolates, by what was measured and never more than it claims.
+        """Return the measured isolation, and never more than the sandbox claims.
 
         Args:
             claimed: What it says of itself.
@@ -114,7 +114,7 @@ class _Host:
 
 @dataclass(slots=True, kw_only=True)
 class _Bait:
-    """What scripts go for."""
+    """The targets that scripts go for."""
 
     secret: str = field(default_factory=lambda: secrets.token_hex(16))
     folders: list[Path] = field(default_factory=list[Path])
@@ -128,7 +128,7 @@ class _Bait:
 
     @property
     def is_hit(self) -> bool:
-        """Whether the process was ended, or is traced."""
+        """True if the process was ended, or is traced."""
         if self.process is None or self.process.poll() is not None:
             return True
         try:
@@ -138,7 +138,7 @@ class _Bait:
         return "State:\tZ" in status or "TracerPid:\t0" not in status
 
     def has_strange_files(self) -> bool:
-        """Whether a script made something in a folder."""
+        """Tell whether a script made something in a folder."""
         known = {"secret", "listener"}
         return any(path.name not in known for folder in self.folders for path in folder.iterdir())
 
@@ -247,7 +247,7 @@ class _Probe:
         }
 
     async def run(self, script: str) -> str:
-        """What a script printed; that it was ended is an answer, too."""
+        """Return a script's prints; its forced end is an answer, too."""
         if self._session is None or not self._session.alive:
             await self.aclose()
             self._session = await self._backend.open(self._spec)
@@ -280,7 +280,7 @@ async def _is_limited(
 
 
 def _is_another(told: str) -> bool:
-    """Whether a kernel that a script describes is not this one."""
+    """Tell whether a kernel that a script describes is not this one."""
     own = platform.uname()
     try:
         boot = Path(_BOOT_ID).read_text(encoding="ascii").strip()
@@ -293,7 +293,7 @@ def _is_another(told: str) -> bool:
 
 
 class Measurements:
-    """What was measured, kept for this user outside of every project.
+    """The results of measuring, kept for this user outside of every project.
 
     Args:
         folder: Where; in the user's cache when left out.
@@ -303,7 +303,7 @@ class Measurements:
         self._folder = _cache_folder() / "isolation" if folder is None else folder
 
     def known(self, about: Sequence[str]) -> Measured | None:
-        """What was measured of a version of a backend, on this kernel, by this user.
+        """Return the measurement of a backend's version on this kernel for this user.
 
         Args:
             about: What it is: its name, version and options.
@@ -351,7 +351,7 @@ def _read(told: Mapping[str, Any]) -> Measured:
 
 
 def _here() -> list[str]:
-    """What else it depends on."""
+    """Return the other facts that it depends on."""
     system = platform.uname()
     user = str(os.getuid()) if hasattr(os, "getuid") else ""
     kernel = [system.system, system.release, system.version, system.machine]
@@ -365,7 +365,7 @@ def _cache_folder() -> Path:
 
 
 def _is_own(path: Path) -> bool:
-    """Whether nobody else can write there."""
+    """Tell whether nobody else can write there."""
     about = path.lstat()
     kind = stat.S_IFMT(about.st_mode)
     own = about.st_uid == os.getuid() and not about.st_mode & 0o077

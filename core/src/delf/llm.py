@@ -73,7 +73,7 @@ _OWN_NAMES: Final[Mapping[str, re.Pattern[str]]] = {
 
 
 def provider_of_name(model: str) -> str | None:
-    """Whose model has such a name without a provider in front, of the three; else None."""
+    """Name the provider of a model without a provider in front, of the three; else None."""
     name = model.lower()
     return next((owner for owner, names in _OWN_NAMES.items() if names.match(name)), None)
 
@@ -105,7 +105,7 @@ else:
     _NotShown = InitVar
 
 HIDDEN: Final = "**********"
-"""What is shown in place of a key."""
+"""The text that is shown in place of a key."""
 
 
 class _Hidden:

@@ -13,7 +13,10 @@ from delf.records import dataclass
 Role = Literal["system", "user", "assistant"]
 _MAKES: Final = "system(text), user(text) and assistant(text) of delf.messages make messages"
 Purpose = Literal["generate", "prefilter", "summarize", "call", "setup", "learn"]
-"""What a model call is for; usage is reported by purpose. ``setup`` is apart from a task's cost."""
+"""The purpose of a model call; usage is reported by purpose.
+
+``setup`` is apart from a task's cost.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """What a call brought, for a message of the user's that follows it."""
+    """The result of a call, for a message of the user's that follows it."""
 
     id: str
     name: str
@@ -118,13 +121,13 @@ def _cut(value: object) -> str:
 
 
 def assistant(text: str, calls: Sequence[ToolCall] = ()) -> Message:
-    """What the model said before: text, then the calls that it asked for."""
+    """Make the model's earlier message: text, then the calls that it asked for."""
     said = (TextPart(text),) if text or not calls else ()
     return Message("assistant", (*said, *calls))
 
 
 def results(given: Sequence[ToolResult]) -> Message:
-    """What the calls of the message before brought."""
+    """Make the message with the results of the calls before."""
     return Message("user", tuple(given))
 
 
@@ -190,7 +193,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What a model costs, in USD per million tokens.
+    """The price of a model, in USD per million tokens.
 
     Args:
         input: Tokens of the request.
@@ -259,7 +262,10 @@ class ModelReply:
 
     @property
     def broken_by(self) -> BrokenBy | None:
-        """What kept the answer from being whole; None where it is. Nothing half-said is used."""
+        """Return the reason for which the answer is not whole; None where it is.
+
+        Nothing half-said is used.
+        """
         return _BROKEN.get(self.finish_reason.lower())
 
 

@@ -14,7 +14,7 @@ MENDED_BY: Final = "pip uninstall delf, then pip install --force-reinstall --no-
 
 
 def is_beside(file: str) -> bool:
-    """Whether the other one is installed in the folder where this package is.
+    """Tell whether the other one is installed in the folder where this package is.
 
     Only names are looked at, as this happens at each ``import delf``.
 

@@ -1,4 +1,4 @@
-"""What a connection has to say about a result beside the result: a guess, a loss, a limit.
+"""Notes of a connection about a result: a guess, a loss, a limit.
 
 A note becomes a warning in the trace, so that a guess is never silent.
 """

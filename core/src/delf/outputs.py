@@ -71,7 +71,7 @@ class Output(Generic[T]):
         return made
 
     def plain(self, given: Any) -> Any:
-        """What a script gave, as JSON has it.
+        """Turn a script's value into plain JSON data.
 
         Raises:
             ToolRefusedError: When it does not fit, saying where and why.
@@ -107,7 +107,7 @@ class Output(Generic[T]):
         return self.plain(given)
 
     def told(self) -> str:
-        """What a model is told of it, with the task."""
+        """Word it for a model, with the task."""
         schema = json.dumps(_shorter(self.schema), ensure_ascii=False, separators=(",", ":"))
         return (
             f"The answer is data: end with {ANSWER}(value), whose value is plain data of this JSON "
@@ -115,7 +115,7 @@ class Output(Generic[T]):
         )
 
     def action(self) -> Action:
-        """What a script calls with it."""
+        """Make the action that a script calls with it."""
         return Action(
             name=ANSWER,
             permission=ANSWER,
@@ -188,7 +188,7 @@ def _shorter(schema: Any) -> Any:
 
 
 def _told(error: Any) -> str:
-    """What pydantic found, in words for whoever wrote the value."""
+    """Word pydantic's findings for the author of the value."""
     found = error.errors(include_url=False, include_input=False, include_context=False)
     lines = [
         f"{'.'.join(map(str, item['loc']))}: {item['msg']}" if item["loc"] else str(item["msg"])

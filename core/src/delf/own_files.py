@@ -16,7 +16,7 @@ _MOST_BYTES: Final = 16_000_000
 
 
 def is_own_folder(path: Path) -> bool:
-    """Whether a path is a folder of the user's, in which nobody else can write or read."""
+    """Tell whether a path is a folder of the user's, in which nobody else can write or read."""
     try:
         found = path.lstat()
     except OSError:

@@ -124,7 +124,7 @@ class _Text:
         return f"{self.prefix}{self.quotes}{''.join(map(str, self.parts))}{self.quotes}"
 
     def needs_format(self) -> bool:
-        """Whether a Python before 3.12 cannot read it."""
+        """Tell whether a Python before 3.12 cannot read it."""
         fields = [part for part in self.parts if isinstance(part, _Field)]
         return any(part.is_new_for(self.quotes) for part in fields)
 
@@ -158,7 +158,7 @@ class _Field:
         return "".join(_written(self.code))
 
     def is_new_for(self, quotes: str) -> bool:
-        """Whether only Python 3.12 and later read it within a string of such quotes."""
+        """Tell whether only Python 3.12 and later read it within a string of such quotes."""
         text = "".join(part.plainly() if isinstance(part, _Text) else part for part in self.code)
         lines = "\n" in text and len(quotes) == 1
         inner = [part for part in self.spec or () if isinstance(part, _Field)]
@@ -235,7 +235,7 @@ class _Reader:
         return [*found, "".join(plain)]
 
     def _is_comparison(self, sign: str) -> bool:
-        """Whether a sign that could end a field is a part of ``!=``, ``==`` and the like."""
+        """Tell whether a sign that could end a field is a part of ``!=``, ``==`` and the like."""
         around = self._text[max(0, self._at - 1) : self._at + 2]
         if sign == "!":
             return around[1:] == "!="

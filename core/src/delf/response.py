@@ -106,7 +106,7 @@ class Response(Generic[T]):
 
     @property
     def used_tools(self) -> bool:
-        """Whether any tool was called; an answer without is what the model says by itself."""
+        """True if any tool was called; an answer without is what the model says by itself."""
         return used_tools(self.events)
 
     @property

@@ -154,7 +154,7 @@ def _place_in(text: str) -> str:
 
 
 def _is_url(value: object) -> bool:
-    """Whether a value is one of pydantic's URLs; its module is not imported for that."""
+    """Tell whether a value is one of pydantic's URLs; its module is not imported for that."""
     return type(value).__module__ == "pydantic.networks"
 
 

@@ -127,7 +127,7 @@ class PluginSettings(BaseModel):
     _sources: dict[str, Source] = PrivateAttr(default_factory=dict)
 
     def source(self, field: str) -> Source:
-        """Who gave a field: code, the environment, or a file of the project.
+        """Return the source of a field: code, the environment, or a file of the project.
 
         Args:
             field: Its name.
@@ -191,7 +191,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _source_of_any(value: Any) -> Source:
-    """Who gave a value; a file of the project, where that gave a part of it."""
+    """Return the source of a value; a file of the project, where that gave a part of it."""
     sources: list[Source] = [source_of(text) for text in _texts(value)]
     if "project" in sources:
         return "project"
@@ -244,7 +244,7 @@ def _is_address(field: str, value: Any) -> bool:
 
 
 def _from_environ(cls: type[PluginSettings], name: str, prefix: str) -> dict[str, Any]:
-    """What the variables of an instance say, by field.
+    """Return the variables of an instance, by field.
 
     pydantic-settings reads them, lists and tables as JSON; to import it takes as long as
     pydantic itself, so that is left out where there is no such variable. Its own look at

@@ -11,7 +11,7 @@ from delf.values import MAX_VALUES, weight
 _LARGE: Final = 100_000
 """Bytes of memory that are encoded, decoded or searched in a few milliseconds."""
 _WEIGHTS: Final = {b",": 1, b":": 1, b"[": 2, b"{": 6}
-"""What each costs, in values: an empty list takes as much as two numbers, a dict as six."""
+"""The cost of each in values: an empty list takes as much as two numbers, a dict as six."""
 _FEW_BYTES: Final = 4 * 1024 * 1024
 _PIECE: Final = 1024 * 1024
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def is_large(value: Any) -> bool:
-    """Whether work on a value takes so long that it belongs in a thread."""
+    """Tell whether work on a value takes so long that it belongs in a thread."""
     return weight(value, _LARGE) > _LARGE
 
 
@@ -45,7 +45,7 @@ async def apart(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def has_too_many_values(payload: bytes) -> bool:
-    """Whether a guest's frame or file holds more than the host takes into its memory."""
+    """Tell whether a guest's frame or file holds more than the host takes into its memory."""
     if len(payload) <= _FEW_BYTES or cost(payload) <= MAX_VALUES:
         return False
     return cost_of_values(payload) > MAX_VALUES

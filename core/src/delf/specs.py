@@ -1,4 +1,4 @@
-"""What hooks return: frozen records that name a capability and say where its code is.
+"""Specs that hooks return: frozen records that name a capability and the place of its code.
 
 ``factory`` is ``"module:attribute"`` and is resolved on first use, so that listing plugins
 imports no vendor package. Growth is a new optional field, never a new required one.
@@ -14,7 +14,7 @@ from delf.types import Isolation
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """What every spec has.
+    """The fields of every spec.
 
     Args:
         name: What users type; unique among the specs of its kind.

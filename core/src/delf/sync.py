@@ -151,7 +151,7 @@ class RuntimeHome:
 
     @property
     def bound(self) -> bool:
-        """Whether it has a loop that lives."""
+        """True if it has a loop that lives."""
         with self._lock:
             return self._loop is not None and not self._loop.is_closed()
 
@@ -178,7 +178,7 @@ class RuntimeHome:
 
     @property
     def is_here(self) -> bool:
-        """Whether the caller runs on the runtime's loop, or on the one that will be that."""
+        """True if the caller runs on the runtime's loop, or on the one that will be that."""
         running = running_loop()
         return running is not None and (not self.bound or running is self._loop)
 
@@ -353,4 +353,4 @@ def _look_at(done: asyncio.Task[Any]) -> None:
 
 
 async def _nothing(_: Runtime) -> None:
-    """What is left to do when only the start is wanted."""
+    """Do nothing, where only the start is wanted."""

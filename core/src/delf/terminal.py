@@ -29,7 +29,7 @@ _LABEL: Final = (
     "\u3040-\ud7ff\uf900-\ufdff\ufe70-\ufefe\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uffdc"
     "\U00010000-\U0001efff\U00020000-\U0003ffff"
 )
-"""What a label of a host's name can be made of, and what looks like it."""
+"""The characters of a label in a host's name, and those that look alike."""
 _DOTS: Final = ".\u3002\uff0e\uff61"
 _NAME: Final = re.compile(
     f"(?P<before>(?P<who>[{_LABEL}.+'%]{{0,64}})@|://(?:[^\\s/@]{{0,200}}@)?|domain:|)"
@@ -103,7 +103,7 @@ def _shown(text: str, at: int) -> str:
 
 
 def _joins(before: str, after: str) -> bool:
-    """Whether a joiner between two signs is a part of how they look."""
+    """Tell whether a joiner between two signs is a part of how they look."""
     if _JOINED.match(before) and _JOINED.match(after):
         return True
     is_emoji = bool(after) and unicodedata.category(after) == "So"
@@ -129,7 +129,7 @@ def _shown_name(found: re.Match[str]) -> str:
 
 
 def _mixes_letters(host: str) -> bool:
-    """Whether what may be a name has a word with plain Latin letters and such as look so."""
+    """Tell whether what may be a name has a word with plain Latin letters and such as look so."""
     return _ENDING.search(host) is not None and any(
         re.search("[A-Za-z]", run) and _ALIKE.search(run) for run in _RUNS.findall(host)
     )
@@ -144,7 +144,7 @@ def _coded(label: str) -> str:
 
 
 def _passes_for_another(name: str) -> bool:
-    """Whether a name mixes plain Latin letters with others that may look like them."""
+    """Tell whether a name mixes plain Latin letters with others that may look like them."""
     if name.isascii():
         return False
     others = _PLAIN.sub("", name)

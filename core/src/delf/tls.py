@@ -15,7 +15,7 @@ class CertificatesError(OSError):
 
 
 def trusted() -> ssl.SSLContext:
-    """What httpx takes as ``verify`` by itself, shared by all its clients; nobody may change it.
+    """Return the context that httpx makes by itself, shared by all its clients; never change it.
 
     Raises:
         CertificatesError: Naming the variable.

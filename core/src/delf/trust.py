@@ -25,8 +25,10 @@ VARIABLE: Final = "DELF_TRUST"
 """The variable of the process that names folders to be trusted as they are."""
 
 Items = Mapping[str, Mapping[str, str]]
-"""What the files of a folder say: by file, then by key. A file that is taken as a whole has one
-key, the empty one, with its digest."""
+"""The contents of a folder's files: by file, then by key.
+
+A file that is taken as a whole has one key, the empty one, with its digest.
+"""
 
 _FORMAT: Final = 1
 
@@ -48,7 +50,7 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Trusted:
-    """What is remembered of a folder.
+    """The record of a trusted folder.
 
     Args:
         root: The folder's real path.
@@ -63,7 +65,7 @@ class Trusted:
     digests: Mapping[str, Mapping[str, str]] = field(repr=False)
 
     def changes(self, items: Items) -> Iterator[Change]:
-        """What is not as it was. A file that is gone is no change: it has no effect."""
+        """Yield the changes since then. A file that is gone is no change: it has no effect."""
         for file, parts in items.items():
             known = self.digests.get(file)
             if known is None:
@@ -80,7 +82,7 @@ class Trusted:
 
 @dataclass(frozen=True, kw_only=True)
 class Trust:
-    """Whose word counts that a folder is trusted: the person's, as remembered, and a vouching.
+    """The trust in a folder: the person's, as remembered, and a vouching.
 
     Args:
         vouched: Real paths of folders that are trusted as they are, with all that is in them: by
@@ -91,7 +93,7 @@ class Trust:
 
     @classmethod
     def here(cls, *folders: str | os.PathLike[str]) -> Self:
-        """What the process's environment says, and who runs it.
+        """Read the trust from the process's environment and user.
 
         Args:
             folders: Further ones to vouch for.
@@ -129,7 +131,7 @@ class Trust:
         raise FolderNotTrustedError(real, tuple(files), changed=known is not None)
 
     def allows(self, root: Path, items: Items) -> bool:
-        """Whether it is trusted."""
+        """Tell whether it is trusted."""
         try:
             self.check(root, items)
         except FolderNotTrustedError:
@@ -172,12 +174,12 @@ def part_of(path: Path, content: bytes, root: Path) -> Items:
 
 
 def whole(content: bytes) -> Mapping[str, str]:
-    """What a file says that is taken as a whole."""
+    """Return the content of a file that is taken as a whole."""
     return {"": hashlib.sha256(content).hexdigest()}
 
 
 def items_of(name: str, text: str) -> Mapping[str, str]:
-    """What a file says that delf wrote itself, as it is read later.
+    """Return the content of a file that delf wrote itself, as it is read later.
 
     Args:
         name: Its path in the folder.
@@ -194,7 +196,7 @@ def store() -> Path:
 
 
 def trusted(root: Path) -> Trusted | None:
-    """What is remembered of a folder, None where that is nothing.
+    """Return the record of a folder, None where there is none.
 
     Args:
         root: Its real path.
@@ -204,7 +206,7 @@ def trusted(root: Path) -> Trusted | None:
 
 
 def all_trusted() -> list[Trusted]:
-    """What is remembered of all folders, by path."""
+    """Return the records of all folders, by path."""
     folder = store()
     if not is_own_folder(folder):
         return []
@@ -278,7 +280,7 @@ def _digest(salt: str, file: str, key: str, value: str) -> str:
 
 
 def _may_hold(folder: Path, root: Path) -> bool:
-    """Whether a record there can be the person's: not one that the folder brought along."""
+    """Tell whether a record there can be the person's: not one that the folder brought along."""
     inside = not folder.is_absolute() or folder.resolve().is_relative_to(root)
     return not inside and is_own_folder(folder)
 

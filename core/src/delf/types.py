@@ -7,14 +7,15 @@ from typing import Final, Literal
 
 Effect = Literal["read", "write", "irreversible"]
 """The effect of an action on the world; each level is stricter than those before it."""
-"""What an action does to the world: looks, changes what can be changed back, or neither."""
+"""The effect of an action: it looks, it changes what can be changed back, or neither."""
 
 Settle = Literal["ask", "again", "done"]
-"""What to do about a call that was begun and has no recorded end: ask a person, make it again, or
-take it as done, with no result."""
+"""The decision about a call without a recorded end: ask a person, make it again, or take it as
+done, with no result.
+"""
 
 Isolation = Literal["process", "interpreter", "container", "vm"]
-"""How far a sandbox keeps a script from the host, weakest first."""
+"""The isolation of a script from the host, weakest first."""
 
 ISOLATION_ORDER: Final[tuple[Isolation, ...]] = ("process", "interpreter", "container", "vm")
 
@@ -27,10 +28,10 @@ ConfirmMode = Literal["call", "plan"]
 """When a person is asked: at each call, or once for the whole script before it runs."""
 
 Trust = Literal["own", "outside"]
-"""Whose words a value is: the user's and the user's own services', or those of others."""
+"""The author of a value: the user and the user's own services, or others."""
 
 FlowMode = Literal["off", "show", "guard", "deny"]
-"""What is made of where values came from: nothing, shown in questions, asked about, or refused."""
+"""The use of values' sources: none, shown in questions, asked about, or refused."""
 
 IN_PROCESS: Final = "none"
 """The name of the journal that the core brings: events live as long as their process."""

@@ -52,9 +52,9 @@ MAX_DEPTH = 500
 _TOO_DEEP = "the value is nested too deeply or contains itself"
 _COSTS = {str: 0, bytes: 10, int: 0, float: 0, bool: 0, type(None): 0, list: 2, dict: 6}
 _COST = 12
-"""What a value is on the wire beside its parts, in values: see :mod:`delf.sizes`."""
+"""The cost of a value on the wire beside its parts, in values: see :mod:`delf.sizes`."""
 VALUE_BYTES = 32
-"""What a value takes in memory beside its letters, about."""
+"""The bytes of a value in memory beside its letters, about."""
 _TAG_BYTES = b'"$t"'
 PLAIN = frozenset({str, int, float, bool, type(None)})
 """Types that JSON writes as they stand."""
@@ -224,7 +224,7 @@ class _Sizes:
 
 
 def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
-    """What a value is made of, and how many parts that are at the least."""
+    """Return the parts of a value, and their least number."""
     kind = _type_of(value)
     if kind is list or kind is tuple:
         return value, len(value)
@@ -321,7 +321,7 @@ def _encode_key(value: Any) -> Any:
 
 
 def _stays_hashable(encoded: Any) -> bool:
-    """Whether what was hashable still is on the other side, where records are plain dicts."""
+    """Tell whether what was hashable still is on the other side, where records are plain dicts."""
     if isinstance(encoded, list):
         return False
     if not isinstance(encoded, dict):
@@ -404,7 +404,7 @@ def _encode_set(tag: str, items: Any) -> Any:
 
 
 def is_quickly_sorted(items: Iterable[Any]) -> bool:
-    """Whether the items of a set are of one kind that is sorted at once."""
+    """Tell whether the items of a set are of one kind that is sorted at once."""
     return set(map(type, items)) in _QUICKLY_SORTED
 
 
@@ -448,11 +448,14 @@ ENCODERS: dict[type, Callable[[Any], Any]] = {
     uuid.UUID: lambda v: {TAG: "uuid", "v": str(v)},
     complex: lambda v: {TAG: "complex", "v": [v.real, v.imag]},
 }
-"""How values are written that JSON does not have, by their types; the first that fits."""
+"""The encoders of values that JSON does not have, by type; the first that fits."""
 
 
 def _items(value: Any) -> list[Any]:
-    """What was written as a list. Each letter of a text would become an item of eight bytes."""
+    """Return the items of an encoded list.
+
+    Each letter of a text would become an item of eight bytes.
+    """
     if type(value) is not list:
         raise ValueError("not a list")
     return cast("list[Any]", value)
@@ -488,7 +491,7 @@ def _spread(keys: list[Any]) -> list[Any]:
 
 
 def _members(value: Any) -> list[Any]:
-    """What a set was written as, unless it is one that nobody could write again in time."""
+    """Return the members of an encoded set, unless nobody could write them again in time."""
     items = _spread(_items(value))
     if not is_quickly_sorted(items) and weight(items, _MAX_SET) > _MAX_SET:
         raise ValueError("too large")

@@ -1,4 +1,4 @@
-"""Where the process of ``delf`` starts: Ctrl-C while modules are imported shows no traceback.
+"""Start of the process ``delf``: Ctrl-C while modules are imported shows no traceback.
 
 The program is the package ``delf-cli``, which every plugin with commands brings.
 """

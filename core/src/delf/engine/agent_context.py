@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class AgentContext:
-    """What an agent, and a chat that belongs to it or to none, uses of its project or machine.
+    """The parts of a project or machine that an agent uses, or a chat with or without one.
 
     Args:
         host: Plugins.
@@ -211,7 +211,7 @@ def as_chat(given: Any, host: PluginHost | None = None) -> AgentChat:
 def plugin_context(
     project: AnyProject | None = None, *, namespace: str = "default"
 ) -> PluginContext:
-    """What a factory of a plugin is given, for objects that belong to no agent.
+    """Make the context of a plugin's factory for objects that belong to no agent.
 
     Args:
         project: Whose embedder, plugin options and environment; the working directory's when None.

@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class AgentTools:
-    """What may be called, and the connections that have to be set up or renewed for it.
+    """The actions that may be called, and the connections that need a set-up or renewal for them.
 
     Args:
         tools: The tools as they are before.
@@ -27,7 +27,7 @@ class AgentTools:
         self.left = [c for c in connections if isinstance(c, SupportsSetup) and c.needs_setup]
         """The connections that are not set up yet; the first task does it."""
         self.need_setup = bool(self.left)
-        """Whether tasks wait for the set-up before they choose their tools."""
+        """True if tasks wait for the set-up before they choose their tools."""
         self.turn = asyncio.Lock()
         """Held by whoever changes the tools."""
         self._changing = [c for c in connections if isinstance(c, SupportsRenewal)]

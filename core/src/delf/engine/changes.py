@@ -1,4 +1,4 @@
-"""What a task has changed in the world so far, and which of its scripts runs: folds over events."""
+"""Changes that a task has made so far, and its running script: folds over events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from delf.records import dataclass
 
 _MAX_LINE: Final = 200
 _MOST_CHANGES: Final = 20
-"""How many changes a request shows; each request keeps its own in the journal."""
+"""The number of changes that a request shows; each request keeps its own in the journal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +40,13 @@ class Change:
 
 
 def used_tools(events: Iterable[ev.Event]) -> bool:
-    """Whether a tool was called, and got past the gate."""
+    """Tell whether a tool was called, and got past the gate."""
     made = (event for event in events if isinstance(event, ev.CallStarted))
     return any(event.action != ev.ANSWER for event in made)
 
 
 def refusal_of(events: Iterable[ev.Event]) -> str | None:
-    """What a tool said that refused, and that the last script failed with.
+    """Find the words of a tool that refused, if the last script failed with them.
 
     Args:
         events: The task's events.
@@ -112,7 +112,7 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """Where a task stands when a person is asked.
+    """The state of a task when a person is asked.
 
     Args:
         script: The number of the script that asks; 0 where a strategy asks without one.
@@ -130,7 +130,7 @@ class Situation:
 
 
 def situation(events: Iterable[ev.Event], digest: str, call_id: int) -> Situation:
-    """Where a task stands after its events.
+    """Compute the state of a task after its events.
 
     Args:
         events: The task's events until then.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def snapshot_of(journal: Journal, task_id: str) -> StreamSnapshot:
-    """How a task stands, or ``UnknownTaskError``."""
+    """Return the state of a task, or raise ``UnknownTaskError``."""
     events = await journal.read(task_id)
     state = (await journal.task(task_id)).state if isinstance(journal, SharedJournal) else ""
     return snapshot(events, interrupted=state == "interrupted")
@@ -33,7 +33,7 @@ async def wait_for_end(journal: Journal, task_id: str) -> Sequence[Event]:
 
 
 async def outcome_of(journal: Journal, task_id: str) -> TaskOutcome:
-    """How a task ended that was stopped, or was ending already."""
+    """Return the outcome of a task that was stopped, or was ending already."""
     events = await wait_for_end(journal, task_id)
     end = next(event for event in events if isinstance(event, TaskFinished))
     error = None if end.status else TaskStoppedError(end.error or "the task was stopped")

@@ -76,7 +76,7 @@ class TaskHost:
 
     @property
     def task(self) -> str:
-        """What the user wants, in plain words."""
+        """The user's task in plain words."""
         return self._run.request.task
 
     @property
@@ -91,7 +91,7 @@ class TaskHost:
 
     @property
     def lacks(self) -> str:
-        """What of Python the sandbox lacks, in words for the model."""
+        """The parts of Python that the sandbox lacks, in words for the model."""
         return self.scripts.lacks
 
     @property
@@ -101,22 +101,22 @@ class TaskHost:
 
     @property
     def is_conversation(self) -> bool:
-        """Whether the task is a turn of a conversation."""
+        """True if the task is a turn of a conversation."""
         return self._run.request.conversation is not None
 
     @property
     def used_tools(self) -> bool:
-        """Whether the task has called a tool so far."""
+        """True if the task has called a tool so far."""
         return used_tools(self._run.log.events)
 
     @property
     def retry_count(self) -> int:
-        """How often something that failed may be tried once more."""
+        """The number of times that a failed step may be tried again."""
         return self._run.config.retry_count
 
     @property
     def rerun_count(self) -> int:
-        """How often a script may ask for another pass."""
+        """The number of times that a script may ask for another pass."""
         return self._run.config.rerun_count
 
     def begin(self, rules: str) -> tuple[Message, ...]:
@@ -131,7 +131,7 @@ class TaskHost:
 
     @property
     def takes_tools(self) -> bool:
-        """Whether the main model can be given tools, and asks for calls of them."""
+        """True if the main model can be given tools, and asks for calls of them."""
         model = self._run.models.pool.get(self._run.config.main_llm)
         return isinstance(model, SupportsTools) and model.takes_tools
 
@@ -308,13 +308,13 @@ class TaskHost:
         return redactor.text(text) if redactor.knows_any else text
 
     def _take_printed(self) -> None:
-        """What the last script printed is a part of the answer, unless it failed."""
+        """Add the prints of the last script to the answer, unless it failed."""
         if self._last_counts:
             self._answer += self.scripts.printed_text
         self.scripts.printed_text.clear()
 
     def refuse(self, text: str) -> str | None:
-        """What is wrong with an answer; it is not said then."""
+        """Return the fault of an answer; it is not said then."""
         unfit = self.unfit(text)
         if unfit is None:
             return None
@@ -339,7 +339,7 @@ class TaskHost:
 
     @property
     def has_answered(self) -> bool:
-        """Whether the answer of a task that wants data was given."""
+        """True if the answer of a task that wants data was given."""
         return self._gate.answer is not None
 
     @property

@@ -62,7 +62,7 @@ def _checked(given: Path) -> Path:
 
 
 def _composed(name: str) -> str:
-    """What is equal for names that differ only in how their letters are encoded."""
+    """Return the same text for names that differ only in how their letters are encoded."""
     return unicodedata.normalize("NFC", name)
 
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 _MOST_SECONDS: Final = 10.0
 _REST_SECONDS: Final = 60.0
-"""How long a store that did not answer is left alone."""
+"""The seconds for which a store that did not answer is left alone."""
 _MODEL_SECONDS: Final = 30.0
 _MOST_FACTS: Final = 5
 _MOST_LETTERS: Final = 500
@@ -135,7 +135,7 @@ class AgentMemory:
         await self._bounded(save(), _MOST_SECONDS)
 
     async def guidelines(self) -> str | None:
-        """What the store says is worth remembering, if it does."""
+        """Return the store's own guidelines for facts, if it has any."""
         store = await self._bounded(asyncio.shield(self.open()), _MOST_SECONDS)
         said = getattr(store, "guidelines", None)
         return said if isinstance(said, str) and said.strip() else None
@@ -147,7 +147,7 @@ class AgentMemory:
             await self._bounded(store.aclose(), _MOST_SECONDS)
 
     async def _bounded(self, work: Awaitable[T], seconds: float) -> T:
-        """What something gives, if it does so in time; what hangs is left behind."""
+        """Return the result of work that ends in time; work that hangs is left behind."""
         now = asyncio.get_running_loop().time
         task = asyncio.ensure_future(work)
         try:

@@ -124,7 +124,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
-    """Whose words an action's results are.
+    """The authors of the words in an action's results.
 
     Args:
         trust: Of the result as a whole, or by the name of a field with ``*`` for the rest.
@@ -138,7 +138,7 @@ class Wording:
         return self.trust != "own" if isinstance(self.trust, str) else True
 
     def of(self, path: str) -> Trust:
-        """Whose words are at a path in the result; the innermost field with a word of its own."""
+        """Return the author of a path in the result, by the innermost field that names one."""
         if isinstance(self.trust, str):
             return self.trust
         names = re.split(r"[.\[\]]+", path)

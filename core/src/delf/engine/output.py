@@ -1,4 +1,4 @@
-"""Where output files go: a folder for each task, made when the first file comes."""
+"""Output files: a folder for each task, made when the first file comes."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _link(temporary: Path, path: Path) -> None:
 
 
 def written_before(events: Sequence[Event]) -> dict[str, str] | None:
-    """What a task wrote before it was interrupted; None for one that was not.
+    """List the files that a task wrote before it was interrupted; None for a new task.
 
     Args:
         events: Its journal, as far as that went.
@@ -196,7 +196,7 @@ class OutputFiles:
 
     @property
     def under_way(self) -> bool:
-        """Whether a file is being written."""
+        """True if a file is being written."""
         return bool(self._writing)
 
     async def settled(self) -> None:

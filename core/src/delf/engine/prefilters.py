@@ -1,4 +1,4 @@
-"""Whether an agent's tools are filtered, and by whom."""
+"""Choose the prefilter of an agent's tools, if there is one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Prefilters:
             self._forced(mode)
 
     def choose(self, actions: int) -> Choice | None:
-        """Who filters a number of actions; None where all of them are shown."""
+        """Choose the prefilter for a number of actions; None where all of them are shown."""
         if self._mode == "off" or (self._mode == "auto" and actions < FILTER_FROM):
             return None
         if self._mode != "auto":

@@ -45,9 +45,9 @@ class Forms:
         found = {form for secret in secrets for form in _forms_of(secret)}
         self._forms = sorted((f for f in found if len(f) >= SHORTEST), key=len, reverse=True)
         self.longest = len(self._forms[0]) if self._forms else 0
-        """How many characters the longest form has."""
+        """The number of characters of the longest form."""
         self.shortest = len(self._forms[-1]) if self._forms else sys.maxsize
-        """How many characters a text with a secret has at least."""
+        """The least number of characters of a text with a secret."""
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -63,11 +63,11 @@ class Forms:
         return found
 
     def holds(self, text: str) -> bool:
-        """Whether a secret is in a text."""
+        """Tell whether a secret is in a text."""
         return any(form in text for form in self._forms)
 
     def unfinished(self, text: str, start: int) -> int:
-        """Where the end of a text could be the beginning of a secret; its length if nowhere."""
+        """Find the place where a text's end could begin a secret; its length for none."""
         for at in range(max(start, len(text) - self.longest), len(text)):
             rest = text[at:]
             for form in self._by_start.get(text[at], ()):
@@ -94,7 +94,7 @@ class Redactor:
 
     @property
     def knows_any(self) -> bool:
-        """Whether there is anything to look for."""
+        """True if there is anything to look for."""
         return self.forms.longest > 0
 
     def learn(self, source: str, secrets: Sequence[str]) -> None:
@@ -163,7 +163,7 @@ class Redactor:
             log.log(level, "%s\n%s", self.text(message), safe)
 
     def is_in(self, encoded: bytes) -> bool:
-        """Whether JSON holds what could be a secret.
+        """Tell whether JSON holds what could be a secret.
 
         Texts with escapes and bytes are written otherwise there: they have to be looked at.
         """
@@ -336,7 +336,7 @@ def _with_causes(error: BaseException) -> Iterable[BaseException]:
 
 
 def _fields_of(value: Any) -> dict[str, Any]:
-    """What an object is passed on as: the mapping of its fields."""
+    """Return the fields of an object as a mapping."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     return dict(value) if isinstance(value, BaseModel) else {}

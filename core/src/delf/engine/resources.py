@@ -58,7 +58,7 @@ Close = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, kw_only=True)
 class AgentParts:
-    """What a program gave its agent.
+    """The objects that a program gave its agent.
 
     Args:
         agent_id: The agent's id.
@@ -97,7 +97,7 @@ class AgentParts:
         return strategy
 
     def make(self, kind: type[Spec], name: str, offered: Mapping[str, Any] | None = None) -> Any:
-        """What a plugin's factory makes, with the user's options for that plugin.
+        """Make a plugin's object with the user's options for that plugin.
 
         Raises:
             DelfError: When there is no such plugin, or it does not take its options.
@@ -229,7 +229,7 @@ class Resources:
 
     @cached_property
     def queue(self) -> TaskQueue:
-        """Where tasks wait for runners.
+        """The queue in which tasks wait for runners.
 
         Raises:
             OptionalDependencyError: When no plugin brings runners.
@@ -248,11 +248,11 @@ class Resources:
 
     @cached_property
     def limits(self) -> Limits:
-        """What one task's scripts may use."""
+        """The limits of one task's scripts."""
         return make_limits(self.config.sandbox_config)
 
     def session_spec(self, tools: AgentTools, inputs: Sequence[InputFile]) -> SessionSpec:
-        """What a task's sandbox is opened with."""
+        """Describe the sandbox of a task."""
         return SessionSpec(
             tools=tools.tools.names_for_sandbox(),
             libraries=applying(self.config.allowed_libs),
@@ -267,7 +267,7 @@ class Resources:
         return self.session_spec(self.tools, self.files.inputs)
 
     def warnings(self, tools: AgentTools) -> tuple[str, ...]:
-        """What the user should know before a task begins."""
+        """Return the warnings that the user needs before a task begins."""
         own = () if self.sandbox.warning is None else (self.sandbox.warning,)
         noticing = (c for c in tools.connections if isinstance(c, SupportsNotices))
         return (*own, *(notice for connection in noticing for notice in connection.notices()))
@@ -375,7 +375,7 @@ def _channels_of(agent: AgentParts) -> list[NamedChannel]:
 
 
 def _plugin_context(agent: AgentParts) -> tuple[PluginContext, Embedders]:
-    """What factories are given, and the embedders that memory and prefilters share."""
+    """Make the context of factories, and the embedders that memory and prefilters share."""
     around, config = agent.context, agent.config
     check_made("strategy", agent.strategy, "strategy")
     check_made("memory", agent.memory, "memory")

@@ -33,7 +33,7 @@ from delf.tools.context import ChildResult
 _log = logging.getLogger(__name__)
 _TOOL_THREADS = 64
 _FRAME_HEAD = 1024
-"""What a frame has beside a result, in bytes."""
+"""The bytes of a frame beside a result."""
 _OWN = 24
 """File descriptors for the journal, for sandboxes without a task yet, and for a moment's work."""
 _OF_A_TASK = 5
@@ -66,7 +66,7 @@ class Runtime:
 
     @property
     def journal(self) -> Journal:
-        """Where all that happens is kept."""
+        """The journal of all events."""
         return self.resources.journal
 
     @property
@@ -77,7 +77,7 @@ class Runtime:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """How many tasks run, and how many wait for a place."""
+        """Count the running tasks, and those that wait for a place."""
         return len(self._pipelines), len(self._running) - len(self._pipelines)
 
     async def check(self) -> None:
@@ -309,7 +309,7 @@ class Runtime:
 
 
 def _most_tasks() -> int:
-    """How many tasks have file descriptors enough, so that none ends for the want of them."""
+    """Count the tasks that the process's file descriptors are enough for."""
     left = descriptors_left()
     return sys.maxsize if left is None else max(1, (left - _OWN) // _OF_A_TASK)
 
@@ -320,7 +320,7 @@ def _parent_of(request: TaskRequest) -> str | None:
 
 
 def _is_over(work: asyncio.Task[TaskOutcome]) -> bool:
-    """Whether a task came to its end, so that nobody works on it again."""
+    """Tell whether a task came to its end, so that nobody works on it again."""
     if not work.done() or work.cancelled() or work.exception() is not None:
         return False
     return work.result().is_over

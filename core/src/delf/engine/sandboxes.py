@@ -52,7 +52,7 @@ class ChosenSandbox:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Search:
-    """What the configuration asks for.
+    """The sandbox that the configuration asks for.
 
     Args:
         host: Where sandboxes come from.
@@ -69,7 +69,7 @@ class _Search:
         return make_sandbox(self.host, spec, self.config.sandbox_config, self.options)
 
     async def ready(self, backend: SandboxBackend) -> Availability:
-        """Whether sessions can be opened; what they need, as an image, is made now."""
+        """Tell whether sessions can be opened; what they need, as an image, is made now."""
         state = await backend.available()
         if isinstance(state, Available) and isinstance(backend, SupportsPreparation):
             try:
@@ -86,7 +86,7 @@ class _Search:
     async def isolation(
         self, spec: SandboxSpec, backend: SandboxBackend, state: Available
     ) -> tuple[Isolation, str]:
-        """How far a backend isolates, and why no further.
+        """Return the isolation of a backend, and the reason why it is not stronger.
 
         It is tried out only where more than a process is asked for; else what was found before
         counts, and ``process`` where nothing was.

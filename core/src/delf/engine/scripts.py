@@ -90,7 +90,7 @@ class Allowance:
 
     @property
     def left(self) -> Limits:
-        """What the next session may use."""
+        """Return the limits of the next session."""
         most = self._limits
         return replace(
             most,
@@ -114,10 +114,10 @@ class Allowance:
 
 _log = logging.getLogger(__name__)
 _CUT_SECONDS: Final = 1.0
-"""How long a script may take to end that is to have reached a limit; then its sandbox is gone."""
+"""The seconds until a script that reached a limit has to end; then its sandbox is gone."""
 _MORE_LIVES: Final = 5
-"""How often a script is run once more whose sandbox died, and that got no further: it may be the
-reason itself."""
+"""The number of times that a script runs again after its sandbox died: it may be the reason itself.
+"""
 _PAUSES: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 """Seconds between attempts to have another sandbox, where none can be had for the moment."""
 _KEPT_FAILURES: Final = 200
@@ -125,7 +125,7 @@ _KEPT_FAILURES: Final = 200
 _SLACK: Final = 1.25
 """A sandbox enforces limits on output itself; here a script ends a little above."""
 _LATE_SECONDS: Final = 10.0
-"""How long the next script, or the same one once more, waits for calls of the last to end."""
+"""The seconds that the next script waits for calls of the last one to end."""
 
 
 class ScriptRunner:
@@ -161,13 +161,13 @@ class ScriptRunner:
         self.libraries = spec.libraries
         """The packages that scripts may import beside harmless standard modules."""
         self.lacks = sandbox.spec.lacks
-        """What of Python the sandbox lacks."""
+        """The parts of Python that the sandbox lacks."""
         self.script_start = ScriptStart()
         """Clock and chance of the script that runs; read by the session."""
         self._raised: OrderedDict[int, Raised] = OrderedDict()
         self._printed = 0
         self.printed_text: list[str] = []
-        """What the script that runs, or ran last, printed."""
+        """The prints of the script that runs, or ran last."""
 
     @property
     def language(self) -> str:
@@ -189,7 +189,7 @@ class ScriptRunner:
 
     @property
     def alive(self) -> bool:
-        """Whether variables of earlier scripts are still there."""
+        """True if variables of earlier scripts are still there."""
         opening = self._opening
         if opening is None or not opening.done() or opening.cancelled():
             return False
@@ -203,7 +203,7 @@ class ScriptRunner:
 
     @property
     def may_go_on(self) -> bool:
-        """Whether the task's limits leave something for another script."""
+        """True if the task's limits leave something for another script."""
         return self._allowance.spent is None
 
     async def close(self) -> None:
@@ -502,7 +502,7 @@ def _end_of(outcome: Outcome) -> tuple[ScriptStatus, str]:
 
 
 def describe_outcome(outcome: Outcome) -> tuple[ScriptStatus, str | None]:
-    """How a script ended: the status, and for people what went wrong."""
+    """Describe the end of a script: its status, and its error for people."""
     match outcome:
         case Done():
             return "done", None

@@ -44,7 +44,7 @@ def check_task(task: object) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ChildOptions:
-    """What a child task has of its own.
+    """The options that a child task has of its own.
 
     Args:
         parent: The task whose call has it done.
@@ -69,7 +69,7 @@ class ChildOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskRequest:
-    """What somebody wants done, and who looks on.
+    """An order in plain words, with its listeners.
 
     Args:
         task: What to do, in plain words.
@@ -129,13 +129,13 @@ class TaskRequest:
 
     @property
     def worker(self) -> str | None:
-        """Who does it, if it is a child task that somebody does by name."""
+        """The name of the worker, if it is a worker's child task."""
         return None if self.child is None else self.child.worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskContext:
-    """What the model is told beside the task.
+    """The context of a task for the model.
 
     Args:
         facts: Recalled from memory.
@@ -152,7 +152,7 @@ class TaskContext:
     files: Sequence[str] = ()
 
     def known(self) -> tuple[Message, ...]:
-        """What was recalled, for the model's instructions."""
+        """The recalled messages, for the model's instructions."""
         if not self.facts:
             return ()
         return (system("Known facts:\n" + "\n".join(f"- {fact}" for fact in self.facts)),)
@@ -200,7 +200,7 @@ def _moment(now: float, zone: Zone) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskOutcome:
-    """How a task ended.
+    """The outcome of a task.
 
     Args:
         text: The answer.
@@ -222,5 +222,5 @@ class TaskOutcome:
 
     @property
     def is_over(self) -> bool:
-        """Whether the task came to its end; else it can be resumed."""
+        """True if the task came to its end; else it can be resumed."""
         return not self.postponed and not isinstance(self.error, TaskLeftError)

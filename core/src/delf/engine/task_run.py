@@ -65,7 +65,7 @@ class TaskRun:
         self.clock = TaskClock(request.timeout, above, never_stops=request.bounded)
         self.replay = Replay(request.past, PATIENCE_SECONDS)
         self.seed = self.replay.seed or secrets.token_hex(16)
-        """What scripts draw chance from."""
+        """The source of chance for scripts."""
         self.zone = self.replay.zone or local_zone()
         """The time zone in which the task began."""
         listeners = [*resources.observers.feeds, *request.listeners]
@@ -83,9 +83,9 @@ class TaskRun:
             replay=self.replay,
         )
         self.tools = tools.tools
-        """What may be called, and what of it the model is shown."""
+        """The actions that may be called, and those that the model is shown."""
         self.context = TaskContext(files=[file.line for file in inputs])
-        """What the model is told beside the task."""
+        """The context of the task for the model."""
         self.approvals: TaskApprovals = resources.approvals.for_task(
             request, self.log, slot, self.clock, self._origins()
         )
@@ -112,7 +112,7 @@ class TaskRun:
 
     @staticmethod
     def ledger_of(resources: Resources, request: TaskRequest) -> Ledger:
-        """Where a task's cost counts: the agent's, or that of a child with its own budget."""
+        """Choose the ledger of a task: the agent's, or that of a child with its own budget."""
         own = None if request.child is None else request.child.ledger
         return resources.agent.ledger if own is None else own
 
@@ -123,12 +123,12 @@ class TaskRun:
 
     @property
     def session_spec(self) -> SessionSpec:
-        """What its sandbox is opened with."""
+        """Describe its sandbox."""
         return replace(self.resources.session_spec(self.agent_tools, self.inputs), zone=self.zone)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the user should know before it begins."""
+        """The warnings that the user needs before it begins."""
         return self.resources.warnings(self.agent_tools)
 
     async def ask(self, purpose: Purpose, question: str, llm: LLMConfig | None = None) -> str:

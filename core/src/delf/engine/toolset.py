@@ -74,7 +74,7 @@ class BoundAction:
         return hashlib.sha256(dumps(content)).hexdigest()
 
     def describe(self) -> ToolDescription:
-        """What the model may be told of it."""
+        """Describe it for the model."""
         action, connection = self.action, self.connection
         return ToolDescription(
             name=self.name,
@@ -121,7 +121,7 @@ class BoundAction:
 
 
 def _place_of(item: object) -> str:
-    """Where a class or a function is defined."""
+    """Return the place where a class or a function is defined."""
     return f"{getattr(item, '__module__', '')}.{getattr(item, '__qualname__', '')}"
 
 
@@ -130,7 +130,7 @@ def _any_object() -> dict[str, Any]:
 
 
 class Toolset:
-    """What scripts may call, and what of it the model is shown.
+    """The actions that scripts may call, and those that the model is shown.
 
     What is allowed and not shown is called, asked about and looked for as anything else. What
     is not allowed is known only to be refused.
@@ -152,7 +152,7 @@ class Toolset:
         self._shown = shown
         self._catalog: Catalog | None = None
         self.own_count = sum(not bound.built_in for bound in self._allowed.values())
-        """How many of the allowed actions are not delf's own."""
+        """The number of allowed actions that are not delf's own."""
 
     def __len__(self) -> int:
         return len(self._allowed)
@@ -172,11 +172,11 @@ class Toolset:
 
     @property
     def is_chosen(self) -> bool:
-        """Whether a prefilter chose what the model is shown, be it all."""
+        """True if a prefilter chose what the model is shown, be it all."""
         return self._shown is not None
 
     def choice(self) -> ToolChoice:
-        """What a prefilter chose, for a strategy that has tools of its own."""
+        """Return a prefilter's selection, for a strategy that has tools of its own."""
         by_name = {bound.name: bound for bound in self.actions}
         shown = [bound.describe() for bound in self.shown]
         return ToolChoice(

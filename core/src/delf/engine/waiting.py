@@ -1,4 +1,4 @@
-"""What a task waits for: its turn, its place, its time, and what must come to its end.
+"""Waiting in a task: for its turn, its place, its time, and work that must end.
 
 And who stops it: others ask for that through the journal.
 """
@@ -174,7 +174,7 @@ async def to_its_end(
 
 @dataclass(eq=False)
 class Stop:
-    """Whether a task was asked to stop, and the work of it that is cancelled then."""
+    """A task's request to stop, with the work that it cancels."""
 
     work: asyncio.Task[Any]
     asked: bool = False

@@ -168,7 +168,7 @@ class Catalog:
 
 
 def package_prefix(kind: str) -> str:
-    """What stands before a name in the name of its package: nothing, or the kind."""
+    """Return the prefix of a package's name: nothing, or the kind."""
     return "" if kind in _BARE else f"{_PREFIXES.get(kind, kind)}-"
 
 
@@ -187,7 +187,7 @@ def disputed(what: str, plugins: Sequence[Candidate]) -> PluginError:
 
 
 def _fit(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) -> float:
-    """How well a spec fits: the length of its longest pattern that does, or -1.
+    """Measure the fit of a spec: the length of its longest pattern that fits, or -1.
 
     A plugin that speaks what is asked for comes first, and one that speaks at any address comes
     between ``*`` and what is said more exactly.

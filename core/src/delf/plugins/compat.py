@@ -1,4 +1,4 @@
-"""Whether a plugin fits this delf; decided before it is imported.
+"""Check that a plugin fits this delf, before it is imported.
 
 The other packages that a plugin requires are its installer's business: where one is missing, the
 import says so.

@@ -52,7 +52,7 @@ class Candidate:
 
     @property
     def origin(self) -> str:
-        """Who brings it, for messages: distribution and version."""
+        """Name its origin for messages: distribution and version."""
         if self.distribution is None:
             return f"plugin {self.name!r} given in code"
         return f"{self.distribution} {self.version}" if self.version else self.distribution

@@ -67,7 +67,7 @@ class Embedders:
             return self._made[spec.name, wanted]
 
     def spec(self, name: str) -> EmbedderSpec:
-        """What serves a name: the spec of this name, or whose longest pattern fits it best.
+        """Find the embedder for a name: the spec of this name, or the one with the longest pattern.
 
         Args:
             name: A name that a plugin serves, or the plugin's own.

@@ -23,7 +23,7 @@ def make(
     /,
     **more: Any,
 ) -> Any:
-    """What a spec's factory makes.
+    """Make the object of a spec.
 
     Args:
         host: Whose spec it is.
@@ -79,7 +79,7 @@ def fitting_options(host: PluginHost, spec: Spec, given: Mapping[str, Any]) -> M
 
 
 def signature_of(factory: Any) -> inspect.Signature:
-    """What it takes; ``inspect`` needs milliseconds for a class without a constructor."""
+    """Return its signature; ``inspect`` needs milliseconds for a class without a constructor."""
     made_by = (getattr(factory, "__init__", None), getattr(factory, "__new__", None))
     if type(factory) is type and made_by == (object.__init__, object.__new__):
         return inspect.Signature()

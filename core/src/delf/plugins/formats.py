@@ -31,7 +31,7 @@ class Formats:
         return self._make(found, ending) if found else None
 
     def writer(self, ending: str) -> SupportsWrite:
-        """What makes files of an ending.
+        """Find the format that writes files of an ending.
 
         Raises:
             PluginError: When none does, two do, or it is broken.

@@ -155,7 +155,7 @@ class PluginHost:
         return chosen
 
     def exported(self, name: str) -> Any:
-        """What a plugin gives for ``from delf import NAME``.
+        """Return the object that a plugin gives for ``from delf import NAME``.
 
         Args:
             name: The public name.
@@ -205,7 +205,7 @@ class PluginHost:
             return value
 
     def specs_of(self, plugin: str) -> tuple[Spec, ...]:
-        """What a plugin offers.
+        """Return the specs of a plugin.
 
         Args:
             plugin: Its name.
@@ -223,7 +223,7 @@ class PluginHost:
         return None if owner is None or owner.distribution is None else owner.origin
 
     def origin(self, spec: Spec) -> str:
-        """Who offers a spec, for messages: plugin, distribution and version."""
+        """Name the origin of a spec for messages: plugin, distribution and version."""
         owner = self._loaded().owner(spec)
         if owner is None:
             return "a plugin"
@@ -232,7 +232,7 @@ class PluginHost:
         return f"plugin {owner.name!r} ({owner.origin})"
 
     def records(self) -> tuple[PluginRecord, ...]:
-        """What became of every plugin, the core's own first."""
+        """Return the records of all plugins, the core's own first."""
         self._loaded()
         return self._records
 

@@ -34,7 +34,7 @@ _PROJECT: Final = "delf"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a plugin, before it is compared with the others.
+    """The outcome of loading a plugin, before it is compared with the others.
 
     Args:
         plugin: The plugin.

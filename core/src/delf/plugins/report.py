@@ -1,4 +1,4 @@
-"""What became of every plugin, as data for ``delf plugins`` and ``delf doctor``."""
+"""Records of all plugins, as data for ``delf plugins`` and ``delf doctor``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ but shares a name with another plugin, and that name cannot be used."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginRecord:
-    """What became of one plugin.
+    """The record of one plugin.
 
     Args:
         name: The plugin's name.
@@ -40,5 +40,5 @@ class PluginRecord:
 
     @property
     def usable(self) -> bool:
-        """Whether it was loaded, if perhaps with a name in dispute."""
+        """True if it was loaded, even with a name in dispute."""
         return self.state in ("loaded", "conflict")

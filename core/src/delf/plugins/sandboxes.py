@@ -75,14 +75,14 @@ class Tried:
         told: Any = getattr(backend, "isolation", spec.isolation)
         known = told if told in ISOLATION_ORDER else "process"
         self.claimed: Isolation = min(spec.isolation, known, key=isolation_rank)
-        """What it says of itself; the weaker, where its spec says something else."""
+        """The isolation that it claims; the weaker one, where its spec claims another."""
         self._name = spec.name
         self._backend = backend
         self._kept = Measurements()
         self._about = _about(host, spec, given, state)
 
     async def known(self) -> Measured | None:
-        """What was measured of this version before."""
+        """Return the earlier measurement of this version."""
         return await asyncio.to_thread(self._kept.known, self._about) if self._about else None
 
     async def measure(self, *, thorough: bool = False) -> Measured:
@@ -100,11 +100,11 @@ class Tried:
         return measured
 
     def believed(self, measured: Measured | None) -> Isolation:
-        """How far it isolates: ``process`` where that was not measured."""
+        """Return its isolation: ``process`` where it was not measured."""
         return "process" if measured is None else measured.believed(self.claimed)
 
     def explain(self, measured: Measured | None) -> str:
-        """What is believed, and why no more."""
+        """Explain the isolation, and why it is not stronger."""
         believed = self.believed(measured)
         if believed == self.claimed:
             return f"{self._name} isolates by {believed} only"

@@ -1,4 +1,4 @@
-"""What an object of a kind has to be like: its protocol, compared with what somebody wrote."""
+"""Shapes of objects by kind: a protocol, compared with somebody's object."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PROTOCOLS: Final[Mapping[str, type]] = {
     "sandbox": sandbox.SandboxBackend,
     "strategy": strategy.Strategy,
 }
-"""What the object of a kind must be."""
+"""The protocols that the object of a kind must have."""
 
 MORE: Final[Mapping[str, tuple[type, ...]]] = {
     "approval": (approval.SupportsPresence,),
@@ -59,7 +59,7 @@ MORE: Final[Mapping[str, tuple[type, ...]]] = {
     ),
     "sandbox": (sandbox.SupportsLanguage, sandbox.SupportsWarmUp, sandbox.SupportsMeasures),
 }
-"""What it may be besides."""
+"""The protocols that it may have besides."""
 
 _WAITED_FOR: Final = ("Awaitable", "Coroutine", "Future", "Task")
 
@@ -98,7 +98,7 @@ def members(protocol: type) -> Iterator[str]:
 
 
 def has(made: object, name: str) -> bool:
-    """Whether an object, or those of a class, have a member; one set in ``__init__`` counts.
+    """Tell whether an object, or those of a class, have a member; one set in ``__init__`` counts.
 
     Args:
         made: The object, or its class.

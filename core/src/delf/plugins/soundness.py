@@ -1,4 +1,4 @@
-"""Whether a plugin is fit to be released: what ``delf plugins check`` and ``delf doctor`` tell.
+"""Checks of a plugin before its release, for ``delf plugins check`` and ``delf doctor``.
 
 What keeps a plugin from being used is known by loading it. Here is the rest: what its author
 should mend before others install it.
@@ -70,7 +70,7 @@ OPTIONAL: Final[Mapping[str, tuple[tuple[type, str], ...]]] = {
 
 
 def release_warnings(record: PluginRecord) -> Iterator[str]:
-    """What the author of an installed plugin should mend; nothing that is slow is tried.
+    """Yield the faults that a plugin's author should mend; nothing slow is tried.
 
     Args:
         record: What became of it.
@@ -117,7 +117,7 @@ def factory_problems(host: PluginHost, spec: Spec) -> Iterator[str]:
 
 
 def what_is_missing(host: PluginHost, spec: Spec) -> Iterator[str]:
-    """What does not work with it, as it lacks something optional.
+    """Yield the features that do not work, because something optional is missing.
 
     Args:
         host: Where it is.
@@ -152,7 +152,7 @@ def effects(host: PluginHost, spec: Spec) -> list[tuple[str, str]]:
 
 
 def import_warnings(name: str, distribution: str) -> Iterator[str]:
-    """What the import of a plugin costs each start of delf, tried in a process of its own.
+    """Measure the import of a plugin at each start of delf, in a process of its own.
 
     Args:
         name: The plugin's.
@@ -259,7 +259,7 @@ def _of_imports(distribution: metadata.Distribution, module: str, folder: Path) 
 
 
 def _requirements(distribution: metadata.Distribution) -> set[str]:
-    """What it brings with it; extras count, but those of its tests.
+    """Return its requirements; extras count, except those of its tests.
 
     What delf's own packages require comes with them.
     """
@@ -364,7 +364,7 @@ def _kind(made: object) -> str:
 
 
 def is_others(record: PluginRecord) -> bool:
-    """Whether a plugin is none of delf's own.
+    """Tell whether a plugin is none of delf's own.
 
     Args:
         record: What became of it.

@@ -1,4 +1,4 @@
-"""What a strategy makes of the configuration of its agents."""
+"""The strategy's part in the configuration of its agents."""
 
 from __future__ import annotations
 

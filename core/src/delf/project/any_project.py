@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class AnyProject(Protocol):
-    """What an agent takes from a project, as ``Agent(project=…)`` and ``from_project`` do."""
+    """The parts of a project that ``Agent(project=…)`` and ``from_project`` use."""
 
     @property
     def root(self) -> Path:
@@ -52,16 +52,16 @@ class AnyProject(Protocol):
 
     @property
     def environ(self) -> Mapping[str, str]:
-        """Where settings and keys are looked up."""
+        """The variables in which settings and keys are looked up."""
         ...
 
     @property
     def warnings(self) -> Iterable[str]:
-        """What the user should know, though nothing is wrong for sure."""
+        """Return warnings for the user about things that may be wrong."""
         ...
 
     def connector(self, host: PluginHost) -> Connect:
-        """What makes its connections, and others by their type.
+        """Make the function that makes its connections, and others by their type.
 
         Args:
             host: Knows the types.
@@ -99,7 +99,7 @@ def project_at(
 
 
 def trust_of(project: AnyProject | None) -> Trust:
-    """Whose word counts that a project's folder is trusted.
+    """Return the trust that counts for a project's folder.
 
     Of a project that a program keeps elsewhere, the program's.
 
@@ -117,7 +117,7 @@ def trust_of(project: AnyProject | None) -> Trust:
 def connector_of(
     project: AnyProject | None, host: PluginHost, environ: Mapping[str, str], folder: Path
 ) -> Connect:
-    """What makes connections by name, also where there is no project.
+    """Make the function that makes connections by name, also without a project.
 
     Args:
         project: The project.

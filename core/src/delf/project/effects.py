@@ -1,4 +1,4 @@
-"""What the files of a folder would do if they were trusted, in words for the person who is asked.
+"""Effects of a folder's files if they were trusted, in words for the person who is asked.
 
 Settings are told apart by their names and values, without loading the plugins that they are for:
 an unknown plugin's command is a command, too. Whatever is none of these is named at the end, so
@@ -32,7 +32,7 @@ KINDS: Final[Mapping[Kind, str]] = {
     "ask": "choose models",
     "set": "set, too",
 }
-"""What can be done, in the order in which it is told."""
+"""The possible effects, in the order in which they are told."""
 
 _COMMANDS: Final = frozenset({"command", "commands", "args", "rules", "cwd", "env"})
 _PERMISSIONS: Final = re.compile(
@@ -72,7 +72,7 @@ class Effect:
 
 
 def effects(folder: Folder) -> list[Effect]:
-    """What a folder's files would do, without doubles, by kind and then in the files' order."""
+    """List the effects of a folder's files once each, by kind and then in the files' order."""
     found: dict[Effect, None] = {}
     for effect in _effects(folder):
         found.setdefault(effect)
@@ -177,7 +177,7 @@ def _of_document(name: str, document: Mapping[str, Any], root: Path) -> Iterator
 def _of_value(
     path: tuple[str, ...], key: str, value: Any, file: str, where: str
 ) -> Iterator[Effect]:
-    """What a value does by its name."""
+    """Yield the effects of a value by its name."""
     last = path[-1] if path else ""
     told = f"{key} = {_shown(value)}"
     named = {*path[2:], last, last.rpartition("_")[2]}
@@ -198,7 +198,7 @@ def _names_model(path: tuple[str, ...]) -> bool:
 
 
 def _of_text(text: str, where: str, root: Path) -> Iterator[Effect]:
-    """What a text does, whatever it is for."""
+    """Yield the effects of a text, whatever its purpose."""
     for scheme, host in dict.fromkeys(_ADDRESS.findall(text)):
         if scheme.lower() not in _HERE:
             yield Effect(kind="contact", what=f"{scheme}://{host}", where=where)

@@ -81,7 +81,7 @@ class PluginOptions(Mapping[str, Mapping[str, Any]]):
         return {**options, **found}
 
     def leaves(self, name: str) -> Iterator[tuple[tuple[str, ...], Given]]:
-        """What was written of a plugin, with its origin."""
+        """Yield the values that were written for a plugin, with their origins."""
         return self.sections[name].leaves()
 
     def _variables(self, name: str) -> dict[str, Any]:

@@ -67,7 +67,7 @@ _MOST_FILES: Final = 5000
 
 @dataclass(frozen=True, kw_only=True)
 class Folder:
-    """What the files of a folder say.
+    """The contents of a folder's files.
 
     Args:
         root: The folder.
@@ -217,7 +217,10 @@ def _workers_in(folder: Path) -> Iterator[Path]:
 
 
 def _digest(path: Path, root: Path, most: int) -> tuple[Mapping[str, str], int]:
-    """What a file says as a whole, and how large it is. No link to a file elsewhere is followed."""
+    """Return the digests of a file as a whole, and its size.
+
+    No link to a file elsewhere is followed.
+    """
     if not path.resolve().is_relative_to(root):
         raise ConfigurationError(
             f"{path} is a link out of its folder", hint="put the file itself there"

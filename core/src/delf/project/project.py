@@ -41,7 +41,7 @@ _ENDPOINT: Final = frozenset({"base_url", "api_key", "headers", "provider"})
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """What flags, ``--set``, ``DELF_*``, ``.env`` and ``delf.toml`` say together.
+    """A project: its flags, ``--set``, ``DELF_*``, ``.env`` and ``delf.toml`` together.
 
     Implements :class:`delf.project.any_project.AnyProject`.
 
@@ -96,7 +96,7 @@ class Project:
         return str(found["journal"]) if found else None
 
     def connector(self, host: PluginHost) -> Connector:
-        """What makes connections by name.
+        """Make the function that makes connections by name.
 
         Args:
             host: Knows the types.

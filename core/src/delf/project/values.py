@@ -40,7 +40,7 @@ class Given:
 
     @property
     def from_file(self) -> bool:
-        """Whether it stands in a ``delf.toml``."""
+        """True if it stands in a ``delf.toml``."""
         return self.folder is not None
 
 
@@ -94,11 +94,11 @@ class Values:
         yield from self._replaced
 
     def has(self, path: Path) -> bool:
-        """Whether there is a value at a path or below it."""
+        """Tell whether there is a value at a path or below it."""
         return any(other[: len(path)] == path for other in self._leaves)
 
     def origin(self, path: Path) -> str | None:
-        """Where the value at a path was given, or what holds it, or what it holds."""
+        """Return the source of the value at a path, or of one around or within it."""
         for length in range(len(path), 0, -1):
             if (given := self._leaves.get(path[:length])) is not None:
                 return given.origin

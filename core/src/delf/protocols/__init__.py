@@ -1,1 +1,1 @@
-"""What each kind of plugin must be able to do: one small async protocol a file."""
+"""Protocols of each kind of plugin: one small async protocol a file."""

@@ -107,7 +107,7 @@ class RememberedDecision:
         key: str | None = None,
         project: str | None = None,
     ) -> Self:
-        """What a request's approval lets pass."""
+        """Make the decision that a request's approval leaves behind."""
         return cls(
             request_id=asked.request_id,
             task_id=asked.task_id,
@@ -133,7 +133,7 @@ class RememberedDecision:
         return cls.of(asked, approved, by=decided.by, at=decided.at, **where)
 
     def covers(self, request: ApprovalRequest) -> bool:
-        """Whether a call passes; whose task it is in is not looked at.
+        """Tell whether a call passes; whose task it is in is not looked at.
 
         A decision for any arguments holds for what the connection itself asks about only if that
         is what was approved.
@@ -151,7 +151,7 @@ class SupportsPresence(Protocol):
     """A channel that knows beforehand whether it could ask anybody."""
 
     def can_ask(self) -> bool:
-        """Whether somebody could answer now, as far as it is known without asking."""
+        """Tell whether somebody could answer now, as far as it is known without asking."""
         ...
 
 

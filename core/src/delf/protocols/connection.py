@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class ConnectionLike(Protocol):
-    """What the engine asks of a connection; :class:`delf.tools.connection.Connection` provides it.
+    """The engine's view of a connection, as :class:`delf.tools.connection.Connection` has it.
 
     ``is_function`` says that the connection's only action is called by the connection's own
     name, as ``add(1, 2)``, which is what a ``@tool`` function is.
@@ -96,7 +96,7 @@ class SupportsRenewal(Protocol):
     """A connection whose actions may become others while an agent uses it."""
 
     def is_stale(self) -> bool:
-        """Whether ``actions()`` may give others than last time; asked before each task."""
+        """Tell whether ``actions()`` may give others than last time; asked before each task."""
         ...
 
 
@@ -105,7 +105,7 @@ class SupportsNotices(Protocol):
     """A connection that has something to say about itself, as that it left an action out."""
 
     def notices(self) -> Sequence[str]:
-        """What its user should know, each in a line; asked after ``actions()``, for each task."""
+        """Return notices for its user, a line each; asked after ``actions()``, for each task."""
         ...
 
 
@@ -137,7 +137,7 @@ class ProposedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """What a person sees of a call.
+    """The part of a call that a person sees.
 
     Args:
         preview: What would happen, as plain text of any number of lines: a diff, a list of
@@ -264,7 +264,7 @@ class SupportsSetup(ConnectionLike, Protocol):
 
     @property
     def needs_setup(self) -> bool:
-        """Whether :meth:`setup` is to be called at all."""
+        """True if :meth:`setup` is to be called at all."""
         ...
 
     async def setup(self, ask: SetupAsk) -> bool:

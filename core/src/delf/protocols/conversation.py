@@ -47,7 +47,7 @@ class ConversationState:
 
     @property
     def uncovered(self) -> int:
-        """How many messages the summary does not cover, loaded or not."""
+        """The number of messages that the summary does not cover, loaded or not."""
         return self.last - self.summarized
 
 
@@ -158,7 +158,7 @@ Warn = Callable[[str], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What a task is shown of the conversation before it.
+    """The part of a conversation that a task is shown.
 
     Args:
         messages: The newest messages.

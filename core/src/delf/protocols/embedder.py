@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
 EmbeddingKind = Literal["query", "passage"]
-"""Whether a text looks for others or is to be found; some models tell them apart."""
+"""The purpose of a text: to look for others, or to be found. Some models tell them apart."""
 
 
 class Vectors(Protocol):
@@ -16,7 +16,7 @@ class Vectors(Protocol):
     """
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """Count the rows."""
         ...
 
     def __iter__(self) -> Iterator[Iterable[float]]:
@@ -38,7 +38,7 @@ class Embedder(Protocol):
 
     @property
     def dimension(self) -> int | None:
-        """How long a vector is; None while that is not known, never after the first texts."""
+        """The length of a vector; None while it is not known, never after the first texts."""
         ...
 
     @property

@@ -30,7 +30,7 @@ class InputFile:
 
     @property
     def line(self) -> str:
-        """What the prompt says about it."""
+        """Return its line in the prompt."""
         try:
             size = f"{self.size:,} bytes"
         except OSError:
@@ -100,7 +100,7 @@ class FileFormats(Protocol):
     """The formats that are installed."""
 
     def reader(self, ending: str) -> FileFormat | None:
-        """What reads files of an ending, or None where no plugin does.
+        """Find the format that reads files of an ending, or None where no plugin does.
 
         Args:
             ending: As ``.xlsx``.

@@ -91,7 +91,7 @@ class Journal(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """What a process says to the one that works on a task.
+    """A message of one process to the one that works on a task.
 
     Args:
         position: Grows with each note.
@@ -110,7 +110,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """What was removed, or would be.
+    """The tasks that were removed, or would be.
 
     Args:
         tasks: Their ids, the oldest first.
@@ -137,13 +137,13 @@ class RequestRecord:
 
     @property
     def waits(self) -> bool:
-        """Whether an answer would still count."""
+        """True if an answer would still count."""
         return self.decided is None and self.task.state == "running"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalSize:
-    """How large a journal is.
+    """The size of a journal.
 
     Args:
         place: Where it is, without a password.
@@ -164,14 +164,14 @@ class SupportsUpkeep(Protocol):
 
     @property
     def keep_seconds(self) -> float | None:
-        """How long tasks that are over stay, if they do not stay for ever.
+        """The seconds for which ended tasks stay, if they do not stay for ever.
 
         Servers and workers remove older ones with ``prune`` from time to time.
         """
         ...
 
     async def size(self) -> JournalSize:
-        """How large it is."""
+        """Return its size."""
         ...
 
     async def back_up(self, path: Path) -> None:
@@ -227,7 +227,7 @@ class SharedJournal(Journal, Protocol):
 
     @property
     def place(self) -> str:
-        """Where it is, for people; no login."""
+        """The place of it, for people; no login."""
         ...
 
     async def find(

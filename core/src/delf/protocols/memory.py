@@ -69,7 +69,7 @@ class SupportsStore(Protocol):
 
     @property
     def store(self) -> MemoryStore:
-        """What an agent uses."""
+        """Return the store that an agent uses."""
         ...
 
 

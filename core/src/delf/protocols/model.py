@@ -12,7 +12,7 @@ from delf.records import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelContext:
-    """What a model's factory is given beside its configuration.
+    """The context of a model's factory, beside its configuration.
 
     Args:
         environ: Where keys are looked up: the process environment over ``.env``.
@@ -68,7 +68,7 @@ class SupportsTools(Protocol):
 
     @property
     def takes_tools(self) -> bool:
-        """Whether a request's ``tools`` reach it. Asks nobody."""
+        """True if a request's ``tools`` reach it. Asks nobody."""
         ...
 
 

@@ -38,7 +38,7 @@ class Catalog(Sequence[CatalogEntry]):
     def __init__(self, entries: Iterable[CatalogEntry] = ()) -> None:
         self._entries = tuple(entries)
         self.kept: dict[str, Any] = {}
-        """What those who look through it keep with it, as an index, by names of their own."""
+        """Data that its readers keep with it, such as an index, by names of their own."""
 
     @overload
     def __getitem__(self, index: int) -> CatalogEntry: ...
@@ -77,7 +77,7 @@ class Prefilter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Who filters the tools of a task.
+    """The choice of a prefilter for the tools of a task.
 
     Args:
         name: The prefilter's.

@@ -8,7 +8,7 @@ from delf.events import TaskQueued
 
 
 class TaskQueue(Protocol):
-    """What ``agent.submit(task, queue=…)`` gives tasks to.
+    """The queue of ``agent.submit(task, queue=…)``.
 
     A plugin exports ``task_queue(options, environ)``, which makes one from the options of all
     plugins and the environment. Nothing is opened before the first task.

@@ -52,7 +52,7 @@ def _short(text: str, most: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one session may use. Each breach ends the script with a clear error.
+    """The limits of one session. Each breach ends the script with a clear error.
 
     A task has one session, and where a script ended that, another with what is left of its
     processor time, output files and calls.
@@ -99,7 +99,7 @@ class ToolNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSpec:
-    """What a session is opened with.
+    """The specification of a session.
 
     Args:
         tools: What the script can call.
@@ -189,7 +189,10 @@ CallAnswer = Returned | Raised | Told
 
 
 class ScriptHost(Protocol):
-    """What a session calls while a script runs. All of it runs on the host's event loop."""
+    """Functions that a session calls while a script runs.
+
+    All of it runs on the host's event loop.
+    """
 
     async def call(self, request: CallRequest) -> CallAnswer:
         """Make a call on the script's behalf.
@@ -221,7 +224,7 @@ class ScriptHost(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptStart:
-    """What makes a script take the same course again.
+    """The recorded values that make a script take the same course again.
 
     Args:
         seed: What all its chance is drawn from.
@@ -372,7 +375,7 @@ class SandboxSession(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether another script can run here."""
+        """True if another script can run here."""
         ...
 
     async def execute(self, code: str, host: ScriptHost) -> Outcome:
@@ -390,7 +393,7 @@ class SupportsUsage(Protocol):
 
     @property
     def cpu_seconds(self) -> float:
-        """How much it took in all; known once it is closed."""
+        """The processor time that it took in all; known once it is closed."""
         ...
 
 
@@ -432,7 +435,7 @@ class SandboxBackend(Protocol):
     isolation: Isolation
 
     async def available(self) -> Availability:
-        """Whether sessions can be opened on this machine. Never raises."""
+        """Tell whether sessions can be opened on this machine. Never raises."""
         ...
 
     async def open(self, spec: SessionSpec) -> SandboxSession:
@@ -444,7 +447,7 @@ class SandboxBackend(Protocol):
         ...
 
     def visible_path(self, path: str) -> str:
-        """How a script calls an input file.
+        """Return a script's path of an input file.
 
         Args:
             path: Its absolute path on the host.
@@ -461,7 +464,7 @@ class SupportsMeasures(Protocol):
     """A backend that can say what of its confinement works here, for ``delf doctor``."""
 
     async def measures(self) -> Mapping[str, bool]:
-        """What keeps a script from the host, and whether that works here, for this user."""
+        """Return the measures that keep a script from the host, and whether each works here."""
         ...
 
 

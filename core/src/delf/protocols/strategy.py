@@ -70,7 +70,7 @@ class ToolDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolChoice:
-    """What a prefilter chose of many tools.
+    """A prefilter's selection of many tools.
 
     Args:
         shown: What the model is shown.
@@ -87,7 +87,7 @@ class ToolChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptResult:
-    """What became of a script.
+    """The outcome of a script.
 
     Args:
         outcome: How it ended.
@@ -123,7 +123,7 @@ class StrategyHost(Protocol):
 
     @property
     def task(self) -> str:
-        """What the user wants, in plain words."""
+        """The user's task in plain words."""
         ...
 
     @property
@@ -138,7 +138,7 @@ class StrategyHost(Protocol):
 
     @property
     def lacks(self) -> str:
-        """What of Python the sandbox lacks, in words for the model; empty where it is all there."""
+        """The parts of Python that the sandbox lacks, in words for the model; empty for none."""
         ...
 
     @property
@@ -148,22 +148,22 @@ class StrategyHost(Protocol):
 
     @property
     def is_conversation(self) -> bool:
-        """Whether the task is a turn of a conversation, in which much needs no tool."""
+        """True if the task is a turn of a conversation, in which much needs no tool."""
         ...
 
     @property
     def used_tools(self) -> bool:
-        """Whether the task has called a tool so far."""
+        """True if the task has called a tool so far."""
         ...
 
     @property
     def retry_count(self) -> int:
-        """How often what failed may be tried once more."""
+        """The number of times that a failed step may be tried again."""
         ...
 
     @property
     def rerun_count(self) -> int:
-        """How often a script may ask for another pass."""
+        """The number of times that a script may ask for another pass."""
         ...
 
     def begin(self, rules: str) -> tuple[Message, ...]:
@@ -177,7 +177,7 @@ class StrategyHost(Protocol):
 
     @property
     def takes_tools(self) -> bool:
-        """Whether the main model can be given tools, and asks for calls of them."""
+        """True if the main model can be given tools, and asks for calls of them."""
         ...
 
     async def ask(
@@ -288,14 +288,14 @@ class StrategyHost(Protocol):
 
     @property
     def has_answered(self) -> bool:
-        """Whether a task that wants data has been given them, by a call of ``answer``.
+        """True if a task that wants data has been given them, by a call of ``answer``.
 
         A strategy that has nothing else to say can end then.
         """
         ...
 
     def refuse(self, text: str) -> str | None:
-        """What is wrong with an answer, where the task wants one of a declared shape.
+        """Return the fault of an answer, where the task wants one of a declared shape.
 
         A strategy asks before it ends, and lets the model mend what is wrong. An answer that is
         refused is not said; one that is returned all the same fails the task.

@@ -1,1 +1,1 @@
-"""What a script can call: actions, their signatures and permissions, and connections."""
+"""Actions of scripts, their signatures and permissions, and connections."""

@@ -29,12 +29,12 @@ def search(catalog: Catalog, words: str, limit: int = 20) -> tuple[CatalogEntry,
 
 
 def places(catalog: Catalog, words: str, limit: int = 20) -> list[int]:
-    """What :func:`search` finds, as places in the catalog."""
+    """Return the results of :func:`search` as places in the catalog."""
     return _ranking(catalog).find(words, limit)
 
 
 def shares(catalog: Catalog, words: str, limit: int = 20) -> list[tuple[int, float]]:
-    """What :func:`places` finds, each with its share, from 0 to 1, of a perfect fit."""
+    """Return the results of :func:`places` with their shares of a perfect fit, from 0 to 1."""
     return _ranking(catalog).shares(words, limit)
 
 

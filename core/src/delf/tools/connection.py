@@ -22,7 +22,7 @@ _OWN_METHODS: Final = frozenset(
     {"actions", "aclose", "check", "context", "inspect", "is_stale", "keep_secret", "setup"}
     | {"tell_secrets", "type_name", "use_context"}
 )
-"""What delf itself calls on a connection: no action has such a name."""
+"""The methods that delf itself calls on a connection: no action has such a name."""
 
 
 class _Inspect:
@@ -46,7 +46,7 @@ class _Inspect:
 def describe_actions(
     name: str, summary: str, actions: Sequence[Action], *, verbose: bool = False
 ) -> dict[str, Any]:
-    """What ``inspect`` returns: ``tool``, ``description``, ``methods`` and ``total``."""
+    """Make the result of ``inspect``: ``tool``, ``description``, ``methods`` and ``total``."""
     methods: list[Any] = [
         action.describe(verbose=True) if verbose else action.name for action in actions
     ]
@@ -54,7 +54,7 @@ def describe_actions(
 
 
 class _KeptSecrets:
-    """What a connection learned, and who is told; a copy of it tells nobody yet."""
+    """The secrets that a connection learned, with a listener; a copy has no listener yet."""
 
     def __init__(self, secrets: tuple[str, ...] = ()) -> None:
         self._secrets = secrets

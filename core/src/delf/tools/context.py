@@ -82,7 +82,7 @@ class ChildTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildResult:
-    """How a child task ended.
+    """The outcome of a child task.
 
     Args:
         task_id: The child's id, in the parent's journal.
@@ -151,7 +151,7 @@ class CallContext:
 
     @property
     def output_files(self) -> Mapping[str, Path]:
-        """Where the files are that the task has written so far, by name."""
+        """The files that the task has written so far, by name."""
         return self._output_files()
 
     def say(self, text: str) -> None:

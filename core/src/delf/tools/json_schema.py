@@ -51,7 +51,7 @@ Target = Callable[[str], Any]
 
 
 class Fault(NamedTuple):
-    """What is wrong with a value.
+    """A fault of a value.
 
     Args:
         path: Where in it, from the outside in.
@@ -102,7 +102,7 @@ class Checker:
         return next(iter(self.faults(value, 1)), None)
 
     def faults(self, value: Any, most: int) -> list[Fault]:
-        """What is wrong with a value; of a large one the first fault only.
+        """List the faults of a value; of a large one the first fault only.
 
         Args:
             value: Plain data, as JSON has it.
@@ -176,7 +176,7 @@ class Checker:
             yield from _mapped(found.get(name)).values()
 
     def _target(self, ref: str) -> Any:
-        """What a reference leads to.
+        """Return the target of a reference.
 
         Raises:
             ValueError: When that is no place of the schema.
@@ -197,7 +197,7 @@ def _fault(error: Any) -> Fault:
 
 
 class _Here:
-    """How many schemas look at the same part of a value as a schema does.
+    """The number of schemas that look at the same part of a value.
 
     Args:
         target: Follows a reference.
@@ -339,7 +339,7 @@ def _compiled(schema: dict[str, Any]) -> Validator:
 
 
 def _size(value: Any) -> int:
-    """How many parts a value has."""
+    """Count the parts of a value."""
     count, left = 0, [value]
     while left:
         node = left.pop()

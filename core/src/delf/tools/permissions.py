@@ -60,14 +60,14 @@ def check_permission_names(
 
 
 def is_allowed(allow: Permission, action: Action) -> bool:
-    """Whether an action may be used at all. None and True allow all, False none."""
+    """Tell whether an action may be used at all. None and True allow all, False none."""
     if allow is None or isinstance(allow, bool):
         return allow is not False
     return _named(allow, action)
 
 
 def needs_confirmation(confirm: Permission, action: Action) -> bool:
-    """Whether a person is asked first.
+    """Tell whether a person is asked first.
 
     None decides by effect: everything but ``read`` is asked for. True asks for all, False
     for none, names for exactly those.

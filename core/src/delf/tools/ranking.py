@@ -56,7 +56,7 @@ def _pairs(run: str) -> list[str]:
 
 
 def is_pair(word: str) -> bool:
-    """Whether a word is two letters of a script without blanks.
+    """Tell whether a word is two letters of a script without blanks.
 
     Args:
         word: Of :func:`words_of`.
@@ -121,7 +121,7 @@ class Ranking:
         return [number for number, _ in self.shares(words, limit)]
 
     def shares(self, words: str, limit: int = 20) -> list[tuple[int, float]]:
-        """What :meth:`find` finds, each with its share of what a perfect fit would count.
+        """Return the results of :meth:`find`, each with its share of a perfect fit.
 
         A word that no text has counts as the one that says most: 1 means that all of them are
         there, where they count most.
@@ -154,7 +154,7 @@ class Ranking:
 
 
 def _least(scores: Mapping[int, float], limit: int) -> float:
-    """What the last of the best counts; 0 where there are not so many yet."""
+    """Return the least score of the best; 0 where there are not so many yet."""
     if len(scores) < limit:
         return 0.0
     return min(heapq.nlargest(max(0, limit), scores.values()), default=math.inf)

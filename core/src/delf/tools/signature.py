@@ -45,7 +45,7 @@ class Parameter:
 
     @property
     def required(self) -> bool:
-        """Whether a call must give it."""
+        """True if a call must give it."""
         return self.default_text is None
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """What a function takes and gives, with what its docstring says."""
+    """The parameters and the result of a function, with the words of its docstring."""
 
     parameters: tuple[Parameter, ...]
     returns: str
@@ -187,7 +187,7 @@ def parameter_docs(doc: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where in a type one is: the records around, and whether scripts write it."""
+    """A place in a type: the records around, and whether scripts write it."""
 
     given: bool
     around: tuple[Any, ...] = ()

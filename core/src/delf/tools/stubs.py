@@ -67,7 +67,7 @@ def render_stubs(tools: Iterable[ToolDescription]) -> str:
 
 
 def fits(tools: Iterable[ToolDescription]) -> bool:
-    """Whether there is room for the whole stubs of actions that were chosen."""
+    """Tell whether there is room for the whole stubs of actions that were chosen."""
     return len(render_stubs(tools)) <= _MOST_CHOSEN
 
 

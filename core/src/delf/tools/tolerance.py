@@ -20,7 +20,7 @@ _Schema = Mapping[str, Any]
 
 
 def same_name(name: str) -> str:
-    """What names have in common that differ by their spelling only."""
+    """Return the same text for names that differ in their spelling only."""
     return name.replace("_", "").replace("-", "").lower()
 
 

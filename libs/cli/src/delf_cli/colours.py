@@ -1,4 +1,4 @@
-"""Whether what is written has colours: ``--color``, ``NO_COLOR``, ``TERM=dumb``, terminals."""
+"""Colours of output: ``--color``, ``NO_COLOR``, ``TERM=dumb``, terminals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def choose(when: When) -> None:
 
 
 def chosen() -> bool | None:
-    """Whether there are colours wherever it is written to; None leaves it to the stream."""
+    """Tell whether there are colours wherever it is written to; None leaves it to the stream."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR") or os.environ.get("CLICOLOR_FORCE"):
@@ -37,7 +37,7 @@ def chosen() -> bool | None:
 
 
 def has_colours(stream: TextIO) -> bool:
-    """Whether what goes to a stream has colours."""
+    """Tell whether what goes to a stream has colours."""
     always = chosen()
     return stream.isatty() if always is None else always
 

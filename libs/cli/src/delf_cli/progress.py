@@ -108,7 +108,7 @@ class Narrator:
                 pass
 
     def _was_told(self, event: ev.Warned) -> bool:
-        """Whether a warning is about the set-up, and this project was told before."""
+        """Tell whether a warning is about the set-up, and this project was told before."""
         of_set_up = not self._begun and self._root is not None and not self._verbose
         return of_set_up and not is_news(f"{self._root}\n{event.message}")
 
@@ -119,7 +119,7 @@ class Narrator:
 
 
 def is_news(text: str) -> bool:
-    """Whether this user was not told a text before; from here on, they were."""
+    """Tell whether this user was not told a text before; from here on, they were."""
     from platformdirs import user_state_path
 
     name = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:32]

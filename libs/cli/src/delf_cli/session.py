@@ -239,19 +239,19 @@ class Setup:
 
     @property
     def journal_was_chosen(self) -> bool:
-        """Whether the user said where events are kept."""
+        """True if the user named a place for events."""
         return "journal" in self.project.agent.model_fields_set
 
     @property
     def keeps(self) -> bool:
-        """Whether events are kept where `delf runs` finds them."""
+        """True if events are kept where `delf runs` finds them."""
         from delf.project.any_project import journal_name
 
         return journal_name(self.project, self.host) != IN_PROCESS
 
     @property
     def keeps_nothing(self) -> bool:
-        """Whether the user said that events are kept in memory alone."""
+        """True if the user said that events are kept in memory alone."""
         return self.journal_was_chosen and self.project.agent.journal == IN_PROCESS
 
     def agent(self, **more: Any) -> Agent:

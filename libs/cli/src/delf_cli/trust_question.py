@@ -23,7 +23,7 @@ QUESTION: Final = "Trust this folder? You are asked again when what these files 
 
 
 def can_ask() -> bool:
-    """Whether somebody at a terminal can be asked."""
+    """Tell whether somebody at a terminal can be asked."""
     completing = any(name.endswith("_COMPLETE") and name.startswith("_") for name in os.environ)
     return sys.stdin.isatty() and sys.stderr.isatty() and not completing
 

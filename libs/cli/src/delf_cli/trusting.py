@@ -60,7 +60,7 @@ def trust(ctx: click.Context, folder: str | None, **given: bool) -> None:
 
 
 def _settle(folder: Folder, *, yes: bool) -> bool:
-    """Whether the folder is trusted, in the end."""
+    """Tell whether the folder is trusted, in the end."""
     from delf.trust import remember
 
     if changes_since(folder) == []:

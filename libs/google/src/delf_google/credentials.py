@@ -232,7 +232,7 @@ def read_json(path: str, name: str) -> dict[str, Any]:
 
 
 def is_login(info: Mapping[str, Any]) -> bool:
-    """Whether a file is the login of a user: of gcloud, or as google-auth writes its tokens."""
+    """Tell whether a file is the login of a user, from gcloud or from google-auth."""
     own = {"refresh_token", "client_id", "client_secret"} <= info.keys()
     return info.get("type") == "authorized_user" or own
 

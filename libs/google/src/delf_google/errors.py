@@ -99,7 +99,7 @@ class Problem:
         return self.status == 403 and bool(self.reasons & _MISSING_SCOPE)
 
     def _is_of_others(self, scopes: Sequence[str]) -> bool:
-        """Whether it may be about a file that a login for delf's own files does not reach."""
+        """Tell whether it may be about a file that a login for delf's own files does not reach."""
         given = {scope.rpartition("/")[2] for scope in scopes}
         if "drive.file" not in given or "drive" in given:
             return False

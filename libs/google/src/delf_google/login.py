@@ -14,7 +14,7 @@ _DONE: Final = "delf has what it needs. You can close this window."
 
 
 def can_browse() -> bool:
-    """Whether there is a browser on this machine."""
+    """Tell whether there is a browser on this machine."""
     import webbrowser
 
     try:

@@ -45,7 +45,7 @@ class Request:
 
     @property
     def changes(self) -> bool:
-        """Whether the service is another one afterwards."""
+        """True if the service is another one afterwards."""
         return self.method != "GET" and not self.harmless
 
     @property

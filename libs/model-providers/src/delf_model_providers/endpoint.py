@@ -261,7 +261,7 @@ class _Key:
 
 
 def _fits(key: Source, address: Source | None) -> bool:
-    """Whether a key goes to an address, None for the provider's own.
+    """Tell whether a key goes to an address, None for the provider's own.
 
     An address of the environment or the command line is the person's, and gets any key. One of a
     program gets that program's keys, and one of a project's file those of its files.

@@ -42,7 +42,7 @@ class Outgoing:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something was added since the last :meth:`flush`."""
+        """True if something was added since the last :meth:`flush`."""
         return bool(self._next)
 
     @property

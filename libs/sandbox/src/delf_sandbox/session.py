@@ -170,7 +170,7 @@ class WireSession(asyncio.BufferedProtocol):
 
     @property
     def alive(self) -> bool:
-        """Whether another script can run here."""
+        """True if another script can run here."""
         return not (self._lost or self._closed)
 
     @property

@@ -138,7 +138,7 @@ def parse_call(frame: Sequence[Any]) -> CallRequest:
 
 
 def _fits(frame: Sequence[Any], *kinds: type) -> bool:
-    """Whether the fields after a frame's name have exactly these types; ``object`` is any."""
+    """Tell whether the fields after a frame's name have exactly these types; ``object`` is any."""
     return len(frame) == len(kinds) + 1 and all(
         kind is object or type(value) is kind for value, kind in zip(frame[1:], kinds, strict=True)
     )

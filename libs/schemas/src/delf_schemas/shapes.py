@@ -219,7 +219,7 @@ class Shapes:
 
 
 def _says_something(choice: dict[str, Any]) -> bool:
-    """Whether an alternative is more than a note of which properties are required."""
+    """Tell whether an alternative is more than a note of which properties are required."""
     return "$ref" in choice or bool(_STRUCTURE & set(choice)) or "oneOf" in choice
 
 
@@ -289,7 +289,7 @@ def safe_text(shapes: Shapes, schema: Any, mode: Mode, limit: int) -> str:
 
 
 def is_binary(schema: Mapping[str, Any]) -> bool:
-    """Whether a schema says bytes."""
+    """Tell whether a schema says bytes."""
     if schema.get("format") == "binary":
         return True
     kind = schema.get("type")
@@ -372,7 +372,7 @@ def merge_object(
 
 
 def _only_requires(choice: Any) -> bool:
-    """Whether an alternative says no more than which properties belong together."""
+    """Tell whether an alternative says no more than which properties belong together."""
     if not isinstance(choice, dict):
         return False
     return not (set(cast("dict[str, Any]", choice)) - {"required", "title", "description", "not"})

@@ -37,7 +37,7 @@ class TerminalChannel:
     """
 
     def can_ask(self) -> bool:
-        """Whether there is a terminal."""
+        """Tell whether there is a terminal."""
         with Terminal.standard() as terminal:
             return terminal is not None
 

@@ -36,7 +36,7 @@ class Editor:
 
     @property
     def edited(self) -> bool:
-        """Whether anything differs from the request."""
+        """True if anything differs from the request."""
         return dict(self.arguments) != dict(self._request.arguments)
 
     async def ask(self) -> None:

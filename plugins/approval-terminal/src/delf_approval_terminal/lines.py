@@ -150,7 +150,7 @@ def _ctrl_c_typed(descriptor: int) -> Generator[None]:
 
 
 def _is_in_background(descriptor: int) -> bool:
-    """Whether the shell has the terminal, which stops who changes its mode then."""
+    """Tell whether the shell has the terminal, which stops who changes its mode then."""
     try:
         return os.tcgetpgrp(descriptor) != os.getpgrp()
     except OSError:  # not the terminal of this session: there is no shell to mind

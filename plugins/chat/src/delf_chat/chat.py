@@ -273,7 +273,7 @@ class Chat:
     # -- the summary --------------------------------------------------------------------
 
     def needs_compression(self) -> bool:
-        """Whether there are more messages than stay as they are that no summary covers."""
+        """Tell whether there are more messages than stay as they are that no summary covers."""
         return self._state().uncovered > self.kept
 
     @property
@@ -506,7 +506,7 @@ class ChatTurns:
         return await chat.store().load(self._conversation, chat.history_window)
 
     async def _summarise(self, summarise: Summarise, warn: Warn) -> bool:
-        """Whether anything became a part of the summary. A failure is a warning."""
+        """Tell whether anything became a part of the summary. A failure is a warning."""
         chat, conversation = self._chat, self._conversation
         if not chat.begin_summary(conversation):
             return False  # another task of this process is at it

@@ -124,7 +124,7 @@ def _refuse_options(ctx: click.Context, command: str) -> None:
 
 
 def _talk(state: State, options: Options, *, last: bool) -> bool:
-    """Whether it went well: a person has seen what failed."""
+    """Tell whether it went well: a person has seen what failed."""
     from delf_chat.lines import history_file, open_reader
     from delf_chat.repl import Manner, Repl
     from delf_chat.slash import COMMANDS

@@ -42,7 +42,7 @@ def open_reader(commands: Mapping[str, str], history: Path) -> LineReader:
 
 
 def is_typed() -> bool:
-    """Whether a person types, rather than a pipe, a file or nobody."""
+    """Tell whether a person types, rather than a pipe, a file or nobody."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 

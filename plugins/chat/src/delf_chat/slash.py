@@ -91,7 +91,7 @@ def new_conversation() -> str:
 
 
 def is_command(text: str) -> bool:
-    """Whether a text is a command rather than a task, as ``/etc/hosts …`` is one."""
+    """Tell whether a text is a command rather than a task, as ``/etc/hosts …`` is one."""
     return _COMMAND.match(text) is not None
 
 

@@ -201,7 +201,7 @@ def _parts(host: PluginHost, project: Project, config: AgentConfig) -> Iterator[
 
 
 async def _models(host: PluginHost, project: Project, config: AgentConfig) -> list[Finding]:
-    """Whether each model could be asked; nobody asks it, but its key is looked for."""
+    """Tell whether each model could be asked; nobody asks it, but its key is looked for."""
     from delf.engine.models.client import ModelPool
     from delf.errors import DelfError
     from delf.protocols.model import ModelContext
@@ -338,7 +338,7 @@ async def _try_sandbox(
     options: Mapping[str, Mapping[str, Any]],
     config: AgentConfig | None,
 ) -> _Looked:
-    """Whether a sandbox works, why or why not, what to do, and what confines scripts in it."""
+    """Tell whether a sandbox works, why or why not, what to do, and what confines scripts in it."""
     from delf.errors import DelfError
     from delf.plugins.sandboxes import Tried, make_sandbox
     from delf.protocols.sandbox import SandboxBackend, SupportsMeasures, Unavailable
@@ -411,7 +411,7 @@ def _connections(host: PluginHost, project: Project) -> Iterator[Finding]:
 
 
 async def _journal(host: PluginHost, project: Project) -> Finding:
-    """Whether the journal can be opened and read: without one that was chosen no task begins."""
+    """Tell whether the journal can be opened and read: no task begins without it."""
     from delf.errors import DelfError, JournalUnavailableError
     from delf.protocols.journal import SharedJournal
     from delf_cli.journals import project_journal
@@ -433,7 +433,7 @@ async def _journal(host: PluginHost, project: Project) -> Finding:
 
 
 async def _embedder(host: PluginHost, project: Project, config: AgentConfig) -> list[Finding]:
-    """Whether the agent's embedder has what it needs.
+    """Tell whether the agent's embedder has what it needs.
 
     Words are searched alone without one, which is a problem only where one was asked for.
     """
@@ -478,7 +478,7 @@ def _folders() -> Iterator[Finding]:
 
 
 def _writable(folder: Path) -> bool:
-    """Whether files can be made in a folder, or in the one where it would be made."""
+    """Tell whether files can be made in a folder, or in the one where it would be made."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)

@@ -139,7 +139,7 @@ def _read(folder: Path, tokens: Sequence[Path]) -> _Found:
 
 
 def _is_login(file: Path) -> bool:
-    """Whether it is a login as google-auth writes it, which delf reads as it is."""
+    """Tell whether it is a login as google-auth writes it, which delf reads as it is."""
     try:
         content: Any = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):

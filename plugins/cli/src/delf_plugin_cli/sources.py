@@ -194,7 +194,7 @@ def clone() -> Mapping[str, Package]:
 
 
 def is_installed(name: str) -> bool:
-    """Whether a distribution is there."""
+    """Tell whether a distribution is there."""
     try:
         metadata.distribution(name)
     except metadata.PackageNotFoundError:
@@ -203,7 +203,7 @@ def is_installed(name: str) -> bool:
 
 
 def _is_current(package: Package) -> bool:
-    """Whether there is nothing to do for a package: delf runs from it, or it is used in place."""
+    """Tell whether a package needs nothing: delf runs from it, or it is used in place."""
     if package.name == DISTRIBUTION:
         return True
     if not package.editable or not is_installed(package.name):

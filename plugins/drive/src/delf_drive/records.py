@@ -86,7 +86,7 @@ def file_of(resource: Mapping[str, Any]) -> FileInfo:
 
 
 def leads_to_folder(resource: Mapping[str, Any]) -> bool:
-    """Whether it is a folder, or a shortcut to one."""
+    """Tell whether it is a folder, or a shortcut to one."""
     told: Mapping[str, Any] = resource.get("shortcutDetails") or {}
     return FOLDER in (resource["mimeType"], told.get("targetMimeType"))
 

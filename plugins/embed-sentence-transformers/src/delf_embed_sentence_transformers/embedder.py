@@ -57,7 +57,7 @@ def _model_of(name: str, device: str | None, dtype: DType, download: bool) -> An
 
 
 def _is_quicker_in_half(device: Any) -> bool:
-    """Whether it is a processor that multiplies numbers of 16 bits; others only imitate that."""
+    """Tell whether the processor multiplies 16-bit numbers; others only imitate that."""
     from torch import cpu
 
     capabilities: Any = getattr(cpu, "get_capabilities", None)  # an older torch does not say
@@ -169,7 +169,7 @@ class SentenceTransformersEmbedder:
         )
 
     async def check(self) -> None:
-        """Whether the model is there, without loading it.
+        """Tell whether the model is there, without loading it.
 
         Raises:
             ConfigurationError: When it is not, and is not to be fetched.

@@ -58,7 +58,7 @@ class StaticEmbedder:
         return await asyncio.to_thread(self._model.encode, list(texts))
 
     async def check(self) -> None:
-        """Whether the model is there, without loading it.
+        """Tell whether the model is there, without loading it.
 
         Raises:
             ConfigurationError: When it is not, and is not to be fetched.

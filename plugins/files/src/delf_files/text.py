@@ -78,7 +78,7 @@ def _line(data: bytes, place: int) -> int:
 
 
 def _is_utf8_but_for_few(data: bytes) -> bool:
-    """Whether most of what is beyond ASCII is UTF-8, so that the rest are stray bytes."""
+    """Tell whether most of what is beyond ASCII is UTF-8, so that the rest are stray bytes."""
     text = data.decode("utf-8", "replace")
     stray = text.count("\ufffd")
     return sum(map(str.isascii, text)) + stray < len(text) - stray
@@ -96,7 +96,7 @@ def decode_if_text(data: bytes) -> str | None:
 
 
 def _is_utf8(data: bytes) -> bool:
-    """Whether it is such a text but for zeros; the letters of UTF-16 have control characters."""
+    """Tell whether it is text except for zeros: UTF-16 has zeros between its letters."""
     try:
         return not _CONTROLS.search(data.decode("utf-8").replace("\0", ""))
     except UnicodeDecodeError:

@@ -41,7 +41,7 @@ class _OpenHow(ctypes.Structure):
 
 @cache
 def has_openat2() -> bool:
-    """Whether the kernel resolves whole paths beneath a folder."""
+    """Tell whether the kernel resolves whole paths beneath a folder."""
     if not sys.platform.startswith("linux"):
         return False
     folder = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
@@ -140,5 +140,5 @@ def folder_beneath(folder: int, parts: tuple[str, ...], *, make: bool = False) -
 
 
 def is_plain_file(descriptor: int) -> bool:
-    """Whether it is a file with contents: no folder, device, pipe or socket."""
+    """Tell whether it is a file with contents: no folder, device, pipe or socket."""
     return stat.S_ISREG(os.fstat(descriptor).st_mode)

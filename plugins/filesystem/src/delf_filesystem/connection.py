@@ -129,7 +129,7 @@ class Filesystem(Connection):
         return Allowed(preview=preview, basis=basis)
 
     def _may_ask(self) -> bool:
-        """Whether a person could be asked about a write; else nothing is read for a preview."""
+        """Tell whether a person could be asked about a write; else no preview is made."""
         writable = (place.settings for place in self._roots if place.settings.mode == "rw")
         return self.confirm is not False or any(root.write_approval for root in writable)
 

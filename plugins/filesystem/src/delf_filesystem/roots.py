@@ -106,7 +106,7 @@ class Roots:
 
 
 def _is_name(path: str) -> bool:
-    """Whether the system can have files of this name at all."""
+    """Tell whether the system can have files of this name at all."""
     try:
         return b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:
@@ -114,7 +114,7 @@ def _is_name(path: str) -> bool:
 
 
 def suits(place: Place, name: str) -> bool:
-    """Whether a file of this name may be used in a root, and is seen there."""
+    """Tell whether a file of this name may be used in a root, and is seen there."""
     settings = place.settings
     if name.startswith(".") and not settings.hidden:
         return False

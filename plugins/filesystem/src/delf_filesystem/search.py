@@ -61,7 +61,7 @@ class Glob:
         ]
 
     def matches(self, path: Sequence[str]) -> bool:
-        """Whether a path, in parts, is of this pattern."""
+        """Tell whether a path, in parts, is of this pattern."""
         wanted, at, of_pattern = self._parts, 0, 0
         again: tuple[int, int] | None = None
         while at < len(path):

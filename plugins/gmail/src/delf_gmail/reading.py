@@ -283,7 +283,7 @@ def _best(texts: Sequence[tuple[Resource, str]]) -> str:
 
 
 def _stands_in(plain: str, rich: str) -> bool:
-    """Whether a plain text tells much less than the other, as that a program has no HTML."""
+    """Tell whether a plain text tells much less than the other, as that a program has no HTML."""
     if len(plain) > _LONGEST_STAND_IN:
         return False
     if _HTML.search(plain) and not _HTML.search(rich):

@@ -28,7 +28,7 @@ class Connection(Protocol):
         ...
 
     def has_table(self, name: str) -> bool:
-        """Whether there is such a table."""
+        """Tell whether there is such a table."""
         ...
 
     def begin(self, *, write: bool) -> None:

@@ -104,7 +104,7 @@ def owner_of(values: Sequence[Any]) -> dict[str, Any]:
 
 
 def is_alive(row: Mapping[str, Any], now: float) -> bool:
-    """Whether a process still runs.
+    """Tell whether a process still runs.
 
     On this machine the kernel knows; of others, and of those with a lease, only their heartbeat
     tells. One in the future is of a clock that was set back: whoever lives sends the next soon.

@@ -70,7 +70,7 @@ class PostgresConnection:
                 self._raw.execute(sql.encode(), [value for row in some for value in row])
 
     def has_table(self, name: str) -> bool:
-        """Whether there is such a table."""
+        """Tell whether there is such a table."""
         sql = (
             "SELECT 1 FROM pg_catalog.pg_tables "  # to_regclass would answer from a cache
             "WHERE tablename = :name AND schemaname = ANY(current_schemas(false))"
@@ -376,7 +376,7 @@ class PostgresChanges:
             self._write.send(b"x")
 
     def _heard(self, ready: bool) -> bool:
-        """Whether there was a notification; a new connection counts as one."""
+        """Tell whether there was a notification; a new connection counts as one."""
         if not ready:
             return False
         heard = False

@@ -86,7 +86,7 @@ class SqliteConnection:
             raise explain(error, self._path, self._wait) from error
 
     def has_table(self, name: str) -> bool:
-        """Whether there is such a table."""
+        """Tell whether there is such a table."""
         sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name"
         return bool(self.execute(sql, {"name": name}))
 

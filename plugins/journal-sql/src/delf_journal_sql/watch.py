@@ -89,7 +89,7 @@ class Subscription(Generic[T]):
         self._signal.set()
 
     def concerns(self, tasks: set[str]) -> bool:
-        """Whether it may have something new when these tasks have new events."""
+        """Tell whether it may have something new when these tasks have new events."""
         return self._notes or (bool(tasks) if self._task_id is None else self._task_id in tasks)
 
     def wake(self, *, end: bool = False) -> None:

@@ -169,7 +169,7 @@ class MCP(Connection):
         return self._notices
 
     def is_stale(self) -> bool:
-        """Whether the server has said that its tools are others now, or was started again."""
+        """Tell whether the server has said that its tools are others now, or was started again."""
         return self._server().stale
 
     async def context(self, task: str) -> str | None:

@@ -194,7 +194,7 @@ def _send(process: asyncio.subprocess.Process, sign: int) -> None:
 
 
 async def _has_ended(process: asyncio.subprocess.Process) -> bool:
-    """Whether it ends soon. ``wait`` would wait for those, too, who hold its pipes."""
+    """Tell whether it ends soon. ``wait`` would wait for those, too, who hold its pipes."""
     deadline = asyncio.get_running_loop().time() + _END_SECONDS
     while process.returncode is None:
         if asyncio.get_running_loop().time() > deadline:

@@ -144,7 +144,7 @@ class Bound(httpx2.Auth):
         return jwt.encode(claims, self._key, algorithm=_ALGORITHM, headers=head)
 
     async def _is_nonce_wanted(self, response: httpx2.Response) -> bool:
-        """Whether the same request is to be sent again with the nonce that just came."""
+        """Tell whether the same request is to be sent again with the nonce that just came."""
         nonce = response.headers.get(_NONCE)
         if nonce is None:
             return False

@@ -94,7 +94,7 @@ def add(opened: _Opened, texts: Sequence[str], source: str | None) -> None:
 
 
 def _names_a_file(text: str) -> bool:
-    """Whether a text that is no file is meant as one: one word with an ending or a folder."""
+    """Tell whether a text that is no file is meant as one: one word with an ending or a folder."""
     one_word = not any(letter.isspace() for letter in text)
     return one_word and ("/" in text or Path(text).suffix.lower() in _ENDINGS)
 

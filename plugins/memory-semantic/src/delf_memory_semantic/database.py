@@ -303,7 +303,7 @@ class FactDatabase:
             return {row[0]: abs(row[1]) for row in rows}
 
     def _is_alone(self, connection: sa.Connection) -> bool:
-        """Whether there are facts of this namespace alone; both ends of the index say so."""
+        """Tell whether there are facts of this namespace alone; both ends of the index say so."""
         ends = sa.select(
             sa.select(sa.func.min(_facts.c.namespace)).scalar_subquery(),
             sa.select(sa.func.max(_facts.c.namespace)).scalar_subquery(),

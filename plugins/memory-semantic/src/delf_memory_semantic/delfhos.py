@@ -29,13 +29,13 @@ class OldFact(NamedTuple):
 
 
 def is_database(path: Path) -> bool:
-    """Whether a file is a database of SQLite."""
+    """Tell whether a file is a database of SQLite."""
     with path.open("rb") as file:
         return file.read(len(_SQLITE)) == _SQLITE
 
 
 def is_delfhos(path: Path) -> bool:
-    """Whether a file is a memory of Delfhos, and none of delf. It is not changed."""
+    """Tell whether a file is a memory of Delfhos, and none of delf. It is not changed."""
     try:
         if not path.is_file() or not is_database(path):
             return False

@@ -49,7 +49,7 @@ class VectorIndex:
 
     @property
     def is_graph(self) -> bool:
-        """Whether a graph is searched, and not each vector compared."""
+        """True if a graph is searched, and not each vector compared."""
         return isinstance(self._faiss.downcast_index(self._index.index), self._faiss.IndexHNSW)
 
     def add(self, rows: Sequence[tuple[int, bytes]]) -> None:

@@ -43,7 +43,7 @@ class Nearest:
 
     @property
     def is_graph(self) -> bool:
-        """Whether a graph is searched."""
+        """True if a graph is searched."""
         return self._index is not None and self._index.is_graph
 
     def find(self, vector: Any, model: str, limit: int) -> dict[int, float]:

@@ -105,7 +105,7 @@ class Answer:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was passed on."""
+        """True if nothing was passed on."""
         return not (self._texts or self._calls)
 
     @property
@@ -132,11 +132,11 @@ class Answer:
         return [*complete, *self.argue(self.last_call, arguments)]
 
     def is_told(self, place: int) -> bool:
-        """Whether a call was told as a whole."""
+        """Tell whether a call was told as a whole."""
         return self._calls[place].is_told
 
     def is_another(self, place: int, id_: Any) -> bool:
-        """Whether a call at a place that is taken is another one than that which has it.
+        """Tell whether a call at a place that is taken is another one than that which has it.
 
         Args:
             place: The place.

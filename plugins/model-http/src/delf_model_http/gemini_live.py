@@ -29,12 +29,12 @@ class GeminiLive:
 
     @property
     def must_move(self) -> bool:
-        """Whether the server said that it ends the connection soon."""
+        """True if the server said that it ends the connection soon."""
         return self._is_leaving
 
     @property
     def can_move(self) -> bool:
-        """Whether the server gave a handle with which to go on."""
+        """True if the server gave a handle with which to go on."""
         return self._handle is not None
 
     def address(self, endpoint: Endpoint, name: str) -> str:
@@ -65,7 +65,7 @@ class GeminiLive:
         return [{"setup": {**self._setup, "sessionResumption": resumption}}]
 
     def is_open(self, event: Mapping[str, Any]) -> bool:
-        """Whether the session is there."""
+        """Tell whether the session is there."""
         return "setupComplete" in event
 
     def said(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:

@@ -39,7 +39,7 @@ class LiveDialect(Protocol):
         ...
 
     def is_open(self, event: Mapping[str, Any]) -> bool:
-        """Whether an event says that the connection can be used."""
+        """Tell whether an event says that the connection can be used."""
         ...
 
     def said(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
@@ -56,12 +56,12 @@ class LiveDialect(Protocol):
 
     @property
     def must_move(self) -> bool:
-        """Whether the server wants the conversation to go on in another connection."""
+        """True if the server wants the conversation to go on in another connection."""
         ...
 
     @property
     def can_move(self) -> bool:
-        """Whether another connection can go on with the conversation."""
+        """True if another connection can go on with the conversation."""
         ...
 
 

@@ -151,7 +151,7 @@ class HttpModel(EndpointModel):
 
     @property
     def _is_live_only(self) -> bool:
-        """Whether the model answers in sessions only, and has one for each request."""
+        """True if the model answers in sessions only, and has one for each request."""
         return self._live == self._endpoint.name
 
     async def _pieces_once(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:

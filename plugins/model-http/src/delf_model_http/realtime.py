@@ -55,7 +55,7 @@ class Realtime:
         return ()
 
     def is_open(self, event: Mapping[str, Any]) -> bool:
-        """Whether the session is there."""
+        """Tell whether the session is there."""
         _check(event)
         return event.get("type") == "session.created"
 

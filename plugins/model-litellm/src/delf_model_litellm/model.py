@@ -49,7 +49,7 @@ class _Collected:
 
     @property
     def any(self) -> bool:
-        """Whether something was passed on."""
+        """True if something was passed on."""
         return bool(self.texts or self.calls)
 
     def place_of(self, part: Any) -> int:

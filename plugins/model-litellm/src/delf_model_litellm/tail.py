@@ -39,7 +39,7 @@ class Tail(httpx.AsyncByteStream):
 
     @property
     def ended(self) -> bool:
-        """Whether the server said that this was all."""
+        """True if the server said that this was all."""
         return _END in self._last
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -75,7 +75,7 @@ async def watch(response: httpx.Response) -> None:
 
 
 def ended(stream: Any) -> bool:
-    """Whether a stream of litellm's was ended by its server.
+    """Tell whether a stream of litellm's was ended by its server.
 
     Args:
         stream: litellm's stream, read to its end.

@@ -44,7 +44,7 @@ class RecordingModel:
 
     @property
     def takes_tools(self) -> bool:
-        """Whether the inner model does."""
+        """True if the inner model does."""
         return isinstance(self._inner, SupportsTools) and self._inner.takes_tools
 
     async def warm_up(self) -> None:

@@ -61,7 +61,7 @@ class Entry:
         return None if texts is None else tuple(texts)
 
     def matches(self, asked: Mapping[str, Any], text: str) -> bool:
-        """Whether this is the answer to a request. What is left out may be anything.
+        """Tell whether this is the answer to a request. What is left out may be anything.
 
         Args:
             asked: The request in the file's form.

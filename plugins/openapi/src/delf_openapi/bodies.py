@@ -62,7 +62,7 @@ class Body:
 
     @property
     def is_patch(self) -> bool:
-        """Whether it is merged into what there is, where None takes a property away."""
+        """True if it is merged into the present object, where None removes a property."""
         return self.media.partition(";")[0].strip().lower() == "application/merge-patch+json"
 
 

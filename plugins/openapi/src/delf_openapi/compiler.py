@@ -217,7 +217,7 @@ _NOTHING: Final = frozenset({"204", "205"})
 
 
 def return_type(document: Document, raw: Mapping[str, Any], shapes: Shapes) -> tuple[bool, str]:
-    """Whether it is declared what an operation gives, and its type."""
+    """Tell whether it is declared what an operation gives, and its type."""
     responses = responses_of(raw)
     good = sorted(k for k in responses if k[:1] == "2") or [k for k in responses if k == "DEFAULT"]
     for status in good:

@@ -138,7 +138,7 @@ class APITool(Connection):
         return self._made or ()
 
     def is_stale(self) -> bool:
-        """Whether responses have shown shapes that the actions do not tell yet."""
+        """Tell whether responses have shown shapes that the actions do not tell yet."""
         return self._caller.samples is not None and self._caller.samples.has_news
 
     async def aclose(self) -> None:
@@ -195,7 +195,7 @@ class APITool(Connection):
 
     @property
     def needs_setup(self) -> bool:
-        """Whether a model is to improve what the specification says."""
+        """True if a model is to improve what the specification says."""
         return self._own.enrich
 
     async def setup(self, ask: SetupAsk) -> bool:

@@ -19,7 +19,7 @@ _REPEATS: Final = frozenset({"MAX_REPEAT", "MIN_REPEAT"})
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether a text holds the pattern; True where it could take too long to find out.
+    """Tell whether a text holds the pattern; True where it could take too long to find out.
 
     What is not checked here, the service checks.
 
@@ -64,7 +64,7 @@ class _Ways:
 
     @property
     def are_too_many(self) -> bool:
-        """Whether they cannot all be tried."""
+        """True if they cannot all be tried."""
         return comb(_MAX_TEXT + self._opened, self._opened) * self._other > _MAX_WAYS
 
     def count(self, parts: Any, inside: bool = False) -> bool:

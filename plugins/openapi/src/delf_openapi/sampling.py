@@ -31,7 +31,7 @@ class Samples:
         self._cache = None if key is None else Cache(folder)
         self._file = f"{key}.samples"
         self.has_news = False
-        """Whether something was learned since it was last applied."""
+        """True if something was learned since it was last applied."""
         found = None if self._cache is None else self._cache.read(self._file)
         self._shapes: dict[str, Any] = (
             cast("dict[str, Any]", found) if isinstance(found, dict) else {}
@@ -122,7 +122,7 @@ def shape_of(value: Any, depth: int = 0) -> dict[str, Any]:
 
 
 def _is_by_id(shapes: list[dict[str, Any]]) -> bool:
-    """Whether several objects of one shape stand side by side, as under the names of people."""
+    """Tell whether several objects of one shape are side by side, as under people's names."""
     first = shapes[0] if len(shapes) >= _ALIKE else {}
     return bool(first.get("properties")) and all(shape == first for shape in shapes)
 

@@ -182,7 +182,7 @@ def origin_of(uri: str) -> str:
 
 
 def is_private(host: str) -> bool:
-    """Whether a host is, or resolves to, an address that is not of the public internet."""
+    """Tell whether a host is, or resolves to, an address that is not of the public internet."""
     try:
         found = {ipaddress.ip_address(host.strip("[]"))}
     except ValueError:
@@ -194,7 +194,7 @@ def is_private(host: str) -> bool:
 
 
 def _public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Whether an address is of the public internet, and leads to no other by way of a gateway."""
+    """Tell whether an address is public, and leads to no private one through a gateway."""
     inner: ipaddress.IPv4Address | None = None
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour

@@ -256,7 +256,7 @@ def _shown(value: Any) -> str:
 
 
 def _has_twins(items: list[Any]) -> bool:
-    """Whether a list holds an item twice; what is too long to find out, the service finds."""
+    """Tell whether a list holds an item twice; what is too long to find out, the service finds."""
     seen: set[str] = set()
     for item in items[:_MAX_COMPARED]:
         mark = json.dumps(without_bytes(item), sort_keys=True)

@@ -73,7 +73,7 @@ def _check_nesting(text: str) -> None:
 
 
 def _is_deep(text: str) -> bool:
-    """Whether YAML is nested too deeply; its events come one by one, without a stack."""
+    """Tell whether YAML is nested too deeply; its events come one by one, without a stack."""
     import yaml
 
     depth = 0

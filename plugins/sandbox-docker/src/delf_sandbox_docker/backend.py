@@ -115,7 +115,7 @@ class DockerBackend:
         return f"Python {named[1]}" if named else "Python 3.11 or newer"
 
     async def available(self) -> Availability:
-        """Whether an engine answers."""
+        """Tell whether an engine answers."""
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
                 version = await self.engine.run(self._look)

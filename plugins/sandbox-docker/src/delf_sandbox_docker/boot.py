@@ -232,7 +232,7 @@ def _offer_to_be_killed_first() -> None:
 
 
 def _out_of_memory() -> bool:
-    """Whether the kernel killed something here for want of memory."""
+    """Tell whether the kernel killed something here for want of memory."""
     for name in _OOM_COUNTERS:
         lines = _read(name).splitlines()
         counts = dict(line.split(maxsplit=1) for line in lines if " " in line)

@@ -44,11 +44,11 @@ class Engine:
 
     @property
     def local(self) -> bool:
-        """Whether the engine sees the host's files."""
+        """True if the engine sees the host's files."""
         return self.url.startswith(("unix://", "npipe://"))
 
     def shares_kernel(self) -> bool:
-        """Whether a Unix socket of the host can be reached from a container. Blocks.
+        """Tell whether a Unix socket of the host can be reached from a container. Blocks.
 
         Not with an engine in a virtual machine (Docker Desktop), nor where SELinux keeps
         containers from the host's sockets.
@@ -81,7 +81,7 @@ class Engine:
         return self._client
 
     def maps_users(self) -> bool:
-        """Whether users of containers are few, and others than those of the same number here."""
+        """Tell whether users in containers are other users than those with their numbers here."""
         said = self._about().get("SecurityOptions") or ()
         return any(kind in option for option in said for kind in _MAPPING)
 
@@ -282,7 +282,7 @@ def owner(pid: int | None = None) -> str:
 
 
 def owner_lives(name: str) -> bool:
-    """Whether the process of that name still runs.
+    """Tell whether the process of that name still runs.
 
     Args:
         name: As :func:`owner` gave it.

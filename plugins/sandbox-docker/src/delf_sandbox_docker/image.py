@@ -122,7 +122,7 @@ class Recipe:
 
 
 def is_built(engine: Engine, recipe: Recipe) -> bool:
-    """Whether the engine has the image."""
+    """Tell whether the engine has the image."""
     from docker.errors import NotFound
 
     try:

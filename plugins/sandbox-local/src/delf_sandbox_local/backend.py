@@ -97,7 +97,7 @@ class LocalBackend:
         self._closed = False
 
     async def available(self) -> Availability:
-        """Whether scripts get mounts of their own here, or the user does without.
+        """Tell whether scripts get mounts of their own here, or the user does without.
 
         Where the system's settings say that they do, that is found out with the first session.
         """
@@ -301,7 +301,7 @@ class _Tracked(_Guest):
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether nobody else can put a program there, which the template would run."""
+    """Tell whether nobody else can put a program there, which the template would run."""
     about = path.lstat()
     kind = stat.S_IFMT(about.st_mode)
     ours = about.st_uid == os.getuid() and not about.st_mode & 0o022

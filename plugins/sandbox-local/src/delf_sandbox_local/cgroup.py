@@ -59,7 +59,7 @@ class Group:
             (folder / "cgroup.procs").write_text(str(pid))
 
     def starved(self) -> bool:
-        """Whether the kernel killed something here for want of memory."""
+        """Tell whether the kernel killed something here for want of memory."""
         folder = self._folders.get("memory")
         for name in ("memory.events", "memory.oom_control"):
             try:

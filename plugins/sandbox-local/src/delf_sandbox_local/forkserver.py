@@ -95,7 +95,7 @@ class ForkServer:
 
     @property
     def alive(self) -> bool:
-        """Whether guests can still be asked for."""
+        """True if guests can still be asked for."""
         return self._control.fileno() >= 0
 
     @property

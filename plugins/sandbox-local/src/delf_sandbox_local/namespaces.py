@@ -46,7 +46,7 @@ _CAPABILITY_VERSION_3: Final = 0x20080522
 
 
 def likely() -> bool:
-    """Whether the system's settings say that a process can have mounts of its own.
+    """Tell whether the system's settings say that a process can have mounts of its own.
 
     Only to try it tells for sure, which takes a process.
     """
@@ -66,7 +66,7 @@ def likely() -> bool:
 
 
 def _setting(name: str) -> str:
-    """Whether a setting of the system is on: ``1`` or ``0``; nothing where there is none."""
+    """Tell whether a setting of the system is on: ``1`` or ``0``; nothing where there is none."""
     try:
         return str(min(1, int(Path(f"/proc/sys/{name}").read_text(encoding="ascii"))))
     except (OSError, ValueError):

@@ -50,7 +50,7 @@ class LocalProcess:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended yet."""
+        """True if it has not ended yet."""
         return not self._ended.done()
 
     def ended(self, status: int, cpu_seconds: float = 0.0) -> None:

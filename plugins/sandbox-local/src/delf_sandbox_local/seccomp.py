@@ -118,7 +118,7 @@ class _Program(ctypes.Structure):
 
 
 def supported() -> bool:
-    """Whether a filter for this processor is known."""
+    """Tell whether a filter for this processor is known."""
     return platform.system() == "Linux" and platform.machine() in _ARCH
 
 

@@ -428,13 +428,13 @@ def check_methods(node: ast.ClassDef) -> None:
 
 
 def _is_error(node: ast.ClassDef) -> bool:
-    """Whether a class may be an exception of which nothing but its making is its own."""
+    """Tell whether a class may be an exception of which nothing but its making is its own."""
     is_plain = len(node.bases) == 1 and not node.keywords and not node.decorator_list
     return is_plain and all(_is_text(part) or _is_making(part) for part in node.body)
 
 
 def _is_enum(node: ast.ClassDef, bases: list[str]) -> bool:
-    """Whether a class is an enum of constants and nothing else."""
+    """Tell whether a class is an enum of constants and nothing else."""
     return (
         bool(bases)
         and bases[-1] in _ENUMS
@@ -500,7 +500,7 @@ def _is_constant(part: ast.stmt) -> bool:
 
 
 def _is_text(part: ast.stmt) -> bool:
-    """Whether a statement says nothing but what something is for."""
+    """Tell whether a statement says nothing but what something is for."""
     return isinstance(part, ast.Pass) or (
         isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)
     )

@@ -75,7 +75,7 @@ def _printed_in(function: ast.AST) -> str | None:
 
 
 def _is_used_up(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
-    """Whether all of what is made bit by bit is used, and nothing happens in between."""
+    """Tell whether all of what is made bit by bit is used, and nothing happens in between."""
     match parents[id(node)]:
         case ast.Call(func=ast.Name(id=word) | ast.Attribute(attr=word)) as outer:
             return word in _TAKES_ALL and outer.func is not node

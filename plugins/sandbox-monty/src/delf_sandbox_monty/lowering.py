@@ -130,7 +130,7 @@ class MontyRewriting(Rewriting):
             place.put(call_of(name(node, LATER), [text, name(node, function)]))
 
     def may_give_coroutines(self) -> bool:
-        """Whether a call of which nothing is known can give something to be awaited."""
+        """Tell whether a call of which nothing is known can give something to be awaited."""
         words = {*self._known.tools, TOOLS}
         return super().may_give_coroutines() or any(
             place.node.id in words and not is_called for place, is_called in self._seen.loads
@@ -154,7 +154,7 @@ class MontyRewriting(Rewriting):
                 pass
 
     def _may_wait(self, given: Any) -> bool:
-        """Whether a function that is handed over is one that may have to wait."""
+        """Tell whether a function that is handed over is one that may have to wait."""
         match given:
             case ast.Lambda():
                 return any(isinstance(part, (ast.Await, ast.Call)) for part in ast.walk(given.body))
@@ -446,7 +446,7 @@ class Lowering(ast.NodeTransformer):
 
     @staticmethod
     def _prints(node: ast.Call) -> bool:
-        """Whether a print goes where every print goes."""
+        """Tell whether a print goes where every print goes."""
         files = [item.value for item in node.keywords if item.arg == "file"]
         return all(isinstance(file, ast.Attribute) for file in files)
 
@@ -506,7 +506,7 @@ def mark_called(tree: ast.AST) -> None:
 
 
 def _is_day(node: Any) -> bool:
-    """Whether something is the text of a day."""
+    """Tell whether something is the text of a day."""
     match node:
         case ast.Constant(value=str(text)):
             return text[:4].isdigit() and text[4:5] == "-"
@@ -515,7 +515,7 @@ def _is_day(node: Any) -> bool:
 
 
 def _is_template(node: Any) -> bool:
-    """Whether something is a text for certain."""
+    """Tell whether something is a text for certain."""
     return isinstance(node, (ast.Constant, ast.JoinedStr, ast.BinOp))
 
 
@@ -526,7 +526,7 @@ def _as_text(node: Any) -> Any:
 
 
 def _may_be_day(node: Any) -> bool:
-    """Whether something may be a day, or the text of one."""
+    """Tell whether something may be a day, or the text of one."""
     match node:
         case ast.Constant(value=str()):
             return _is_day(node)

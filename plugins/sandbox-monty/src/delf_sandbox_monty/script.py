@@ -39,7 +39,7 @@ class Prepared:
 
     @property
     def puts_aside(self) -> bool:
-        """Whether it may have made calls that are still to be awaited."""
+        """True if it may have made calls that are still to be awaited."""
         return LATER in self.code or "create_task" in self.code or "ensure_future" in self.code
 
 

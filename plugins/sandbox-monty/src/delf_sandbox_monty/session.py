@@ -112,7 +112,7 @@ class MontySession:
 
     @property
     def alive(self) -> bool:
-        """Whether another script can run here."""
+        """True if another script can run here."""
         return not self._closed
 
     async def begin(self) -> None:

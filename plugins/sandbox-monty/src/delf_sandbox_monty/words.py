@@ -119,7 +119,7 @@ class Source:
 
 
 def ended_itself(error: Any) -> bool:
-    """Whether a script came to its end by ``sys.exit()`` or the like."""
+    """Tell whether a script came to its end by ``sys.exit()`` or the like."""
     inner: BaseException = error.exception()
     return isinstance(inner, SystemExit) and str(inner) in ("", "0", "None")
 

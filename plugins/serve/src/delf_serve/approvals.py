@@ -74,7 +74,7 @@ class Approvals:
         return Request(**request_data(record), arguments_schema=schema)
 
     async def check(self, request_id: str, changed: Mapping[str, Any]) -> Checked:
-        """Whether arguments fit, as the gate will check them."""
+        """Tell whether arguments fit, as the gate will check them."""
         record = await self._find(request_id, whole=True)
         action = await self._action(record)
         if action is None:

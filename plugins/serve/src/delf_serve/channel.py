@@ -78,7 +78,7 @@ class WebChannel:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether another try may do better."""
+    """Tell whether another try may do better."""
     match error:
         case urllib.error.HTTPError():
             return error.code >= 500 or error.code in _MAY_PASS

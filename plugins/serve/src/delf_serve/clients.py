@@ -32,7 +32,7 @@ def client_of(address: Sequence[Any] | None) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is this machine's own."""
+    """Tell whether an address is this machine's own."""
     try:
         found = ipaddress.ip_address(host)
     except ValueError:
@@ -43,7 +43,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_address(name: str) -> bool:
-    """Whether a name is an address, which nobody can let point elsewhere."""
+    """Tell whether a name is an address, which nobody can let point elsewhere."""
     try:
         ipaddress.ip_address(name)
     except ValueError:

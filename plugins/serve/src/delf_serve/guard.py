@@ -257,7 +257,7 @@ class Guard:
     # -- the rest -------------------------------------------------------------------------
 
     def _is_own(self, given: bytes, scope: Scope) -> bool:
-        """Whether the server is meant: a site that lets its name point here is not let in."""
+        """Tell whether the server is meant: a site that lets its name point here is not let in."""
         if "*" in self._hosts:
             return True
         found = _HOST.fullmatch(given.decode("latin-1"))
@@ -375,7 +375,7 @@ def _is_open(path: str) -> bool:
 
 
 def _is_same_site(scope: Scope, origin: str) -> bool:
-    """Whether a page of this server asks, or none; what came encrypted is of an encrypted page."""
+    """Tell whether the request is from a page of this server, or from no page at all."""
     if not origin:
         return True
     found = urlsplit(origin)

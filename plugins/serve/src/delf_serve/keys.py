@@ -98,7 +98,7 @@ class Keys:
         return cls(texts, None if settings.keys_file is None else Path(settings.keys_file))
 
     def __bool__(self) -> bool:
-        """Whether a key is needed. That stays so when a file loses its last one."""
+        """Tell whether a key is needed. That stays so when a file loses its last one."""
         return self._needed
 
     def find(self, secret: bytes) -> Key | None:
@@ -111,7 +111,7 @@ class Keys:
         return found
 
     def holds(self, key: Key) -> bool:
-        """Whether a key is still one, with the same secret and the same rights."""
+        """Tell whether a key is still one, with the same secret and the same rights."""
         return not self._needed or key in self._now()
 
     def _now(self) -> tuple[Key, ...]:

@@ -1,4 +1,4 @@
-"""Whether tasks can be taken in: looked at for real, and not more often than every few seconds."""
+"""Readiness: tasks can be taken in. It is really tried, once in a few seconds at most."""
 
 from __future__ import annotations
 

@@ -358,7 +358,7 @@ class CheckRequest(Given):
 
 
 class Checked(Shown):
-    """Whether arguments fit."""
+    """The result of a check of arguments."""
 
     ok: bool
     message: str | None = None

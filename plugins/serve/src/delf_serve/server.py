@@ -151,7 +151,7 @@ class Protocol(HttpToolsProtocol):
 
     @property
     def can_go(self) -> bool:
-        """Whether it may make place for another: no answer is being made for a known client."""
+        """True if it may make place for another: no answer is being made for a known client."""
         cycle: Any = self.cycle
         is_busy = cycle is not None and not cycle.response_complete and not cycle.more_body
         return not self._is_gone and not (self._is_known and is_busy)

@@ -49,7 +49,7 @@ class Plan:
 
     @property
     def once(self) -> bool:
-        """Whether to do it twice is another thing than to do it once."""
+        """True if a second call has another effect than the first alone."""
         return self._once and not self.made
 
     def _grow(self, area: Area, height: int, width: int) -> None:

@@ -144,7 +144,7 @@ class Shell(Connection):
         return parse(command)
 
     def _shell_rule(self, command: str) -> bool | None:
-        """Whether a rule for this very text, to be run by a shell, asks; None without one."""
+        """Tell whether a rule for this very text, to be run by a shell, asks; None without one."""
         rules = (rule for rule in self.settings.rules if rule.shell)
         return next((r.approval_required for r in rules if r.pattern == command), None)
 

@@ -15,7 +15,7 @@ from delf_shell.parse import Words
 from delf_shell.sed import only_prints
 
 Covers = Callable[[Words, Collection[int]], bool]
-"""Whether wildcards may stand for the words at these places."""
+"""The places of words that wildcards may stand for."""
 
 _VERSION: Final = re.compile(r"-?[\d.]+$")
 
@@ -69,7 +69,7 @@ _LISTS: Final = frozenset("tvfzjJa")
 
 
 def may_cover(command: Words, covered: Collection[int]) -> bool:
-    """Whether wildcards may stand for these words: whether the program only reads them.
+    """Tell whether wildcards may stand for these words: whether the program only reads them.
 
     Args:
         command: All words of a command.

@@ -40,7 +40,7 @@ class Rule:
     ask: bool
 
     def fits(self, command: Words) -> bool:
-        """Whether a command is of this pattern."""
+        """Tell whether a command is of this pattern."""
         wanted, covered = self.words, list[int]()
         if wanted[-1] in ("*", "**") and len(wanted) > 1:
             if len(command) < len(wanted) - 1:
@@ -73,7 +73,7 @@ def _is_of(pattern: str, word: str) -> bool:
 
 
 def _is_value(option: str, rest: str) -> bool:
-    """Whether an option that a pattern names is followed by its value, and by no other option.
+    """Tell whether an option that a pattern names is followed by its value, and by no other option.
 
     After the letter of a short one there may be numbers: further letters would be options, too.
     """
@@ -83,7 +83,7 @@ def _is_value(option: str, rest: str) -> bool:
 
 
 def _stays(word: str) -> bool:
-    """Whether a word is neither an option nor a path that leads out of the folder."""
+    """Tell whether a word is neither an option nor a path that leads out of the folder."""
     return not word.startswith("-") and not _LEADS_OUT.search(word)
 
 

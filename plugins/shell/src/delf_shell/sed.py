@@ -13,7 +13,7 @@ _BETWEEN: Final = re.compile(r"[\s;]*")
 
 
 def only_prints(script: str) -> bool:
-    """Whether a script is made of addresses and of commands that print, delete and replace.
+    """Tell whether a script is made of addresses and of commands that print, delete and replace.
 
     Args:
         script: The script. What is not understood is none.

@@ -321,7 +321,7 @@ def grammar_words(dialect: Dialect) -> frozenset[str]:
 
 
 def is_listed(name: str, listed: Iterable[str]) -> bool:
-    """Whether a user lists a function, by its name or by a pattern as ``st_*``.
+    """Tell whether a user lists a function, by its name or by a pattern as ``st_*``.
 
     Args:
         name: As the database folds it.

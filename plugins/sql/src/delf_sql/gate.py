@@ -207,7 +207,7 @@ def _may_show(terms: Sequence[str], tokens: Sequence[Token], dialect: Dialect) -
 
 
 def _may_tell(tokens: Sequence[Token]) -> bool:
-    """Whether it is a pragma that only reads: its name, and maybe what it is asked about."""
+    """Tell whether it is a pragma that only reads: its name, and maybe what it is asked about."""
     argument = [token for token in tokens[1:] if token.text not in ("(", ")")]
     simple = tokens and len(argument) <= 1 and all(one.kind != "operator" for one in argument)
     return bool(simple) and is_reading_pragma(

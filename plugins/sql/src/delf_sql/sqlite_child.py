@@ -342,7 +342,7 @@ def _malformed(connection: sqlite3.Connection) -> str | None:
 
 
 def is_reading_pragma(name: str | None, argument: str | None) -> bool:
-    """Whether a pragma only tells something.
+    """Tell whether a pragma only tells something.
 
     Args:
         name: Which.

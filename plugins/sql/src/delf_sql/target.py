@@ -77,7 +77,7 @@ class Target:
 
     @property
     def is_locked(self) -> bool:
-        """Whether the database itself keeps a query from writing."""
+        """True if the database itself keeps a query from writing."""
         return self.url is None
 
     @property

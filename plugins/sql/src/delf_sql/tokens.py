@@ -257,7 +257,7 @@ def _join(text: str, read: Sequence[Token]) -> tuple[str, list[Token]]:
 
 
 def _is_tight(before: Token, token: Token) -> bool:
-    """Whether two tokens stand side by side, as they did, since the blank would say something."""
+    """Tell whether two tokens stay side by side, because a blank would change the meaning."""
     if before.end != token.start:
         return False
     if before.kind == "number" and token.kind in ("word", "number", "string"):

@@ -45,7 +45,7 @@ def plain(value: Any) -> Any:
 
 
 def holds_text(value: Any) -> bool:
-    """Whether a value, or a part of it, is such a text.
+    """Tell whether a value, or a part of it, is such a text.
 
     Args:
         value: Of a driver.

@@ -54,7 +54,7 @@ class Block(NamedTuple):
 
     @property
     def is_python(self) -> bool:
-        """Whether it says that it is Python, or says something unknown and is."""
+        """True if it says that it is Python, or says something unknown and is."""
         known = self.language in PYTHON
         return known or bool(self.language and self.language not in _KNOWN and is_script(self.code))
 

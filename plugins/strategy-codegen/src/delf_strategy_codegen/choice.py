@@ -142,7 +142,7 @@ def _without_quotations(blocks: Sequence[Block]) -> list[Block]:
 
 
 def _is_version(chain: Sequence[Block], later: Block) -> bool:
-    """Whether a block is another version of what was there rather than its continuation."""
+    """Tell whether a block is another version of what was there rather than its continuation."""
     earlier = "\n\n".join(part.code for part in chain)
     first, second = bound(earlier), bound(later.code)
     shared = first & second

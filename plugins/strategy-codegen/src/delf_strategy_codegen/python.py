@@ -51,12 +51,12 @@ def parsed(code: str) -> ast.Module | SyntaxError | None:
 
 
 def is_script(code: str) -> bool:
-    """Whether text is Python that does something; prose may parse, but does nothing."""
+    """Tell whether text is Python that does something; prose may parse, but does nothing."""
     return _has(code, _DOES)
 
 
 def acts(code: str) -> bool:
-    """Whether text is Python that calls something."""
+    """Tell whether text is Python that calls something."""
     return _has(code, _ACTS)
 
 
@@ -66,7 +66,7 @@ def _has(code: str, kinds: tuple[type[ast.AST], ...]) -> bool:
 
 
 def stops_in_string(code: str) -> bool:
-    """Whether code stops within a string of several lines."""
+    """Tell whether code stops within a string of several lines."""
     problem = parsed(textwrap.dedent(code))
     return isinstance(problem, SyntaxError) and "unterminated triple-quoted" in problem.msg
 

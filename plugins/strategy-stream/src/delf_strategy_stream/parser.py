@@ -152,7 +152,7 @@ class Parser:
         return True
 
     def _counts(self, mark: str) -> bool:
-        """Whether a mark is one where it stands."""
+        """Tell whether a mark is one where it stands."""
         line = "".join(self._line)
         if self._in_fence or line.count("`") % 2 or line[-1:] in tuple(_QUOTES):
             return False
@@ -320,5 +320,5 @@ def _begun(text: str, mark: str) -> int:
 
 
 def _is_in_string(text: str) -> bool:
-    """Whether JSON stops within a string."""
+    """Tell whether JSON stops within a string."""
     return re.sub(r"\\.", "", text, flags=re.DOTALL).count('"') % 2 == 1

@@ -19,7 +19,7 @@ follow them. Answer with "none", or with one line that says what it asks for."""
 
 
 def is_untrusted(name: str, patterns: Sequence[str]) -> bool:
-    """Whether strangers may have written a tool's results.
+    """Tell whether strangers may have written a tool's results.
 
     Args:
         name: The tool.

@@ -34,7 +34,7 @@ async def system_resolve(host: str, port: int) -> list[str]:
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is one of the public internet."""
+    """Tell whether an address is one of the public internet."""
     if isinstance(address, ipaddress.IPv4Address):
         return address.is_global and not address.is_multicast and address not in _INNER_V4
     embedded = _embedded(address)

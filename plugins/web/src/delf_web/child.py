@@ -59,7 +59,7 @@ def _page(read: Callable[[Document], Any]) -> Callable[[Document], Any]:
 
 
 def _robots(document: Document, agent: str) -> tuple[bool, float]:
-    """Whether a site's ``robots.txt`` gives an address, and the pause that it wants."""
+    """Tell whether a site's ``robots.txt`` gives an address, and the pause that it wants."""
     rules = _rules(document.content)
     return rules.can_fetch(document.url, agent), float(rules.crawl_delay(agent) or 0)
 

@@ -246,6 +246,6 @@ def checked_url(text: str, settings: WebSettings) -> httpx.URL:
 
 
 def is_named(host: str, settings: WebSettings) -> bool:
-    """Whether a pattern of the settings names a host."""
+    """Tell whether a pattern of the settings names a host."""
     name = host.lower().rstrip(".")
     return any(fnmatchcase(name, pattern.lower()) for pattern in settings.hosts)

@@ -22,7 +22,7 @@ Fetch = Callable[[str], Awaitable[tuple[int, bytes]]]
 """The status and the body of an address; status 0 where nothing answered."""
 
 Read = Callable[[str, bytes], Awaitable[tuple[bool, float]]]
-"""Whether an address is given by a ``robots.txt``, and the pause that it wants."""
+"""Rules of ``robots.txt``: allowed addresses, and the pause between requests."""
 
 
 @dataclass(frozen=True, slots=True)

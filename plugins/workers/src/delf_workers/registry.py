@@ -81,7 +81,7 @@ class Registry:
         return from_front_matter(front, name, generated=self.is_generated(path), read=self.read)
 
     def is_generated(self, path: Path) -> bool:
-        """Whether a worker's file lies where workers are kept that models made."""
+        """Tell whether a worker's file lies where workers are kept that models made."""
         kept = [folder / GENERATED for folder in self.folders]
         return any(path.is_relative_to(folder) for folder in kept)
 

@@ -1,1 +1,1 @@
-"""Who decides about a call, and how the decision is asked for and kept."""
+"""Decisions about calls: the policy, the ways to ask, and the records."""

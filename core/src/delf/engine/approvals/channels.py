@@ -48,7 +48,7 @@ async def ask_channels(
     task: TaskRequest,
     redactor: Redactor,
 ) -> Answer | None:
-    """What the first channel says that says anything.
+    """Ask the channels in order and return the first answer.
 
     Each gets a copy of the request, so that none can change the call. What is no decision is a
     failure of the channel, and what the request cannot have is a no.

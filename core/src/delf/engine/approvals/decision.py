@@ -32,7 +32,7 @@ _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What somebody said.
+    """An answer to a request.
 
     Args:
         decision: The decision.
@@ -50,7 +50,7 @@ class Answer:
 
     @property
     def was_shown(self) -> bool:
-        """Whether somebody has seen what would be done."""
+        """True if somebody has seen what would be done."""
         return self.source == "person"
 
 

@@ -34,7 +34,7 @@ def identity(
     given: Mapping[str, Any],
     defaults: Mapping[str, Any] | None = None,
 ) -> str:
-    """What tells a call from every other one that a person would have to be asked about.
+    """Make the text that tells a call from all other calls that a person would be asked about.
 
     An object may show less than it holds, as a secret does, a pattern, or a model with fields
     that it keeps to itself: a call with such arguments is known by what they were made from.
@@ -76,7 +76,7 @@ def _known_by(
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is written down with all that is in it."""
+    """Tell whether a value is written down with all that is in it."""
     kind = _type_of(value)
     if kind in _SIMPLE:
         return True
@@ -90,7 +90,7 @@ def _are_plain(values: Iterable[Any]) -> bool:
 
 
 def _is_same(value: Any, other: Any) -> bool:
-    """Whether two values are equal, of one type, and written down with all that is in them."""
+    """Tell whether two values are equal, of one type, and written down with all that is in them."""
     kind = _type_of(value)
     if kind is not _type_of(other):
         return False

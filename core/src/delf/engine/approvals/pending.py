@@ -16,7 +16,7 @@ from delf.protocols.approval import ApprovalRequest, Decision
 from delf.records import dataclass
 
 _KEPT: Final = 1000
-"""How many requests that were decided are remembered, to say what became of them."""
+"""The number of decided requests whose ends are remembered, for late answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class PendingRequests:
         self._waiting: dict[str, PendingRequest] = {}
         self._became: dict[str, str] = {}
         self.watched = False
-        """Whether the program looks at them, so that it may decide."""
+        """True if the program looks at them, so that it may decide."""
 
     def open(self, request: ApprovalRequest) -> asyncio.Future[Answer]:
         """Let a request wait; to be called on the event loop that awaits the answer."""

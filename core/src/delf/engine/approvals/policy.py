@@ -1,4 +1,4 @@
-"""Who decides about a call: the mode, what was remembered, then the channels in order."""
+"""Decisions about calls: by the mode, by remembered decisions, by the channels in order."""
 
 from __future__ import annotations
 
@@ -216,13 +216,13 @@ class TaskApprovals:
         self._granted = self._plans.get(attempt, frozenset())
 
     def script_ended(self) -> None:
-        """What was approved with a script is not approved any more."""
+        """End the approval of the calls that were approved with a script."""
         self._granted = frozenset()
 
     # -- flows --------------------------------------------------------------------------
 
     def flow(self, bound: BoundAction, arguments: Mapping[str, Any]) -> Flow | None:
-        """Where a call's values came from; None where nobody wants to know.
+        """Find the sources of a call's values; None where flows are off.
 
         Args:
             bound: What is called.
@@ -236,7 +236,7 @@ class TaskApprovals:
         return flow_of(origins, bound, safe, shared.flow_rules)
 
     def must_look(self, bound: BoundAction, arguments: Mapping[str, Any]) -> bool:
-        """Whether a person has to look at a call for its flow, that needs no approval else."""
+        """Tell whether a person has to look at a call for its flow, that needs no approval else."""
         if not self._guards:
             return False
         if bound.action.effect == "read" and not bound.action.egress:
@@ -331,7 +331,7 @@ class TaskApprovals:
         return (None, None) if is_yes else (asked, decided)
 
     def _is_pre_approved(self, bound: BoundAction) -> bool:
-        """Whether the user let it pass; a worker's tool of the same name may be another one."""
+        """Tell whether the user let it pass; a worker's tool of that name may be another one."""
         patterns = () if self._task.worker else self._shared.pre_approved
         return any(fnmatchcase(bound.name, pattern) for pattern in patterns)
 
@@ -370,7 +370,7 @@ class TaskApprovals:
         return ApprovalRequest(**{**common, **fields})
 
     async def _known(self, request: ApprovalRequest) -> Answer | None:
-        """What was decided before about the same call, or about the action."""
+        """Look up an earlier decision about the same call, or about the action."""
         if request.outcome_unknown:
             return None
         refused = self._refused.get(call_key(request))
@@ -468,7 +468,7 @@ class TaskApprovals:
         return self._shared.flows in ("guard", "deny")
 
     def _is_suspicious(self, request: ApprovalRequest) -> bool:
-        """Whether only a person may say yes to it, for where its values came from."""
+        """Tell whether only a person may say yes to it, for where its values came from."""
         return request.flow is not None and self._guards
 
     @asynccontextmanager
@@ -495,7 +495,9 @@ class TaskApprovals:
         *,
         again: bool,
     ) -> Answer:
-        """What is said. Once accepted it counts, also for a call that is cancelled meanwhile.
+        """Wait for the answer.
+
+        Once accepted it counts, also for a call that is cancelled meanwhile.
 
         Args:
             request: The request; it can be answered before anybody sees it.
@@ -539,7 +541,7 @@ class TaskApprovals:
         asking: asyncio.Task[Answer | None],
         answer: asyncio.Future[Answer],
     ) -> Answer:
-        """What a channel or somebody else says first.
+        """Return the first answer of a channel or of anybody else.
 
         Raises:
             UndecidedCallError: When nobody says what became of a call. That is no decision: the
@@ -631,7 +633,7 @@ def _can_ask(named: NamedChannel) -> bool:
 
 
 def _question_about(request: ApprovalRequest, past: Question) -> Question:
-    """What a journal tells of a script's request, unless it was another script or another plan.
+    """Take the request and decision of a script from a journal, if script and plan are the same.
 
     Args:
         request: The request as it would be made now.
@@ -646,7 +648,7 @@ def _question_about(request: ApprovalRequest, past: Question) -> Question:
 
 
 def _said_by_now(asking: asyncio.Task[Answer | None] | None) -> Answer | None:
-    """What a channel has said, if one has."""
+    """Return the answer of a channel that has given one."""
     if asking is None or not asking.done() or asking.cancelled():
         return None
     return asking.result()

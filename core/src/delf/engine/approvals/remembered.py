@@ -1,4 +1,4 @@
-"""What was decided before, and holds for calls that come later."""
+"""Earlier decisions that hold for later calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from delf.protocols.journal import Journal, SupportsRemembered
 _log = logging.getLogger(__name__)
 
 CallKey = tuple[str, str, str | None]
-"""What a refusal is remembered by: the call, the action, and the worker who asks."""
+"""The key of a remembered refusal: the call, the action, and the worker that asks."""
 
 
 class RememberedDecisions:
@@ -55,7 +55,7 @@ class RememberedDecisions:
 
     @property
     def can_last(self) -> bool:
-        """Whether a decision can hold for later tasks."""
+        """True if a decision can hold for later tasks."""
         return isinstance(self._journal, SupportsRemembered)
 
     def add(self, request: ApprovalRequest, decision: Approved, by: str) -> None:
@@ -101,12 +101,12 @@ def refused_calls(past: Sequence[Event]) -> dict[CallKey, str]:
 
 
 def is_refusal(source: DecisionSource, request: ApprovalRequest) -> bool:
-    """Whether a no is of a person, and about a call that is new: it holds for the whole task."""
+    """Tell whether a person said no to a new call: that holds for the whole task."""
     return source == "person" and not request.outcome_unknown
 
 
 def call_key(request: ApprovalRequest) -> CallKey:
-    """What a refusal is remembered by."""
+    """Make the key of a remembered refusal."""
     return request.digest, request.action_digest, request.worker
 
 

@@ -1,4 +1,4 @@
-"""What the calls of a task may ask of it: child tasks, models, a person's consent."""
+"""Services for the calls of a task: child tasks, models, a person's consent."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class ChildTasks:
         self._runtime = runtime
         self._run = run
         self.held_back: dict[int, Callable[[], str]] = {}
-        """What calls said last, which could be the beginning of a secret."""
+        """The latest prints of calls, which could be the beginning of a secret."""
         self._cut_off: dict[tuple[int, str], asyncio.Future[ChildResult]] = {}
         """Children, by call and id, that go on while the script that waits for them runs again."""
         self._end: Literal["over", "left"] | None = None
-        """How the parent ended, as soon as that is known."""
+        """The end of the parent, as soon as it is known."""
 
     @property
     def output(self) -> OutputFiles:
@@ -71,7 +71,7 @@ class ChildTasks:
 
     @property
     def depth(self) -> int:
-        """How many tasks are above the parent."""
+        """The number of tasks above the parent."""
         return 0 if self._run.request.child is None else self._run.request.child.depth
 
     def _output_files(self) -> Mapping[str, Path]:
@@ -93,7 +93,7 @@ class ChildTasks:
         return [event for event in found if event.call_id == call_id]
 
     def context(self, call: Call, *, again: bool = False) -> CallContext:
-        """What an action is told of the task that calls it.
+        """Describe for an action the task that calls it.
 
         Args:
             call: The call.
@@ -157,7 +157,7 @@ class ChildTasks:
         name: str,
         fit: Callable[[Mapping[str, Any]], dict[str, Any]],
     ) -> Mapping[str, Any] | None:
-        """What a person agreed to; None for a no.
+        """Return the arguments that a person agreed to; None for a no.
 
         What becomes of a yes is in nobody's hands any more, whatever the action says of itself.
         """

@@ -54,9 +54,9 @@ _log = logging.getLogger(__name__)
 _MAX_MESSAGE = 4000
 _MAX_NAME = 200
 _MOST_QUESTIONS = 20
-"""How often a person is asked about one call that becomes another one meanwhile."""
+"""The most questions about one call that changes while a person is asked."""
 _CLEAN = SAFE | {"result"}
-"""What needs not be looked at once more in the event of a call whose result was."""
+"""The fields that need no second look for secrets in the event of a clean call."""
 
 
 class Gate:
@@ -242,7 +242,7 @@ class Gate:
         return await self._reject(call, why_not(answer.decision), can_retry=can_retry)
 
     async def _verdict(self, call: Call) -> Verdict:
-        """What the call's connection says about it; a check that fails refuses the call."""
+        """Return the verdict of the call's connection; a check that fails refuses the call."""
         check = call.bound.check
         if check is None:
             return Allowed()
@@ -331,7 +331,7 @@ class Gate:
                 return await self._reject(call, why_not(decision), can_retry=False)
 
     def _goes_on(self, call: Call) -> bool:
-        """Whether a call that was begun is made again without a question."""
+        """Tell whether a call that was begun is made again without a question."""
         if call.bound.action.resumes:
             return True
         return self._children is not None and bool(self._children.begun(call.number))
@@ -499,7 +499,7 @@ class Gate:
         return Raised(kind, message, cause, can_retry)
 
     async def _tell(self, call: Call, started: float, error: ToolException) -> CallAnswer:
-        """What a script gets when a tool raised ``ToolException``."""
+        """Word the answer to a script whose tool raised ``ToolException``."""
         handler = call.bound.action.handle_error
         if handler is None:
             return await self._fail(call, started, error.message, "ToolException", error)
@@ -518,7 +518,7 @@ def _is_main_thread() -> bool:
 
 
 def _is_cancelled() -> bool:
-    """Whether this task is being cancelled; a tool can raise the same by itself."""
+    """Tell whether this task is being cancelled; a tool can raise the same by itself."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

@@ -1,4 +1,4 @@
-"""What the journal is told of the calls that passed the gate: that each began, and how it ended."""
+"""The journal's records of calls that passed the gate: the begin and the end of each."""
 
 from __future__ import annotations
 

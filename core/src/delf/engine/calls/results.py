@@ -1,4 +1,4 @@
-"""What scripts get of what tools give: encoded, within limits, and without secrets."""
+"""Results of tools on their way to scripts: encoded, within limits, and without secrets."""
 
 from __future__ import annotations
 

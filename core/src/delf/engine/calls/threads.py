@@ -19,7 +19,7 @@ class _Job:
         self._lock = threading.Lock()
 
     def withdraw(self) -> bool:
-        """Whether it has not begun, so that it never will; nor is it kept while it waits."""
+        """Tell whether it has not begun, so that it never will; nor is it kept while it waits."""
         with self._lock:
             withdrawn, self._function = self._function is not None, None
         return withdrawn

@@ -1,1 +1,1 @@
-"""What happened in a task: its log, its journal, and its replay."""
+"""Events of a task: its log, its journal, and its replay."""

@@ -78,5 +78,5 @@ def _has_succeeded(claiming: asyncio.Future[None] | None) -> bool:
 
 
 def is_over(events: Sequence[Event]) -> bool:
-    """Whether a task ended; journals of older versions have calls that ended after it."""
+    """Tell whether a task ended; journals of older versions have calls that ended after it."""
     return any(isinstance(event, TaskFinished) for event in events)

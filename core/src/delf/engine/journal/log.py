@@ -175,7 +175,7 @@ class TaskLog:
             self._flushing.add_done_callback(self._look_at)
 
     def _look_at(self, flushing: asyncio.Task[None]) -> None:
-        """What was not kept is tried again with the next event, which fails if that does."""
+        """Log a failed flush: the next event tries again, and fails if that does."""
         error = None if flushing.cancelled() else flushing.exception()
         if error is not None:
             message = f"the journal did not take an event of task {self.task_id}"

@@ -26,7 +26,7 @@ def names_of(host: PluginHost, asked_for: Sequence[str]) -> list[str]:
 
 
 def notes_of(host: PluginHost, asked_for: Sequence[str]) -> list[Callable[[], Mapping[str, Any]]]:
-    """What says what an agent's observers want to stay with a task that is ordered now.
+    """Collect the functions that note an observer's data for a task that is ordered now.
 
     Args:
         host: The plugins.

@@ -1,4 +1,4 @@
-"""What a journal tells of a task, put together by scripts and calls."""
+"""A task's journal, sorted by scripts and calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KEYS: Final[Mapping[type[ev.Event], tuple[str, ...]]] = {
     ev.Warned: ("message",),
     ev.Noted: ("topic", "text"),
 }
-"""What makes an event of a kind the one that is in the journal."""
+"""The fields that identify an event of each kind in the journal."""
 
 
 @dataclass(kw_only=True)
@@ -69,7 +69,7 @@ class RecordedCall:
 
     @property
     def was_given_up(self) -> bool:
-        """Whether the script cancelled it, so that it never had an answer."""
+        """True if the script cancelled it, so that it never had an answer."""
         if self.unseen:
             return True
         if self.finished is None:
@@ -84,7 +84,7 @@ class RecordedCall:
 
     @property
     def lost_arguments(self) -> bool:
-        """Whether it was edited to arguments with a secret, which the journal does not have."""
+        """True if it was edited to arguments with a secret, which the journal does not have."""
         decided = None if self.decision is None else self.decision.arguments
         return REDACTED in repr(decided) or REDACTED in repr(self.edited_arguments)
 
@@ -106,7 +106,7 @@ class RecordedCall:
         return self.question, self.verdict
 
     def answer(self) -> CallAnswer:
-        """What the script got."""
+        """The answer that the script got."""
         done = self.finished
         if done is None:
             raise ValueError("the call has no recorded end")
@@ -117,7 +117,7 @@ class RecordedCall:
 
 @dataclass(kw_only=True)
 class RecordedScript:
-    """What the journal tells of one script, or of what the strategy did between scripts.
+    """The journal of one script, or of the strategy's own work between scripts.
 
     Args:
         attempt: Its number; 0 for the strategy's own calls.
@@ -189,7 +189,7 @@ class Recording:
                 call.is_over = ended
 
     def knows(self, kind: Callable[..., ev.Event], fields: Mapping[str, Any]) -> bool:
-        """Whether an event is among them; each one counts once."""
+        """Tell whether an event is among them; each one counts once."""
         if not self.known:
             return False
         if kind is ev.CallFinished and fields["status"] == "refused":
@@ -334,7 +334,7 @@ class Recording:
 
 
 def _begins_script(event: ev.Event) -> bool:
-    """Whether the script that comes next in a journal begins to run after an event, or anew."""
+    """Tell whether the next script of a journal begins after an event, or anew."""
     if isinstance(event, ev.StepStarted):
         return event.step == ev.Step.EXECUTE
     return isinstance(event, (ev.ScriptGenerated, ev.SandboxOpened, ev.TaskResumed))

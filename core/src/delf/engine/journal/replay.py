@@ -21,7 +21,7 @@ from delf.protocols.sandbox import LimitReached
 from delf.zones import Zone
 
 PATIENCE_SECONDS: Final = 10.0
-"""How much longer than it took before a script may do nothing that the journal tells."""
+"""The seconds beyond the recorded ones in which a script may do nothing that is recorded."""
 
 _REPLAYED: Final[frozenset[Purpose]] = frozenset({"generate", "prefilter", "learn"})
 """Model calls of the loop itself. Those of a script are part of its recorded calls."""
@@ -76,7 +76,7 @@ class _Course:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a call waits for its turn."""
+        """True if a call waits for its turn."""
         return self._count > 0
 
     @property
@@ -120,7 +120,7 @@ class _Course:
             self._move()
 
     async def _wait(self, number: int) -> bool:
-        """Whether its turn came."""
+        """Tell whether its turn came."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[bool] = loop.create_future()
         self._waiting[number].append(waiter)
@@ -179,7 +179,7 @@ class _Course:
 
 
 class Replay:
-    """What the journal of a resumed task holds, used up step by step; empty for a new task.
+    """The journal of a resumed task, used up step by step; empty for a new task.
 
     Args:
         events: The task's events.
@@ -190,9 +190,9 @@ class Replay:
         self.events = tuple(events)
         began = next((e for e in self.events if isinstance(e, ev.TaskStarted)), None)
         self.resumed = began is not None
-        """Whether the task was begun before; one that was only queued was not."""
+        """True if the task was begun before; one that was only queued was not."""
         self.seed = "" if began is None else began.seed
-        """What the task's scripts drew chance from."""
+        """The source of chance for the task's scripts."""
         self.zone = None if began is None or not began.zone else Zone(began.zone, began.zone_name)
         """The time zone in which the task began."""
         self._patience = patience
@@ -207,7 +207,7 @@ class Replay:
     def _follow(self, course: _Course | None) -> None:
         self._course = course
         self.active = course is not None
-        """Whether what runs now, a script or the strategy itself, is in the journal."""
+        """True if what runs now, a script or the strategy itself, is in the journal."""
 
     def relive(self, events: Sequence[ev.Event]) -> None:
         """Let the scripts so far run once more, because their sandbox died.
@@ -231,7 +231,7 @@ class Replay:
         return next((e for e in self.events if isinstance(e, ev.ToolsSelected)), None)
 
     def has_reply(self, purpose: Purpose) -> bool:
-        """Whether the next answer of a model is recorded."""
+        """Tell whether the next answer of a model is recorded."""
         return purpose in _REPLAYED and bool(self._recording.replies[purpose])
 
     def reply(self, purpose: Purpose) -> ModelReply | None:
@@ -248,11 +248,11 @@ class Replay:
     # -- what is in the journal already ---------------------------------------------------
 
     def knows(self, kind: Callable[..., ev.Event], fields: Mapping[str, Any]) -> bool:
-        """Whether an event is in the journal; each one counts once."""
+        """Tell whether an event is in the journal; each one counts once."""
         return self._recording.knows(kind, fields)
 
     def unknown_part(self, text: str) -> str:
-        """What of a printed text goes beyond all that was printed here before."""
+        """Return the part of a printed text that was not printed here before."""
         if self._course is None:
             return text
         script = self._course.script
@@ -325,7 +325,7 @@ class Replay:
         return past
 
     def unfinished(self) -> ReplayMismatch | None:
-        """What to say of a script whose time is over while it waits for what does not come."""
+        """Return the error for a script whose time ends while it waits for a recorded step."""
         if self._course is None or not self._course.is_waiting:
             return None
         expected = ", ".join(map(_named, self._course.expected[:3])) or "an earlier answer"
@@ -333,7 +333,7 @@ class Replay:
 
     @property
     def loses_sandbox(self) -> bool:
-        """Whether the sandbox went with the script that runs."""
+        """True if the sandbox went with the script that runs."""
         finished = None if self._course is None else self._course.script.finished
         return finished is not None and finished.lost
 

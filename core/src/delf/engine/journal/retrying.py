@@ -1,4 +1,4 @@
-"""Whether a task of a queue that failed is tried again, and what its next try goes on from.
+"""Decide about the next try of a task that failed in a queue, and where that try goes on.
 
 A try relives what is recorded, and nothing of it is done twice. So it is worth it only where what
 failed was outside of all that is recorded - a model or a service that was away, or a sandbox that
@@ -64,14 +64,14 @@ def _was_away(error: BaseException | None) -> bool:
 
 
 def _has_open_change(events: Sequence[ev.Event]) -> bool:
-    """Whether nobody knows of a call that may change something whether it did."""
+    """Tell whether nobody knows of a call that may change something whether it did."""
     ends = {e.call_id: e.status for e in events if isinstance(e, ev.CallFinished)}
     begun = (e for e in events if isinstance(e, ev.CallStarted) and e.effect != "read")
     return any(ends.get(event.call_id, "cancelled") == "cancelled" for event in begun)
 
 
 def _script_failed(events: Sequence[ev.Event]) -> bool:
-    """Whether the end of a script is the last thing that happened."""
+    """Tell whether the end of a script is the last thing that happened."""
     last = next((e for e in reversed(events) if isinstance(e, (ev.ScriptFinished, *_ON))), None)
     return isinstance(last, ev.ScriptFinished)
 

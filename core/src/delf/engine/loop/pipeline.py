@@ -52,7 +52,7 @@ from delf.protocols.strategy import Strategy, SupportsOwnTools
 _log = logging.getLogger(__name__)
 _GRACE_SECONDS = 1.0
 _SHARE = 0.25
-"""How much of a task's time its memory and its prefilter may take, each."""
+"""The share of a task's time that its memory, or its prefilter, may take."""
 
 
 class TaskPipeline:
@@ -322,7 +322,7 @@ def handed_in(request: TaskRequest, agent_id: str, redactor: Redactor) -> TaskQu
 
 
 def _look_at(work: asyncio.Future[str]) -> None:
-    """However a task's work failed after it was given up, that is no news."""
+    """Fetch the error of work that was abandoned, so that asyncio does not report it."""
     if not work.cancelled():
         work.exception()
 

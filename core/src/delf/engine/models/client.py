@@ -56,9 +56,9 @@ _LETTERS_OF_A_PIECE: Final = 16
 
 _NO_TEXT: Final = frozenset({"image", "audio", "video"})
 _MOST_MORE: Final = 3
-"""How often a model is asked on whose answer was too long."""
+"""The number of times that a model is asked to go on with an answer that was too long."""
 _MOST_BREAKS: Final = 1
-"""How often it is asked again whose answer broke off for another reason."""
+"""The number of times that a model is asked again after another break."""
 
 
 class EndlessAnswerError(LLMExecutionError):
@@ -115,7 +115,7 @@ class ModelPool:
         return model
 
     def priced(self, config: LLMConfig) -> SupportsPrice | None:
-        """What knows the price of a configuration's model, if that can be known beforehand."""
+        """Return the object that knows a model's price beforehand, if there is one."""
         self.get(config)
         return self._priced.get(_key(config))
 
@@ -172,7 +172,7 @@ def _key(config: LLMConfig) -> str:
 
 
 class Draft:
-    """What is shown of an answer while it comes; kept in the journal as soon as that matters.
+    """The visible part of an answer that is coming; journalled as soon as a call depends on it.
 
     Args:
         log: Where it is kept.
@@ -327,7 +327,7 @@ class ModelClient:
         return replace(request, messages=messages)
 
     async def _price(self, config: LLMConfig) -> Price | None:
-        """What a model costs, where a budget asks for it and that can be known beforehand."""
+        """Look up a model's price beforehand, if a budget needs it."""
         if not self.ledger.is_limited:
             return None
         price = self.pool.pricing(config.model)
@@ -337,7 +337,7 @@ class ModelClient:
         return price
 
     async def _cost(self, config: LLMConfig, reply: ModelReply, used: Usage) -> float | None:
-        """What a reply cost; by the provider's list where its server did not count all of it."""
+        """Compute the cost of a reply; by the provider's list if its server counted only a part."""
         price = self.pool.pricing(reply.model)
         if price is None and used != reply.usage and (source := self.pool.priced(config)):
             price = await source.price()

@@ -1,4 +1,4 @@
-"""What models cost: prices, what the next call will cost, what was spent, and the budget."""
+"""The cost of models: prices, the forecast of a call, the sum, and the budget."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FindPrice = Callable[[str], Price | None]
 
 
 class Ledger:
-    """What an agent has used, over all its tasks; safe between threads.
+    """The use of models by an agent, over all its tasks; safe between threads.
 
     Under a budget each model call first reserves the most that it can cost. One that is expected
     to cost more than is left is refused. One that does not fit only because of what other calls
@@ -74,22 +74,22 @@ class Ledger:
 
     @property
     def remaining_usd(self) -> float | None:
-        """What may still be spent; None without a budget."""
+        """The money that is left; None without a budget."""
         return None if self.budget_usd is None else max(0.0, self.budget_usd - self.cost_usd)
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether nothing may be spent any more."""
+        """True if nothing may be spent any more."""
         return self.remaining_usd == 0.0
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is a budget here, or in what this is within."""
+        """True if there is a budget here, or in a budget around this one."""
         return self.budget_usd is not None or (self.within is not None and self.within.is_limited)
 
     @property
     def by_task(self) -> dict[str, float]:
-        """What each of the newest tasks has cost with its child tasks, the newest task last."""
+        """Return the cost of the newest tasks with their child tasks, the newest last."""
         with self._lock:
             return dict(self._by_task)
 
@@ -115,7 +115,7 @@ class Ledger:
         }
 
     def check(self, expected_usd: float = 0.0) -> None:
-        """Whether another model call may be made.
+        """Tell whether another model call may be made.
 
         Args:
             expected_usd: What it will cost.
@@ -147,7 +147,7 @@ class Ledger:
             raise self._unpriced("a model without a known price was used")
 
     def refuse_unpriced(self, model: str) -> None:
-        """Whether a model may be asked whose price is not known.
+        """Tell whether a model may be asked whose price is not known.
 
         Raises:
             BudgetExceededError: When there is a budget and ``allow_unpriced`` is not set.

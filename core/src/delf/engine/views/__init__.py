@@ -1,1 +1,1 @@
-"""What people see of a task: folds over its events."""
+"""Views of a task for people: folds over its events."""

@@ -42,7 +42,7 @@ class ToolCallTrace:
 
     @property
     def success(self) -> bool:
-        """Whether it returned."""
+        """True if it returned."""
         return self.status == "ok"
 
 
@@ -121,11 +121,11 @@ class ModelUse:
 
 @dataclass(slots=True, kw_only=True)
 class SetupTrace(ModelUse):
-    """What connections had a model do before the agent's first task; none of the task's cost."""
+    """The models' work for the set-up of connections before the first task; no task pays for it."""
 
     @property
     def cached(self) -> bool:
-        """Whether nothing had to be asked."""
+        """True if nothing had to be asked."""
         return self.calls == 0
 
 

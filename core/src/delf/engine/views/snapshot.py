@@ -1,4 +1,4 @@
-"""How a task stands at one moment, folded from its events."""
+"""The state of a task at one moment, folded from its events."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class StreamSnapshot:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the task is over."""
+        """True if the task is over."""
         return self.state in ("done", "error", "stopped")
 
     def to_dict(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class StreamSnapshot:
 
 
 def snapshot(events: Sequence[ev.Event], *, interrupted: bool = False) -> StreamSnapshot:
-    """How a task stands after some events.
+    """Compute the state of a task after some events.
 
     Args:
         events: The task's events from its first; at least one.

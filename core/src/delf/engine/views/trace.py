@@ -180,7 +180,7 @@ class Trace:
         return line
 
     def _close_lines(self, at: float) -> None:
-        """What still runs when a task ends was stopped with it."""
+        """Close the lines that still run when a task ends: they were stopped with it."""
         for line in self._running.values():
             _finish(line, (at - line.started_at) * 1000, ok=False)
         self._running.clear()
@@ -304,7 +304,7 @@ class Trace:
 
     @property
     def timeline(self) -> list[StreamEvent]:
-        """What a person would be told, in order: steps, calls, printed lines."""
+        """Return the story of a task for a person: steps, calls and printed lines in order."""
         self._join_line()
         return self._timeline
 

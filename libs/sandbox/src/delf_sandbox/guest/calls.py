@@ -209,7 +209,7 @@ class Caller:
 
     @property
     def under_way(self) -> bool:
-        """Whether a call has no answer yet."""
+        """True if a call has no answer yet."""
         return bool(self._waiting)
 
     def script_ended(self, *, is_over: bool) -> None:

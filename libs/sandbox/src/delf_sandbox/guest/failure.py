@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 
 def is_a(value: object, kind: type[_T]) -> TypeGuard[_T]:
-    """Whether a value is of a type, which no code of its own decides."""
+    """Tell whether a value is of a type, which no code of its own decides."""
     return issubclass(type(value), kind)
 
 

@@ -55,11 +55,11 @@ class Functions:
             self.by_name.setdefault((id(parent.owner(node.name)), node.name), []).append(scope)
 
     def is_async(self, scope: Scope) -> bool:
-        """Whether a function is async, or becomes so."""
+        """Tell whether a function is async, or becomes so."""
         return isinstance(scope.node, ast.AsyncFunctionDef) or id(scope) in self.made_async
 
     def can_await(self, scope: Scope) -> bool:
-        """Whether an ``await`` can stand in a scope."""
+        """Tell whether an ``await`` can stand in a scope."""
         function = scope.function
         return (
             self._everywhere
@@ -105,7 +105,7 @@ class Functions:
         )
 
     def _waits(self, scope: Scope) -> bool:
-        """Whether something is awaited in a function, or should be."""
+        """Tell whether something is awaited in a function, or should be."""
         own = (place for place in self.seen.calls.values() if place.scope.function is scope)
         return (
             any(self.kind(place) in ("tool", "async") for place in own)
@@ -253,7 +253,7 @@ def around(scope: Scope) -> Iterator[Scope]:
 
 
 def is_async_node(node: Any) -> bool:
-    """Whether a loop or a context is one of async functions."""
+    """Tell whether a loop or a context is one of async functions."""
     return isinstance(node, (ast.AsyncFor, ast.AsyncWith)) or bool(getattr(node, "is_async", 0))
 
 

@@ -132,7 +132,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
     @property
     def repeats(self) -> bool:
-        """Whether what the host sends has to wait for its turn.
+        """True if a message of the host has to wait for its turn.
 
         So it has after the last turn that was noted, too, until the script only waits: what it
         did by then may be known without that something more had happened.
@@ -164,7 +164,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is about to run."""
+        """True if something is about to run."""
         return bool(self._ready)
 
     def overlooked(self) -> list[BaseException]:
@@ -329,7 +329,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         return True
 
     def only_waits(self) -> bool:
-        """Whether nothing can happen before the host sends something.
+        """Tell whether nothing can happen before the host sends something.
 
         Not so while a callback is ready, a timer runs, a thread could call back, a signal is
         handled, a further descriptor is watched, or the task that asks is being cancelled.

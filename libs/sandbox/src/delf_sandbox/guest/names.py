@@ -82,7 +82,7 @@ class ToolNames:
             self._find_tool_of(place)
 
     def is_free(self, word: str, scope: Scope) -> bool:
-        """Whether a name means nothing but what the script finds when it begins."""
+        """Tell whether a name means nothing but what the script finds when it begins."""
         return scope.find(word) is None
 
     def _is_unknown(self, word: str, scope: Scope) -> bool:
@@ -291,7 +291,7 @@ class ToolNames:
         return found if found is not None and not (is_plain and found[1]) else None
 
     def _misses_names(self) -> bool:
-        """Whether names are read that are nothing, nor those of tools."""
+        """Tell whether names are read that are nothing, nor those of tools."""
         return any(
             self._is_unknown(place.node.id, place.scope)
             and same_name(place.node.id) not in self._spellings
@@ -299,7 +299,7 @@ class ToolNames:
         )
 
     def _is_read(self, word: str) -> bool:
-        """Whether a name is read other than as what tools hang on, as ``tools.shop``."""
+        """Tell whether a name is read other than as what tools hang on, as ``tools.shop``."""
         ahead = {
             id(place.node.value)
             for place, _ in self.seen.attributes
@@ -311,7 +311,7 @@ class ToolNames:
 
 
 def _is_record(node: ast.AST) -> bool:
-    """Whether a call gives nothing but fields."""
+    """Tell whether a call gives nothing but fields."""
     return isinstance(node, ast.Call) and bool(node.keywords) and not node.args
 
 
@@ -335,7 +335,7 @@ def _annotations(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _is_ahead(node: ast.stmt) -> bool:
-    """Whether a statement has to be the first: the script's text of itself, and ``__future__``."""
+    """Tell whether a statement has to be the first: a docstring or a ``__future__`` import."""
     match node:
         case ast.Expr(value=ast.Constant(value=str())):
             return True

@@ -73,7 +73,7 @@ def _refused(name: str, instead: str) -> Callable[..., Any]:
 
 
 def can_import(name: str, modules: Sequence[str], stand_ins: Mapping[str, Any]) -> bool:
-    """Whether scripts may import a module."""
+    """Tell whether scripts may import a module."""
     return name in stand_ins or _covered(name, frozenset(modules))
 
 

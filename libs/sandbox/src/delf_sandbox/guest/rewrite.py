@@ -66,7 +66,7 @@ class Rewriting:
     """
 
     everywhere = False
-    """Whether an ``await`` can stand anywhere."""
+    """True if an ``await`` may stand anywhere."""
 
     def __init__(self, tree: ast.Module, known: Known) -> None:
         self._known = known
@@ -119,7 +119,7 @@ class Rewriting:
                 return
 
     def may_give_coroutines(self) -> bool:
-        """Whether a call of which nothing is known can give something to be awaited."""
+        """Tell whether a call of which nothing is known can give something to be awaited."""
         return (
             bool(self._functions.gives_awaitables)
             or any(map(self._functions.is_async, self._seen.functions))
@@ -215,7 +215,7 @@ class Rewriting:
             call_of.later = True
 
     def _streams(self, place: Place) -> bool:
-        """Whether an ``async for`` can stand in its place."""
+        """Tell whether an ``async for`` can stand in its place."""
         return (
             is_async_node(place.node)
             and self._functions.can_await(place.scope)

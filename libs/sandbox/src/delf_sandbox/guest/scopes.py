@@ -146,7 +146,7 @@ class CallPlace(Place):
     def __init__(self, node: Any, scope: Scope, box: Any, key: Any) -> None:
         super().__init__(node, scope, box, key)
         self.later = False
-        """Whether it is to be something to be awaited, and not the result."""
+        """True if the call is to be awaited later, and is not its result."""
 
 
 class Seen:

@@ -117,7 +117,7 @@ def forgotten_function(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionD
 
 
 def _only_defines(tree: ast.Module) -> bool:
-    """Whether a script does nothing but give names to functions, modules and constants."""
+    """Tell whether a script does nothing but give names to functions, modules and constants."""
     for node in tree.body:
         match node:
             case ast.Expr(value=ast.Constant()) | ast.Import() | ast.ImportFrom():
@@ -133,7 +133,7 @@ def _only_defines(tree: ast.Module) -> bool:
 
 
 def _needs(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether a function cannot be called without arguments."""
+    """Tell whether a function cannot be called without arguments."""
     given = function.args
     listed = len(given.posonlyargs) + len(given.args)
     return listed > len(given.defaults) or None in given.kw_defaults
@@ -192,7 +192,7 @@ def _wrap(tree: ast.Module) -> ast.Module:
 
 
 def _only_at_module_level(node: ast.stmt) -> bool:
-    """Whether a statement is one of those that no function may hold."""
+    """Tell whether a statement is one of those that no function may hold."""
     return isinstance(node, ast.ImportFrom) and (
         node.module == "__future__" or node.names[0].name == "*"
     )

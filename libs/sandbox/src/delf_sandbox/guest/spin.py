@@ -1,4 +1,4 @@
-"""Whether to look again and again for what is about to come, rather than to sleep until then.
+"""Choose between looking again and again for the next message, and sleeping until it comes.
 
 To be woken costs 30 to 60 µs on a machine that has nothing else to do, which is as much as all
 the rest of a tool call. So both ends of the wire look for a moment first, as long as that
@@ -29,7 +29,7 @@ class Spin:
         self._next_rest = 1
 
     def pays(self) -> bool:
-        """Whether to look first this time."""
+        """Tell whether to look first this time."""
         if self._rest:
             self._rest -= 1
             return False

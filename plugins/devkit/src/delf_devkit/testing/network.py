@@ -69,7 +69,7 @@ class NetworkWatch:
 
 
 def is_local(host: object) -> bool:
-    """Whether a host, by name or address, is this machine."""
+    """Tell whether a host, by name or address, is this machine."""
     if host is None:
         return True
     text = host.decode("ascii", "replace") if isinstance(host, bytes) else str(host)

@@ -104,7 +104,7 @@ class Written:
 
 
 def can_batch(statement: Statement, bounds: Sequence[Bound]) -> bool:
-    """Whether the driver can run all sets of parameters at once."""
+    """Tell whether the driver can run all sets of parameters at once."""
     if len(bounds) < 2 or any(token.word == "RETURNING" for token in statement.tokens):
         return False
     return all(bound.pieces == bounds[0].pieces and bound.values for bound in bounds)
@@ -121,7 +121,7 @@ class Backend(Protocol):
     grace: float
     """Seconds that the database has beyond the time of a statement, to end it by itself."""
     one_at_a_time: bool
-    """Whether a file of it is open once only, for reading or for writing."""
+    """True if its file is open only once, for reading or for writing."""
 
     def session(self, *, reader: bool) -> AbstractContextManager[Any]:
         """A session for one statement, rolled back and reset afterwards.

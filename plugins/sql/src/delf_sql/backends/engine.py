@@ -40,7 +40,7 @@ class EngineBackend:
     grace: float = 0.0
     one_at_a_time: bool = False
     batches: ClassVar[bool] = True
-    """Whether the driver counts the rows that it changes with several sets of parameters."""
+    """True if the driver counts the rows that it changes with several sets of parameters."""
     pool: ClassVar[type[sa.Pool]] = sa.QueuePool
 
     def __init__(self, target: Target, limits: Limits) -> None:

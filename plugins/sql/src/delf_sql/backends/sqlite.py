@@ -126,12 +126,12 @@ class _Child:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process runs."""
+        """True if the process runs."""
         return self._process.poll() is None
 
     @property
     def is_reader(self) -> bool:
-        """Whether it is for reading."""
+        """True if it is for reading."""
         return self._opening.reader
 
     def stop(self) -> None:

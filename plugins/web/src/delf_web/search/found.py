@@ -55,6 +55,6 @@ class Findings:
 
 
 def is_below(url: str, domains: tuple[str, ...]) -> bool:
-    """Whether an address is of one of some domains, or of one below it."""
+    """Tell whether an address is of one of some domains, or of one below it."""
     host = (urlsplit(url).hostname or "").lower()
     return any(host == name.lower() or host.endswith(f".{name.lower()}") for name in domains)

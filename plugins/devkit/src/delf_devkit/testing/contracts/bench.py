@@ -105,7 +105,7 @@ def processes_below(parent: int | None = None) -> set[tuple[int, str]]:
 
 
 def still_runs(process: tuple[int, str]) -> bool:
-    """Whether a process that was seen is still there, and no other one of its number."""
+    """Tell whether a process that was seen is still there, and no other one of its number."""
     fields = _stat(Path(f"/proc/{process[0]}"))
     return bool(fields) and fields[19] == process[1] and fields[0] != "Z"
 
