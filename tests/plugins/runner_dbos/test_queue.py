@@ -12,8 +12,9 @@ import pytest
 
 from delf.errors import ConnectionUnavailableError
 from delf.events import TaskQueued
+from delf.settings import SecretStr
 from delf_runner_dbos.queue import DbosQueue, Ticket, task_queue
-from delf_runner_dbos.settings import QueueSettings
+from delf_runner_dbos.settings import QueueSettings, RunnerSettings
 
 
 @pytest.fixture
@@ -87,8 +88,16 @@ async def test_workflows_that_are_over_are_forgotten(queue: DbosQueue) -> None:
 
 async def test_a_database_that_does_not_answer_is_told_without_its_password() -> None:
     url = "postgresql://delf:geheim@127.0.0.1:1/dbos"
-    queue = task_queue({"runner-dbos": {"database": url}}, {})
+    queue = task_queue({"runner-dbos": {"database": url}}, {}, Path())
     with pytest.raises(ConnectionUnavailableError, match="the queue's database failed") as told:
         await asyncio.wait_for(queue.enqueue(waits()), 30)
     assert "geheim" not in f"{told.value} {told.value.hint}"
     await queue.aclose()
+
+
+def test_each_project_has_a_queue_of_its_own_where_none_is_configured(tmp_path: Path) -> None:
+    one, other = (RunnerSettings().url(tmp_path, tmp_path / name) for name in ("a", "b"))
+    assert one != other
+    assert one == RunnerSettings().url(tmp_path, tmp_path / "b" / ".." / "a")
+    shared = RunnerSettings(database=SecretStr("postgresql://db/dbos"))
+    assert shared.url(tmp_path, tmp_path / "a") == "postgresql://db/dbos"

@@ -287,7 +287,8 @@ async def test_what_only_the_journal_has_is_enqueued_again(
     await journal.append(waits())
     await journal.append(waits(task_id="known"))
     await journal.append(waits(task_id="other", queue="another"))
-    queue.lost = ["t", "other"]
+    await journal.append(waits(task_id="beside", setup={"folder": "/another"}))
+    queue.lost = ["t", "other", "beside"]
     await runner._restore()  # pyright: ignore[reportPrivateUsage]
     assert [event.task_id for event in queue.enqueued] == ["t"]
 

@@ -242,7 +242,7 @@ class Resources:
             raise OptionalDependencyError(
                 f"tasks are left to runners, and {why}", package=error.package, hint=error.hint
             ) from None
-        queue: TaskQueue = make(around.plugin_options, around.environ)
+        queue: TaskQueue = make(around.plugin_options, around.environ, around.folder)
         self.opened_late.append(queue.aclose)
         return queue
 

@@ -10,8 +10,8 @@ from delf.events import TaskQueued
 class TaskQueue(Protocol):
     """The queue of ``agent.submit(task, queue=…)``.
 
-    A plugin exports ``task_queue(options, environ)``, which makes one from the options of all
-    plugins and the environment. Nothing is opened before the first task.
+    A plugin exports ``task_queue(options, environ, folder)``, which makes one from the options of
+    all plugins, the environment and the project's folder. Nothing is opened before the first task.
     """
 
     async def enqueue(self, task: TaskQueued) -> None:

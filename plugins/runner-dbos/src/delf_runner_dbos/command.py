@@ -91,7 +91,7 @@ def _settings(project: Project) -> RunnerSettings:
 
 
 def _url(project: Project, settings: RunnerSettings) -> str:
-    return settings.url(plugin_context(project).data_dir)
+    return settings.url(plugin_context(project).data_dir, project.root)
 
 
 def _journal(state: State, project: Project, lease: float) -> SharedJournal:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from delf.environment import using_environ
@@ -291,13 +292,16 @@ def _limiter(per_second: float | None) -> Any:
     return {"limit": count, "period": count / per_second}
 
 
-def task_queue(options: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str]) -> DbosQueue:
+def task_queue(
+    options: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str], folder: Path
+) -> DbosQueue:
     """Make the queue of a project.
 
     Args:
         options: Options by plugin name, from ``[plugins.NAME]``.
         environ: Where settings are looked up.
+        folder: The project's.
     """
     with using_environ(environ):
         settings = RunnerSettings.for_instance("runner_dbos", dict(options.get(PLUGIN, {})))
-    return DbosQueue(settings.url(PluginContext().data_dir))
+    return DbosQueue(settings.url(PluginContext().data_dir, folder))

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -347,7 +348,9 @@ class Runner:
                 records = await self._journal.find(_MOST_WAITING, state=state)
                 waiting = [r.task_id for r in records if r.queue in self._options.queues]
                 for task_id in await self._queue.left_out(waiting[::-1]):
-                    await self._queue.restore(_queued(await self._journal.read(task_id)))
+                    queued = _queued(await self._journal.read(task_id))
+                    if _is_here(queued):
+                        await self._queue.restore(queued)
             except Exception as error:  # a database may be away; the drivers differ
                 _log.warning("what waits in the journal was not looked through: %s", error)
 
@@ -365,6 +368,11 @@ class Runner:
 
 def _is_due(record: TaskRecord) -> bool:
     return record.not_before is None or record.not_before <= time.time()
+
+
+def _is_here(task: TaskQueued) -> bool:
+    """Whether a task is of this folder, or of none."""
+    return Path(task.setup.get("folder", "")).resolve() == Path.cwd()
 
 
 def _lost(count: int) -> DelfError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Final
 
@@ -53,7 +54,7 @@ class RunnerSettings(PluginSettings, QueueSettings):
     database: SecretStr | None = Field(
         default=None,
         description="Where DBOS keeps its workflows: postgresql://… for many machines, "
-        "sqlite:///path for one; by default dbos.sqlite in the user's data folder.",
+        "sqlite:///path for one; by default a file for each project in the user's data folder.",
     )
     lease: float = Field(
         default=30.0,
@@ -72,13 +73,15 @@ class RunnerSettings(PluginSettings, QueueSettings):
         own = {} if said is None else said.model_dump(exclude_unset=True)
         return QueueSettings(**{name: getattr(self, name) for name in names} | own)
 
-    def url(self, data_dir: Path) -> str:
+    def url(self, data_dir: Path, folder: Path) -> str:
         """Where DBOS keeps its workflows, as it wants to have it.
 
         Args:
             data_dir: The user's data folder; it is made.
+            folder: The project's, which has a file of its own there.
         """
         if self.database is not None:
             return self.database.get_secret_value()
         data_dir.mkdir(parents=True, exist_ok=True)
-        return f"sqlite:///{data_dir / 'dbos.sqlite'}"
+        digest = hashlib.sha256(str(folder.resolve()).encode("utf-8", "surrogateescape"))
+        return f"sqlite:///{data_dir / f'dbos-{digest.hexdigest()[:12]}.sqlite'}"
