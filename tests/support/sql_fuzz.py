@@ -60,7 +60,13 @@ _SEEDS = [
 ]
 _PLAIN = ["{name}(1)", "{name}(1)", "{name}(i.id)", "i.id", "1", "'x'", "(SELECT {name}(1))",
           "CASE {name}(1) WHEN 1 THEN 2 END", "COALESCE({name}(1), 2)", "lower(i.name)"]  # fmt: skip
+_LISTED = ["[{name}(1)]", "(i.id).{name}()", "i.name.{name}()", "list_transform([1], x -> {name}(x))",
+           "struct_pack(a := {name}(1))", "[{name}(x) FOR x IN [1]]", "COLUMNS(c -> {name}(c))",
+           "max(i.id ORDER BY {name}(1))", "(FROM {name}(1))", "(FROM items SELECT {name}(1))",
+           "TRY({name}(1))", "TRY_CAST({name}(1) AS int)", "map([1], [{name}(1)])", "$$a$$.{name}()"]  # fmt: skip
 _DOTTED = ["i.{name}", "(i).{name}", "(i.id).{name}", 'i."{name}"', "i . {name}"]
+
+_OF_DIALECTS = {"postgresql": _DOTTED, "duckdb": _LISTED}
 
 
 def statements(seed: int, dialect: Dialect) -> Iterable[str]:
@@ -88,7 +94,7 @@ def _expression(chance: random.Random, dialect: Dialect) -> str:
     """Something that has a value, on some engine."""
     name = chance.choice([*CANARIES, NATIVE] if dialect == "mysql" else CANARIES)
     if chance.random() < 0.7:
-        plain = [*_PLAIN, *_DOTTED] if dialect == "postgresql" else _PLAIN
+        plain = [*_PLAIN, *_OF_DIALECTS.get(dialect, [])]
         return chance.choice(plain).format(name=name)
     blank = chance.choice(["", "", "", " ", "\n", "/**/", " -- x\n"])
     shape = chance.choice(

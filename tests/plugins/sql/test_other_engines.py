@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 
 import pytest
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
+from delf import Agent
 from delf.errors import (
     ConnectionConfigurationError,
     ConnectionUnavailableError,
@@ -17,7 +19,12 @@ from delf.errors import (
     ToolRefusedError,
 )
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall
+from delf_sql import database
+from delf_sql.backends.engine import EngineBackend
 from delf_sql.gate import check_query
+from support.fixtures import sqlite_file
+from support.sql_attacks import ATTACKS, FINGERPRINTS
+from support.sql_attacks import SETUP as ITEMS
 
 SETUP = """
 CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
@@ -81,23 +88,44 @@ async def test_a_query_is_asked_about_and_the_rest_is_as_everywhere(elsewhere, o
     assert isinstance(await known.check(query), Allowed)
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "DELETE FROM customers",
-        "SELECT 1; DELETE FROM customers",
-        "WITH x AS (SELECT 1) DELETE FROM customers",
-        "SELECT 1 -- ;\n; DELETE FROM customers",
-        "SELECT load_extension('x')",
-        "SELECT evil(1)",
-        "PRAGMA user_version = 5",
-        "ATTACH 'x' AS y",
-        "SELECT 1 INTO evil",
-    ],
-)
-async def test_the_gate_refuses(statement, elsewhere, open_sql):
-    with pytest.raises(ToolRefusedError):
-        await open_sql(elsewhere).query(statement)
+@pytest.mark.parametrize("yes", [True, False])
+def test_a_person_decides_about_the_query_of_a_task(
+    yes, elsewhere, open_sql, delf_host, scripted_model
+):
+    scripted_model.writes("return await sql.query('SELECT count(*) AS n FROM customers')")
+    asked: list[str] = []
+
+    def on_confirm(request):
+        asked.append(f"{request.action}: {request.reason}")
+        return yes
+
+    with Agent(
+        tools=[open_sql(elsewhere)],
+        llm="scripted",
+        host=delf_host,
+        on_confirm=on_confirm,
+        retry_count=0,
+    ) as agent:
+        response = agent.run("How many customers?")
+    assert len(asked) == 1
+    assert asked[0].startswith("sql.query: elsewhere has no session here that cannot write")
+    (call,) = response.trace.tool_calls
+    assert call.status == ("ok" if yes else "rejected")
+    assert ('"n": 2' in str(response.text)) is yes
+
+
+async def test_no_attack_on_sqlite_gets_through_the_gate(tmp_path, monkeypatch, open_sql, subtests):
+    monkeypatch.chdir(tmp_path)
+    database = sqlite_file(tmp_path / "x.db")
+    database.run(ITEMS["sqlite"])
+    before = database.run(FINGERPRINTS["sqlite"])
+    sql = open_sql(f"elsewhere:///{tmp_path}/x.db")
+    for attack in ATTACKS["sqlite"]:
+        with subtests.test(attack=attack):
+            with pytest.raises((ToolRefusedError, ToolExecutionError)):
+                await sql.query(attack)
+            assert database.run(FINGERPRINTS["sqlite"]) == before
+    assert not list(tmp_path.glob("evil*"))
 
 
 @pytest.mark.parametrize(
@@ -143,7 +171,36 @@ async def test_what_fails_says_so_without_the_password(open_sql, elsewhere):
         await open_sql("oracle+oracledb://u:hunter22@h/d").query("SELECT 1")
     with pytest.raises(ToolExecutionError, match="no such table: nowhere"):
         await open_sql(elsewhere).query("SELECT * FROM nowhere")
-    sql = open_sql("elsewhere:////nowhere/at/all/x.db?token=hunter22hunter")
-    with pytest.raises((ConnectionUnavailableError, ToolExecutionError)) as failed:
+    with pytest.raises((ConnectionUnavailableError, ToolExecutionError)):
+        await open_sql("elsewhere:////nowhere/at/all/x.db").query("SELECT 1")
+    sql = open_sql("elsewhere:///x.db?cache=1&uri=true&timeout=hunter22&token=hunter22")
+    with pytest.raises(ConnectionConfigurationError, match="cannot use this url") as caught:
         await sql.query("SELECT 1")
-    assert "hunter22" not in failed.value.describe()
+    assert "hunter22" not in caught.value.describe()
+    url = "snowy://u:hunter22@h/d?private_key=hunter33&warehouse=w"
+    registry.impls["snowy"] = lambda: Elsewhere
+    told = open_sql(url)._target.scrub(f"{url} failed")
+    assert "hunter" not in told
+    assert "warehouse=w" in told
+
+
+async def test_a_driver_that_hangs_takes_no_place_for_good(elsewhere, open_sql, monkeypatch):
+    hangs, real = threading.Event(), EngineBackend.read
+
+    def read(self, *args):
+        if not hangs.is_set():
+            hangs.wait(30)
+        return real(self, *args)
+
+    monkeypatch.setattr(EngineBackend, "read", read)
+    monkeypatch.setattr(EngineBackend, "stop", lambda *_: None)
+    monkeypatch.setattr(database, "_STOP_SECONDS", 0.1)
+    sql = open_sql(elsewhere, pool_size=1, statement_timeout=0.1)
+    try:
+        with pytest.raises(ToolExecutionError, match=r"longer than 0\.1 s"):
+            await sql.query("SELECT 1 AS a")
+        tables = await sql.schema()
+    finally:
+        hangs.set()
+    assert len(tables) == 3
+    assert await sql.query("SELECT 1 AS a") == [{"a": 1}]

@@ -8,7 +8,9 @@ import traceback
 
 import pytest
 
+from delf import Agent
 from delf.errors import (
+    ConnectionFileNotFoundError,
     ConnectionUnavailableError,
     DelfError,
     OptionalDependencyError,
@@ -123,6 +125,25 @@ async def test_a_server_that_does_not_run(open_sql):
             assert isinstance(error, ConnectionUnavailableError)
             assert "refused" in error.message or "Connect call failed" in error.message
             assert error.hint
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
+def test_a_server_that_is_away_is_an_error_before_the_task(scheme, delf_host, scripted_model):
+    sql = SQL(url=f"{scheme}://u@127.0.0.1:1/x", connect_timeout=2)
+    with Agent(tools=[sql], llm="scripted", host=delf_host) as agent:
+        response = agent.run("How many?")
+    assert not response.status
+    assert "server at 127.0.0.1:1" in str(response.error)
+    assert not scripted_model.requests
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "duckdb"])
+def test_a_file_that_is_away_is_an_error_before_the_task(scheme, delf_host, scripted_model):
+    sql = SQL(url=f"{scheme}:////nowhere/x")
+    agent = Agent(tools=[sql], llm="scripted", host=delf_host)
+    with agent, pytest.raises(ConnectionFileNotFoundError):
+        agent.run("How many?")
+    assert not scripted_model.requests
 
 
 async def test_a_file_that_is_no_database(tmp_path, open_sql):

@@ -118,10 +118,10 @@ class Database:
                     await asyncio.wait([asyncio.wrap_future(future)], timeout=_AGAIN_SECONDS)
         except Exception as error:
             log.warning("could not stop a statement: %s", type(error).__name__)
-            key = self._key(reader)
-            executor = self._threads.pop(key, None)  # its thread may hang for good
+            executor = self._threads.pop(self._key(reader), None)
             if executor is not None:
-                executor.shutdown(wait=False)
+                executor.shutdown(wait=False)  # its thread may hang for good, with its place
+            await asyncio.to_thread(self._backend.dispose)
 
     def _end(self, job: _Job) -> None:
         with job.lock:

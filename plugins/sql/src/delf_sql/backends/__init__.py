@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
-
 from delf_sql.backends.base import Backend, Limits, import_driver
 from delf_sql.target import Target
-
-if TYPE_CHECKING:
-    from sqlalchemy import URL
 
 __all__ = ["Backend", "Limits", "make_backend"]
 
@@ -42,11 +37,8 @@ def make_backend(target: Target, limits: Limits) -> Backend:
         from delf_sql.backends.duckdb import DuckdbBackend
 
         return DuckdbBackend(target, limits)
-    from delf_sql.backends.engine import EngineBackend, missing_driver
+    from delf_sql.backends.engine import EngineBackend
 
     backend = EngineBackend(target, limits)
-    try:
-        cast("URL", target.url).get_dialect().import_dbapi()
-    except ImportError as error:
-        raise missing_driver(target, error) from None
+    backend.check_driver()
     return backend

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.exc import CompileError, DBAPIError, NoSuchTableError, SQLAlchemyError
 
-from delf.errors import OptionalDependencyError
+from delf.errors import ConnectionConfigurationError, OptionalDependencyError
 from delf_sql.backends.base import Limits, Problem, Written, can_batch, first_line
 from delf_sql.catalog import Column, Relation, Table
 from delf_sql.gate import Statement
@@ -48,6 +48,28 @@ class EngineBackend:
         self._limits = limits
         self._engines: dict[bool, sa.Engine] = {}
         self._lock = threading.Lock()
+
+    def check_driver(self) -> None:
+        """Make an engine, which connects to nothing yet.
+
+        Raises:
+            OptionalDependencyError: When the dialect's driver is not installed.
+            ConnectionConfigurationError: When the dialect cannot use the URL.
+        """
+        problem = ""
+        try:
+            self._engine(True)
+        except ImportError as error:
+            what = error.name or "its driver"
+            raise OptionalDependencyError(
+                f"{self.target.label} needs the package {what}", package=what
+            ) from None
+        except Exception as error:  # a dialect may be anybody's
+            problem = self.target.scrub(first_line(str(error)))
+        if problem:  # outside of the handler: the error may hold the URL
+            raise ConnectionConfigurationError(
+                f"{self.target.label}: cannot use this url: {problem}"
+            )
 
     # -- sessions -----------------------------------------------------------------------
 
@@ -318,14 +340,3 @@ def origin(error: BaseException) -> BaseException:
     """
     cause = getattr(error, "orig", None)
     return cause if isinstance(error, DBAPIError) and cause is not None else error
-
-
-def missing_driver(target: Target, error: ImportError) -> OptionalDependencyError:
-    """The error for a dialect whose driver is not there.
-
-    Args:
-        target: The database.
-        error: What SQLAlchemy could not import.
-    """
-    what = error.name or "its driver"
-    return OptionalDependencyError(f"{target.label} needs the package {what}", package=what)
