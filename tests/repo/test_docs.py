@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from delf import values
+from delf.plugins.shapes import MORE
 from delf.project.files import read_config
 from delf_sandbox.guest import frames
 from support.every_error import EVERY
@@ -19,7 +20,7 @@ from support.google import google_server
 from support.google.fixtures import ALL, USER
 from support.pages import PageError, run_page
 from support.tables import PAGE as CONFIGURATION
-from support.tables import with_tables
+from support.tables import hook_page, with_optional, with_tables
 from support.workspace import ROOT
 
 pytestmark = pytest.mark.docs
@@ -145,6 +146,13 @@ def test_a_real_model_is_asked_over_http(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_fields_of_the_agent_are_those_of_the_code() -> None:
     text = CONFIGURATION.read_text(encoding="utf-8")
     assert with_tables(text) == text, "cd tests && ../.venv/bin/python -m support.tables"
+
+
+@pytest.mark.parametrize("kind", MORE)
+def test_the_page_of_a_hook_has_each_optional_method_with_types(kind: str) -> None:
+    text = hook_page(kind).read_text(encoding="utf-8")
+    assert "<!-- optional members" in text
+    assert with_optional(text, kind) == text, "cd tests && ../.venv/bin/python -m support.tables"
 
 
 def test_every_error_has_a_paragraph() -> None:

@@ -5,17 +5,26 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+from pathlib import Path
 from typing import Any, Final, get_args, get_origin
 
 from pydantic_core import PydanticUndefined
 
 from delf.config import LLM_FIELDS, AgentConfig
+from delf.hookspecs import HOOKS
+from delf.plugins.shapes import MORE, PROTOCOLS, members
 from support.workspace import ROOT
 
 PAGE: Final = ROOT / "docs/configuration.md"
 _PLACE: Final = re.compile(
     r"(<!-- agent fields[^\n]*-->\n).*?(<!-- end of agent fields -->)", re.DOTALL
+)
+
+
+_OPTIONAL: Final = re.compile(
+    r"(<!-- optional members[^\n]*-->\n).*?(<!-- end of optional members -->)", re.DOTALL
 )
 
 
@@ -26,6 +35,42 @@ def agent_fields() -> str:
         takes = "a model" if name in LLM_FIELDS else _words(info.annotation)
         lines.append(f"| `{name}` | {takes} | {_default(info)} | {info.description} |")
     return "\n".join(lines) + "\n"
+
+
+def hook_page(kind: str) -> Path:
+    """The page of the hook that brings a kind."""
+    hook = next(name for name, spec in HOOKS.items() if spec.kind == kind)
+    return ROOT / f"docs/hooks/{hook}.md"
+
+
+def optional_members(kind: str) -> str:
+    """What an object of a kind may have beside its protocol, with types."""
+    lines = ["| protocol | member | is |", "|---|---|---|"]
+    own = {*members(PROTOCOLS[kind])}
+    for protocol in MORE[kind]:
+        for name in members(protocol):
+            declared = inspect.getattr_static(protocol, name)
+            if name not in own:
+                member = f"`{_signature(name, declared)}`".replace("|", "\\|")
+                first = (inspect.getdoc(declared) or "").partition("\n\n")[0]
+                said = " ".join(re.sub(r":\w+:`~?([^`]*)`", r"`\1`", first).split())
+                lines.append(f"| `{protocol.__name__}` | {member} | {said.replace('``', '`')} |")
+    return "\n".join(lines) + "\n"
+
+
+def with_optional(text: str, kind: str) -> str:
+    """A hook's page with its table of optional members made anew."""
+    return _OPTIONAL.sub(lambda match: f"{match[1]}{optional_members(kind)}{match[2]}", text)
+
+
+def _signature(name: str, declared: Any) -> str:
+    if isinstance(declared, property) and declared.fget is not None:
+        return f"{name}: {inspect.signature(declared.fget).return_annotation}"
+    before = "async " if inspect.iscoroutinefunction(declared) else ""
+    signature = inspect.signature(declared)
+    given = [item for key, item in signature.parameters.items() if key != "self"]
+    whole = re.sub(r"'([^']+)'", r"\1", str(signature.replace(parameters=given)))
+    return f"{before}{name}{whole}"
 
 
 def with_tables(text: str) -> str:
@@ -61,3 +106,6 @@ def _default(info: Any) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for each in MORE:
+        page = hook_page(each)
+        page.write_text(with_optional(page.read_text(encoding="utf-8"), each), encoding="utf-8")

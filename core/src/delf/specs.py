@@ -182,7 +182,9 @@ class JournalSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class StrategySpec(Spec):
-    """A strategy; the factory is called for each task, with its options as keywords.
+    """A strategy; the factory is called with its options as keywords, once for each agent.
+
+    Its object works many tasks at one time.
 
     Args:
         llm: The model of its agents that have none, where it does without.

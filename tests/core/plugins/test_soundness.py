@@ -226,3 +226,27 @@ def test_delfs_own_plugins_have_nothing_to_mend() -> None:
         if (warnings := list(release_warnings(record)))
     }
     assert told == {}
+
+
+class OneProcess:
+    """A journal of one process."""
+
+    async def append(self, event): ...
+
+    async def read(self, task_id, after=0): ...
+
+    def subscribe(self, task_id=None): ...
+
+    async def find(self, limit=100): ...
+
+    async def aclose(self): ...
+
+
+def test_a_journal_that_is_shared_by_its_spec_alone_is_told():
+    host = TestHost.discover(environ={})
+    for shared in (False, True):
+        spec = JournalSpec(name="notes", summary="N.", factory="x:y", durable=True, shared=shared)
+        host.provide(spec, OneProcess)
+        found = list(factory_problems(host, spec))
+        assert bool(found) is shared
+    assert "is no SharedJournal, as `shared` of its spec says: no open, place" in found[0]

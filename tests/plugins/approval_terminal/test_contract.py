@@ -27,6 +27,10 @@ KEYS = {
         (PROMPT, "a\n"),
     ],
     "remembers": [(PROMPT, "u\n")],
+    "changes their mind": [
+        (PROMPT, "a\n"),
+        *[(PROMPT, "r\n"), ("empty): ", "not again\n")] * 2,
+    ],
     "is silent": [],
 }
 

@@ -32,6 +32,7 @@ SUITES = {
     "plugin": delf.testing.PluginContract,
     "prefilter": delf.testing.PrefilterContract,
     "sandbox": delf.testing.SandboxContract,
+    "shared_journal": delf.testing.SharedJournalContract,
     "strategy": delf.testing.StrategyContract,
 }
 INI = """

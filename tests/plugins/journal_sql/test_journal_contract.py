@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from delf.testing import JournalContract, PluginContract
+from delf.testing import JournalContract, PluginContract, SharedJournalContract
 from delf_journal_sql import SqlJournal
 
 
@@ -29,3 +29,9 @@ class TestJournal(JournalContract):
     def failing_journal(self, tmp_path):
         (tmp_path / "file").write_text("no folder")
         return SqlJournal(f"sqlite:///{tmp_path}/file/journal.db")
+
+
+class TestShared(SharedJournalContract):
+    @pytest.fixture
+    def reopen(self, journal_url):
+        return lambda: SqlJournal(journal_url)

@@ -38,7 +38,8 @@ class TestFilter(PrefilterContract):
 
 class TestSearch(PrefilterContract):
     def answer(self, question: str) -> str:
-        return "DONE: mail:send"
+        (name,) = self.wanted_of(question)
+        return f"DONE: {name.replace('.', ':')}"
 
     @pytest.fixture
     def prefilter(self) -> SearchPrefilter:

@@ -23,7 +23,7 @@ from delf.official import PLUGIN_PREFIX, all_packages, package_of
 from delf.plugins.discovery import installed, normalise
 from delf.plugins.shapes import faults, has, members
 from delf.protocols import approval, connection, embedder, formats, journal, model, sandbox
-from delf.specs import FormatSpec, Spec
+from delf.specs import FormatSpec, JournalSpec, Spec
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
@@ -114,6 +114,20 @@ def factory_problems(host: PluginHost, spec: Spec) -> Iterator[str]:
         yield f"{what} makes nothing: it is a {_kind(made)}"
     elif isinstance(made, type):
         yield from (f"{what} {fault}" for fault in faults(spec.kind, made))
+        yield from (f"{what} {fault}" for fault in _claims(spec, made))
+
+
+def _claims(spec: Spec, made: type) -> Iterator[str]:
+    """What a spec says of its object that the object has no methods for."""
+    claims: list[tuple[str, type]] = []
+    if isinstance(spec, JournalSpec) and spec.shared:
+        claims.append(("shared", journal.SharedJournal))
+    if isinstance(spec, FormatSpec) and spec.writes:
+        claims.append(("writes", formats.SupportsWrite))
+    for says, protocol in claims:
+        lacks = [name for name in members(protocol) if not has(made, name)]
+        if lacks:
+            yield f"is no {protocol.__name__}, as `{says}` of its spec says: no {', '.join(lacks)}"
 
 
 def what_is_missing(host: PluginHost, spec: Spec) -> Iterator[str]:

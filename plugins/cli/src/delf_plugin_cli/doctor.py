@@ -269,6 +269,8 @@ def _config_file(project: Project) -> Iterator[Finding]:
 
 
 def _plugins(host: PluginHost) -> Iterator[Finding]:
+    from delf.plugins.soundness import is_others
+
     records = host.records()
     usable = [record.name for record in records if record.usable]
     yield Finding(area="plugins", status="ok", text=f"{len(usable)} loaded: {', '.join(usable)}")
@@ -280,6 +282,21 @@ def _plugins(host: PluginHost) -> Iterator[Finding]:
             text = f"{record.name}: {'; '.join(told)}"
             hint = f"tell its author: delf plugins check {record.name}"
             yield Finding(area="plugins", status="note", text=text, hint=hint)
+        if record.usable and is_others(record):
+            for text in _what_is_missing(host, record):
+                yield Finding(area="plugins", status="note", text=f"{record.name}: {text}")
+
+
+def _what_is_missing(host: PluginHost, record: PluginRecord) -> Iterator[str]:
+    """What will not work with a plugin, before it is used."""
+    from delf.errors import DelfError
+    from delf.plugins.soundness import what_is_missing
+
+    for spec in host.specs_of(record.name):
+        try:
+            yield from what_is_missing(host, spec)
+        except DelfError as error:
+            yield f"{spec.kind} {spec.name!r}: {error.message}"
 
 
 def _to_mend(record: PluginRecord) -> Iterator[str]:

@@ -126,7 +126,8 @@ def check(ctx: click.Context, names: tuple[str, ...] = (), release: bool = False
     """Check plugins: that each fits this delf, loads, and brings what it says.
 
     Everything that a plugin offers is imported. Of those that are not delf's own, it is told what
-    their authors should mend. The exit status is 1 if one is not sound.
+    their authors should mend, and what does not work with them. The exit status is 1 if one is
+    not sound.
     """
     from delf.terminal import visible
 
@@ -149,7 +150,7 @@ def check(ctx: click.Context, names: tuple[str, ...] = (), release: bool = False
             mark = click.style("!", fg="yellow")
         brings = "; ".join(f"{kind} {', '.join(n)}" for kind, n in record.kinds.items())
         click.echo(f"{mark} {record.name} {record.version or ''}  {brings}".rstrip())
-        notes = list(_notes(host, record)) if release else []
+        notes = list(_notes(host, record, release=release)) if release or is_others(record) else []
         for text in (*problems, *more, *notes):
             click.echo(f"    {visible(state.clean(text))}")
     ctx.exit(0 if sound else 1)
@@ -177,12 +178,12 @@ def _warnings(record: PluginRecord, *, release: bool) -> Iterator[str]:
         yield from import_warnings(record.name, record.distribution)
 
 
-def _notes(host: PluginHost, record: PluginRecord) -> Iterator[str]:
-    """What does not work with it, and what its actions do to the world."""
+def _notes(host: PluginHost, record: PluginRecord, *, release: bool) -> Iterator[str]:
+    """What does not work with it, and before a release what its actions do to the world."""
     for spec in _specs(host, record):
         try:
             yield from (f"note: {text}" for text in what_is_missing(host, spec))
-            table = effects(host, spec) if spec.kind == "connection" else []
+            table = effects(host, spec) if release and spec.kind == "connection" else []
         except DelfError:  # told as a problem
             return
         width = max((len(name) for name, _ in table), default=0)

@@ -17,6 +17,11 @@ def refuses(_request):
     raise ConnectionRefusedError("the pager is down")
 
 
+def changes():
+    left = [True]
+    return lambda _request: left.pop() if left else "not again"
+
+
 DOES = {
     "approves": True,
     "rejects": "not today",
@@ -35,7 +40,8 @@ class Suite(ApprovalContract):
 
     @pytest.fixture
     def channel_to(self):
-        return lambda person: self.kind(default=self.does[person])
+        does = {**self.does, "changes their mind": changes()}
+        return lambda person: self.kind(default=does[person])
 
 
 class TestGood(Suite):
@@ -50,6 +56,39 @@ class TestAlwaysRemembers(Suite):
 class TestGivesNoReason(Suite):
     breaks = ("test_a_no_has_a_reason",)
     does = {**DOES, "rejects": Rejected(reason=" ")}
+
+
+class TestRepeatsItsFirstAnswer(Suite):
+    breaks = ("test_each_request_is_asked_anew",)
+    says = "which nobody decided"
+
+    class kind(ScriptedApprovals):
+        said = None
+
+        async def decide(self, request):
+            self.said = self.said or await super().decide(request)
+            return self.said
+
+
+class Present(ScriptedApprovals):
+    there = True
+
+    def can_ask(self):
+        return self.there
+
+
+class TestNobodyIsEverThere(Suite):
+    breaks = ("test_a_person_who_is_there_can_be_asked",)
+    says = "nobody ever is"
+
+    class kind(Present):
+        there = False
+
+
+class TestSomebodyIsAlwaysThere(Suite):
+    breaks = ("test_a_channel_that_knows_of_nobody_says_so",)
+    says = "who is away"
+    kind = Present
 
 
 class TestMixesEdits(Suite):

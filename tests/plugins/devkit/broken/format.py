@@ -109,6 +109,28 @@ class TestMixesUpReads(Suite):
             return self.rows
 
 
+class TestKeepsItsFileInSelf(Suite):
+    breaks = ("test_reads_at_one_time_are_kept_apart",)
+    says = "not in `self`"
+
+    class kind(Good):
+        async def read(self, path, part):
+            self.path = path
+            await asyncio.sleep(0)
+            return await super().read(self.path, part)
+
+
+class TestKeepsItsTableInSelf(Suite):
+    breaks = ("test_writes_at_one_time_are_kept_apart",)
+    says = "are mixed up"
+
+    class kind(Good):
+        async def write(self, parts):
+            self.parts_now = parts
+            await asyncio.sleep(0)
+            return await super().write(self.parts_now)
+
+
 class TestHoldsTheLoop(Suite):
     breaks = ("test_leaves_the_event_loop_alone",)
 

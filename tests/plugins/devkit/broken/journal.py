@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import os
 import sqlite3
 import time
 
@@ -199,6 +200,49 @@ class TestOpensSQLiteOnTheLoop(Suite):
         async def find(self, limit=100):
             sqlite3.connect(":memory:").close()
             return await super().find(limit)
+
+
+class TestSyncsOnTheLoop(Suite):
+    breaks = ("test_leaves_the_event_loop_alone",)
+    says = "os.fsync"
+
+    class kind(InProcessJournal):
+        async def append(self, event):
+            file = os.memfd_create("events")
+            os.fsync(file)
+            os.close(file)
+            await super().append(event)
+
+
+class TestWritesOnTheLoop(Suite):
+    breaks = ("test_leaves_the_event_loop_alone",)
+    says = "a file that is written"
+
+    class kind(InProcessJournal):
+        async def append(self, event):
+            with open(os.devnull, "a") as file:
+                file.write("x")
+            await super().append(event)
+
+
+class TestAsksSQLiteOnTheLoop(Suite):
+    """It is opened elsewhere, and asked on the loop."""
+
+    breaks = ("test_leaves_the_event_loop_alone",)
+    says = "a statement of sqlite3"
+
+    class kind(InProcessJournal):
+        def __init__(self):
+            super().__init__()
+            self.db = sqlite3.connect(":memory:", check_same_thread=False)
+
+        async def read(self, task_id, after=0):
+            self.db.execute("select 1")
+            return await super().read(task_id, after)
+
+        async def aclose(self):
+            self.db.close()
+            await super().aclose()
 
 
 class TestLosesEventsOfCancelledWriters(Suite):

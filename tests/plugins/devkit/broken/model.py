@@ -209,7 +209,7 @@ class TestGoodSends(Suite):
 
     @pytest.fixture
     def sent(self, model):
-        return lambda: model.prompts[-1]
+        return lambda: model.prompts
 
 
 class TestSendsWhatAnotherAsked(TestGoodSends):
@@ -218,7 +218,30 @@ class TestSendsWhatAnotherAsked(TestGoodSends):
 
     @pytest.fixture
     def sent(self, model):
-        return lambda: "".join(model.prompts)
+        return lambda: ["".join(model.prompts)]
+
+
+class TestMixesUpRequests(TestGoodSends):
+    breaks = ("test_requests_at_one_time_are_kept_apart",)
+    says = "not in `self`"
+
+    class kind(ScriptedModel):
+        async def complete(self, request):
+            self.request = request
+            await asyncio.sleep(0)
+            return await super().complete(self.request)
+
+
+class TestCountsTheTokensOfAnother(Suite):
+    breaks = ("test_answers_many_at_once",)
+    says = "mixed up"
+
+    class kind(ScriptedModel):
+        async def complete(self, request):
+            self.size = len(request.messages[-1].text)
+            await asyncio.sleep(0)
+            reply = await super().complete(request)
+            return replace(reply, usage=Usage(input_tokens=self.size, output_tokens=3))
 
 
 class TestKeepsItsLockWhenCancelled(Suite):

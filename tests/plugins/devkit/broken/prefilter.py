@@ -127,6 +127,20 @@ class TestMixesUpTasks(Suite):
             return Selection(names=frozenset(entry.name for entry in found))
 
 
+class TestGivesItsFirstSelectionToAll(Suite):
+    breaks = ("test_each_task_has_its_own_selection",)
+    says = "a second task is not shown"
+
+    class kind(Good):
+        first = None
+
+        async def select(self, task, catalog, ask):
+            if self.first is None:
+                self.first = await super().select(task, catalog, ask)
+            known = {entry.name for entry in catalog}
+            return Selection(names=self.first.names & known)
+
+
 class TestAsksThoughItSaysNot(Suite):
     asks = False
     breaks = ("test_keeps_what_the_task_needs",)

@@ -177,6 +177,47 @@ class TestKeepsWhatWasSaid(TestGoodByCall):
     kind = Keeps
 
 
+class KeepsHost(ByCall):
+    async def solve(self, host):
+        self.host = host
+        messages = [*self.host.begin("Name a tool and a value.")]
+        reply = await self.host.ask(messages)
+        while ":" in reply.text:
+            said = [line.split(": ") for line in reply.text.splitlines()]
+            results = [await self.call(self.host, name, value) for name, value in said]
+            self.host.say(f"{results}\n")
+            messages += [assistant(reply.text), user(f"{results}")]
+            reply = await self.host.ask(messages)
+        self.host.say(reply.text)
+        return self.host.said
+
+
+class TestKeepsItsTaskInSelf(TestGoodByCall):
+    breaks = ("test_tasks_at_one_time_are_kept_apart",)
+    kind = KeepsHost
+
+
+class KeepsMessages(ByCall):
+    async def solve(self, host):
+        rules = " ".join(["Name a tool and a value:", *(tool.name for tool in host.tools)])
+        self.messages = [*host.begin(rules)]
+        reply = await host.ask(self.messages)
+        while ":" in reply.text:
+            said = [line.split(": ") for line in reply.text.splitlines()]
+            results = [await self.call(host, name, value) for name, value in said]
+            host.say(f"{results}\n")
+            self.messages += [assistant(reply.text), user(f"{results}")]
+            reply = await host.ask(self.messages)
+        host.say(reply.text)
+        return host.said
+
+
+class TestKeepsItsMessagesInSelf(TestGoodByCall):
+    breaks = ("test_tasks_at_one_time_are_kept_apart",)
+    says = "a prompt is about these tasks"
+    kind = KeepsMessages
+
+
 class TestTellsTheTime(TestGoodByCall):
     breaks = ("test_asks_the_same_each_time",)
     says = "leave times and random names out"

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from delf_devkit.testing.contracts.plugin import PluginContract
     from delf_devkit.testing.contracts.prefilter import PrefilterContract
     from delf_devkit.testing.contracts.sandbox import SandboxContract
+    from delf_devkit.testing.contracts.shared_journal import SharedJournalContract
     from delf_devkit.testing.contracts.strategy import StrategyContract
     from delf_devkit.testing.events import every_event
     from delf_devkit.testing.hosts import TestHost, install_plugin
@@ -67,6 +68,7 @@ _HOMES: Final = {
     "ScriptedApprovals": "approvals",
     "ScriptedModel": "models",
     "ScriptedTask": "tasks",
+    "SharedJournalContract": "contracts.shared_journal",
     "StrategyContract": "contracts.strategy",
     "TestHost": "hosts",
     "every_event": "events",
@@ -97,6 +99,7 @@ __all__ = [
     "ScriptedApprovals",
     "ScriptedModel",
     "ScriptedTask",
+    "SharedJournalContract",
     "StrategyContract",
     "TestHost",
     "every_event",

@@ -15,13 +15,22 @@ from delf.protocols.approval import (
     Edited,
     Expired,
     Rejected,
+    SupportsPresence,
 )
 from delf_devkit.testing.contracts.base import Contract, missing, needs
 
 Person = Literal[
-    "approves", "rejects", "edits", "remembers", "is away", "is silent", "cannot be reached"
+    "approves",
+    "rejects",
+    "edits",
+    "remembers",
+    "changes their mind",
+    "is away",
+    "is silent",
+    "cannot be reached",
 ]
-"""What the person on the other end does; one who is silent never answers. One cannot be reached
+"""What the person on the other end does; one who is silent never answers. One who changes their
+mind approves the first request, and rejects all that come later. One cannot be reached
 where what is between fails: the service is down, the connection breaks, the answer is garbled."""
 
 _PATIENCE_SECONDS = 2.0
@@ -59,13 +68,22 @@ class ApprovalContract(Contract):
     """Give a fixture ``channel_to``: a function that makes a channel to a person.
 
     It is called with what the person does (``approves``, ``rejects``, ``edits``,
-    ``remembers``, ``is away``, ``is silent``), of which ``people`` lists those that the
-    channel knows. Who ``edits`` changes ``amount`` to 7. Every channel is also made to one who
-    ``cannot be reached``, be its service down or its connection broken: that must be no yes.
+    ``remembers``, ``changes their mind``, ``is away``, ``is silent``), of which ``people`` lists
+    those that the channel knows. Who ``edits`` changes ``amount`` to 7. Every channel is also made
+    to one who ``cannot be reached``, be its service down or its connection broken: that must be
+    no yes.
     """
 
     people: ClassVar[frozenset[str]] = frozenset(
-        {"approves", "rejects", "edits", "remembers", "is away", "is silent"}
+        {
+            "approves",
+            "rejects",
+            "edits",
+            "remembers",
+            "changes their mind",
+            "is away",
+            "is silent",
+        }
     )
 
     @pytest.fixture
@@ -97,6 +115,32 @@ class ApprovalContract(Contract):
         requests = [request_for(to=name, amount=12) for name in ("Ann", "Bob", "Cleo")]
         decisions = await self.within(asyncio.gather(*(channel.decide(r) for r in requests)))
         assert [decision.arguments["to"] for decision in decisions] == ["Ann", "Bob", "Cleo"]
+
+    @needs("people:changes their mind")
+    async def test_each_request_is_asked_anew(self, channel_to: Callable[..., Any]) -> None:
+        channel = channel_to("changes their mind")
+        requests = [request_for(), request_for(), request_for("bank.close", account=7)]
+        first, *later = [await self.within(channel.decide(request)) for request in requests]
+        assert isinstance(first, Approved), "the person approves the first request"
+        for decision in later:
+            assert isinstance(decision, Rejected), (
+                f"a later request got {decision!r}, which nobody decided: to remember is the "
+                "engine's work, not a channel's"
+            )
+
+    @needs("people:approves")
+    async def test_a_person_who_is_there_can_be_asked(self, channel_to: Callable[..., Any]) -> None:
+        channel = channel_to("approves")
+        if isinstance(channel, SupportsPresence):
+            assert channel.can_ask() is True, "it says that nobody can be asked: nobody ever is"
+
+    @needs("people:is away")
+    async def test_a_channel_that_knows_of_nobody_says_so(
+        self, channel_to: Callable[..., Any]
+    ) -> None:
+        channel = channel_to("is away")
+        if isinstance(channel, SupportsPresence):
+            assert channel.can_ask() is False, "it says that somebody can be asked, who is away"
 
     @needs("people:approves")
     async def test_leaves_the_event_loop_alone(self, channel_to: Callable[..., Any]) -> None:

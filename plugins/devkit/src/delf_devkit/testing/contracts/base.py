@@ -11,7 +11,13 @@ from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 import pytest
 
-from delf_devkit.testing.contracts.guard import blocking_calls, guarded, hanging, place_of
+from delf_devkit.testing.contracts.guard import (
+    blocking_calls,
+    guarded,
+    hanging,
+    listen_for_what_blocks,
+    place_of,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -50,6 +56,7 @@ class Contract:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        listen_for_what_blocks()
         for name, function in _tests(cls):
             if name in vars(cls):
                 if inspect.iscoroutinefunction(function):

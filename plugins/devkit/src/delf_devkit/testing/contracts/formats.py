@@ -70,6 +70,33 @@ class FormatContract(Contract):
         reads = [file_format.read(str(path), None) for _ in range(_AT_ONCE)]
         assert await self.within(asyncio.gather(*reads)) == [list(self.rows)] * _AT_ONCE
 
+    async def test_reads_at_one_time_are_kept_apart(
+        self, file_format: Any, path: Path, tmp_path: Path
+    ) -> None:
+        bad = tmp_path / f"gone{path.suffix}"
+        for order in ((path, bad), (bad, path)):
+            reads = (file_format.read(str(each), None) for each in order)
+            found = dict(zip(order, await self._settled(*reads), strict=True))
+            same = found[path] == list(self.rows) and isinstance(found[bad], ToolExecutionError)
+            assert same, "two reads are mixed up: keep a file in variables, not in `self`"
+
+    @needs("writes")
+    async def test_writes_at_one_time_are_kept_apart(
+        self, file_format: Any, tmp_path: Path, path: Path
+    ) -> None:
+        tables = [[["name"], [f"desk {number}"]] for number in range(_AT_ONCE)]
+        made = await self.within(
+            asyncio.gather(*(file_format.write({"first": table}) for table in tables))
+        )
+        for number, content in enumerate(made):
+            place = tmp_path / f"made{number}{path.suffix}"
+            place.write_bytes(content)
+            rows = await self.within(file_format.read(str(place), None))
+            assert rows == [{"name": f"desk {number}"}], "two files that are written are mixed up"
+
+    async def _settled(self, *work: Any) -> list[Any]:
+        return await self.within(asyncio.gather(*work, return_exceptions=True))
+
     async def test_leaves_the_event_loop_alone(self, file_format: Any, path: Path) -> None:
         await self.leaves_the_loop(lambda: file_format.read(str(path), None))
 

@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import functools
 import linecache
+import os
 import signal
+import sqlite3
 import sys
 import threading
 import time
@@ -165,23 +167,41 @@ _BLOCKS: Final = {
     "socket.getaddrinfo": "socket.getaddrinfo",
     "socket.gethostbyname": "socket.gethostbyname",
     "sqlite3.connect": "sqlite3.connect",
+    "sqlite3.execute": "a statement of sqlite3",
     "os.system": "os.system",
 }
+_WRITES: Final = frozenset("wax+")
+_SYNCS: Final = ("fsync", "fdatasync")
 _listeners: list[Callable[[str, tuple[Any, ...]], None]] = []
 _installed = threading.Event()
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
-    for listener in _listeners:
+    for listener in tuple(_listeners):
         listener(event, arguments)
+
+
+def listen_for_what_blocks() -> None:
+    """Begin to watch, before what is tested opens anything."""
+    if _installed.is_set():
+        return
+    _installed.set()
+    sys.addaudithook(_hook)  # there is no way to remove one
+    connect = sqlite3.connect
+
+    @functools.wraps(connect)
+    def watched(*arguments: Any, **named: Any) -> sqlite3.Connection:
+        connection = connect(*arguments, **named)
+        connection.set_trace_callback(lambda _statement: _hook("sqlite3.execute", ()))
+        return connection
+
+    sqlite3.connect = watched  # Python tells of no statement
 
 
 @contextlib.contextmanager
 def blocking_calls() -> Generator[list[str]]:
     """What is called meanwhile on this thread's event loop that waits, by Python's own audit."""
-    if not _installed.is_set():
-        _installed.set()
-        sys.addaudithook(_hook)  # there is no way to remove one
+    listen_for_what_blocks()
     thread, found = threading.get_ident(), list[str]()
 
     def listen(event: str, arguments: tuple[Any, ...]) -> None:
@@ -190,10 +210,20 @@ def blocking_calls() -> Generator[list[str]]:
         name = _BLOCKS.get(event)
         if event == "socket.connect" and arguments[0].gettimeout() != 0:
             name = "a blocking connect"
+        if event == "open" and _WRITES & set(arguments[1] or ""):
+            name = "a file that is written"
         if name is not None:
             found.append(f"{name} at {_caller()}")
 
-    sleep = time.sleep
+    sleep, syncs = time.sleep, {name: getattr(os, name) for name in _SYNCS if hasattr(os, name)}
+
+    def syncing(name: str) -> Callable[[Any], None]:
+        def sync(file: Any) -> None:
+            if threading.get_ident() == thread:
+                found.append(f"os.{name} at {_caller()}")
+            syncs[name](file)
+
+        return sync
 
     def slept(seconds: float) -> None:
         if seconds and threading.get_ident() == thread:  # 0 lets other threads go first
@@ -202,10 +232,14 @@ def blocking_calls() -> Generator[list[str]]:
 
     _listeners.append(listen)
     time.sleep = slept  # Python tells of it from 3.13 on only
+    for name in syncs:
+        setattr(os, name, syncing(name))  # and of this never
     try:
         yield found
     finally:
         time.sleep = sleep
+        for name, sync in syncs.items():
+            setattr(os, name, sync)
         _listeners.remove(listen)
 
 

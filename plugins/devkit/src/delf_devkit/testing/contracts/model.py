@@ -53,10 +53,10 @@ class ModelContract(Contract):
     ``fails = True`` asks for a fixture ``failing_model`` as well: one whose service says no
     for good, such as with a key that is refused. ``secrets`` are the keys of both; they must
     never be shown. ``slow = True`` asks for a fixture ``slow_model`` whose answer takes a
-    second or more. ``sends = True`` asks for a fixture ``sent``, a function that gives as text
-    what the service was sent last: nothing of another request may be in it. ``calls = True`` asks
-    for a fixture ``calling_model`` that answers each request with one call of the tool ``add``
-    that it is given.
+    second or more. ``sends = True`` asks for a fixture ``sent``, a function that gives what the
+    service was sent so far, a text for each request: nothing of another one may be in it.
+    ``calls = True`` asks for a fixture ``calling_model`` that answers each request with one call
+    of the tool ``add`` that it is given.
     """
 
     fails: ClassVar[bool] = True
@@ -82,8 +82,8 @@ class ModelContract(Contract):
         missing(self, "a fixture `slow_model`, or slow = False")
 
     @pytest.fixture
-    def sent(self) -> Callable[[], str]:
-        """Gives what the service was sent last."""
+    def sent(self) -> Callable[[], Sequence[str]]:
+        """Gives what the service was sent so far, a text for each request."""
         missing(self, "a fixture `sent`, or sends = False")
 
     @pytest.fixture
@@ -136,12 +136,26 @@ class ModelContract(Contract):
 
     @needs("sends")
     async def test_sends_nothing_of_another_request(
-        self, model: Any, question: ModelRequest, sent: Callable[[], str]
+        self, model: Any, question: ModelRequest, sent: Callable[[], Sequence[str]]
     ) -> None:
         await self.within(model.complete(_about(_MARK)))
-        assert _MARK in sent(), "`sent` does not give what the service was sent"
+        assert _MARK in sent()[-1], "`sent` does not give what the service was sent"
         await self.within(model.complete(question))
-        assert _MARK not in sent(), "one user's words are in another's request"
+        assert _MARK not in sent()[-1], "one user's words are in another's request"
+        await model.aclose()
+
+    @needs("sends")
+    async def test_requests_at_one_time_are_kept_apart(
+        self, model: Any, sent: Callable[[], Sequence[str]]
+    ) -> None:
+        marks = [f"{_MARK}-{number}-x" for number in range(_CONCURRENT)]
+        await self.within(asyncio.gather(*(model.complete(_about(mark)) for mark in marks)))
+        streams = (_collect(model.stream(_about(mark))) for mark in marks)
+        await self.within(asyncio.gather(*streams))
+        found = [[mark for mark in marks if mark in text] for text in sent()]
+        assert sorted(found) == sorted([mark] for mark in marks * 2), (
+            "requests that overlap are mixed up: keep a request in variables, not in `self`"
+        )
         await model.aclose()
 
     async def test_can_be_cancelled_at_any_point(self, model: Any, question: ModelRequest) -> None:
@@ -155,6 +169,15 @@ class ModelContract(Contract):
         asked = [model.complete(question) for _ in range(_CONCURRENT)]
         for reply in await self.within(asyncio.gather(*asked)):
             self._check(reply)
+        requests = [_about("word " * (20 * number + 1)) for number in range(_CONCURRENT)]
+        alone = [await self.within(model.complete(request)) for request in requests]
+        asked = [model.complete(request) for request in requests]
+        together = await self.within(asyncio.gather(*asked))
+        counts = [[reply.usage.input_tokens for reply in replies] for replies in (alone, together)]
+        assert counts[0] == counts[1], (
+            f"four requests have {counts[0]} tokens alone and {counts[1]} at one time: they are "
+            "mixed up; keep a request in variables, not in `self`"
+        )
         await model.aclose()
 
     async def test_leaves_the_event_loop_alone(self, model: Any, question: ModelRequest) -> None:

@@ -20,14 +20,16 @@ _MARK = "marmalade-7741"
 class PrefilterContract(Contract):
     """Give a fixture ``prefilter``.
 
-    ``wanted`` must be among what is selected from ``catalog`` for ``task``. Where the
-    prefilter asks the light model, override :meth:`answer` to say what that would answer, and
-    leave ``asks = True``; set it False where it never does.
+    ``wanted`` must be among what is selected from ``catalog`` for ``task``, and ``other_wanted``
+    for ``other_task``. Where the prefilter asks the light model, override :meth:`answer` to say
+    what that would answer, and leave ``asks = True``; set it False where it never does.
     """
 
     asks: ClassVar[bool] = True
     task: ClassVar[str] = "Send an email to Ann about the open invoices."
     wanted: ClassVar[Sequence[str]] = ("mail.send",)
+    other_task: ClassVar[str] = "Feed the animal in cage 7."
+    other_wanted: ClassVar[Sequence[str]] = ("zoo.feed",)
     catalog: ClassVar[Sequence[CatalogEntry]] = (
         CatalogEntry(name="mail.send", summary="Send an email."),
         CatalogEntry(name="mail.search", summary="Find emails."),
@@ -42,8 +44,12 @@ class PrefilterContract(Contract):
         missing(self, "a fixture `prefilter`")
 
     def answer(self, question: str) -> str:
-        """What the light model answers; ``wanted`` as a JSON list unless overridden."""
-        return json.dumps(list(self.wanted))
+        """What the light model answers; names as a JSON list unless overridden."""
+        return json.dumps(list(self.wanted_of(question)))
+
+    def wanted_of(self, question: str) -> Sequence[str]:
+        """What is wanted for the task that a question is about."""
+        return self.other_wanted if self.other_task in question else self.wanted
 
     async def test_keeps_what_the_task_needs(self, prefilter: Any) -> None:
         selection = await self.within(
@@ -88,6 +94,13 @@ class PrefilterContract(Contract):
         alone = [await self.within(select(task)) for task in tasks]
         together = await self.within(asyncio.gather(*(select(task) for task in tasks * 3)))
         assert together == alone * 3, "selections are mixed up"
+
+    async def test_each_task_has_its_own_selection(self, prefilter: Any) -> None:
+        tasks = {self.task: self.wanted, self.other_task: self.other_wanted}
+        for task in (*tasks, self.task):
+            found = await self.within(prefilter.select(task, Catalog(self.catalog), self._ask()))
+            lacks = set(tasks[task]) - found.names
+            assert not lacks, f"a second task is not shown {sorted(lacks)}: see `other_wanted`"
 
     async def test_keeps_nothing_between_tasks(self, prefilter: Any) -> None:
         asked: list[str] = []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -11,7 +13,7 @@ import pytest
 
 from delf.errors import LLMExecutionError
 from delf.events import CallFinished, CallStarted, Event, ModelReplied, Printed
-from delf.messages import ModelReply, Usage
+from delf.messages import ModelReply, ModelRequest, Usage
 from delf.plugins.in_process_journal import InProcessJournal
 from delf.protocols.approval import AlreadyDone, Approved
 from delf.response import Response
@@ -23,6 +25,9 @@ from delf_devkit.testing.models import Answer, ScriptedModel
 
 _COST = 1.0
 _INSTANT = 0.01
+_AT_ONCE = 3
+_TOGETHER_SECONDS = 1.0
+"""How long a first request waits for those of the other tasks."""
 _MARK = "marmalade-7741"
 
 
@@ -141,6 +146,40 @@ class StrategyContract(Contract):
             response.raise_for_status()
         for prompt in model.prompts[asked:]:
             assert _MARK not in prompt, "one task's words are in the prompt of another"
+
+    async def test_tasks_at_one_time_are_kept_apart(self, strategy: Any) -> None:
+        """One object of a strategy works all tasks of an agent."""
+        marks = [f"{_MARK}-{number}-x" for number in range(_AT_ONCE)]
+        left = {mark: deque(self.replies) for mark in marks}
+        mixed: list[str] = []
+        arrived, together = set[str](), asyncio.Event()
+
+        async def answer(request: ModelRequest) -> Any:
+            text = "".join(message.text for message in request.messages)
+            found = [mark for mark in marks if mark in text]
+            arrived.update(found)
+            if len(arrived) == len(marks):
+                together.set()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_TOGETHER_SECONDS):
+                    await together.wait()
+            if len(found) != 1 or not left[found[0]]:
+                mixed.append(", ".join(found) or "none")
+                raise LLMExecutionError("the tasks are mixed up")
+            return left[found[0]].popleft()
+
+        model = ScriptedModel(default=answer)
+        async with self._agent(strategy, self.replies, _World(), None, model) as agent:
+            model.replies.clear()
+            work = [agent.arun(f"Add 1 and 2 for {mark}.", 20) for mark in marks]
+            responses = await self.within(asyncio.gather(*work))
+        why = "tasks share the strategy's object: keep what is a task's in variables, not in `self`"
+        assert not mixed, f"a prompt is about these tasks: {mixed[0]}; {why}"
+        for response in responses:
+            response.raise_for_status()
+            assert "3" in response.text
+            calls = [call.name for call in response.trace.tool_calls]
+            assert calls == ["add"], f"one of the tasks made these calls: {calls}; {why}"
 
     async def test_asks_the_same_each_time(self, strategy: Any) -> None:
         prompts: list[str] = []

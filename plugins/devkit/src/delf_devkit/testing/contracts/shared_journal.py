@@ -1,0 +1,280 @@
+"""What a journal must do beside, where several processes share it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import pytest_asyncio
+
+from delf.errors import DelfError, TaskStoppedError, UnknownRequestError, UnknownTaskError
+from delf.events import ApprovalDecided, ApprovalRequested, Event
+from delf.protocols.journal import SharedJournal, SupportsRemembered, SupportsUpkeep
+from delf_devkit.testing.contracts.base import Contract, missing, needs
+from delf_devkit.testing.contracts.journal import finished, printed, started
+
+_MANY = 4
+
+
+def asked(task_id: str, seq: int, request_id: str) -> ApprovalRequested:
+    """A request for approval."""
+    return ApprovalRequested(
+        task_id=task_id,
+        seq=seq,
+        at=float(seq),
+        request_id=request_id,
+        call_id=seq,
+        action="bank.pay",
+        arguments={"amount": seq},
+        effect="irreversible",
+        digest="ab" * 32,
+    )
+
+
+def decided(task_id: str, seq: int, request_id: str, **more: Any) -> ApprovalDecided:
+    """Its answer."""
+    given: dict[str, Any] = {"decision": "approved", "by": "ann", **more}
+    return ApprovalDecided(task_id=task_id, seq=seq, at=float(seq), request_id=request_id, **given)
+
+
+class SharedJournalContract(Contract):
+    """Give a fixture ``reopen``: a plain or async function that opens the same journal once more.
+
+    The first is empty, and each stands for a process of its own. With ``remembers`` it is also
+    :class:`delf.protocols.journal.SupportsRemembered`, with ``upkeep``
+    :class:`delf.protocols.journal.SupportsUpkeep`. What a journal does alone is in
+    :class:`delf.testing.JournalContract`.
+    """
+
+    remembers: ClassVar[bool] = True
+    upkeep: ClassVar[bool] = True
+
+    @pytest.fixture
+    def reopen(self) -> Callable[[], Any]:
+        """Opens the journal under test."""
+        missing(self, "a fixture `reopen`")
+
+    @pytest_asyncio.fixture(name="two")
+    async def _two(self, reopen: Callable[[], Any]) -> Any:
+        """The journal, opened by two processes."""
+        made = [await _opened(reopen), await _opened(reopen)]
+        yield made
+        for journal in made:
+            await self.within(journal.aclose())
+
+    async def test_is_a_shared_journal(self, two: Sequence[Any]) -> None:
+        protocols: list[type] = [SharedJournal]
+        protocols += [SupportsRemembered] if self.remembers else []
+        protocols += [SupportsUpkeep] if self.upkeep else []
+        for protocol in protocols:
+            assert isinstance(two[0], protocol), f"it is no {protocol.__name__}"
+        await self.within(two[0].open())
+        assert two[0].place.strip()
+        await self.within(two[0].check())
+
+    async def test_a_process_sees_what_another_keeps(self, two: Sequence[Any]) -> None:
+        one, other = two
+        await self.within(one.append(started("a")))
+        stream = other.subscribe("a")
+        seen = {event.seq for event in await self.within(other.read("a"))}
+        await self.within(one.append(printed("a", 2)))
+        while seen != {1, 2}:
+            seen.add((await self.within(anext(stream))).seq)
+        assert (await self.within(other.task("a"))).state == "running"
+        await stream.aclose()
+
+    async def test_finds_tasks_by_state_text_and_time(self, two: Sequence[Any]) -> None:
+        one, other = two
+        for number, name in enumerate(("ann 50%_", "bob", "cleo"), 1):
+            await one.append(started(name, at=float(number)))
+        await one.append(finished("bob", 2))
+        assert await self._found(other, state="done") == ["bob"]
+        assert await self._found(other, state="running") == ["cleo", "ann 50%_"]
+        assert await self._found(other, text="DO CLEO") == ["cleo"]
+        assert await self._found(other, text="50%_") == ["ann 50%_"]
+        assert await self._found(other, text="5%") == [], "a sign of its database is no text"
+        assert await self._found(other, since=2.0) == ["cleo", "bob"]
+        assert await self._found(other, limit=1, since=1.0) == ["cleo"]
+
+    async def test_an_id_can_be_abbreviated(self, two: Sequence[Any]) -> None:
+        one, other = two
+        for name in ("task_ab1", "task_ab2", "task_c"):
+            await one.append(started(name))
+        assert await self.within(other.resolve("task_c")) == "task_c"
+        assert await self.within(other.resolve("task_ab2")) == "task_ab2"
+        for text in ("task_ab", "nowhere", "task%"):
+            with pytest.raises(UnknownTaskError):
+                await self.within(other.resolve(text))
+        with pytest.raises(UnknownTaskError):
+            await self.within(other.task("nowhere"))
+
+    async def test_what_is_removed_is_gone_and_what_runs_stays(self, two: Sequence[Any]) -> None:
+        one, other = two
+        for name in ("old", "older", "runs"):
+            await one.append(started(name))
+        for name in ("old", "older"):
+            await one.append(finished(name, 2))
+        would = await self.within(other.prune(dry_run=True))
+        assert set(would.tasks) == {"old", "older"}
+        assert would.events == 4
+        assert len(await other.find()) == 3, "a dry run removes nothing"
+        assert set(await self.within(other.remove(["older", "runs", "nowhere"]))) == {"older"}
+        with pytest.raises(UnknownTaskError):
+            await one.read("older")
+        assert list((await self.within(other.prune(older_than=1e12))).tasks) == []
+        assert list((await self.within(other.prune(keep=5))).tasks) == []
+        assert list((await self.within(other.prune())).tasks) == ["old"]
+        assert await self._found(one) == ["runs"]
+
+    async def test_a_task_has_one_owner(self, two: Sequence[Any]) -> None:
+        one, other = two
+        await one.append(started("t"))
+        with pytest.raises(DelfError):
+            await self.within(other.claim("t"))
+        await self.within(one.release("t"))
+        assert (await other.task("t")).state == "interrupted"
+        await self.within(other.claim("t"))
+        await self.within(other.append(printed("t", 2)))
+        assert (await one.task("t")).state == "running"
+        with pytest.raises(DelfError):
+            await self.within(one.append(printed("t", 3)))
+        assert [event.seq for event in await other.read("t")] == [1, 2], (
+            "who lost a task kept an event of it: its calls would be made twice"
+        )
+        with pytest.raises(UnknownTaskError):
+            await self.within(other.claim("nowhere"))
+        await self.within(other.release("nowhere"))
+
+    async def test_of_many_that_claim_a_task_one_has_it(self, reopen: Callable[[], Any]) -> None:
+        first = await _opened(reopen)
+        await first.append(started("t"))
+        await first.release("t")
+        others = [await _opened(reopen) for _ in range(_MANY)]
+        ended = await self.within(_ended(*(journal.claim("t") for journal in others)))
+        refused = [end for end in ended if isinstance(end, DelfError)]
+        assert len(refused) == _MANY - 1, "not one process has it: its calls would be made twice"
+        for journal in (first, *others):
+            await self.within(journal.aclose())
+
+    async def test_notes_reach_another_process_in_order(self, two: Sequence[Any]) -> None:
+        one, other = two
+        await one.append(started("a"))
+        await one.append(started("b"))
+        first = await self.within(other.post("a", "before", {"n": 0}))
+        live = one.subscribe_notes("a")
+        assert [note.kind for note in await self.within(one.notes())] == ["before"]
+        await self.within(other.post("b", "approval", {"n": 1}))
+        second = await self.within(other.post("a", "approval", {"n": 2, "x": "ä 🦊"}))
+        assert second > first
+        note = await self.within(anext(live))
+        while note.position <= first:
+            note = await self.within(anext(live))
+        assert (note.task_id, note.kind, dict(note.data)) == (
+            "a",
+            "approval",
+            {"n": 2, "x": "ä 🦊"},
+        )
+        assert [note.data["n"] for note in await one.notes()] == [0, 1, 2]
+        assert [note.data["n"] for note in await one.notes("a", after=first)] == [2]
+        again = one.subscribe_notes("a", after=0)
+        kinds = [(await self.within(anext(again))).kind for _ in range(2)]
+        assert kinds == ["before", "approval"]
+        with pytest.raises(UnknownTaskError):
+            await self.within(other.post("nowhere", "approval", {}))
+        for stream in (live, again):
+            await stream.aclose()
+
+    async def test_the_inbox_has_what_waits(self, two: Sequence[Any]) -> None:
+        one, other = two
+        await one.append(started("a"))
+        events: list[Event] = [asked("a", 2, "req_1a"), asked("a", 3, "req_2b")]
+        events += [asked("a", 4, "req_2c"), decided("a", 5, "req_1a", decision="rejected")]
+        for event in events:
+            await one.append(event)
+        assert await self._asked(other) == ["req_1a", "req_2b", "req_2c"]
+        assert await self._asked(other, waiting=True) == ["req_2b", "req_2c"]
+        assert await self._asked(other, start="2") == ["req_2b", "req_2c"]
+        assert await self._asked(other, start="req_2c") == ["req_2c"]
+        assert await self._asked(other, start="req%") == []
+        assert await self._asked(other, limit=1) == ["req_2c"]
+        (found, *_) = await self.within(other.find_requests("req_1a"))
+        assert found.decided is not None
+        assert (found.decided.decision, found.waits, found.task.task) == ("rejected", False, "do a")
+        await one.append(finished("a", 6))
+        assert await self._asked(other, waiting=True) == [], "its task is over: nobody waits"
+
+    async def test_a_task_is_stopped_from_elsewhere(self, two: Sequence[Any]) -> None:
+        one, other = two
+        for name in ("runs", "left", "over"):
+            await one.append(started(name))
+        await one.append(finished("over", 2))
+        await one.release("left")
+        assert await self.within(other.stop("left", "ann"))
+        assert (await one.task("left")).state == "stopped"
+        assert not await self.within(other.stop("over", "ann"))
+        with pytest.raises(UnknownTaskError):
+            await self.within(other.stop("nowhere", "ann"))
+        stopping = asyncio.ensure_future(other.stop("runs", "ann"))
+        while not await self.within(one.asked_to_stop(["runs", "over"])):
+            assert not stopping.done(), "it did not wait for whoever works on it"
+            await asyncio.sleep(0.01)
+        end = replace(finished("runs", 2, status=False), code=TaskStoppedError.code)
+        await one.append(end)
+        assert await self.within(stopping)
+
+    @needs("remembers")
+    async def test_decisions_hold_until_any_process_revokes_them(self, two: Sequence[Any]) -> None:
+        one, other = two
+        await one.append(started("a"))
+        lasts = {"remember": "until_revoked", "project": "/shop"}
+        for seq, name in enumerate(("req_1", "req_2", "req_3", "req_4"), 2):
+            await one.append(asked("a", seq, name))
+        await one.append(decided("a", 6, "req_1", covers="action", key="bob", **lasts))
+        await one.append(decided("a", 7, "req_2", remember="task"))
+        await one.append(decided("a", 8, "req_3", **{**lasts, "decision": "rejected"}))
+        await one.append(decided("a", 9, "req_4", **lasts))
+        first, second = await self.within(other.remembered())
+        assert (first.request_id, first.arguments, first.key) == ("req_1", None, "bob")
+        assert (second.request_id, dict(second.arguments)) == ("req_4", {"amount": 5})
+        with pytest.raises(UnknownRequestError):
+            await self.within(other.revoke("req_2", "ann"))
+        revoked = await _ended(one.revoke("req_1", "ann"), other.revoke("req_1", "bob"))
+        assert sum(isinstance(end, UnknownRequestError) for end in revoked) == 1
+        assert [each.request_id for each in await one.remembered()] == ["req_4"]
+
+    @needs("upkeep")
+    async def test_it_can_be_copied_while_tasks_run(
+        self, two: Sequence[Any], tmp_path: Path
+    ) -> None:
+        await two[0].append(started("a"))
+        size = await self.within(two[0].size())
+        assert size.events == 1
+        assert size.place.strip()
+        assert size.bytes >= size.free_bytes >= 0
+        copy = tmp_path / "copy"
+        (ended,) = await self.within(_ended(two[0].back_up(copy)))
+        # One of a server may say that it is copied in another way.
+        assert isinstance(ended, DelfError) or copy.exists(), f"there is no copy: {ended!r}"
+
+    async def _found(self, journal: Any, limit: int = 100, **wanted: Any) -> list[str]:
+        found = await self.within(journal.find(limit, **wanted))
+        return [record.task_id for record in found]
+
+    async def _asked(self, journal: Any, start: str = "", **wanted: Any) -> list[str]:
+        found = await self.within(journal.find_requests(start, **wanted))
+        return [record.requested.request_id for record in found]
+
+
+async def _opened(reopen: Callable[[], Any]) -> Any:
+    made: Any = reopen()
+    return await made if inspect.isawaitable(made) else made
+
+
+async def _ended(*work: Any) -> list[Any]:
+    """What came of work that is done at one time: results, or errors in their place."""
+    return list(await asyncio.gather(*work, return_exceptions=True))

@@ -1,0 +1,145 @@
+"""Journals for several processes that break one thing each."""
+
+import asyncio
+
+import pytest
+
+from delf.protocols.journal import Pruned
+from delf.testing import SharedJournalContract
+from delf_journal_sql import SqlJournal
+
+
+class Suite(SharedJournalContract):
+    seconds = 3.0
+    kind = SqlJournal
+
+    @pytest.fixture
+    def reopen(self, tmp_path):
+        return lambda: self.kind(f"sqlite:///{tmp_path}/journal.db")
+
+
+class TestGood(Suite):
+    pass
+
+
+class TestIsForOneProcess(Suite):
+    breaks = ("test_is_a_shared_journal",)
+    says = "it is no SharedJournal"
+
+    class kind(SqlJournal):
+        find_requests = property()
+
+
+class TestTellsOthersNothing(Suite):
+    breaks = ("test_a_process_sees_what_another_keeps",)
+
+    class kind(SqlJournal):
+        async def subscribe(self, task_id=None):
+            await asyncio.Event().wait()
+            yield
+
+
+class TestFindsBySigns(Suite):
+    breaks = ("test_finds_tasks_by_state_text_and_time",)
+    says = "a sign of its database is no text"
+
+    class kind(SqlJournal):
+        async def find(self, limit=100, *, text=None, **more):
+            found = await super().find(limit, text=None if text == "5%" else text, **more)
+            return [each for each in found if text != "5%" or "5" in each.task]
+
+
+class TestGuessesIds(Suite):
+    breaks = ("test_an_id_can_be_abbreviated",)
+
+    class kind(SqlJournal):
+        async def resolve(self, text):
+            found = [each.task_id for each in await self.find()]
+            return next(name for name in found if name.startswith(text))
+
+
+class TestPrunesInADryRun(Suite):
+    breaks = ("test_what_is_removed_is_gone_and_what_runs_stays",)
+    says = "a dry run removes nothing"
+
+    class kind(SqlJournal):
+        async def prune(self, older_than=None, keep=0, *, dry_run=False):
+            return await super().prune(older_than, keep)
+
+
+class TestForgetsNothing(Suite):
+    breaks = ("test_what_is_removed_is_gone_and_what_runs_stays",)
+
+    class kind(SqlJournal):
+        async def prune(self, older_than=None, keep=0, *, dry_run=False):
+            return Pruned(tasks=(), events=0)
+
+
+class TestTakesFromTheLiving(Suite):
+    breaks = ("test_a_task_has_one_owner",)
+
+    class kind(SqlJournal):
+        async def claim(self, task_id):
+            await self.task(task_id)
+
+
+class TestLetsAllClaim(Suite):
+    breaks = ("test_of_many_that_claim_a_task_one_has_it",)
+    says = "would be made twice"
+
+    class kind(SqlJournal):
+        async def claim(self, task_id):
+            if (await self.task(task_id)).state != "interrupted":
+                await super().claim(task_id)
+
+
+class TestDropsNotes(Suite):
+    breaks = ("test_notes_reach_another_process_in_order",)
+
+    class kind(SqlJournal):
+        async def notes(self, task_id=None, after=0):
+            return (await super().notes(task_id, after))[:1]
+
+
+class TestAsksForWhatIsOver(Suite):
+    breaks = ("test_the_inbox_has_what_waits",)
+
+    class kind(SqlJournal):
+        async def find_requests(self, start="", *, waiting=False, limit=1000):
+            found = await super().find_requests(start, limit=limit)
+            return [each for each in found if not (waiting and each.decided)]
+
+
+class TestStopsByWord(Suite):
+    breaks = ("test_a_task_is_stopped_from_elsewhere",)
+    says = "did not wait for whoever works on it"
+
+    class kind(SqlJournal):
+        async def stop(self, task_id, by):
+            if (await self.task(task_id)).state == "running":
+                return True
+            return await super().stop(task_id, by)
+
+
+class TestRevokesTwice(Suite):
+    breaks = ("test_decisions_hold_until_any_process_revokes_them",)
+
+    class kind(SqlJournal):
+        async def revoke(self, request_id, by):
+            found = {each.request_id: each for each in await self.remembered()}
+            await asyncio.sleep(0.01)
+            try:
+                return await super().revoke(request_id, by)
+            except Exception:
+                if request_id not in found:
+                    raise
+                return found[request_id]
+
+
+class TestCopiesNothing(Suite):
+    breaks = ("test_it_can_be_copied_while_tasks_run",)
+    says = "there is no copy"
+
+    class kind(SqlJournal):
+        async def back_up(self, path):
+            return None
