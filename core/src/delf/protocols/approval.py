@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Final, Protocol, Self, runtime_checkable
 
 from delf.events import ApprovalDecided, ApprovalRequested, Covers, Remember
 from delf.events import ApprovalRequest as ApprovalRequest  # noqa: PLC0414 - exported from here
 from delf.records import dataclass
+
+NO_REASON: Final = "no reason was given"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +38,14 @@ class Edited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
-    """No, and why."""
+    """No, and why.
 
-    reason: str
+    Args:
+        reason: The script reads it, and the model that writes another one. Without a reason of a
+            person's own no other script is written: it could only ask the same again.
+    """
+
+    reason: str = NO_REASON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import Final
 
 from delf.events import Remember
 from delf.protocols.approval import (
+    NO_REASON,
     AlreadyDone,
     ApprovalRequest,
     Approved,
@@ -24,7 +25,6 @@ from delf_approval_terminal.turns import Turns
 
 _PROMPT: Final = "> "
 _RESULT: Final = "what it returned, as JSON (empty for null): "
-_NO: Final = "rejected on the terminal"
 
 # A process has one terminal, whatever the number of its agents and event loops.
 _TURNS: Final = Turns()
@@ -75,7 +75,7 @@ class _Question:
             except CtrlCError:
                 if not _TURNS.interrupted:
                     _TURNS.interrupted = True
-                    return Rejected(reason=_NO)
+                    return Rejected()
                 os.kill(os.getpid(), signal.SIGINT)
                 continue
             _TURNS.interrupted = False
@@ -104,7 +104,7 @@ class _Question:
                 return Edited(arguments=self._editor.arguments) if edited else Approved()
             case "r" | "n" | "no" | "reject":
                 reason = None if ended else await self._terminal.ask("reason (may be empty): ")
-                return Rejected(reason=reason or _NO)
+                return Rejected(reason=reason or NO_REASON)
             case "h" | "happened" if self._request.outcome_unknown:
                 return await self._settle()
             case "e" | "edit" if self._is_call:

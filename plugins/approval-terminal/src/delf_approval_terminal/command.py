@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import click
 
 from delf.events import Remember
-from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected
+from delf.protocols.approval import NO_REASON, AlreadyDone, Approved, Edited, Rejected
 from delf_approval_terminal import listing
 from delf_cli import answering
 from delf_cli.complete import completes
@@ -136,7 +136,7 @@ def approve(
 @click.option(
     "--reason",
     metavar="TEXT",
-    default="rejected by a person",
+    default=NO_REASON,
     help="The script, and the model if it goes on, read it.",
 )
 @as_json_option

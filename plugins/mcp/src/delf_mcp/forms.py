@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import mcp_types as types
 
-from delf.protocols.approval import ApprovalRequest, Approved, Decision, Edited, Rejected
+from delf.protocols.approval import NO_REASON, ApprovalRequest, Approved, Decision, Edited, Rejected
 from delf.terminal import visible
 
 _APPROVE: Final = "approve"
@@ -92,10 +92,10 @@ def decision_of(request: ApprovalRequest, result: Any) -> Decision:
         result: What the client sent.
     """
     if not isinstance(result, types.ElicitResult) or result.action != "accept":
-        return Rejected(reason="the user said no")
+        return Rejected()
     content: Mapping[str, Any] = result.content or {}
     if content.get(_APPROVE) is not True:
-        return Rejected(reason=str(content.get(_REASON) or "the user said no"))
+        return Rejected(reason=str(content.get(_REASON) or NO_REASON))
     changed = {
         name: content[name]
         for name, value in _offered(request).items()

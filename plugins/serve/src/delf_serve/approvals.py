@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import ToolRefusedError, UnknownRequestError
 from delf.protocols.approval import (
+    NO_REASON,
     AlreadyDone,
     Approved,
     Decision,
@@ -155,4 +156,4 @@ def _decision(given: DecisionRequest) -> Decision:
         case "settle":
             return AlreadyDone(result=given.result, reason=given.reason)
         case "reject":
-            return Rejected(reason=given.reason or "rejected on the page")
+            return Rejected(reason=given.reason or NO_REASON)

@@ -207,3 +207,17 @@ async def test_what_nobody_answers_is_not_asked_again_of_another_script(bench):
     assert not response.status
     assert "nobody answered within 0.2 s" in response.error
     assert len(response.trace.scripts) == 1
+
+
+@pytest.mark.parametrize(
+    ("decision", "scripts"),
+    [(Rejected(), 1), (Rejected(reason=""), 1), (Rejected(reason="ask Bo instead"), 2)],
+    ids=["no reason", "an empty one", "a reason"],
+)
+async def test_a_bare_no_of_a_person_asks_the_model_no_second_time(bench, decision, scripts):
+    written = ("print(await pay('ann', [1]))", "print('another way')")
+    response = await bench.run(*written, decide=lambda _: decision, retry_count=1)
+    assert len(response.trace.scripts) == scripts
+    assert response.status is (scripts == 2)
+    if scripts == 1:
+        assert response.error == "pay was rejected: no reason was given"

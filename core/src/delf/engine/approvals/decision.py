@@ -10,6 +10,7 @@ from delf.engine.redact import put_back
 from delf.errors import DelfError
 from delf.events import ApprovalDecided, Covers, DecisionSource, Remember
 from delf.protocols.approval import (
+    NO_REASON,
     AlreadyDone,
     ApprovalRequest,
     Approved,
@@ -120,7 +121,7 @@ def well_formed(said: object) -> Decision:
         case Edited(arguments=arguments) if _are_named(arguments):
             return said
         case Rejected(reason=reason):
-            return Rejected(reason=str(reason or "rejected without a reason"))
+            return Rejected(reason=str(reason or NO_REASON))
         case _:
             raise DelfError(f"the fields of this {type(said).__name__} are not what they can be")
 

@@ -237,8 +237,9 @@ class Gate:
             return await self._turn_down(call, answer.message)
         if isinstance(answer.decision, Approved):
             return await self._make(call)
-        # Nobody to ask, or nobody who answers, is the same for every script.
-        can_retry = answer.source != "nobody" and not isinstance(answer.decision, Expired)
+        # Nobody to ask, nobody who answers, or a bare no is the same for every script.
+        is_final = isinstance(answer.decision, Expired) or answer.decision == Rejected()
+        can_retry = answer.source != "nobody" and not is_final
         return await self._reject(call, why_not(answer.decision), can_retry=can_retry)
 
     async def _verdict(self, call: Call) -> Verdict:
