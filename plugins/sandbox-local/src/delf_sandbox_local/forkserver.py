@@ -47,6 +47,22 @@ def _own_python() -> str:
     return str(beside) if beside.exists() else named or "python3"
 
 
+def _tasks_of_user() -> int:
+    """How many processes and threads this user has: the kernel's limit counts all of them.
+
+    Of root it counts none. Guests see an empty ``/proc``.
+    """
+    if os.getuid() == 0:
+        return 0
+    count = 0
+    for process in Path("/proc").glob("[0-9]*/status"):
+        with suppress(OSError):  # it ended meanwhile
+            fields = dict(line.split(":", 1) for line in process.read_text().splitlines())
+            if int(fields["Uid"].split()[0]) == os.getuid():
+                count += int(fields["Threads"])
+    return count
+
+
 class ForkServer:
     """Owns one template process on one event loop.
 
@@ -143,8 +159,10 @@ class ForkServer:
         except FileNotFoundError:  # closed while somebody waited for it
             raise SandboxUnavailableError("the sandbox's template process ended") from None
         host_end, guest_end = socket.socketpair()
+        threads = limits.processes + (_LIBRARY_THREADS if libraries else 0)
         request = {
             "limits": limits_by_name(limits),
+            "tasks": threads and threads + await asyncio.to_thread(_tasks_of_user),
             "template": self._process.pid,
             "libraries": _library_folders() if libraries else [],
             "scratch": scratch,
@@ -160,20 +178,19 @@ class ForkServer:
         finally:
             guest_end.close()
         host_end.setblocking(False)
-        group = self._confine_group(pid, limits, libraries=libraries)
+        group = self._confine_group(pid, limits, threads)
         process = LocalProcess(pid, scratch, limits, group, owns_scratch=not shared)
         return self._watch(process), host_end
 
-    def _confine_group(self, pid: int, limits: Limits, *, libraries: bool) -> Group | None:
+    def _confine_group(self, pid: int, limits: Limits, threads: int) -> Group | None:
         """Put a guest that may start threads into a control group, where there can be one.
 
         To make one takes the kernel some milliseconds. The memory of a guest without threads is
         held by its resource limits and the size of its scratch folder.
         """
-        if not libraries and limits.processes == 0:
+        if threads == 0:
             return None
-        tasks = 1 + limits.processes + (_LIBRARY_THREADS if libraries else 0)
-        group = self._groups.make(limits.memory_bytes + limits.scratch_bytes, tasks)
+        group = self._groups.make(limits.memory_bytes + limits.scratch_bytes, 1 + threads)
         if group is not None:
             with suppress(OSError):  # it ended already
                 group.add(pid)

@@ -66,23 +66,23 @@ def prepare() -> None:
         system.libc().prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def confine(limits: dict[str, Any], readable: list[str], scratch: str, *, threads: bool) -> None:
+def confine(limits: dict[str, Any], readable: list[str], scratch: str, *, tasks: int) -> None:
     """Limit and confine this process for good.
 
     Args:
         limits: The fields of :class:`delf.protocols.sandbox.Limits`.
         readable: Input files; the interpreter's own are added.
         scratch: The folder that it may write in.
-        threads: Whether it may start threads.
+        tasks: How many processes and threads its user may have; 0 where it may start no thread.
 
     Raises:
         OSError: When the system refuses.
     """
-    _limit(limits)
+    _limit(limits, tasks)
     if landlock.version():
         landlock.restrict([*sys.path, *_SYSTEM_FILES, *readable], [scratch])
     if seccomp.supported():
-        seccomp.install(threads=threads)
+        seccomp.install(threads=tasks > 0)
         _leave_times(scratch)
 
 
@@ -101,7 +101,7 @@ def _leave_times(scratch: str) -> None:
     os.utime = utime
 
 
-def _limit(limits: dict[str, Any]) -> None:
+def _limit(limits: dict[str, Any], tasks: int) -> None:
     seconds = limits["cpu_seconds"]
     whole = max(1, math.ceil(seconds))
     _set(resource.RLIMIT_CPU, whole, whole + 1)
@@ -111,7 +111,7 @@ def _limit(limits: dict[str, Any]) -> None:
     _set(resource.RLIMIT_FSIZE, limits["file_bytes"])
     _set(resource.RLIMIT_NOFILE, limits["open_files"])
     if os.getuid() != 0:
-        _set(resource.RLIMIT_NPROC, limits["processes"])
+        _set(resource.RLIMIT_NPROC, tasks)
 
 
 def _set(which: int, soft: int, hard: int | None = None) -> None:

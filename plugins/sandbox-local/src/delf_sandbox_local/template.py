@@ -170,11 +170,11 @@ class _Template:
 
             link_inputs(request["readable"], scratch)  # no guest makes links
             _see_libraries(request["libraries"])
-            threads = bool(request["libraries"]) or limits["processes"] > 0
-            confine(limits, request["readable"], scratch, threads=threads)
+            tasks = request["tasks"]
+            confine(limits, request["readable"], scratch, tasks=tasks)
             os.dup2(nothing, 2)  # last: until here, errors are said to the host
             os.close(nothing)
-            self._server.serve(wire, wire, threads=threads)
+            self._server.serve(wire, wire, threads=tasks > 0)
         except BaseException as error:  # the template's own code must not go on in a child
             sys.excepthook(type(error), error, error.__traceback__)
         finally:
