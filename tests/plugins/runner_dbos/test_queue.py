@@ -43,10 +43,20 @@ async def test_a_task_is_one_workflow_with_its_key_priority_and_time(queue: Dbos
         "k": ("ENQUEUED", "q/keys"),
         "later": ("DELAYED", "q"),
     }
-    assert (found["k"].queue_partition_key, found["k"].priority) == ("seven", 2**30 - 3)
+    assert (found["k"].queue_partition_key, found["k"].priority) == ("seven", 2**30 - 6)
     assert found["t"].input["args"] == (
         {"task_id": "t", "queue": "q", "key": None, "priority": 0, "rests": 0},
     )
+
+
+async def test_what_was_begun_comes_before_what_was_not(queue: DbosQueue) -> None:
+    tasks = {"urgent": waits("urgent", priority=-1), "first": waits("first"), "t": waits()}
+    for task in tasks.values():
+        await queue.enqueue(task)
+    await queue.again(Ticket.of(tasks["t"]), 0.0)
+    found = (await workflows(queue)).items()
+    order = [name for name, _ in sorted(found, key=lambda item: (item[1].priority, item[0]))]
+    assert [name.partition(":")[0] for name in order] == ["urgent", "t", "first", "t"]
 
 
 async def test_limits_are_those_of_the_queue_and_of_its_keys(queue: DbosQueue) -> None:

@@ -46,6 +46,7 @@ class NotedQueue:
         self.enqueued: list[TaskQueued] = []
         self.work: list[Any] = []
         self.lost: list[str] = []
+        self.registered: list[str] = []
         self.away = 0
 
     def _answer(self) -> None:
@@ -64,6 +65,10 @@ class NotedQueue:
     async def hand_on(self, workflows: Mapping[str, str]) -> None:
         self._answer()
         self.handed_on.append(workflows)
+
+    async def register(self, queue: str, *_: Any) -> None:
+        self._answer()
+        self.registered.append(queue)
 
     async def at_work(self, _: Collection[str]) -> list[Any]:
         return self.work
@@ -84,6 +89,9 @@ class Agents:
     async def lend(self, setup: Any) -> tuple[Any, Any]:
         self.setups.append(setup)
         return self, lambda: None
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
 
     async def aresume(self, task_id: str, *_: Any, **options: Any) -> None:
         await self.does(task_id, **options)
@@ -148,6 +156,33 @@ async def test_a_task_is_done_by_an_agent_of_its_own_setup(
     assert await runner.work("t:2", ticket()) == "done"
     assert agents.setups == [{"folder": "x"}]
     assert queue.rested == []
+
+
+class Workflows:
+    """Starts at the second time, and then lets the runner end."""
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+        self.did: list[str] = []
+
+    async def start(self, _: Collection[str]) -> None:
+        self.did.append("start")
+        if len(self.did) == 1:
+            raise OSError("the database went away")
+        self.runner.end()
+
+    async def stop(self, seconds: float) -> None:
+        self.did.append(f"stop {seconds}")
+
+
+async def test_a_runner_starts_as_soon_as_the_database_is_there(
+    runner: Runner, queue: NotedQueue
+) -> None:
+    queue.away = 1
+    workflows: Any = Workflows(runner)
+    await asyncio.wait_for(runner.run(workflows), 30)
+    assert workflows.did == ["start", "start", "stop 0.0"]
+    assert queue.registered == ["q", "q"]
 
 
 async def test_a_task_of_another_folder_rests_longer_each_time(

@@ -52,24 +52,36 @@ class Workflows:
     """
 
     def __init__(self, url: str, work: Work, fire: Fire) -> None:
-        loop = asyncio.get_running_loop()
-        DBOS(config=configuration(url))
+        self._url = url
+        self._work = work
+        self._fire = fire
+
+    async def start(self, queues: Collection[str]) -> None:
+        """Get workflows from queues, and let schedules fire, from now on.
+
+        What fails, as a database that goes away, leaves nothing behind.
+        """
+        self._register(asyncio.get_running_loop())
+        DBOS.listen_queues([name for queue in queues for name in (queue, keyed(queue))])
+        try:
+            await asyncio.to_thread(DBOS.launch)
+        except BaseException:
+            await self.stop(0)
+            raise
+
+    def _register(self, loop: asyncio.AbstractEventLoop) -> None:
+        DBOS(config=configuration(self._url))
 
         @DBOS.workflow(name=TASK, max_recovery_attempts=None)
         async def task(ticket: dict[str, Any]) -> str:
-            return await _on(loop, work(str(DBOS.workflow_id), Ticket(**ticket)))
+            return await _on(loop, self._work(str(DBOS.workflow_id), Ticket(**ticket)))
 
         @DBOS.workflow(name=SCHEDULED, max_recovery_attempts=None)
         async def scheduled(at: datetime, context: Any) -> str:
             _ = at
-            return await _on(loop, fire(str(DBOS.workflow_id), context))
+            return await _on(loop, self._fire(str(DBOS.workflow_id), context))
 
         _ = task, scheduled  # DBOS finds them by their names
-
-    async def start(self, queues: Collection[str]) -> None:
-        """Get workflows from queues, and let schedules fire, from now on."""
-        DBOS.listen_queues([name for queue in queues for name in (queue, keyed(queue))])
-        await asyncio.to_thread(DBOS.launch)
 
     async def stop(self, seconds: float) -> None:
         """Get nothing more, and let go of the database.

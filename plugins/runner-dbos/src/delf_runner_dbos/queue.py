@@ -27,8 +27,9 @@ APPLICATION: Final = "delf"
 TASK: Final = "delf.task"
 SCHEDULED: Final = "delf.scheduled"
 _POLLING_SECONDS: Final = 0.2
-_FIRST: Final = 2**30
-"""The priority 0 of delf in DBOS, whose priorities begin with 1."""
+_USUAL: Final = 2**30
+"""The priority 0 of delf in DBOS, whose priorities begin with 1; each has two, see `_priority`."""
+_MOST_URGENT: Final = 2**29 - 1
 _AT_ONCE: Final = 500
 _ACTIVE: Final = ["ENQUEUED", "DELAYED", "PENDING"]
 _OVER: Final = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
@@ -113,21 +114,20 @@ class DbosQueue:
             await self.again(Ticket.of(task), _delay(task))
 
     async def again(self, ticket: Ticket, delay: float) -> None:
-        """Let a task be begun once more after some seconds, as a workflow of its own."""
-        await self._enqueue(ticket, f"{ticket.task_id}:{secrets.token_hex(6)}", delay)
+        """Let a task be begun once more after some seconds, as a workflow of its own.
 
-    async def _enqueue(self, ticket: Ticket, workflow_id: str, delay: float) -> None:
-        priority = _FIRST + ticket.priority
-        if not 1 <= priority < 2**31:
-            raise ConfigurationError(
-                f"the priority {ticket.priority} is out of range",
-                hint=f"from {1 - _FIRST} to {_FIRST - 1}",
-            )
+        It comes before those of its priority that were not begun yet.
+        """
+        await self._enqueue(ticket, f"{ticket.task_id}:{secrets.token_hex(6)}", delay, again=True)
+
+    async def _enqueue(
+        self, ticket: Ticket, workflow_id: str, delay: float, *, again: bool = False
+    ) -> None:
         options: EnqueueOptions = {
             "workflow_name": TASK,
             "workflow_id": workflow_id,
             "queue_name": ticket.workflows,
-            "priority": priority,
+            "priority": _priority(ticket.priority, again=again),
         }
         if delay > 0:
             options["delay_seconds"] = delay
@@ -278,6 +278,20 @@ class DbosQueue:
             client, self._client = self._client, None
         if client is not None:
             await asyncio.to_thread(client.destroy)
+
+
+def _priority(given: int, *, again: bool) -> int:
+    """A priority as DBOS has it: the upper one of two for what was begun before.
+
+    Raises:
+        ConfigurationError: When it is out of range.
+    """
+    if abs(given) > _MOST_URGENT:
+        raise ConfigurationError(
+            f"the priority {given} is out of range",
+            hint=f"from {-_MOST_URGENT} to {_MOST_URGENT}",
+        )
+    return _USUAL + 2 * given - int(again)
 
 
 def _delay(task: TaskQueued) -> float:

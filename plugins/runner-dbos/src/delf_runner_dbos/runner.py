@@ -99,9 +99,8 @@ class Runner:
         Args:
             workflows: Brings what DBOS's queues give.
         """
-        if not await self._register():
+        if not await self._start(workflows):
             return
-        await workflows.start(self._options.queues)
         beside = [
             asyncio.ensure_future(work)
             for work in (
@@ -123,14 +122,15 @@ class Runner:
         except DelfError as error:
             _log.warning("others go on with %d tasks after the lease: %s", len(left), error)
 
-    async def _register(self) -> bool:
-        """Tell DBOS of the queues as soon as its database answers; False when it is to end."""
+    async def _start(self, workflows: Workflows) -> bool:
+        """Get workflows as soon as DBOS's database answers; False when it is to end."""
         while not self._end.is_set():
             try:
                 for name, settings in self._options.queues.items():
                     await self._queue.register(name, settings, self._options.concurrency)
-            except DelfError as error:
-                _log.warning("%s", error)
+                await workflows.start(self._options.queues)
+            except Exception as error:  # the drivers of databases differ
+                _log.warning("a runner does not start yet: %s", str(error).partition("\n")[0])
                 await self._pause(_AWAY_SECONDS)
             else:
                 return True
