@@ -15,7 +15,7 @@ from delf.engine.elsewhere import wait_for_end
 from delf.engine.task import TaskRequest
 from delf.engine.views.snapshot import snapshot
 from delf.errors import ConfigurationError, TaskStoppedError, UnknownTaskError
-from delf.events import AT_ONCE_BYTES, TaskFinished, size_of
+from delf.events import TaskFinished, size_of
 from delf.messages import ModelDelta
 from delf.records import dataclass
 from delf.response import Response, past_response
@@ -142,13 +142,7 @@ class BackgroundTasks:
         return request.task_id
 
     def _weigh(self, task_id: str, events: Sequence[Event]) -> None:
-        """Count what a task that is over takes; in a thread where that takes long."""
-        if any(size_of(event, AT_ONCE_BYTES) > AT_ONCE_BYTES for event in events):
-            threading.Thread(target=self._count, args=(task_id, events), daemon=True).start()
-        else:
-            self._count(task_id, events)
-
-    def _count(self, task_id: str, events: Sequence[Event]) -> None:
+        """Count the memory of a task that is over."""
         size = sum(map(size_of, events))
         with self._lock:
             self._sizes[task_id] = size

@@ -54,14 +54,8 @@ class Step(StrEnum):
     LEARN = "learn"
 
 
-class _Weighed:
-    """A place for the size that :func:`size_of` counted."""
-
-    __slots__ = ("_size",)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Event(_Weighed):
+class _Event:
     """Fields of every event; ``seq`` counts within the task, ``at`` is Unix time in seconds."""
 
     task_id: str
@@ -350,7 +344,7 @@ class ChildFinished(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalRequest(_Weighed):
+class ApprovalRequest:
     """A question for a person: may this call be made, or may this script run?
 
     Channels, programs, other processes and the page get this one object; its fields are declared
@@ -706,21 +700,16 @@ def decode(record: Mapping[str, Any]) -> Event:
 _EVENT_BYTES: Final = 500
 """Of an event's small fields."""
 _MOST_BYTES: Final = 64 * 1024 * 1024
-AT_ONCE_BYTES: Final = 64 * 1024  # to count more in place would hold an event loop up
 
 
-def size_of(event: Event, most: int = _MOST_BYTES) -> int:
-    """About how many bytes of memory an event takes, counted once; above ``most`` it ends early."""
-    size: int | None = getattr(event, "_size", None)
-    if size is None:
-        size = _EVENT_BYTES
-        for value in _VALUES[type(event)](event):
-            if type(value) is str:
-                size += len(value)
-            elif type(value) not in PLAIN:
-                size += weight(value, most)
-        if size <= most or most == _MOST_BYTES:
-            object.__setattr__(event, "_size", size)
+def size_of(event: Event) -> int:
+    """About how many bytes of memory an event takes; counting ends at 64 MB."""
+    size = _EVENT_BYTES
+    for value in _VALUES[type(event)](event):
+        if type(value) is str:
+            size += len(value)
+        elif type(value) not in PLAIN:
+            size += weight(value, _MOST_BYTES)
     return size
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from delf.values import MAX_VALUES, weight
 
-_LARGE: Final = 100_000
+LARGE: Final = 100_000
 """Bytes of memory that are encoded, decoded or searched in a few milliseconds."""
 _WEIGHTS: Final = {b",": 1, b":": 1, b"[": 2, b"{": 6}
 """The cost of each in values: an empty list takes as much as two numbers, a dict as six."""
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 def is_large(value: Any) -> bool:
     """Tell whether work on a value takes so long that it belongs in a thread."""
-    return weight(value, _LARGE) > _LARGE
+    return weight(value, LARGE) > LARGE
 
 
 async def apart(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

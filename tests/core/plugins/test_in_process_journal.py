@@ -74,25 +74,6 @@ async def test_the_journal_forgets_finished_tasks_that_take_much_memory():
     assert [r.task_id for r in await journal.find()] == ["t9"]
 
 
-async def test_what_was_forgotten_while_it_was_weighed_makes_no_later_task_forgotten():
-    journal = InProcessJournal(max_tasks=2, max_bytes=50_000_000)
-
-    async def do(task):
-        await journal.append(started(task))
-        common = {"task_id": task, "at": 1.0, "call_id": 1, "action": "a"}
-        rows = [{"n": n} for n in range(30_000)]
-        await journal.append(
-            ev.CallFinished(seq=2, status="ok", duration_ms=1, result=rows, **common)
-        )
-        await journal.append(finished(task, seq=3))
-
-    await asyncio.gather(*(do(f"large {n}") for n in range(30)))
-    for name in "ab":
-        await journal.append(started(name))
-        await journal.append(finished(name))
-    assert [r.task_id for r in await journal.find()] == ["b", "a"]
-
-
 async def test_subscribers_get_what_comes_from_now_on():
     journal = InProcessJournal()
     await journal.append(started("a"))

@@ -6,12 +6,10 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 from weakref import WeakKeyDictionary
 
 from delf.errors import UnknownRequestError, UnknownTaskError
 from delf.events import (
-    AT_ONCE_BYTES,
     ApprovalDecided,
     ApprovalRequested,
     Event,
@@ -23,15 +21,11 @@ from delf.events import (
 from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import TaskRecord
 
-_WEIGHED_AT_ONCE: Final = 100
-"""Events of a task that runs: it is kept however much it takes, and others make room for it."""
-
 
 @dataclass
 class _Entry:
     events: list[Event] = field(default_factory=list[Event])
     size: int = 0
-    weighed: int = 0
     outcome: TaskFinished | None = None
 
 
@@ -71,9 +65,10 @@ class InProcessJournal:
             for queue, wanted in list(self._queues.items()):
                 if wanted is None or wanted == event.task_id:
                     queue.put_nowait(event)
-        if entry.outcome is not None or len(entry.events) - entry.weighed >= _WEIGHED_AT_ONCE:
-            await self._weigh(event.task_id, entry)
-            self._forget_old()
+        size = size_of(event)
+        entry.size += size
+        self._size += size
+        self._forget_old()
 
     async def read(self, task_id: str, after: int = 0) -> Sequence[Event]:
         """A task's events after a sequence number, in order."""
@@ -130,18 +125,6 @@ class InProcessJournal:
 
     async def aclose(self) -> None:
         """Nothing is held outside of memory."""
-
-    async def _weigh(self, task_id: str, entry: _Entry) -> None:
-        """Count what the newest events of a task take, large ones beside the loop."""
-        new = entry.events[entry.weighed :]
-        size = 0
-        for event in new:
-            taken = size_of(event, AT_ONCE_BYTES)
-            size += taken if taken <= AT_ONCE_BYTES else await asyncio.to_thread(size_of, event)
-        if self._tasks.get(task_id) is entry:  # it may have been forgotten meanwhile
-            entry.weighed += len(new)
-            entry.size += size
-            self._size += size
 
     def _forget_old(self) -> None:
         if len(self._tasks) <= self._max_tasks and self._size <= self._max_bytes:

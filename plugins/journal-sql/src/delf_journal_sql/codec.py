@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from delf.events import AT_ONCE_BYTES, Event, content_of, decode, encode, size_of
-from delf.sizes import apart
+from delf.events import Event, content_of, decode, encode, size_of
+from delf.sizes import LARGE, apart
 from delf.values import UnsupportedValueError, dumps, to_jsonable
 from delf_journal_sql.errors import JournalError
 
@@ -73,7 +73,7 @@ async def encode_large(event: Event) -> dict[str, bytes] | None:
     None for an event that is not large, and for one that :func:`pack` has to find words for. A
     cancellation waits until all is done.
     """
-    if size_of(event, AT_ONCE_BYTES) <= AT_ONCE_BYTES:
+    if size_of(event) <= LARGE:
         return None
     try:
         return await apart(_texts_of, content_of(event))
