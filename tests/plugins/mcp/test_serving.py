@@ -214,7 +214,9 @@ async def test_files_that_a_task_wrote_are_linked_and_read(served, model, mode) 
 
 
 @every_era
-@pytest.mark.parametrize(("answer", "why"), [(says_no, "too dear"), (declines, "no reason was given")])
+@pytest.mark.parametrize(
+    ("answer", "why"), [(says_no, "too dear"), (declines, "no reason was given")]
+)
 async def test_a_no_is_a_no(served, shop, mode, answer, why) -> None:
     async with Client(served.server(), mode=mode, elicitation_callback=answer) as client:
         result = await client.call_tool("shop_sell", {"lamp": "anna"})

@@ -78,7 +78,7 @@ class Drive(GoogleConnection):
         "unshare": "drive",
     }
     broad: ClassVar = {"drive": frozenset({"drive.readonly", "drive.file"})}
-    summary = "Google Drive: find, read, store and share files."
+    summary = "Google Drive: files and folders."
 
     def __init__(self, *first: Any, **options: Any) -> None:
         super().__init__(*first, **options)

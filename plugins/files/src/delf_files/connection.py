@@ -51,7 +51,7 @@ class FileFacts(TypedDict):
 
 
 class Files(Connection):
-    """The input files, which open(path) reads as well; nothing here writes."""
+    """The input files, for reading only; open(path) reads them as well."""
 
     def __init__(
         self, files: Sequence[InputFile], formats: FileFormats, most_bytes: int = MAX_READ_BYTES

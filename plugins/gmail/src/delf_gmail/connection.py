@@ -112,7 +112,7 @@ class Gmail(GoogleConnection):
     root = "https://gmail.googleapis.com/"
     scopes: ClassVar = {"read": "gmail.readonly", "send": "gmail.modify"}
     broad: ClassVar = {"gmail.modify": frozenset({"gmail.readonly"})}
-    summary = "Gmail: search, read, send and sort mail."
+    summary = "Gmail: a mailbox."
 
     # -- read ---------------------------------------------------------------------------
 

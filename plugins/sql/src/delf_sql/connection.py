@@ -67,7 +67,7 @@ class SQL(Connection):
     """
 
     Settings: ClassVar[type[PluginSettings] | None] = SQLSettings
-    summary = "A SQL database: its tables, queries, and writes."
+    summary = "A SQL database."
 
     def __init__(
         self,
