@@ -72,6 +72,13 @@ def test_a_password_is_not_written(run, here):
     assert 'url = "${DATABASE_URL}"' in text
 
 
+@pytest.mark.parametrize(("name", "kind"), [("s.db", "sqlite"), ("s.duckdb", "duckdb")])
+def test_a_file_is_connected_by_its_name(name, kind, run, here):
+    (here / name).touch()
+    run("quickstart", "--llm", "x", "--no-call", "--connect", name, "--folder", ".")
+    assert f'url = "{kind}:///' in (here / "delf.toml").read_text()
+
+
 def test_a_file_that_is_not_there(run, here):
     given = ("--llm", "x", "--no-call", "--folder", ".", "--connect", "shop.db")
     done = run("quickstart", *given)

@@ -96,6 +96,8 @@ DUCKDB = [
     ('SELECT "id" AS "delete" FROM "orders" WHERE id = 1', None, [{"delete": 1}]),
     ("VALUES (1), (2)", None, [{"col0": 1}, {"col0": 2}]),
     ("FROM orders SELECT id WHERE id = 1", None, None),
+    ("DESCRIBE orders", None, None),
+    ("SHOW TABLES", None, [{"name": "customers"}, {"name": "orders"}]),
     ("SELECT '5'::int AS a, :x::int + 1 AS b", {"x": "5"}, [{"a": 5, "b": 6}]),
     ("SELECT [1, 2, 3][1:2] AS a, list_transform([1, 2], x -> x + 1) AS b", None, [{"a": [1, 2], "b": [2, 3]}]),
     ("SELECT list_sum([1, 2]) AS a, ('ab').upper() AS b", None, [{"a": 3, "b": "AB"}]),

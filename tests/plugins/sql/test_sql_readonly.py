@@ -26,6 +26,8 @@ def cases(but=()):
             yield pytest.param(kind, attacks[first : first + AT_A_TIME], id=f"{kind}-{first}")
 
 
+SLOWLY_OPENED = ("duckdb",)
+"""Looked at after all attacks of a test rather than after each."""
 FILES = [Path("/tmp/delf-evil-file"), Path("/tmp/delf-evil-outfile")]
 
 
@@ -68,6 +70,11 @@ def elsewhere(tmp_path, monkeypatch):
     assert not [file for file in FILES if file.exists()]
 
 
+async def still_there(kind, databases, sql):
+    databases.check_unchanged(kind)
+    assert await sql.query("SELECT count(*) AS n FROM items") == [{"n": 2}]
+
+
 @pytest.mark.parametrize(("kind", "attacks"), list(cases()))
 async def test_an_attack_fails_and_changes_nothing(kind, attacks, databases, open_sql, subtests):
     sql = open_sql(databases(kind))
@@ -77,8 +84,9 @@ async def test_an_attack_fails_and_changes_nothing(kind, attacks, databases, ope
                 await sql.query(attack)
             assert caught.value.message
             assert "\n" not in caught.value.message
-            databases.check_unchanged(kind)
-            assert await sql.query("SELECT count(*) AS n FROM items") == [{"n": 2}]
+            if kind not in SLOWLY_OPENED:
+                await still_there(kind, databases, sql)
+    await still_there(kind, databases, sql)
 
 
 @pytest.mark.parametrize(("kind", "attacks"), list(cases(but={*GATE_ONLY, "", " ; -- nothing"})))
@@ -91,8 +99,9 @@ async def test_without_the_gate_the_database_refuses(
         with subtests.test(attack=attack):
             with pytest.raises(DelfError):
                 await sql.query(attack)
-            databases.check_unchanged(kind)
-            assert await sql.query("SELECT count(*) AS n FROM items") == [{"n": 2}]
+            if kind not in SLOWLY_OPENED:
+                await still_there(kind, databases, sql)
+    await still_there(kind, databases, sql)
 
 
 @pytest.mark.parametrize(

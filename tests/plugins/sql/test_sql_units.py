@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import sqlite3
 import subprocess
@@ -415,6 +416,11 @@ def test_deep_nesting_is_no_crash():
 def test_write_says_what_it_is_for():
     with pytest.raises(ToolRefusedError, match="it is for INSERT, UPDATE, DELETE"):
         check_write("EXPLAIN SELECT 1", "sqlite")
+
+
+def test_a_connection_can_be_copied():
+    made = copy.deepcopy(SQL(url="postgresql://u:p@h/d", name="shop"))
+    assert (made.name, made._target.password) == ("shop", "p")
 
 
 def test_column_names_are_unique():

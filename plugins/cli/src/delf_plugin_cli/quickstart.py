@@ -203,7 +203,8 @@ def _connection(what: str) -> str:
             raise ConfigurationError(
                 f"there is no file {what!r}", hint="a URL, as postgresql://host/name, or a file"
             )
-        url = f"sqlite:///{path}"
+        kind = "duckdb" if path.suffix in (".duckdb", ".ddb") else "sqlite"
+        url = f"{kind}:///{path}"
     if urlsplit(url).password is not None:
         click.echo(
             "the password is not written: export DATABASE_URL=…, or put it in .env", err=True

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_MAKING: Final = Lock()
 _LISTED_TABLES: Final = 20
 _DETAILED_TABLES: Final = 25
 
@@ -88,7 +89,6 @@ class SQL(Connection):
             source: Source = "project" if "project" in given else "program"
             check_variables(self.name, source, ("PGPASSWORD",))
         self._parts: tuple[Backend, Database] | None = None
-        self._lock = Lock()
 
     async def check(self, call: ProposedCall) -> Verdict:
         """A query is asked about where the database itself does not keep it from writing."""
@@ -185,7 +185,7 @@ class SQL(Connection):
             await self._parts[1].aclose()
 
     def _connect(self) -> tuple[Backend, Database]:
-        with self._lock:
+        with _MAKING:
             if self._parts is None:
                 self._parts = self._make_parts()
             return self._parts

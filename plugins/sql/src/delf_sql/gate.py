@@ -30,7 +30,7 @@ _WRITES: Final = words(
     "RENAME CALL DO SELECT VALUES REFRESH REINDEX ANALYZE"
 )
 _ROUTINES: Final = frozenset({"TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "PACKAGE"})
-_SHOWING: Final = ("postgresql", "mysql")
+_SHOWING: Final = ("postgresql", "mysql", "duckdb")
 _SHOWS: Final = words(
     "TABLES COLUMNS FIELDS INDEX INDEXES KEYS CREATE DATABASES SCHEMAS TABLE VARIABLES STATUS "
     "ENGINES COLLATION CHARACTER TRIGGERS EVENTS PROCEDURE FUNCTION"
@@ -186,7 +186,7 @@ def _explained(terms: Sequence[str], tokens: Sequence[Token], dialect: Dialect) 
     rest = [word for word in terms[place:] if word != "("]
     if rest and rest[0] in _SELECTS:
         return place
-    names_table = dialect == "mysql" and _is_named(tokens[1:])
+    names_table = dialect in ("mysql", "duckdb") and _is_named(tokens[1:])
     if names_table and rest and len(rest) <= 4 and rest[0] not in _WRITES:
         return None
     raise ToolRefusedError("query explains reading statements only: EXPLAIN SELECT …")
