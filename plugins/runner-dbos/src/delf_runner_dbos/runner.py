@@ -84,7 +84,7 @@ class Runner:
         self._agents = agents
         self._options = options
         self._permits = asyncio.Semaphore(options.concurrency)
-        self._in_hand: dict[str, str] = {}
+        self._in_hand: dict[object, tuple[str, str]] = {}
         self._seen: dict[str, _Seen] = {}
         self._end = asyncio.Event()
         self._leaving = False
@@ -114,7 +114,7 @@ class Runner:
             work.cancel()
         await asyncio.wait(beside)
         await workflows.stop(self._options.grace)
-        left = dict(self._in_hand)
+        left = dict(self._in_hand.values())
         self._leaving = True
         await self._agents.aclose()
         try:
@@ -160,7 +160,8 @@ class Runner:
         Returns:
             Its state then; ``rests`` where it is begun again later, by this or another runner.
         """
-        self._in_hand[workflow_id] = ticket.workflows
+        place = object()  # one that was handed on may be back before it is let go
+        self._in_hand[place] = workflow_id, ticket.workflows
         try:
             async with self._permit() as free:
                 if free:
@@ -169,7 +170,7 @@ class Runner:
                 lambda: self._queue.hand_on({workflow_id: ticket.workflows})
             )
         finally:
-            del self._in_hand[workflow_id]
+            del self._in_hand[place]
 
     @asynccontextmanager
     async def _permit(self) -> AsyncGenerator[bool]:
@@ -315,10 +316,11 @@ class Runner:
         nobody claims belongs to a runner that died, too, once a lease is over.
         """
         at_work = await self._queue.at_work(self._options.queues)
+        own = dict(self._in_hand.values())
         seen = {
             row.workflow_id: _Seen(row.dequeued_at, monotonic())
             for row in at_work
-            if row.workflow_id not in self._in_hand
+            if row.workflow_id not in own
         }
         before = self._seen
         known = {
