@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from delf import Agent, tool
-from delf.engine.scripts import Allowance
+from delf.engine.scripts import ResourceBudget
 from delf.errors import SandboxLimitError
 from delf.protocols.sandbox import Limits
 from delf_devkit.testing.models import ScriptedModel
@@ -85,7 +85,7 @@ class Session:
 
 def test_what_is_done_again_counts_once() -> None:
     """A sandbox that the host killed is replaced, and its scripts make their calls again."""
-    allowance = Allowance(Limits(cpu_seconds=10, calls=5))
+    allowance = ResourceBudget(Limits(cpu_seconds=10, calls=5))
     for _ in range(2):
         allowance.opened()
         allowance.called()

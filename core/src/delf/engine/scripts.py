@@ -51,7 +51,7 @@ _LEAST_SECONDS: Final = 0.1
 """Less than this is not worth a start, and within what the system measures."""
 
 
-class Allowance:
+class ResourceBudget:
     """Counts what scripts use up, so that one which ends its sandbox gains nothing by that.
 
     Args:
@@ -156,7 +156,7 @@ class ScriptRunner:
         self._announced: SandboxSession | None = None
         self._in_session: list[tuple[int, str]] = []
         self._stopped: asyncio.Future[Exception] | None = None
-        self._allowance = Allowance(spec.limits)
+        self._budget = ResourceBudget(spec.limits)
         self.output = run.output
         self.libraries = spec.libraries
         """The packages that scripts may import beside harmless standard modules."""
@@ -204,7 +204,7 @@ class ScriptRunner:
     @property
     def may_go_on(self) -> bool:
         """True if the task's limits leave something for another script."""
-        return self._allowance.spent is None
+        return self._budget.spent is None
 
     async def close(self) -> None:
         """Kill the sandbox, whatever runs in it, and wait until it is gone."""
@@ -241,7 +241,7 @@ class ScriptRunner:
             session = await self.open()
         if session is not self._announced:
             self._announced = session
-            self._allowance.opened()
+            self._budget.opened()
             name, isolation = self._sandbox.spec.name, self._sandbox.isolation
             await self._log.record(SandboxOpened, backend=name, isolation=isolation)
         return session
@@ -291,8 +291,8 @@ class ScriptRunner:
         session = self._announced
         await self.close()
         if session is not None:
-            self._allowance.ended(session)
-            self._spec = replace(self._spec, limits=self._allowance.left)
+            self._budget.ended(session)
+            self._spec = replace(self._spec, limits=self._budget.left)
             self._announced = None
 
     async def _run_or_recall(self, code: str, attempt: int) -> Outcome:
@@ -308,7 +308,7 @@ class ScriptRunner:
         self._in_session.append((attempt, code))
         if died_before:  # with the variables that the script was promised
             outcome: Outcome = Crashed(message="the sandbox died between two scripts")
-        elif (spent := self._allowance.spent) is not None:
+        elif (spent := self._budget.spent) is not None:
             outcome = spent
         else:
             outcome = await self._run_once(code)
@@ -319,7 +319,7 @@ class ScriptRunner:
             message = f"{outcome.message}; the script is run once more"
             await self._log.record(Warned, message=message)
             try:
-                outcome = await self._relive()
+                outcome = await self._run_again()
             except SandboxUnavailableError as error:  # what starts sandboxes may be restarted
                 outcome = Crashed(message=error.message)
                 pause = next(pauses, None)
@@ -348,7 +348,7 @@ class ScriptRunner:
         events = self._log.events
         return sum(isinstance(event, CallFinished) and event.status == "ok" for event in events)
 
-    async def _relive(self) -> Outcome:
+    async def _run_again(self) -> Outcome:
         """Run the scripts of a session that was lost in a new one.
 
         What they called before is not called again: the answers come from the journal.
@@ -358,7 +358,7 @@ class ScriptRunner:
             SandboxUnavailableError: When no session can be had.
         """
         outcome: Outcome = Crashed(message="there is no script to run")
-        self._replay.relive(self._log.events)
+        self._replay.start_over(self._log.events)
         last = self._in_session[-1]
         for attempt, code in self._in_session:
             past = self._begin(attempt)
@@ -420,7 +420,7 @@ class ScriptRunner:
 
     async def call(self, request: CallRequest) -> CallAnswer:
         """A call of the script takes the gate."""
-        self._allowance.called()
+        self._budget.called()
         try:
             check_size([request.args, request.kwargs], self._spec.limits.frame_bytes)
             answer = await self._gate.call(request)
@@ -475,12 +475,12 @@ class ScriptRunner:
 
     def wrote_file(self, name: str, data: bytes) -> None:
         """The script handed a file over."""
-        self._allowance.handed_over(len(data))
+        self._budget.handed_over(len(data))
         self.output.take(name, data)
 
     def wrote_rows(self, name: str, data: bytes) -> None:
         """The script handed over the rows of a file that is made here."""
-        self._allowance.handed_over(len(data))
+        self._budget.handed_over(len(data))
         self.output.take(name, data, is_rows=True)
 
 

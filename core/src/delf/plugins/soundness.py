@@ -118,7 +118,7 @@ def factory_problems(host: PluginHost, spec: Spec) -> Iterator[str]:
 
 
 def _claims(spec: Spec, made: type) -> Iterator[str]:
-    """What a spec says of its object that the object has no methods for."""
+    """Yield the claims of a spec that its object has no methods for."""
     claims: list[tuple[str, type]] = []
     if isinstance(spec, JournalSpec) and spec.shared:
         claims.append(("shared", journal.SharedJournal))

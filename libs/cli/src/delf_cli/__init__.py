@@ -1,1 +1,1 @@
-"""What commands of delf share: sessions of tasks, what is written of them, and answers."""
+"""Parts that delf's commands share: sessions of tasks, output of tasks, and answers."""

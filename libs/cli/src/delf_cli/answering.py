@@ -26,7 +26,8 @@ from delf.values import to_jsonable_or_repr
 from delf_cli.ids import check_names
 
 _SECONDS: Final = 15.0
-"""How long the other process has to take an answer; it takes it at once unless it is stopped."""
+"""The seconds that the other process has for an answer; it takes it at once unless it is stopped.
+"""
 _LOOK_SECONDS: Final = 1.0
 _SHOWN: Final = 5
 
@@ -209,7 +210,7 @@ def _late(request_id: str, became: str) -> UnknownRequestError:
 async def _decided(
     journal: SharedJournal, request_id: str, live: AsyncIterator[Event]
 ) -> ApprovalDecided:
-    """How the request was decided, by this answer or another."""
+    """Wait for the decision of the request, by this answer or another."""
     deadline = time.monotonic() + _SECONDS
     while time.monotonic() < deadline:
         event = await _next(live)

@@ -1,4 +1,4 @@
-"""What a shell completes beside commands and options: names of this project, and ids.
+"""Completion by a shell beside commands and options: names of this project, and ids.
 
 Each is asked at every press of the tab key: names are read from ``delf.toml`` and from the specs
 of plugins, without the schema of the configuration, and what cannot be read completes nothing.
@@ -25,7 +25,7 @@ Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 def completes(find: Callable[[click.Context], Iterable[str]]) -> Completer:
-    """What is found and begins as was typed; nothing where it cannot be read."""
+    """Complete the typed text with what a function finds; nothing where that cannot be read."""
 
     @functools.wraps(find)
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -72,7 +72,7 @@ def task_ids(ctx: click.Context) -> Iterable[str]:
 
 
 def document(ctx: click.Context) -> dict[str, Any]:
-    """What stands in the ``delf.toml`` that applies here, where its folder is trusted."""
+    """Read the ``delf.toml`` that applies here, where its folder is trusted."""
     from delf.folders import CONFIG_FILE, parse_toml, project_folder, read_file, said
     from delf.trust import Trust
 

@@ -1,4 +1,4 @@
-"""How the program ends: one clear line on stderr, a hint, and an exit status."""
+"""Ends of the program: one clear line on stderr, a hint, and an exit status."""
 
 from __future__ import annotations
 

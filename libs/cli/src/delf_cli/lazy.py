@@ -71,7 +71,7 @@ class LazyGroup(BareGroup):
         return {name: line for name, line in {**added, **lazy, **own}.items() if name}
 
     def _own_name(self, spec: CommandSpec) -> str:
-        """What a command of a plugin is called here; nothing where it belongs elsewhere."""
+        """Return the name of a plugin's command here; nothing where it belongs elsewhere."""
         name = spec.name.removeprefix(self._group)
         return "" if " " in name or (self._group and name == spec.name) else name
 

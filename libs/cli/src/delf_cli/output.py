@@ -1,4 +1,4 @@
-"""What a run writes: the answer on stdout, everything else on stderr."""
+"""Output of a run: the answer on stdout, everything else on stderr."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands of the core and of plugins share: durations, and the options of ``prune``."""
+"""Durations, and the options of ``prune``, for commands of the core and of plugins."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ SECONDS: Final = Duration(seconds=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruning:
-    """What to forget, as the options of a ``prune`` say.
+    """The tasks to forget, by the options of a ``prune``.
 
     Args:
         older_than: Only what is older than so many seconds; None for any age.

@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
 TIMEOUT: Final = 300.0
 _SHOW: Final = "delf runs show"
-"""What the last line of a failed run names, with the task's id."""
+"""The last line of a failed run, with the task's id."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What ``delf run`` was told.
+    """The options of ``delf run``.
 
     Args:
         flags: Fields of the agent's configuration; None means not given.
@@ -77,7 +77,7 @@ class Options:
     schema: Mapping[str, Any] | None = None
 
     def to_record(self, state: State) -> dict[str, Any]:
-        """What ``delf resume`` needs to set up the same agent again."""
+        """Return the data with which ``delf resume`` sets up the same agent again."""
         flags = {name: value for name, value in self.flags.items() if value is not None}
         return {
             "folder": str(Path.cwd()),
@@ -90,7 +90,7 @@ class Options:
 
 
 Work = Callable[[Agent, Mapping[str, Any]], Coroutine[Any, Any, "Response"]]
-"""What an agent is asked to do, given who sees how it goes."""
+"""The work of an agent, given its listener."""
 
 
 def run_session(state: State, task: str, options: Options) -> int:
@@ -211,7 +211,7 @@ def _write(
 
 @dataclass(frozen=True)
 class Setup:
-    """What an agent of the command line is made of.
+    """The parts of an agent of the command line.
 
     Args:
         project: The configuration.
@@ -225,7 +225,7 @@ class Setup:
 
     @classmethod
     def of(cls, state: State, options: Options) -> Setup:
-        """What the options describe, its warnings said.
+        """Make the set-up that the options describe, and tell its warnings.
 
         Raises:
             DelfError: For what cannot be used.

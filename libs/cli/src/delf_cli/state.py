@@ -1,4 +1,4 @@
-"""What the flags of the program say, and what is made from them when a command asks for it."""
+"""The flags of the program, and the objects made from them when a command asks for one."""
 
 from __future__ import annotations
 

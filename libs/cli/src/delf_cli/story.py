@@ -79,7 +79,7 @@ def story(event: ev.Event) -> str | None:
 
 
 def printed_last(events: Iterable[ev.Event]) -> str:
-    """What the last script printed, which is no answer where the task did not come to one."""
+    """Return the prints of the last script, which are no answer where the task came to none."""
     text: list[str] = []
     for event in events:
         if isinstance(event, ev.ScriptGenerated):
@@ -90,7 +90,7 @@ def printed_last(events: Iterable[ev.Event]) -> str:
 
 
 def purpose(event: ev.CallStarted) -> str:
-    """What a call is for in the script's words; its arguments where it says nothing."""
+    """Return the purpose of a call in the script's words; its arguments where it says nothing."""
     named = ", ".join(f"{n}={_SHORT.repr(v)}" for n, v in event.arguments.items())
     return event.description or f"({named})"
 

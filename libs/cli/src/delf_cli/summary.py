@@ -90,7 +90,7 @@ def call_rows(calls: Sequence[ToolCallTrace]) -> list[Row]:
 
 
 def approval_rows(approvals: Sequence[ApprovalTrace]) -> list[Row]:
-    """Who was asked what, and what they decided; edited arguments in place of a note."""
+    """Make rows of who was asked, and of the decision; edited arguments in place of a note."""
     return [
         (
             str(asked.call_id or "-"),

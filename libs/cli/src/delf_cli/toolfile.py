@@ -72,7 +72,7 @@ class _Beside:
         self._read = read
 
     def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Where a module is; None where it is elsewhere."""
+        """Find a module; None where it is elsewhere."""
         del target
         path = self._folder / f"{fullname.rpartition('.')[2]}.py"
         if not path.is_file():

@@ -62,7 +62,7 @@ def read(start: Path, config: str | None) -> Folder:
 
 
 def changes_since(folder: Folder) -> list[Change] | None:
-    """What changed since it was trusted; None where it never was."""
+    """List the changes since it was trusted; None where it never was."""
     from delf.trust import trusted
 
     known = trusted(folder.root)

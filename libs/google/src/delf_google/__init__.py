@@ -1,1 +1,1 @@
-"""What delf's plugins for Google share; :mod:`delf_google.connection` is what they build on."""
+"""Shared parts of delf's plugins for Google; they build on :mod:`delf_google.connection`."""

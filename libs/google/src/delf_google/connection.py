@@ -69,7 +69,7 @@ class GoogleConnection(Connection):
         self.transport = Transport(self.name, self.root, own, tokens, needed)
 
     def _login_command(self) -> str:
-        """What logs in for this connection, in a project or without one."""
+        """Return the command that logs in for this connection, in a project or without one."""
         path = self.settings.oauth_credentials
         if self.settings.source("oauth_credentials") == "project":
             return LOGIN
@@ -100,7 +100,7 @@ class GoogleConnection(Connection):
         return shown if shown.basis is not None else replace(shown, basis=shown.preview)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
-        """What a call would do, in the service's words; it changes nothing.
+        """Preview a call in the service's words; nothing changes.
 
         Args:
             call: A call that a person is asked about.

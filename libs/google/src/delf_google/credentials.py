@@ -270,7 +270,7 @@ def _first_line(error: Exception) -> str:
 
 
 class _Exchange:
-    """How google-auth asks for tokens: over httpx, so that no other HTTP library is needed."""
+    """The requests of google-auth for tokens, over httpx: no other HTTP library is needed."""
 
     def __call__(
         self,
@@ -294,7 +294,7 @@ class _Exchange:
 
 
 class _Answer:
-    """What google-auth reads of an answer."""
+    """The part of an answer that google-auth reads."""
 
     def __init__(self, status: int, headers: Mapping[str, str], data: bytes) -> None:
         self.status = status

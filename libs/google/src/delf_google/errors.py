@@ -1,4 +1,4 @@
-"""What can go wrong with a Google service."""
+"""Errors of Google services."""
 
 from __future__ import annotations
 

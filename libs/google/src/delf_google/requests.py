@@ -76,7 +76,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back.
+    """The answer to a request.
 
     Args:
         status: The HTTP status.

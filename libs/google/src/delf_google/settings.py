@@ -10,7 +10,10 @@ from delf.settings import LocalPath, PluginSettings, SecretStr
 
 
 class GoogleSettings(PluginSettings):
-    """Whose data, and the limits of requests. Without any, application default credentials."""
+    """The user of the data, and the limits of requests.
+
+    Without any, application default credentials.
+    """
 
     oauth_credentials: LocalPath | None = Field(
         default=None,
@@ -61,7 +64,7 @@ class GoogleSettings(PluginSettings):
 
     @property
     def identity(self) -> dict[str, str | None]:
-        """What tells one user's data from another's, without secrets."""
+        """Return what identifies one user's data, without secrets."""
         names = ("oauth_credentials", "account", "service_account", "delegated_user", "base_url")
         return {name: getattr(self, name) for name in names}
 

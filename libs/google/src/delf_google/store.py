@@ -1,4 +1,4 @@
-"""Where logins are kept: the system's keyring, or files that only their owner can read."""
+"""The store of logins: the system's keyring, or files that only their owner can read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TokenStore:
 
     @property
     def folder(self) -> Path:
-        """Where files are kept."""
+        """Return the folder of the files."""
         if self._folder is None:
             from platformdirs import user_config_path
 

@@ -185,7 +185,7 @@ class Transport:
     def wait_before_again(
         self, answer: Answer, request: Request, attempt: int, waited: float
     ) -> float | None:
-        """How long to wait before the next attempt; None when there is to be none.
+        """Return the seconds until the next attempt; None when there is to be none.
 
         Most quotas are of a minute: whoever came too fast is let in again after it.
 

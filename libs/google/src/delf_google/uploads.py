@@ -185,7 +185,7 @@ class Uploader:
             position = following
 
     async def _ask(self, request: Request, address: str, size: int) -> Answer:
-        """How much of an upload has arrived."""
+        """Ask for the size of an upload's part that has arrived."""
         asking = replace(_put(request, address, b"", f"bytes */{size}"), harmless=True)
         try:
             return await self._transport.attempts(asking)

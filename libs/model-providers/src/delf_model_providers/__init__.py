@@ -1,1 +1,1 @@
-"""What plugins for language models share: names, addresses, keys, failures, retries."""
+"""Shared parts of plugins for language models: names, addresses, keys, failures, retries."""

@@ -48,7 +48,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 def tools(given: Sequence[ModelTool], *, must_call: bool) -> dict[str, Any]:
-    """What a model may call, as chat completions take it."""
+    """Describe the tools for a model, as chat completions take them."""
     if not given:
         return {}
     functions = [

@@ -1,4 +1,4 @@
-"""Where a model's name leads: the provider, the address, the key and where the key came from."""
+"""Endpoints of models: the provider, the address, the key and the key's source."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_KEY: Final = "local"
 
 
 Dialect = Literal["openai", "anthropic", "google"]
-"""What is spoken: chat completions, messages, ``generateContent``."""
+"""The protocol of an endpoint: chat completions, messages, ``generateContent``."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Endpoint:
 
     @property
     def label(self) -> str:
-        """Who answers, for messages."""
+        """Name the endpoint for messages."""
         return f"{self.provider} at {self.address}" if self.custom else self.provider
 
     @property

@@ -1,4 +1,4 @@
-"""What went wrong with a call, in one line without secrets, and whether to try again."""
+"""Failures of a call, in one line without secrets, and whether to try again."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def scrub(text: str, secrets: Sequence[str]) -> str:
 
 
 def shortened(text: str, secrets: Sequence[str]) -> str:
-    """What a provider said, scrubbed and no longer than a message should be."""
+    """Scrub and shorten a provider's words for a message."""
     said = scrub(text, secrets)
     return said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"
 
@@ -137,7 +137,7 @@ def message_in(body: Any) -> str | None:
 def by_status(
     status: int, said: str, endpoint: Endpoint, retry_after: float | None = None
 ) -> Failure:
-    """What an answer that is an error means.
+    """Explain an answer that is an error.
 
     Args:
         status: Of HTTP.
@@ -189,7 +189,7 @@ def by_status(
 
 
 def unanswered(kinds: frozenset[str], said: str, endpoint: Endpoint, timeout: float) -> Failure:
-    """What it means that no HTTP answer came, or none that can be read.
+    """Explain that no HTTP answer came, or none that can be read.
 
     Args:
         kinds: The names of the exceptions' classes.
@@ -234,7 +234,7 @@ def unanswered(kinds: frozenset[str], said: str, endpoint: Endpoint, timeout: fl
 
 
 def _of_the_environment(kinds: frozenset[str], said: str, endpoint: Endpoint) -> Failure | None:
-    """What a variable for proxies or certificates has to do with it; None where nothing."""
+    """Find the variable for proxies or certificates behind a failure; None for none."""
     who = endpoint.label
     if kinds & {"CertificatesError"}:
         message, hint = f"{who} cannot be asked: {said}", "mend the variable, or unset it"

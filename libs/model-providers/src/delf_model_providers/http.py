@@ -86,7 +86,7 @@ def parsed(body: bytes | str) -> Any:
 
 
 def explain(error: BaseException, endpoint: Endpoint, timeout: float) -> Failure:
-    """What it means that a request failed.
+    """Explain the failure of a request.
 
     Args:
         error: What was raised.
@@ -104,7 +104,7 @@ def explain(error: BaseException, endpoint: Endpoint, timeout: float) -> Failure
 
 
 def refused(status: int, text: str, endpoint: Endpoint, wait: float | None = None) -> Failure:
-    """What an answer with another status than 200 means.
+    """Explain an answer with another status than 200.
 
     Args:
         status: Of HTTP.

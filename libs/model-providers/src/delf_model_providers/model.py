@@ -110,4 +110,4 @@ class EndpointModel(ABC):
 
     @abstractmethod
     def _explain(self, error: BaseException, timeout: float) -> Failure:
-        """What an exception of a call means, which was given so many seconds."""
+        """Explain an exception of a call that had so many seconds."""

@@ -1,4 +1,4 @@
-"""How often and after how long a failed call is made again."""
+"""Retries of a failed call: their number and their pauses."""
 
 from __future__ import annotations
 

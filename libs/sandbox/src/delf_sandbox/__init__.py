@@ -1,1 +1,1 @@
-"""What sandboxes share that run a CPython: the wire, the host's session, the guest."""
+"""Shared parts of sandboxes that run a CPython: the wire, the host's session, the guest."""

@@ -1,4 +1,4 @@
-"""How much a guest may send, so that it can neither keep the host busy nor fill its memory."""
+"""Limits of a guest's messages, so that it can neither keep the host busy nor fill its memory."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _SPARE_FRAMES: Final = 1_000_000
 """Frames of one script beside those of its calls. Each takes the host some microseconds."""
 _FRAMES_OF_A_CALL: Final = 4
 _CALL_BYTES: Final = 2**30
-"""How much memory the arguments of all calls of a task may take: all are kept in its trace."""
+"""The memory that the arguments of all calls of a task may take: its trace keeps them."""
 _IDLE_BYTES: Final = 2_000_000
-"""What a guest may send while no script runs: it has next to nothing to say."""
+"""The bytes that a guest may send while no script runs: it has next to nothing to say."""
 _SPARE_BYTES: Final = 8_000_000
 """Of the frames of one script, for names and other small things."""
 _BYTES_OF_A_CANCEL: Final = 64
@@ -48,10 +48,10 @@ class Budget:
             + limits.frame_bytes
         )
         self.unread_bytes: Final = max(limits.memory_bytes, 2 * limits.frame_bytes)
-        """How much may wait in the host's memory for the guest, and how much of its calls."""
+        """The bytes that may wait in the host's memory for the guest, and those of its calls."""
 
     def begin_script(self) -> None:
-        """What is counted for each script is counted anew."""
+        """Reset the counts that are for each script."""
         self._frames = self._printed = self._readings = self._turns = self._bytes = 0
         self._most_bytes = self._script_bytes
 

@@ -15,11 +15,13 @@ from delf_sandbox.wire import WireError
 _log = logging.getLogger(__name__)
 
 _MOST_SERVED: Final = 2_000
-"""How many calls are served at a time. The others wait, and the guest is read all the same: it
-may give calls up, or end."""
+"""The number of calls that are served at a time.
+
+The others wait, and the guest is read all the same: it may give calls up, or end.
+"""
 _STARTED_IN_A_TURN: Final = 200
 _SIZE_OF_A_CALL: Final = 1024
-"""What a call takes in memory beside its arguments, in bytes."""
+"""The bytes of a call in memory beside its arguments."""
 
 
 class OpenCall:
@@ -70,7 +72,7 @@ class OpenCalls:
         self._start_soon: asyncio.Handle | None = None
         self.served: dict[int, OpenCall] = {}
         self.held = 0
-        """What all of them take in memory, in bytes."""
+        """The bytes of all of them in memory."""
         self.when_less: Callable[[], None] | None = None
         """Called whenever one is over."""
 

@@ -39,7 +39,7 @@ class InputNames:
         return name
 
     def visible_path(self, path: str) -> str:
-        """How a script calls a file.
+        """Return a script's path of a file.
 
         Args:
             path: Its absolute path on the host.

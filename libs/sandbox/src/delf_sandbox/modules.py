@@ -1,4 +1,4 @@
-"""What scripts may import: harmless standard modules, and those of ``allowed_libs``."""
+"""Modules that scripts may import: harmless standard ones, and those of ``allowed_libs``."""
 
 from __future__ import annotations
 

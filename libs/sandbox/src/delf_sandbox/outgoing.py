@@ -1,4 +1,4 @@
-"""What a session writes to its guest: in order, small frames together, large ones in slices."""
+"""Messages of a session to its guest: in order, small frames together, large ones in slices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 _LARGE: Final = 256 * 1024
 _SLICES: Final = 2
-"""How many are written in one turn of the loop, if the guest takes as many."""
+"""The number of slices that are written in one turn of the loop, if the guest takes them."""
 
 
 class Outgoing:
@@ -29,7 +29,7 @@ class Outgoing:
         self._pump_soon: asyncio.Handle | None = None
 
     def connected(self, transport: asyncio.Transport) -> None:
-        """Where to write to from now on."""
+        """Write to this transport from now on."""
         self._transport = transport
         # It has no room as soon as something is left over, so that the rest is held here.
         transport.set_write_buffer_limits(high=0)
@@ -47,7 +47,7 @@ class Outgoing:
 
     @property
     def unread_bytes(self) -> int:
-        """How much is held that the guest has no room for."""
+        """Count the bytes that are held because the guest has no room for them."""
         return self._held_size
 
     def flush(self) -> bool:

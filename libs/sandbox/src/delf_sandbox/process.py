@@ -1,4 +1,4 @@
-"""What a backend supplies to a session beside the byte streams."""
+"""Parts that a backend supplies to a session beside the byte streams."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class WireSession(asyncio.BufferedProtocol):
         self._out.resume()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the transport puts what it reads; little at a time, but for a large frame."""
+        """Return a buffer for the next bytes; a small one, except for a large frame."""
         is_large = self._reader.pending >= _READ_AT_FIRST
         return self._buffer if is_large else self._buffer[:_READ_AT_FIRST]
 
@@ -175,7 +175,7 @@ class WireSession(asyncio.BufferedProtocol):
 
     @property
     def cpu_seconds(self) -> float:
-        """What the guest took of the processor; see the protocol."""
+        """The processor time that the guest took; see the protocol."""
         return self._process.cpu_seconds
 
     async def ready(self, timeout: float) -> None:

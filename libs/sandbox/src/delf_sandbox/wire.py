@@ -145,7 +145,7 @@ def _fits(frame: Sequence[Any], *kinds: type) -> bool:
 
 
 def parse_outcome(frame: Sequence[Any]) -> Outcome:
-    """How a script ended, from a ``done``, ``failed``, ``limit`` or ``rerun`` frame.
+    """Read the end of a script from a ``done``, ``failed``, ``limit`` or ``rerun`` frame.
 
     Raises:
         WireError: When its fields are not of the right types.

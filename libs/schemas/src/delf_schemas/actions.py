@@ -90,7 +90,7 @@ def action_from_schema(
 
 
 class _Arguments:
-    """What an action takes: shown, checked, and under the names of its schema.
+    """The arguments of an action: shown, checked, and under the names of its schema.
 
     Args:
         action: The action's name, for messages.

@@ -28,7 +28,7 @@ _STRUCTURE: Final = frozenset({"type", "properties", "items", "enum", "const", "
 
 
 class Document(Protocol):
-    """Where the schemas stand that refer to each other."""
+    """The document in which schemas refer to each other."""
 
     def absolute(self, ref: str) -> str:
         """A reference in the form that means the same everywhere."""
@@ -114,7 +114,7 @@ class Shapes:
         return text
 
     def _name(self, ref: str) -> str:
-        """What a model that holds itself is called."""
+        """Name a model that holds itself."""
         name = self._named.get(ref)
         if name is None:
             words = snake(ref.rstrip("#").rpartition("/")[2].partition(".")[0]).split("_")

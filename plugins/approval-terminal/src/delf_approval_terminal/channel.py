@@ -42,7 +42,7 @@ class TerminalChannel:
             return terminal is not None
 
     async def decide(self, request: ApprovalRequest) -> Decision | None:
-        """What the person at the terminal says; None where there is no terminal."""
+        """Ask the person at the terminal; None where there is no terminal."""
         async with _TURNS.turn():
             with Terminal.standard() as terminal:
                 if terminal is None:
@@ -137,7 +137,7 @@ class _Question:
         self._terminal.write(f"\n{text}")
 
     async def _settle(self) -> AlreadyDone | None:
-        """What the call returned when it happened; None at Ctrl-D, to ask on."""
+        """Ask for the result of a call that did happen; None at Ctrl-D, to ask on."""
         while (typed := await self._terminal.ask(_RESULT)) is not None:
             try:
                 return AlreadyDone(result=json.loads(typed or "null"))

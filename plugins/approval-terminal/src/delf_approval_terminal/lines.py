@@ -17,7 +17,7 @@ from typing import Final, Self, TextIO
 from delf_approval_terminal.render import style
 
 _CHARACTERS: Final = 6
-"""Where the special characters are in what termios gives."""
+"""The places of the special characters in termios' list."""
 _DISABLED: Final = b"\0" if sys.platform == "linux" else b"\xff"
 _LONGEST: Final = 4095
 """More than this, and the system cuts a line."""

@@ -26,7 +26,7 @@ _COLOURS: Final = {"waiting": "yellow", "approved": "green", "edited": "green", 
 
 
 def line(record: RequestRecord, edited: Mapping[str, Any] | None = None) -> str:
-    """What is asked, in one line; with other arguments where they were edited."""
+    """Return a request in one line; with other arguments where they were edited."""
     asked = record.requested
     arguments = {**asked.arguments, **(edited or {})}
     if asked.code is not None:
@@ -54,7 +54,7 @@ def table(records: Sequence[RequestRecord]) -> list[str]:
 
 
 def remembered_line(decision: RememberedDecision) -> str:
-    """What passes, in one line."""
+    """Return the calls that pass, in one line."""
     who = f"{decision.worker}: " if decision.worker else ""
     if decision.arguments is None:
         return one_line(f"{who}{decision.action}, with any arguments")

@@ -315,7 +315,7 @@ def _keys(menu: str, width: int) -> Iterator[str]:
 
 
 def help_text(request: ApprovalRequest) -> str:
-    """What each answer to a request means."""
+    """Return the meaning of each answer to a request."""
     if request.code is not None:
         return SCRIPT_HELP
     return UNKNOWN_HELP if request.outcome_unknown else HELP
@@ -372,7 +372,7 @@ def _marked(line: str, width: int) -> Iterator[str]:
 
 
 def _preview(text: str, *, whole: bool) -> Part:
-    """What would happen, in the words of the connection."""
+    """Lay out the effect of a call in the words of the connection."""
     part = _text_part(text.rstrip("\n"), whole=whole)
     return Part(["what would happen:", *(f"    {line}" for line in part.lines)], part.unseen)
 
@@ -446,7 +446,7 @@ def _with_origins(part: Part, origins: Mapping[str, Any], name: str, *, whole: b
 def default_parts(
     defaults: Mapping[str, Any], arguments: Mapping[str, Any], *, whole: bool, width: int
 ) -> Iterator[Part]:
-    """What arguments are that the script left out: a yes is for these values, too.
+    """Lay out the values of arguments that the script left out: a yes is for these, too.
 
     Args:
         defaults: What arguments are that the call leaves out.

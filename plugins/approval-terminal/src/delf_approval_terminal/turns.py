@@ -25,7 +25,7 @@ class Turns:
 
     @property
     def waiting(self) -> int:
-        """How many wait for their turn."""
+        """Count the requests that wait for their turn."""
         return len(self._waiting)
 
     @asynccontextmanager

@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 from delf.errors import ConfigurationError, DelfError
 
 FIRST: Final = "0" * 64
-"""What the first record names as the digest of the line before it."""
+"""The digest that the first record names as that of the line before it."""
 
 NO_KEY: Final = "who wrote the records: DELF_AUDIT_KEY is not set"
 NO_HEAD: Final = "that none was taken away: no --head that was noted elsewhere"
@@ -36,7 +36,7 @@ class AuditTrailError(DelfError):
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """What is known of a file that is in order.
+    """The facts about a file that is in order.
 
     Args:
         records: How many records it has.

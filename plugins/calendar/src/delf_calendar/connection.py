@@ -41,7 +41,7 @@ _TRUST: Final[Mapping[str, Trust]] = {
     ),
     "*": "outside",
 }
-"""Whose words an event's fields are: who invites writes its texts."""
+"""The authors of an event's fields: whoever invites writes its texts."""
 
 _Events = list[Event]
 _Texts = list[str]
@@ -49,7 +49,7 @@ _Minutes = list[int]
 
 
 class Found(TypedDict):
-    """What was found; ``notice`` says when there is more."""
+    """The events that were found; ``notice`` says when there are more."""
 
     events: _Events
     notice: str | None

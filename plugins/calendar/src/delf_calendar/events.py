@@ -133,7 +133,7 @@ def later(when: When, by: dt.timedelta) -> When:
 
 
 def length_of(start: When, end: When) -> dt.timedelta:
-    """How long it is from one time to another."""
+    """Return the length of time between two times."""
     if isinstance(start, dt.datetime) and isinstance(end, dt.datetime):
         return dt.timedelta(seconds=end.timestamp() - start.timestamp())
     return dt.timedelta(days=end.toordinal() - start.toordinal())

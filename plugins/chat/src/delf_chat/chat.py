@@ -234,7 +234,7 @@ class Chat:
 
     @property
     def summary(self) -> str | None:
-        """What was said before the messages, if it was summarised."""
+        """Return the summary of earlier messages, if there is one."""
         return self._state().summary
 
     def __len__(self) -> int:
@@ -278,7 +278,7 @@ class Chat:
 
     @property
     def kept(self) -> int:
-        """How many messages stay as they are: what no task is shown has to be in the summary."""
+        """Return the number of messages that stay: the summary has all others."""
         return self.keep if self.history_window is None else min(self.keep, self.history_window)
 
     def compress(self) -> bool:
@@ -338,7 +338,7 @@ class Chat:
         return ChatTurns(self, check_name("conversation_id", conversation_id))
 
     def store(self) -> ConversationStore:
-        """Where the conversations are.
+        """Return the store of conversations.
 
         Raises:
             OptionalDependencyError: When a plugin is missing that is needed to keep them.
@@ -353,7 +353,7 @@ class Chat:
             return self._store
 
     def changed(self) -> None:
-        """What was seen of the conversation does not hold any more."""
+        """Forget the view of the conversation: it does not hold any more."""
         with self._lock:
             self._changes += 1
             self._seen = None

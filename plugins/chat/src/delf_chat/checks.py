@@ -1,4 +1,4 @@
-"""What a chat may be called, and how much it may keep."""
+"""Names that a chat may have, and the size that it may keep."""
 
 from __future__ import annotations
 

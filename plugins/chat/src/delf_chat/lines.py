@@ -20,7 +20,7 @@ _MORE: Final = "  "
 
 
 class LineReader(Protocol):
-    """Where tasks come from."""
+    """A source of tasks."""
 
     interactive: bool
 
@@ -150,7 +150,7 @@ def _keys() -> KeyBindings:
 
 
 def _history(path: Path) -> History:
-    """What was typed before; only that of this session where the file cannot be written."""
+    """Read the earlier lines; only those of this session where the file cannot be written."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
     try:
@@ -164,7 +164,7 @@ def _history(path: Path) -> History:
 
 
 def history_file() -> Path:
-    """Where what was typed is remembered."""
+    """Return the file of earlier lines."""
     from platformdirs import user_data_path
 
     return user_data_path("delf") / "chat_history"

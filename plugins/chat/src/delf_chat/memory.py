@@ -12,7 +12,8 @@ from delf.protocols.conversation import ChatMessage, ConversationRecord, Convers
 
 _TITLE: Final = 200
 _REMEMBERED_SECONDS: Final = 86_400.0
-"""How long the positions of a forgotten conversation are known: a summary may be under way."""
+"""The seconds for which a forgotten conversation's positions are known: a summary may be under way.
+"""
 
 
 @dataclass

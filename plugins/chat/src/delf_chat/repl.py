@@ -34,7 +34,7 @@ _END_SECONDS: Final = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Manner:
-    """How a session works.
+    """The manner of a session.
 
     Args:
         timeout: Seconds for one task; the agent's own when None.

@@ -1,4 +1,4 @@
-"""What can be typed in a conversation beside tasks: ``/help``, ``/new``, ``/cost`` and others."""
+"""Commands in a conversation beside tasks: ``/help``, ``/new``, ``/cost`` and others."""
 
 from __future__ import annotations
 

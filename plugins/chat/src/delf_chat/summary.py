@@ -74,7 +74,7 @@ async def fold(store: ConversationStore, conversation: str, keep: int, ask: Ask)
 
 
 def question(summary: str | None, messages: Sequence[ChatMessage]) -> str:
-    """What a model is asked.
+    """Write the question for the model.
 
     Args:
         summary: The summary so far.

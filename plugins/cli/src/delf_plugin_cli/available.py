@@ -42,6 +42,6 @@ def available(as_json: bool) -> None:
 
 
 def purposes() -> Mapping[str, Mapping[str, str]]:
-    """What each plugin is for, by purpose and name."""
+    """Return the purposes of plugins, by purpose and name."""
     file = Path(__file__).with_name("available.json")
     return json.loads(file.read_text(encoding="utf-8"))

@@ -188,7 +188,7 @@ def _variables(project: Project, section: str, name: str) -> Iterator[tuple[str,
 
 
 def _value(project: Project, key: str) -> Any:
-    """What applies; None where nothing does.
+    """Return the value that applies; None where there is none.
 
     Raises:
         ConfigurationError: For a key of the agent that there is not.

@@ -88,7 +88,7 @@ def write_findings(state: State, findings: Iterable[Finding], *, as_json: bool) 
 
 
 def examine_config(state: State) -> Iterator[Finding]:
-    """What is configured here, and whether an agent starts with it."""
+    """Check the configuration here, and try to start an agent with it."""
     from delf.errors import DelfError
 
     try:
@@ -175,7 +175,7 @@ def _examine(state: State) -> Iterator[Finding]:
 
 
 def _parts(host: PluginHost, project: Project, config: AgentConfig) -> Iterator[Finding]:
-    """What the configuration names and nobody has, and models that cannot be asked."""
+    """Find names in the configuration that nobody has, and models that cannot be asked."""
     from delf.errors import DelfError
     from delf.official import how_to_install, packages, usual
     from delf.specs import ApprovalSpec, MemorySpec, ObserverSpec, SandboxSpec, StrategySpec
@@ -288,7 +288,7 @@ def _plugins(host: PluginHost) -> Iterator[Finding]:
 
 
 def _what_is_missing(host: PluginHost, record: PluginRecord) -> Iterator[str]:
-    """What will not work with a plugin, before it is used."""
+    """Find the features that will not work with a plugin, before it is used."""
     from delf.errors import DelfError
     from delf.plugins.soundness import what_is_missing
 
@@ -332,7 +332,7 @@ async def _sandboxes(
 
 @dataclass(frozen=True, kw_only=True)
 class _Looked:
-    """What became of a look at a sandbox.
+    """The findings about a sandbox.
 
     Args:
         text: Why it works, or why not.

@@ -24,7 +24,7 @@ _SECTIONS: Final = ("agent", "connections", "plugins")
 
 @dataclass(frozen=True, kw_only=True)
 class _Look:
-    """What could be found out.
+    """The findings about a connection.
 
     Args:
         name: The connection's name in scripts.
@@ -115,7 +115,7 @@ async def _actions(instance: Any) -> Sequence[Action]:
 
 
 def _look_at_type(host: PluginHost, name: str, type_name: str, reason: DelfError) -> _Look:
-    """What its class says.
+    """Look at a connection through its class.
 
     Raises:
         DelfError: The reason, when there is no such type either.
@@ -158,7 +158,7 @@ def _as_data(look: _Look, *, verbose: bool) -> dict[str, Any]:
 
 
 def _notices(look: _Look) -> list[str]:
-    """What the connection has to say about itself, as that it left something out."""
+    """Return the connection's own notices, such as that it left something out."""
     from delf.protocols.connection import SupportsNotices
 
     return list(look.instance.notices()) if isinstance(look.instance, SupportsNotices) else []

@@ -107,7 +107,7 @@ def run(
 
 
 def _tool() -> tuple[list[str], bool]:
-    """What installs here, and whether it is uv.
+    """Return the installer here, and whether it is uv.
 
     With ``-I``, Python finds pip in its own folders only, wherever it is started.
     """

@@ -35,7 +35,7 @@ _COMMENT: Final = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTAL
 
 @dataclass
 class _Found:
-    """What Delfhos keeps of a person.
+    """The data that Delfhos keeps of a person.
 
     Args:
         facts: By namespace, the oldest first.
@@ -57,7 +57,7 @@ class _Found:
 
 @dataclass
 class _Taken:
-    """How much of it delf has now; what was known already does not count."""
+    """The counts of data that delf has now; known data does not count."""
 
     facts: int = 0
     conversations: int = 0
@@ -114,7 +114,7 @@ def delfhos(ctx: click.Context, source: Path | None, dry_run: bool, as_json: boo
 
 
 def _read(folder: Path, tokens: Sequence[Path]) -> _Found:
-    """What is there.
+    """Read the data in a folder.
 
     Raises:
         ConfigurationError: For a file that cannot be read.

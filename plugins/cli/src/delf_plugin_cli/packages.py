@@ -170,7 +170,7 @@ def _problems(host: PluginHost, record: PluginRecord) -> Iterator[str]:
 
 
 def _warnings(record: PluginRecord, *, release: bool) -> Iterator[str]:
-    """What its author should mend."""
+    """Yield the faults that its author should mend."""
     if record.state == "disabled":
         return
     yield from release_warnings(record)
@@ -179,7 +179,7 @@ def _warnings(record: PluginRecord, *, release: bool) -> Iterator[str]:
 
 
 def _notes(host: PluginHost, record: PluginRecord, *, release: bool) -> Iterator[str]:
-    """What does not work with it, and before a release what its actions do to the world."""
+    """Yield the features that do not work with it, and before a release its actions' effects."""
     for spec in _specs(host, record):
         try:
             yield from (f"note: {text}" for text in what_is_missing(host, spec))

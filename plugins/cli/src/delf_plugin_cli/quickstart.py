@@ -140,7 +140,7 @@ def _of_servers() -> Iterator[_Found]:
 
 
 def _models_at(port: int) -> list[str]:
-    """What an OpenAI-compatible server on this machine has; nothing where there is none."""
+    """List the models of a local OpenAI-compatible server; nothing where there is none."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=_LOOK_SECONDS):
             pass

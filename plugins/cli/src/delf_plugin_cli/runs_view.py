@@ -1,4 +1,4 @@
-"""How tasks and events look on a terminal."""
+"""Tasks and events on a terminal."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def span(milliseconds: float | None) -> str:
 
 
 def money(task: TaskRecord) -> str:
-    """What a task cost."""
+    """Write the cost of a task."""
     if task.cost_usd is not None:
         return f"${task.cost_usd:.4f}"
     return "unknown" if task.finished_at is not None else "-"
@@ -84,7 +84,7 @@ def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
 
 
 def ago(at: float) -> str:
-    """How long ago a moment was; the day of one that was not of these days."""
+    """Write the age of a moment; its day, if it is older than a few days."""
     seconds = max(0, round(time.time() - at))
     for unit, length, most in (("s", 1, 60), ("min", 60, 60), ("h", 3600, 48)):
         if seconds < length * most:

@@ -1,4 +1,4 @@
-"""What can be installed under which name, and where it comes from.
+"""Packages that can be installed, their names, and their sources.
 
 Only known names are taken: those of delf's own packages, and in full those of others that begin
 with ``delf-plugin-``. What a clone or a folder of wheels has is never looked for on an index.
@@ -27,7 +27,7 @@ from delf.namesake import NAMESAKE
 from delf.official import PLUGIN_PREFIX, all_packages, package_bringing
 
 _A_TYPO: Final = 0.8
-"""How alike the name of another's plugin may be to one of delf's own."""
+"""The likeness of a foreign plugin's name to one of delf's own that counts as a typo."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,19 +49,19 @@ class Package:
     editable: bool = False
 
     def needs(self, extras: Iterable[str]) -> Iterator[Requirement]:
-        """What it needs here, with some of its extras."""
+        """Yield its requirements here, with some of its extras."""
         for need in map(Requirement, self.requires):
             if any(_applies(need, extra) for extra in ("", *extras)):
                 yield need
 
     def extra_needs(self, extras: Iterable[str]) -> Iterator[Requirement]:
-        """What only these extras need here."""
+        """Yield the requirements of these extras alone."""
         for need in map(Requirement, self.requires):
             if not _applies(need, "") and any(_applies(need, extra) for extra in extras):
                 yield need
 
     def argument(self, extras: Iterable[str]) -> str:
-        """How it is handed to pip."""
+        """Return its argument for pip."""
         bracket = f"[{','.join(sorted(extras))}]" if extras else ""
         if self.editable:
             return f"--editable={self.path}{bracket}"
@@ -94,7 +94,7 @@ class Sources:
     packages: Mapping[str, Package] = field(default_factory=dict[str, Package])
 
     def items(self, names: Iterable[str], *, editable: bool = False) -> list[Item]:
-        """What is to be installed, each after what it needs.
+        """List the packages to install, each after its requirements.
 
         Args:
             names: What the user wrote: names of plugins and packages, folders, wheels.
@@ -147,7 +147,7 @@ class Sources:
     def _needs_of(
         self, package: Package, extras: frozenset[str], seen: set[tuple[str, frozenset[str]]]
     ) -> Iterator[Item]:
-        """What a package needs of what is at hand and is not installed, its needs first."""
+        """Yield the requirements of a package that are at hand and not installed, deepest first."""
         for need in package.needs(extras):
             name, of_need = canonicalize_name(need.name), frozenset(need.extras)
             known = self.packages.get(name)
@@ -169,7 +169,7 @@ class Sources:
 
 
 def sources(find_links: Path | None = None) -> Sources:
-    """What the clone that delf was installed from has, and a folder of wheels.
+    """Find the packages of the clone that delf was installed from, and of a folder of wheels.
 
     Args:
         find_links: The folder.
@@ -213,7 +213,7 @@ def _is_current(package: Package) -> bool:
 
 
 def _origin(name: str) -> dict[str, Any]:
-    """Where a distribution was installed from."""
+    """Return the source of a distribution's installation."""
     return json.loads(metadata.distribution(name).read_text("direct_url.json") or "{}")
 
 

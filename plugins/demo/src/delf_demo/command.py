@@ -133,7 +133,7 @@ def demo(
 
 
 def _next(folder: Path | None, model: str) -> list[str]:
-    """What to do after the demo."""
+    """List the next steps after the demo."""
     key = "" if not model.startswith("recorded:") else " --llm gpt-4o-mini   # with OPENAI_API_KEY"
     first = ["  delf demo --make shop && cd shop"]
     if folder is not None:
@@ -157,7 +157,7 @@ def _wrapped(text: str) -> str:
 
 
 def _journal(folder: Path) -> str:
-    """What lets the page have a journal of its own."""
+    """Return the setting that gives the page a journal of its own."""
     return f"\n[plugins.journal-sql]\nurl = {_quoted(str(folder / 'journal.db'))}\n"
 
 

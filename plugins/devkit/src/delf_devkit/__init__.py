@@ -1,1 +1,1 @@
-"""What authors of plugins use: ``delf plugins new``; the test kit is :mod:`delf.testing`."""
+"""Tools for authors of plugins: ``delf plugins new``; the test kit is :mod:`delf.testing`."""

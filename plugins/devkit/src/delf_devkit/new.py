@@ -35,7 +35,7 @@ _FACTORIES: Final = {"command": "{variable}_command", "memory": "open_store"}
 
 @dataclass(frozen=True)
 class Kind:
-    """What is different from kind to kind.
+    """The differences between kinds.
 
     Args:
         hook: Its hook.
@@ -151,7 +151,7 @@ def new(name: str, kind: str, directory: Path | None, as_json: bool) -> None:
 
 
 def fields_of(name: str, kind: str) -> dict[str, str]:
-    """What the templates are filled with.
+    """Return the values that fill the templates.
 
     Args:
         name: The name that users will type, or the package's with its kind ahead.

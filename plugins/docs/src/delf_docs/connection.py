@@ -57,7 +57,7 @@ class DocumentInfo(TypedDict):
 
 
 class Replaced(TypedDict):
-    """How often a text was found."""
+    """The number of places where a text was found."""
 
     changed: int
 
@@ -353,7 +353,7 @@ def _revision(found: Mapping[str, Any]) -> str:
 
 
 def _difference(found: Mapping[str, Any], markdown: str) -> list[str]:
-    """What a new text changes, line by line."""
+    """List the changes of a new text, line by line."""
     old = markdown_of(found)
     if len(old) + len(markdown) > _COMPARED:
         return [f"its text of {len(old):,} characters is replaced by {len(markdown):,} others"]
@@ -452,7 +452,7 @@ def _looks(
 
 
 def _occurrences(found: Mapping[str, Any], text: str) -> Iterator[tuple[int, int]]:
-    """Where a text stands, in the units of indexes."""
+    """Yield the places of a text, in the units of indexes."""
     for element in paragraphs(found):
         whole, start = plain_text(element), int(element.get("startIndex") or 1)
         position = whole.find(text)

@@ -42,7 +42,7 @@ from delf_google.uploads import Uploader
 _FILES: Final = "drive/v3/files"
 _MOST_FOUND: Final = 1000
 _TRUST: Final[Mapping[str, Trust]] = {"name": "outside", "owner": "outside", "*": "own"}
-"""Whose words a file's fields are: others share files under names of their own."""
+"""The authors of a file's fields: others share files under names of their own."""
 _EXPORTS: Final = {
     f"{NATIVE}document": "text/markdown",
     f"{NATIVE}spreadsheet": "text/csv",
@@ -50,7 +50,7 @@ _EXPORTS: Final = {
 }
 _TOP: Final = ("", "/", "root")
 _OF_ITSELF: Final = frozenset({"update", "restore", "trash", "delete"})
-"""What is done to a shortcut, and not to the file to which it leads."""
+"""The operations on a shortcut itself, and not on its target."""
 _SOURCES: Final = {f"{NATIVE}document": "text/markdown", f"{NATIVE}spreadsheet": "text/csv"}
 
 
@@ -145,7 +145,7 @@ class Drive(GoogleConnection):
 
     @action("get", effect="read", trust=_TRUST)
     async def get(self, file: str) -> FileInfo:
-        """What a file is: name, kind, size, when it was changed, its folder, owner and link."""
+        """Describe a file: name, kind, size, time of change, folder, owner and link."""
         return file_of(await self._places.find(file))
 
     @action("get", effect="read")
@@ -197,7 +197,7 @@ class Drive(GoogleConnection):
 
     @action("list_permissions", effect="read")
     async def list_permissions(self, file: str) -> list[PermissionInfo]:
-        """Who may read or change a file."""
+        """List the people who may read or change a file."""
         found = await self._places.find(file)
         return [permission_of(item) for item in await self._permissions(str(found["id"]))]
 

@@ -106,7 +106,7 @@ class Places:
         return str(found["id"])
 
     async def children(self, folder: str, name: str) -> list[dict[str, Any]]:
-        """What a folder holds under a name."""
+        """List the items of a folder with a name."""
         query = f"name = {quoted(name)} and {quoted(folder)} in parents and trashed = false"
         page = await self._transport.json(
             Request(
@@ -118,7 +118,7 @@ class Places:
         return page.get("files") or []
 
     async def start(self, path: str) -> tuple[dict[str, Any], list[str]]:
-        """Where a path begins, and the names that follow."""
+        """Find the start of a path, and the names that follow."""
         names = [name for name in path.split("/") if name.strip()]
         if names and names[0].lower() == _SHARED:
             if len(names) == 1:

@@ -42,7 +42,7 @@ class FileInfo(TypedDict):
 
 
 class Found(TypedDict):
-    """What a search found; ``notice`` says when there is more."""
+    """The files that a search found; ``notice`` says when there are more."""
 
     files: list[FileInfo]
     notice: str | None
@@ -58,7 +58,7 @@ class Content(TypedDict):
 
 
 class PermissionInfo(TypedDict):
-    """Who may do what with a file."""
+    """The rights of a person to a file."""
 
     id: str
     who: str

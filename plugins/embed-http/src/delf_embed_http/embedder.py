@@ -22,7 +22,7 @@ _DEFAULT: Final = "text-embedding-3-small"
 _GOOGLE: Final = "https://generativelanguage.googleapis.com/v1beta"
 _TASKS: Final = {"query": "RETRIEVAL_QUERY", "passage": "RETRIEVAL_DOCUMENT"}
 _BATCH: Final = 100
-"""What Gemini takes at once; OpenAI takes 2,048."""
+"""The number of texts that Gemini takes at once; OpenAI takes 2,048."""
 _MAX_BYTES: Final = 64_000_000
 
 
@@ -81,7 +81,7 @@ class HttpEmbedder:
 
     @property
     def dimension(self) -> int | None:
-        """How long a vector is; None before the first text."""
+        """The length of a vector; None before the first text."""
         return self._dimension
 
     @property

@@ -143,7 +143,7 @@ class SentenceTransformersEmbedder:
 
     @property
     def dimension(self) -> int | None:
-        """How long a vector is; None before the first text."""
+        """The length of a vector; None before the first text."""
         if self._model is None:
             return None
         return int(self._model.model.get_embedding_dimension())

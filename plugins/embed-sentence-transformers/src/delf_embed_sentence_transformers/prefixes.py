@@ -1,4 +1,4 @@
-"""What families of models want before a text, as their model cards say."""
+"""Prefixes that families of models want before a text, by their model cards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PREFIXES: Final[tuple[tuple[str, str, str], ...]] = (
 
 
 def prefix_of(model: str, kind: EmbeddingKind, own: Mapping[str, str]) -> str:
-    """What goes before a text.
+    """Return the prefix of a text.
 
     Args:
         model: The model's name or path.

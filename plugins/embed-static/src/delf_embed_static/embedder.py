@@ -38,7 +38,7 @@ class StaticEmbedder:
 
     @property
     def dimension(self) -> int | None:
-        """How long a vector is; None before the first text."""
+        """The length of a vector; None before the first text."""
         return None if self._model is None else int(self._model.dim)
 
     @property
@@ -67,7 +67,7 @@ class StaticEmbedder:
             await asyncio.to_thread(self._folder)
 
     def _folder(self) -> str:
-        """Where the model is, from the hub's cache or as it was given."""
+        """Return the folder of the model, from the hub's cache or as it was given."""
         from huggingface_hub import (
             snapshot_download,  # pyright: ignore[reportUnknownVariableType]
         )

@@ -40,7 +40,7 @@ _KINDS: Final = {
 
 
 class FileFacts(TypedDict):
-    """What ``files.list`` says about a file."""
+    """The facts about a file in ``files.list``."""
 
     name: str
     size: int
@@ -168,12 +168,12 @@ class Files(Connection):
 
 
 def _kind(file: InputFile) -> str:
-    """What is in a file, by its name: csv, json, jsonl, excel, text or other."""
+    """Return the kind of a file by its name: csv, json, jsonl, excel, text or other."""
     return _KINDS.get(file.ending, "other")
 
 
 def _composed(name: str) -> str:
-    """What is equal for names that differ only in how their letters are encoded."""
+    """Return the same text for names that differ only in how their letters are encoded."""
     return unicodedata.normalize("NFC", name)
 
 

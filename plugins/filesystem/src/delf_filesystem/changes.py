@@ -1,4 +1,4 @@
-"""What a call would change, as a person sees it before it is done."""
+"""Changes of a call, as a person sees them before they are made."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Change:
 
     @property
     def size(self) -> int:
-        """How many bytes it will have."""
+        """Return the number of bytes that it will have."""
         return sum(len(part) for part in self.parts)
 
     def write(self) -> int:

@@ -292,7 +292,7 @@ class Filesystem(Connection):
     def _approved(
         self, name: str, arguments: Mapping[str, Any], context: CallContext | None
     ) -> list[Change]:
-        """What a call would write, if that is what a person has seen.
+        """Return the changes of a call, if they are those that a person has seen.
 
         Raises:
             ToolExecutionError: When a file is another one by now.
@@ -307,7 +307,7 @@ class Filesystem(Connection):
         return changes
 
     def _changes(self, name: str, arguments: Mapping[str, Any]) -> Iterator[Change]:
-        """What a call would write, as the files are now."""
+        """Yield the changes of a call, by the present files."""
         match name:
             case "write_file":
                 yield self._written(str(arguments["path"]), arguments["content"])
@@ -352,7 +352,7 @@ class Filesystem(Connection):
             return _whole(place, file, "edit")
 
     def _before(self, place: Place) -> bytes | None:
-        """What a file that will be replaced holds; None where there is none to show."""
+        """Return the content of a file that will be replaced; None where there is none to show."""
         try:
             with reading(place) as file:
                 return file.read(place.settings.max_file_bytes)

@@ -27,7 +27,7 @@ _PIECE: Final = 1_000_000
 
 
 def folder() -> Path:
-    """Where copies are, named by their content; for the user alone."""
+    """Return the folder of copies, named by their content; for the user alone."""
     return user_data_path("delf", appauthor=False) / "filesystem" / "copies"
 
 
@@ -87,7 +87,7 @@ def _copy(file: BinaryIO) -> str:
 
 
 def _missing_folders(place: Place) -> int:
-    """How many folders above a new file are not there yet."""
+    """Count the missing folders above a new file."""
     with root_of(place) as root:
         for missing in range(len(place.parts)):
             try:
@@ -170,7 +170,7 @@ class Undoing:
 
 
 def plan(events: Iterable[Event]) -> list[Undoing]:
-    """What the events of a task say that it changed, and what can be given back.
+    """List a task's changes by its events, and those that can be undone.
 
     Args:
         events: Of the task and its children, in their order.

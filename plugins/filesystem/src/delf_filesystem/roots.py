@@ -37,7 +37,7 @@ class Place:
         return "/".join((self.name, *self.parts))
 
     def below(self, name: str) -> Place:
-        """What has this name in this folder."""
+        """Return the place with this name in this folder."""
         return Place(self.name, self.settings, (*self.parts, name))
 
 
@@ -55,7 +55,7 @@ class Roots:
         return (Place(name, settings, ()) for name, settings in self._roots.items())
 
     def place(self, path: str) -> Place:
-        """Where a path is.
+        """Return the place of a path.
 
         Args:
             path: ``root/folder/file``.
@@ -82,7 +82,7 @@ class Roots:
         return place
 
     def file(self, path: str, *, write: bool = False) -> Place:
-        """Where a file is that is to be read or written.
+        """Return the place of a file that is to be read or written.
 
         Raises:
             ToolRefusedError: When its name or its root does not allow that.

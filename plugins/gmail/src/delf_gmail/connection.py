@@ -46,7 +46,7 @@ _MOST_SHOWN: Final = 200
 
 
 class Found(TypedDict):
-    """What a search found; ``notice`` says when there is more."""
+    """The messages that a search found; ``notice`` says when there are more."""
 
     messages: list[MessageLine]
     notice: str | None
@@ -93,7 +93,7 @@ class Draft(TypedDict):
 
 
 class Changed(TypedDict):
-    """How many messages a call changed."""
+    """The number of messages that a call changed."""
 
     changed: int
 
@@ -102,7 +102,7 @@ _TRUST: Final[Mapping[str, Trust]] = {
     **dict.fromkeys(("id", "thread", "labels", "date", "unread", "notice"), "own"),
     "*": "outside",
 }
-"""Whose words a mail's fields are: what the mailbox says of it is the user's own."""
+"""The authors of a mail's fields: the mailbox's own data is the user's."""
 
 
 class Gmail(GoogleConnection):
@@ -322,7 +322,7 @@ class Gmail(GoogleConnection):
         return await self._each(_several(messages), "untrash")
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
-        """Who would get an answer, which messages are meant, what a draft says."""
+        """Preview the receivers of an answer, the messages, or the text of a draft."""
         given = call.arguments
         if call.action == "send_draft":
             return await self._draft_preview(str(given["draft"]))

@@ -107,7 +107,7 @@ def _opening(tag: str, piece: str) -> str:
 
 
 def _target(link: str, shown: str) -> str:
-    """What is said of a link's address."""
+    """Return the words for a link's address."""
     if not link.startswith(("http://", "https://", "mailto:")) or link == shown:
         return ""
     return f" ({link})" if shown else link

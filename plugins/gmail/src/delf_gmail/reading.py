@@ -1,4 +1,4 @@
-"""What Gmail says of a message, as records; its MIME parts as one text and a list of files."""
+"""Gmail's messages as records; their MIME parts as one text and a list of files."""
 
 from __future__ import annotations
 

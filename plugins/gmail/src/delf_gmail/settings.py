@@ -8,7 +8,7 @@ from delf_google.settings import GoogleSettings
 
 
 class GmailSettings(GoogleSettings):
-    """Whose mail, and how much of it a script gets at once."""
+    """The user of the mail, and the size of the part that a script gets at once."""
 
     body_chars: int = Field(
         default=100_000, ge=100, description="Longer texts of messages are cut, with a notice."

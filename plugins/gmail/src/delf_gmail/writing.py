@@ -15,7 +15,7 @@ from delf_gmail.html_text import text_of
 from delf_google.addresses import parse
 
 MOST_BYTES: Final = 36_700_160
-"""What Gmail takes: files grow by a third on their way."""
+"""The most bytes that Gmail takes: files grow by a third on their way."""
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 

@@ -18,7 +18,8 @@ _TITLE: Final = 200
 _PRUNED_AT_ONCE: Final = 20
 """Conversations that one transaction forgets: others write in between."""
 _REMEMBERED_SECONDS: Final = 86_400.0
-"""How long the positions of a forgotten conversation are known: a summary may be under way."""
+"""The seconds for which a forgotten conversation's positions are known: a summary may be under way.
+"""
 
 
 class Run(Protocol):
@@ -241,7 +242,7 @@ def _load(
 def _position_of(
     connection: Connection, namespace: str, name: str, after: int, messages: Sequence[ChatMessage]
 ) -> int | None:
-    """Where the last of some messages is, if they stand next to each other after a position."""
+    """Find the last of some messages, if they stand next to each other after a position."""
     head = _head(connection, namespace, name)
     if head is None or not messages:
         return None

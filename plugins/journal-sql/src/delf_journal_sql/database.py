@@ -1,4 +1,4 @@
-"""What the journal needs of a database. Everything here blocks: it is called in threads."""
+"""The interface of a database to the journal. Everything here blocks: it is called in threads."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ class Database(Protocol):
     """A place for a journal."""
 
     types: Mapping[str, str]
-    """What ``{serial}``, ``{real}``, ``{bytes}`` and ``{big}`` are in this dialect."""
+    """The dialect's types for ``{serial}``, ``{real}``, ``{bytes}`` and ``{big}``."""
     name: str
-    """Where it is, without a password."""
+    """The place of the database, without a password."""
 
     def connect(self) -> Connection:
         """A connection for writing, which the caller closes."""

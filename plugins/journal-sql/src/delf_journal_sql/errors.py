@@ -1,4 +1,4 @@
-"""What can go wrong with a journal in a database."""
+"""Errors of a journal in a database."""
 
 from __future__ import annotations
 

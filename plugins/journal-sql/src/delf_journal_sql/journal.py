@@ -69,7 +69,7 @@ class SqlJournal:
 
     @property
     def place(self) -> str:
-        """Where it is, without a password."""
+        """The place of the journal, without a password."""
         return self._database.name
 
     # -- the protocol -------------------------------------------------------------------
@@ -157,11 +157,11 @@ class SqlJournal:
 
     @property
     def keep_seconds(self) -> float | None:
-        """How long tasks that are over stay; see :class:`delf.protocols.journal.SupportsUpkeep`."""
+        """The seconds for which ended tasks stay, if not for ever."""
         return self._settings.keep
 
     async def size(self) -> JournalSize:
-        """How large it is."""
+        """Return its size."""
 
         def look(connection: Connection) -> JournalSize:
             whole, free = self._database.size(connection)
@@ -230,7 +230,7 @@ class SqlJournal:
         return await self._read(lambda c: store.resolve_id(c, text))
 
     async def task(self, task_id: str) -> TaskRecord:
-        """What is known of one task.
+        """Return the record of one task.
 
         Raises:
             UnknownTaskError: When no such task is known.

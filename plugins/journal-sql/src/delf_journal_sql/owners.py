@@ -19,7 +19,7 @@ SILENCE_SECONDS: Final = 30.0
 """A process of another machine that was silent for so long is taken for dead."""
 
 COLUMNS: Final = "o.pid, o.birth, o.host, o.place, o.heartbeat, o.lease"
-"""What :func:`is_alive` asks of ``delf_owners AS o``, made a row by :func:`owner_of`."""
+"""The columns of ``delf_owners AS o`` for :func:`is_alive`; :func:`owner_of` reads them."""
 
 
 @functools.cache
@@ -82,7 +82,7 @@ class Owner:
 
     @property
     def heartbeat_seconds(self) -> float:
-        """How often it says that it lives."""
+        """The seconds between two signs of life."""
         return HEARTBEAT_SECONDS if self.lease is None else min(HEARTBEAT_SECONDS, self.lease / 4)
 
     def register(self, connection: Connection, database: Database) -> None:
@@ -99,7 +99,7 @@ class Owner:
 
 
 def owner_of(values: Sequence[Any]) -> dict[str, Any]:
-    """What was read as ``COLUMNS``, by name; every value None where the owner left."""
+    """Return the values of ``COLUMNS`` by name; every value is None where the owner left."""
     return dict(zip(("pid", "birth", "host", "place", "heartbeat", "lease"), values, strict=True))
 
 

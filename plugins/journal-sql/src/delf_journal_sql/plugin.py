@@ -1,4 +1,4 @@
-"""What this plugin brings: the journal ``sql``."""
+"""The capability of this plugin: the journal ``sql``."""
 
 from __future__ import annotations
 

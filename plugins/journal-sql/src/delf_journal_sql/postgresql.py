@@ -300,7 +300,7 @@ def _text(sql: str) -> bytes:
 
 
 def _target(rest: str) -> dict[str, Any]:
-    """Where a URL leads, as libpq's parameters.
+    """Return the target of a URL as libpq's parameters.
 
     libpq would read it, too, but takes what follows the first ``@`` of a password for the host,
     and names it in its errors.
@@ -327,7 +327,7 @@ def _target(rest: str) -> dict[str, Any]:
 
 
 def _shown(target: Mapping[str, Any]) -> str:
-    """Where it is, without a password."""
+    """Return the place without a password."""
     user = f"{target['user']}@" if "user" in target else ""
     port = f":{target['port']}" if "port" in target else ""
     return f"postgresql://{user}{target.get('host', '')}{port}/{target.get('dbname', '')}"

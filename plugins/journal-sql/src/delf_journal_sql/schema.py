@@ -100,7 +100,7 @@ def _version_7(execute: Execute) -> None:
 
 
 def _version_8(execute: Execute) -> None:
-    """How often a process was lost that worked on a task."""
+    """Add the number of times that a task's process was lost."""
     execute("ALTER TABLE delf_tasks ADD COLUMN losses INTEGER")
 
 

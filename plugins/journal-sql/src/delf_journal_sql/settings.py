@@ -15,7 +15,7 @@ _UNITS: Final = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 
 class JournalSettings(PluginSettings):
-    """Where the journal is, and how it is kept."""
+    """The place of the journal, and its upkeep."""
 
     url: SecretStr | None = Field(
         default=None,

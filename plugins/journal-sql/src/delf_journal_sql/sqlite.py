@@ -18,7 +18,7 @@ from delf_journal_sql.errors import DuplicateRowError, JournalError, JournalSetu
 from delf_journal_sql.settings import JournalSettings
 
 _INCREMENTAL: Final = 2
-"""What SQLite says of a file that gives pages back when it is asked to."""
+"""SQLite's mode of a file that gives pages back when it is asked to."""
 _QUICKEST: Final = 0.004
 _SLOWEST: Final = 0.1
 _BROKEN: Final = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
@@ -337,7 +337,7 @@ def _damage(found: str) -> sqlite3.DatabaseError:
 
 
 def explain(error: sqlite3.Error, path: Path, waited: float) -> Exception:
-    """What SQLite's error means for a user."""
+    """Explain SQLite's error to a user."""
     name = getattr(error, "sqlite_errorname", "") or ""
     kind = "_".join(name.split("_")[:2])
     if isinstance(error, sqlite3.IntegrityError):

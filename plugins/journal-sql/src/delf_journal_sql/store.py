@@ -1,4 +1,4 @@
-"""What is asked of the tables. Everything here blocks: it is called in threads."""
+"""Queries of the tables. Everything here blocks: it is called in threads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TASK: Final = (
     "t.limit_key, t.losses, t.tries, t.not_before"
 )
 _OWN: Final = 15
-"""How many columns ``TASK`` has; those of the owner follow."""
+"""The number of columns in ``TASK``; those of the owner follow."""
 
 
 def key_of(connection: Connection, task_id: str) -> int:
@@ -60,7 +60,7 @@ def read_events(connection: Connection, task_id: str, after: int) -> list[Event]
 
 
 def newest_position(connection: Connection) -> int:
-    """Where the newest event is in the order of all events."""
+    """Return the newest event's position in the order of all events."""
     return int(connection.execute("SELECT COALESCE(MAX(pos), 0) FROM delf_events")[0][0])
 
 
@@ -155,7 +155,7 @@ def find_tasks(
 
 
 def one_task(connection: Connection, now: float, task_id: str) -> TaskRecord:
-    """What is known of one task.
+    """Return the record of one task.
 
     Raises:
         UnknownTaskError: When there is no such task.

@@ -30,7 +30,7 @@ Reader = Callable[[Callable[[Connection], Any]], Awaitable[Any]]
 
 
 class Subscription(Generic[T]):
-    """What is appended from a position on; read as it comes, nothing is kept for who is slow.
+    """The events after a position; read as they come, and not kept for a slow reader.
 
     Args:
         reader: Reads the journal.

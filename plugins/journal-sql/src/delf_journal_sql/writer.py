@@ -36,7 +36,7 @@ _MOST: Final = 512
 """Operations in one transaction."""
 _AGAIN_SECONDS: Final = 0.1
 _GIVE_UP_SECONDS: Final = 15.0
-"""How long a lost connection is tried again."""
+"""The seconds for which a lost connection is tried again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -150,7 +150,7 @@ class Writer:
             self._leave()
 
     def _take(self) -> list[Append | Call] | None:
-        """What waits, at the latest when a heartbeat is due; None at the end."""
+        """Take the waiting work, at the latest when a heartbeat is due; None at the end."""
         with self._ready:
             while not self._queue and not self._stopping:
                 due = self._beat_at - time.monotonic()

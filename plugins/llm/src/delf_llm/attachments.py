@@ -1,4 +1,4 @@
-"""What a script hands to a model beside its prompt: images, documents, texts."""
+"""Attachments of a script's prompt for a model: images, documents, texts."""
 
 from __future__ import annotations
 

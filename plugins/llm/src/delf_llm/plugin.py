@@ -1,4 +1,4 @@
-"""What this plugin brings."""
+"""The capabilities of this plugin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server may ask while it works for a call: a person, the agent's model, its folders."""
+"""Questions of a server during a call: to a person, to the agent's model, about its folders."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Sampling = Literal["ask", "allow", "refuse"]
 
 
 class Patience:
-    """How long a server may be silent: while a person thinks, its time stands still.
+    """The seconds that a server may be silent: while a person thinks, its time stands still.
 
     Args:
         limit: What ends the wait.
@@ -172,7 +172,7 @@ class Asking:
         checker = Checker(schema, "the form")
 
         def fit(arguments: Mapping[str, Any]) -> dict[str, Any]:
-            """What a person put into the form; None stands for what is left out."""
+            """Return a person's input in the form; None stands for a field that is left out."""
             given = {name: value for name, value in arguments.items() if value is not None}
             fault = checker.fault(given)
             if fault is not None:

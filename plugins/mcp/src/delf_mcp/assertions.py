@@ -193,7 +193,7 @@ def by_workload(
 
 
 def token_reader(settings: MCPSettings, learned: Learned) -> Callable[[], Awaitable[str]]:
-    """What reads the token of ``assertion_file``, as it is at that time."""
+    """Make the function that reads the token of ``assertion_file`` at the time of use."""
     path = Path(settings.assertion_file or "")
 
     async def read() -> str:

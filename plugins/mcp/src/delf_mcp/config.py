@@ -51,7 +51,7 @@ def servers_in(path: Path) -> dict[str, dict[str, Any]]:
 def server_settings(
     path: Path, name: str, environ: Mapping[str, str], source: Source = "program"
 ) -> dict[str, Any]:
-    """What a file says about a server, as settings.
+    """Return the settings of a server from a file.
 
     Args:
         path: The file.

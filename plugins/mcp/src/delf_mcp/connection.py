@@ -109,7 +109,7 @@ class MCP(Connection):
         self.settings = self._resolved()
         self.listed: tuple[Action, ...] = ()
         self.declared: dict[str, Effect] = {}
-        """What the server says that its tools do; it decides nothing."""
+        """The server's own claims about its tools' effects; they decide nothing."""
         self._notices: tuple[str, ...] = ()
         self._first: dict[str, str] | None = None
         self._digests: dict[str, str] = {}
@@ -165,7 +165,7 @@ class MCP(Connection):
         return self.listed
 
     def notices(self) -> Sequence[str]:
-        """What the user should know of the tools: which are left out, and why."""
+        """Return notices about the tools for the user: those that are left out, and why."""
         return self._notices
 
     def is_stale(self) -> bool:
@@ -173,7 +173,7 @@ class MCP(Connection):
         return self._server().stale
 
     async def context(self, task: str) -> str | None:
-        """What the server says about its use, for the prompt."""
+        """Return the server's advice on its use, for the prompt."""
         async with self._link(self._server(), "instructions") as (client, _):
             said = client.instructions
         told = clean(said, _MOST_INSTRUCTIONS)
@@ -188,7 +188,7 @@ class MCP(Connection):
     # -- resources and prompts ----------------------------------------------------------
 
     async def list_resources(self) -> list[Resource]:
-        """What the server lets be read; a uri with {…} is a pattern."""
+        """List the resources that the server offers; a uri with {…} is a pattern."""
         from delf_mcp.limits import MAX_ITEMS
         from delf_mcp.listing import whole_list
 
@@ -472,7 +472,7 @@ class MCP(Connection):
 
 
 class _Server:
-    """What belongs to a server within one event loop."""
+    """The state of a server within one event loop."""
 
     def __init__(self, name: str, settings: MCPSettings, connection: MCP) -> None:
         from delf_mcp.asking import Asking

@@ -1,4 +1,4 @@
-"""What the client's user is asked before a call, and what they answer: an approval as a form."""
+"""Forms for approvals: the question to the client's user before a call, and the answer."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _inside(text: str) -> list[str]:
 
 
 def decision_of(request: ApprovalRequest, result: Any) -> Decision:
-    """What the client's user said.
+    """Read the decision of the client's user.
 
     Args:
         request: What they were asked about.

@@ -1,4 +1,4 @@
-"""What the user's ``effects`` were said of: kept from one run to the next, outside of projects."""
+"""Records of the tools that the user's ``effects`` were about: kept between runs, for the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is taken from a server at most: it is a stranger's program."""
+"""Limits of a server's messages: it is a stranger's program."""
 
 from __future__ import annotations
 

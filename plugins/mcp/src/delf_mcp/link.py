@@ -204,7 +204,7 @@ class Link:
 
 
 class WatchedStream:
-    """What a server sends; notices the end.
+    """The messages of a server; it notices the end.
 
     Args:
         stream: What is read.

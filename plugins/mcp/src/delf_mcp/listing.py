@@ -74,7 +74,7 @@ class Sieve:
         self._left_out: list[LeftOut] = []
 
     def taken_out(self, kind: str) -> list[LeftOut]:
-        """What was taken out of lists of a kind since somebody asked last."""
+        """Return the items left out of lists of a kind since somebody asked last."""
         found = [item for item in self._left_out if item.kind == kind]
         self._left_out = [item for item in self._left_out if item.kind != kind]
         return found
@@ -162,14 +162,14 @@ async def whole_list(
 
 
 def digest_of(tool: types.Tool) -> str:
-    """What a tool says of itself and a person relies on, as one short text."""
+    """Digest a tool's own description that a person relies on, as one short text."""
     told = [tool.name, tool.title, tool.description, tool.input_schema, tool.output_schema]
     text = json.dumps(told, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def effect_of(names: Collection[str], effects: Mapping[str, Effect]) -> Effect:
-    """What a tool does, as the user says; it cannot be undone where they say nothing.
+    """Return a tool's effect by the user's word; irreversible without one.
 
     An exact name counts before a pattern, and of several patterns the strictest.
 
@@ -185,7 +185,10 @@ def effect_of(names: Collection[str], effects: Mapping[str, Effect]) -> Effect:
 
 
 def declared_by(tool: types.Tool) -> Effect:
-    """What a tool does, as the server says. That is for the user to read, and decides nothing."""
+    """Return a tool's effect by the server's word.
+
+    That is for the user to read, and decides nothing.
+    """
     hints = tool.annotations
     if hints is not None and hints.read_only_hint:
         return "read"

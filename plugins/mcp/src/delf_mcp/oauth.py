@@ -67,7 +67,7 @@ class TokenFile:
         self._write("tokens", tokens.model_dump(mode="json", exclude_none=True))
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """What the server knows this client as."""
+        """Return the server's record of this client."""
         return self._read("client", OAuthClientInformationFull)
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
@@ -117,7 +117,7 @@ class TokenFile:
 
 
 class Returning:
-    """Where the browser comes back to after a login.
+    """The address to which the browser returns after a login.
 
     Args:
         port: Of loopback.
@@ -132,7 +132,7 @@ class Returning:
 
     @property
     def address(self) -> str:
-        """What the login leads back to."""
+        """The address to which the login returns."""
         return f"http://127.0.0.1:{self._port}/callback"
 
     async def show(self, url: str) -> None:
@@ -148,7 +148,7 @@ class Returning:
         await self._open_url(url)
 
     async def wait(self) -> AuthorizationCodeResult:
-        """What the browser brought."""
+        """Wait for the browser's result."""
         if self._came is None:
             raise ConnectionUnavailableError("no login was begun")
         try:
@@ -182,7 +182,7 @@ class Returning:
 def login(
     name: str, settings: MCPSettings, learned: Callable[[str], None], open_url: OpenURL
 ) -> httpx2.Auth | None:
-    """How requests to a server are logged in; None where they are not.
+    """Make the login for requests to a server; None where there is none.
 
     Args:
         name: The connection's name.

@@ -40,7 +40,7 @@ class Outputs:
         return found
 
     async def read(self, uri: str) -> types.TextResourceContents | types.BlobResourceContents:
-        """What a file holds.
+        """Return the content of a file.
 
         Args:
             uri: Of its link.

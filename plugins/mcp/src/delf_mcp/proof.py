@@ -43,7 +43,7 @@ class Binding(BaseModel):
 
 
 class Bindings(Protocol):
-    """Where a binding is kept beside its token."""
+    """The store of a binding beside its token."""
 
     async def get_binding(self) -> Binding | None:
         """The binding of last time."""
@@ -192,7 +192,7 @@ def _object(response: httpx2.Response) -> dict[str, Any]:
 
 
 def _target(request: httpx2.Request) -> str:
-    """Where a request goes, as a proof names it: without query, fragment and credentials."""
+    """Return a request's target as a proof names it: without query, fragment and credentials."""
     path, _, _ = request.url.raw_path.partition(b"?")
     return f"{request.url.scheme}://{(request.url.netloc + path).decode('ascii')}"
 

@@ -1,4 +1,4 @@
-"""What a person is asked on behalf of a server: all that a yes allows, and whose words it is."""
+"""Questions to a person for a server: all that a yes allows, and the words' author."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _ours: ContextVar[bool] = ContextVar("delf_mcp_ours", default=False)
 
 @contextmanager
 def quietly() -> Generator[None]:
-    """What the library logs meanwhile is for those only who look for faults, and short.
+    """Keep the library's logs short meanwhile, and for people who look for faults.
 
     What matters of it is told by errors.
     """

@@ -1,4 +1,4 @@
-"""What servers send, as values that a script can use."""
+"""Results of servers, as values that a script can use."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def content_of(blocks: Sequence[Any]) -> Any:
 
 
 def resource_of(contents: Sequence[Any]) -> Any:
-    """What a resource holds: text or bytes, and a list where it has several parts."""
+    """Return the content of a resource: text or bytes, and a list where it has several parts."""
     parts = [_contents(item) for item in contents]
     return parts[0] if len(parts) == 1 else parts
 

@@ -58,7 +58,7 @@ class Work:
             _work.reset(token)
 
     async def next_question(self) -> ApprovalRequest | None:
-        """What the user is to be asked; None at the end."""
+        """Return the next question for the user; None at the end."""
         self._decide(lambda _: Rejected(reason="the client left the question unanswered"))
         waiting = asyncio.ensure_future(self.questions.get())
         await asyncio.wait({waiting, self.task}, return_when=asyncio.FIRST_COMPLETED)
@@ -69,7 +69,7 @@ class Work:
         return self.asked[0]
 
     def answer(self, result: Any) -> None:
-        """What the client sent for the last question."""
+        """Take the client's answer to the last question."""
         self._decide(lambda request: decision_of(request, result))
 
     def refuse(self, reason: str) -> None:
@@ -117,7 +117,7 @@ _work: ContextVar[Work | None] = ContextVar("delf_mcp_work", default=None)
 
 
 class Served:
-    """What a project offers to MCP clients.
+    """The tools of a project for MCP clients.
 
     Args:
         make_agent: Makes an agent of the project; takes parameters of :class:`delf.Agent`.

@@ -1,4 +1,4 @@
-"""How a server is reached: as a program of this machine, or by its address."""
+"""Targets of a server: a program of this machine, or an address."""
 
 from __future__ import annotations
 

@@ -30,13 +30,13 @@ from delf_memory_semantic.delfhos import is_delfhos
 _VERSION: Final = "2"
 _HINT: Final = "see that the database is there, and that the url of the memory is right"
 _BUSY_MS: Final = 10_000
-"""How long SQLite waits for another writer."""
+"""The milliseconds for which SQLite waits for another writer."""
 _MAKING: Final = 0x64656C66
 """The lock under which PostgreSQL's tables are made: a number of its own."""
 _AT_ONCE: Final = 10_000
-"""How many rows one statement reads, or names: SQLite takes 32,766 values."""
+"""The number of rows that one statement reads, or names: SQLite takes 32,766 values."""
 _MOST_WORDS: Final = 48
-"""How many words of a query count: a task of pages is found by its first words as well."""
+"""The number of words of a query that count: the first words find a task of pages as well."""
 
 _tables = sa.MetaData()
 _meta = sa.Table(
@@ -153,7 +153,7 @@ class FactDatabase:
 
     @property
     def place(self) -> str:
-        """Where the facts are, without a password."""
+        """The place of the facts, without a password."""
         return self._url.render_as_string(hide_password=True)
 
     def open(self) -> None:
@@ -311,7 +311,7 @@ class FactDatabase:
         return set(connection.execute(ends).one()) == {self.namespace}
 
     def state(self) -> tuple[int, int]:
-        """How often facts were added, and how often in another way changed, by any process.
+        """Count the additions of facts, and their other changes, by any process.
 
         Both start at a number of chance; 0 before the first change.
         """
@@ -340,7 +340,7 @@ class FactDatabase:
             yield from connection.execute(wanted).partitions(_AT_ONCE)
 
     def vector_count(self, model: str) -> int:
-        """How many facts have a vector of a model."""
+        """Count the facts that have a vector of a model."""
         wanted = (
             sa.select(sa.func.count())
             .select_from(_vectors.join(_facts))
@@ -496,7 +496,7 @@ def searched(content: str) -> str:
 
 
 def digest_of(content: str) -> str:
-    """What two texts have in common that say the same: their words in order, without endings."""
+    """Digest the words of a text in order, without endings, so that equal facts are equal."""
     said = " ".join(words_of(content)) or content.strip()
     return hashlib.sha256(said.encode()).hexdigest()
 

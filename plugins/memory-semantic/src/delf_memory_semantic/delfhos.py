@@ -79,7 +79,7 @@ def _is_theirs(connection: sqlite3.Connection) -> bool:
 
 
 def _moment(text: object) -> float:
-    """What SQLite's CURRENT_TIMESTAMP wrote, which is UTC; now where it is no time."""
+    """Return the time of SQLite's CURRENT_TIMESTAMP, which is UTC; now where it is no time."""
     try:
         found = datetime.fromisoformat(str(text))
     except ValueError:

@@ -8,9 +8,9 @@ from typing import Final
 from delf.tools.ranking import is_pair, words_of
 
 LOOKED_AT: Final = 50
-"""How far down each ranking counts."""
+"""The depth of each ranking that counts."""
 _BY_WORDS: Final = 0.4
-"""What words count for where vectors count for the rest."""
+"""The weight of words where vectors have the rest."""
 
 
 def share_of(query: str, text: str) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 _NEIGHBOURS: Final = 32
 """Links of each vector in the graph (HNSW's M)."""
 _LOOKED_THROUGH: Final = 128
-"""How many vectors a search in the graph keeps in view (HNSW's efSearch)."""
+"""The number of vectors that a search in the graph keeps in view (HNSW's efSearch)."""
 _AT_ONCE: Final = 2000
 """Vectors that are put into a graph before it is asked whether to go on."""
 _HEADER: Final = struct.Struct("<8sQQQI")
@@ -22,7 +22,7 @@ _HEADER: Final = struct.Struct("<8sQQQI")
 _MARK: Final = b"delfvec2"
 
 State = tuple[int, int]
-"""How often facts were added, and how often in another way changed."""
+"""The number of additions of facts, and of their other changes."""
 
 
 class VectorIndex:
@@ -138,7 +138,7 @@ class VectorIndex:
         return [(number, value) for number, value in pairs if number >= 0]
 
     def likeness(self, number: int, vector: Any) -> float | None:
-        """How like a fact is to a vector; None where it has none."""
+        """Return the likeness of a fact to a vector; None where it has none."""
         try:
             own = self._index.reconstruct(number)
         except RuntimeError:  # faiss has no other way to say that it does not know it

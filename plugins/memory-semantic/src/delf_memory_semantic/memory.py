@@ -51,7 +51,7 @@ class Memory:
 
     @property
     def guidelines(self) -> str:
-        """What is worth remembering."""
+        """Return the rules of facts that are worth it."""
         return self.store.guidelines
 
     @property
@@ -83,7 +83,7 @@ class Memory:
         return list(self._run(self.store.search(query, top_k, threshold)))
 
     def retrieve(self, query: str, top_k: int = 5, threshold: float = 0.3) -> str:
-        """What :meth:`search` finds, a line each."""
+        """Return the results of :meth:`search`, a line each."""
         return "\n".join(fact.content for fact in self.search(query, top_k, threshold))
 
     def context(self) -> str:
@@ -128,7 +128,7 @@ class Memory:
         )
 
     async def _and_rest(self, work: Coroutine[Any, Any, T]) -> T:
-        """What was asked for; what fills vectors in the background ends with its loop."""
+        """Return the result; work that fills vectors in the background ends with its loop."""
         try:
             return await work
         finally:

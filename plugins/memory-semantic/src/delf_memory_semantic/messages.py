@@ -147,7 +147,7 @@ class MessageIndex:
         until: float,
         by_words: Mapping[int, float],
     ) -> dict[int, float]:
-        """How like the nearest messages are, and those that words found."""
+        """Return the likeness of the nearest messages, and of those that words found."""
         if vector is None:
             return {}
         found = self._words.execute(

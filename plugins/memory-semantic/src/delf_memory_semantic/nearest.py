@@ -58,7 +58,7 @@ class Nearest:
             return dict(index.nearest(vector, limit))
 
     def likeness(self, vector: Any, model: str, numbers: Iterable[int]) -> dict[int, float]:
-        """How like some facts are, of those that have vectors.
+        """Return the likeness of some facts, of those that have vectors.
 
         Args:
             vector: What they are to be like.

@@ -58,7 +58,7 @@ class Remembered(TypedDict):
 
 
 class Recall(Connection):
-    """What was said in past conversations."""
+    """The recall of past conversations."""
 
     Settings = RecallSettings
     settings: RecallSettings

@@ -28,9 +28,9 @@ R = TypeVar("R")
 _BATCH: Final = 256
 _THREADS: Final = 16
 _READ_AT_ONCE: Final = 20
-"""How many facts are read to see which of them are like enough."""
+"""The number of facts that are read to see which of them are alike enough."""
 _AWAY_SECONDS: Final = 60.0
-"""How long an embedder that let others wait, and failed, is not asked again."""
+"""The seconds for which an embedder that failed late is not asked again."""
 _AT_ONCE: Final = 1.0
 _FIRST_ANSWER: Final = 5.0
 """Seconds that a save waits for vectors; they come later, then."""
@@ -135,7 +135,7 @@ class SemanticStore:
     def _ranked(
         self, query: str, by_words: dict[int, float], vector: Any, near: dict[int, float]
     ) -> tuple[dict[int, float], dict[int, float]]:
-        """What the facts that were found count, best first, and the likeness of all of them."""
+        """Rank the facts that were found, best first, with the likeness of all of them."""
         if vector is not None:
             others = by_words.keys() - near.keys()
             near = near | self._nearest.likeness(vector, self._model, others)

@@ -12,7 +12,7 @@ from delf.messages import ModelDelta, ToolCall, Usage
 from delf_model_providers.failures import UnreadableError
 
 MADE_UP: Final = "delf-"
-"""How an id of a call begins that its provider gave none."""
+"""The prefix of a call's id whose provider gave none."""
 
 _MOST_CALLS: Final = 1000
 
@@ -33,7 +33,7 @@ class ToldError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """What an answer used, as its provider counted it.
+    """The tokens of an answer, as its provider counted them.
 
     Args:
         input: All input.
@@ -77,7 +77,7 @@ class _Call:
 
 @dataclass(slots=True)
 class Answer:
-    """What has come so far.
+    """The part of an answer that has come so far.
 
     Args:
         tokens: None until the provider counted them.

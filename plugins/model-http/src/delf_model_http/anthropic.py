@@ -78,11 +78,11 @@ class Messages:
     }
 
     def address(self, endpoint: Endpoint, *, stream: bool) -> str:
-        """Where requests go."""
+        """Return the address for requests."""
         return joined(endpoint.base_url or _URL, "messages", version="v1")
 
     def headers(self, endpoint: Endpoint) -> dict[str, str]:
-        """What says who asks, and in which version."""
+        """Return the headers that name the client and the version."""
         return {"x-api-key": endpoint.api_key or "", "anthropic-version": _VERSION}
 
     def body(
@@ -127,7 +127,7 @@ class Messages:
         return result
 
     def longest(self, facts: Facts) -> int | None:
-        """What a script, or an answer, has room in; a request has to name a limit."""
+        """Return the room of a script or an answer; a request has to name a limit."""
         return min(_LONGEST, facts.longest) if facts.longest else _LONGEST_OF_ANY
 
     def whole(self, given: Any) -> Answer:

@@ -1,4 +1,4 @@
-"""What is known of the three providers' models: prices, limits, and settings that they refuse.
+"""Facts about the three providers' models: prices, limits, and settings that they refuse.
 
 ``models.json`` is made by ``scripts/model_catalog.py`` and says when and from what.
 """
@@ -36,7 +36,7 @@ class Rates:
     output: float
 
     def cost(self, tokens: Tokens) -> float:
-        """What an answer costs, in USD."""
+        """Return the cost of an answer in USD."""
         cached = min(tokens.cached, tokens.input)
         written = min(tokens.written, tokens.input - cached)
         fresh = tokens.input - cached - written
@@ -46,7 +46,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known of one model; nothing of one that is not in the catalogue.
+    """The facts about one model; none for one that is not in the catalogue.
 
     Args:
         rates: Its prices.
@@ -73,7 +73,7 @@ class Facts:
         return Price(input=known.input, output=known.output, cached_input=known.cached)
 
     def cost(self, tokens: Tokens | None) -> float | None:
-        """What an answer costs, in USD; None where that cannot be known."""
+        """Return the cost of an answer in USD; None where it cannot be known."""
         if self.rates is None or tokens is None or tokens == Tokens():
             return None
         is_long = self.long_rates is not None and tokens.input > self.long_from
@@ -81,7 +81,7 @@ class Facts:
 
 
 def facts(dialect: Dialect, model: str) -> Facts:
-    """What is known of a model.
+    """Return the facts about a model.
 
     Args:
         dialect: Its provider.

@@ -1,4 +1,4 @@
-"""What the three protocols have in common."""
+"""Shared parts of the three protocols."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Dialect(Protocol):
     finished: ClassVar[Mapping[str, str]]
 
     def address(self, endpoint: Endpoint, *, stream: bool) -> str:
-        """Where requests go."""
+        """Return the address for requests."""
         ...
 
     def headers(self, endpoint: Endpoint) -> dict[str, str]:
-        """What says who asks."""
+        """Return the headers that name the client."""
         ...
 
     def body(

@@ -38,17 +38,17 @@ class GeminiLive:
         return self._handle is not None
 
     def address(self, endpoint: Endpoint, name: str) -> str:
-        """Where sessions are opened."""
+        """Return the address for sessions."""
         root = urlsplit(endpoint.base_url or _URL)
         scheme = "ws" if root.scheme == "http" else "wss"
         return urlunsplit((scheme, root.netloc, _PATH, root.query, ""))
 
     def headers(self, endpoint: Endpoint) -> dict[str, str]:
-        """What says who asks."""
+        """Return the headers that name the client."""
         return {"x-goog-api-key": endpoint.api_key or ""}
 
     def opening(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
-        """What the session is; rules and tools cannot be changed later."""
+        """Describe the session; rules and tools cannot be changed later."""
         if not self._setup:
             self._setup = {"model": self._name}
             self._setup["generationConfig"] = {

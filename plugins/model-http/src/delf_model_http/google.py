@@ -55,14 +55,14 @@ class GenerateContent:
     finished: ClassVar[Mapping[str, str]] = {"STOP": "stop", "MAX_TOKENS": "length"}
 
     def address(self, endpoint: Endpoint, *, stream: bool) -> str:
-        """Where requests go."""
+        """Return the address for requests."""
         name = endpoint.name if "/" in endpoint.name else f"models/{endpoint.name}"
         method = "streamGenerateContent?alt=sse" if stream else "generateContent"
         path = f"{quote(name)}:{method}"
         return joined(endpoint.base_url or _URL, path, version="v1beta")
 
     def headers(self, endpoint: Endpoint) -> dict[str, str]:
-        """What says who asks."""
+        """Return the headers that name the client."""
         return {"x-goog-api-key": endpoint.api_key or ""}
 
     def body(
@@ -136,7 +136,7 @@ def configured(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def declared(tools: Sequence[ModelTool]) -> list[dict[str, Any]]:
-    """What a model may call."""
+    """Describe the tools for a model."""
     functions = [
         {
             "name": tool.name,

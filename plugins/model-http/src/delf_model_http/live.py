@@ -24,18 +24,18 @@ _CLOSE_SECONDS: Final = 2.0
 
 
 class LiveDialect(Protocol):
-    """What one provider says in a session; it holds what the session is known to be."""
+    """The protocol of one provider's session; it holds the facts about the session."""
 
     def address(self, endpoint: Endpoint, name: str) -> str:
-        """Where sessions of a model are opened."""
+        """Return the address for sessions of a model."""
         ...
 
     def headers(self, endpoint: Endpoint) -> dict[str, str]:
-        """What says who asks."""
+        """Return the headers that name the client."""
         ...
 
     def opening(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
-        """What is sent first in a connection, before anything is said."""
+        """Return the first messages of a connection, before the task."""
         ...
 
     def is_open(self, event: Mapping[str, Any]) -> bool:
@@ -43,7 +43,7 @@ class LiveDialect(Protocol):
         ...
 
     def said(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
-        """What says something new and asks for an answer."""
+        """Return the messages that say something new and ask for an answer."""
         ...
 
     def between(self, event: Mapping[str, Any]) -> None:

@@ -61,7 +61,7 @@ _OWN: Final = frozenset({"timeout", "live_model"})
 _HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "delf"}
 _DONE: Final = "[DONE]"
 _STREAMED: Final = (b"data:", b"event:")
-"""How a body begins that is streamed."""
+"""The start of a body that is streamed."""
 _USAGE: Final = 5.0
 """Seconds to wait for the usage after the end of an answer."""
 

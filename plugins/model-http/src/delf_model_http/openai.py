@@ -24,7 +24,7 @@ from delf_model_providers.endpoint import OPENAI_URL, Endpoint
 
 _REASONING: Final = re.compile(r"(?:ft:)?(?:o[1-9](?:-|$)|gpt-5(?!.*chat))")
 _FIXED: Final = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "stop")
-"""What OpenAI's reasoning models refuse."""
+"""The settings that OpenAI's reasoning models refuse."""
 
 
 class ChatCompletions:
@@ -33,11 +33,11 @@ class ChatCompletions:
     finished: ClassVar[Mapping[str, str]] = {}
 
     def address(self, endpoint: Endpoint, *, stream: bool) -> str:
-        """Where requests go."""
+        """Return the address for requests."""
         return joined(endpoint.base_url or OPENAI_URL, "chat/completions")
 
     def headers(self, endpoint: Endpoint) -> dict[str, str]:
-        """What says who asks."""
+        """Return the headers that name the client."""
         return {"Authorization": f"Bearer {endpoint.api_key}"}
 
     def body(

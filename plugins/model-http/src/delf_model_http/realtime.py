@@ -42,12 +42,12 @@ class Realtime:
         self._calls: dict[str, int] = {}
 
     def address(self, endpoint: Endpoint, name: str) -> str:
-        """Where sessions are opened."""
+        """Return the address for sessions."""
         address = joined(endpoint.base_url or OPENAI_URL, f"realtime?model={quote(name)}")
         return f"ws{address.removeprefix('http')}"
 
     def headers(self, endpoint: Endpoint) -> dict[str, str]:
-        """What says who asks."""
+        """Return the headers that name the client."""
         return {"Authorization": f"Bearer {endpoint.api_key}"}
 
     def opening(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:

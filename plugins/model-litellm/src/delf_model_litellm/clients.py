@@ -71,7 +71,7 @@ class Clients:
         )
 
     def get(self) -> Any | None:
-        """What litellm takes as ``client``; None for a provider whose connections it keeps."""
+        """Return litellm's ``client``; None for a provider whose connections it keeps."""
         if self._endpoint.dialect is None:
             return None
         loop = asyncio.get_running_loop()

@@ -22,7 +22,7 @@ def messages(given: Sequence[Message], endpoint: Endpoint) -> list[dict[str, Any
 
 
 def tools(given: Sequence[ModelTool], *, must_call: bool) -> dict[str, Any]:
-    """What a model may call, as litellm takes it."""
+    """Describe the tools for a model, as litellm takes them."""
     if not given:
         return {}
     # Else litellm imports its proxy, which needs packages that it does not install.

@@ -1,4 +1,4 @@
-"""What an exception of litellm's means."""
+"""Meanings of litellm's exceptions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from delf_model_providers.failures import (
 
 _NOISE: Final = re.compile(r"^(?:[\w.]*(?:Error|Exception|Timeout)\b\s*(?:[:-]\s*|(?=\w)))+")
 _REPEATED: Final = " Original exception:"
-"""What follows is the same once more, with names of litellm's classes."""
+"""The mark after which a message repeats itself with names of litellm's classes."""
 _NO_COMPLETION: Final = re.compile(
     r"Unable to get json response|converting to valid response|[Pp]rovider returned .*'choices'"
     r"|Empty or invalid response"

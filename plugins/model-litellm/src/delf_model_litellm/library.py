@@ -56,7 +56,7 @@ async def load() -> Any:
 
 
 async def load_for_streams() -> None:
-    """What litellm's first stream reads from disk (its tokens' table), off the event loop."""
+    """Load the files of litellm's first stream (its tokens' table), off the event loop."""
     if _TOKENS not in sys.modules:
         with suppress(ImportError):
             await asyncio.to_thread(importlib.import_module, _TOKENS)

@@ -40,7 +40,7 @@ class _Call:
 
 @dataclass
 class _Collected:
-    """What a stream has brought so far."""
+    """The part of a stream that has come so far."""
 
     texts: list[str] = field(default_factory=list[str])
     calls: list[_Call] = field(default_factory=list[_Call])

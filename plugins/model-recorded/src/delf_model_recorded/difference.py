@@ -1,4 +1,4 @@
-"""How a request differs from what a recording holds, for people."""
+"""Differences between a request and a recording, for people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WIDTH: Final = 160
 
 
 def explain(entry: Entry, asked: Mapping[str, Any]) -> str:
-    """What differs first between an entry and a request, both in the file's form.
+    """Explain the first difference between an entry and a request, both in the file's form.
 
     Args:
         entry: What was recorded.

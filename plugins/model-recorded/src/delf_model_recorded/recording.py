@@ -181,7 +181,7 @@ def _entries(path: Path, text: str) -> Iterator[Entry]:
 
 
 def _problem(fields: dict[str, Any]) -> str | None:
-    """What is wrong with an entry, or None."""
+    """Return the fault of an entry, or None."""
     for name in ("request", "reply"):
         if not isinstance(fields.get(name), dict):
             return f"{name!r} is missing or no object"

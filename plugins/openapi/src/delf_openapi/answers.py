@@ -1,4 +1,4 @@
-"""What an API answered: results for scripts, and errors that say what to do."""
+"""Answers of an API: results for scripts, and errors with advice."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Answer:
 
     @property
     def filename(self) -> str | None:
-        """What the service calls the file that it sends, without any folder."""
+        """Return the service's name of the file that it sends, without any folder."""
         told = self.headers.get("content-disposition")
         if not told:
             return None

@@ -67,7 +67,7 @@ class Body:
 
 
 def kind_of(media: str) -> BodyKind:
-    """How a body of a media type is written."""
+    """Return the form of a body of a media type."""
     plain = media.partition(";")[0].strip().lower()
     if plain in ("*/*", "application/*") or plain.endswith(("/json", "+json")):
         return "json"

@@ -35,7 +35,7 @@ _DIGEST: Final = 16
 _log = logging.getLogger(__name__)
 
 Stored = tuple[str, Document, Compiled]
-"""What tells the content from others, the specification, and its operations."""
+"""The mark that tells contents apart, the specification, and its operations."""
 
 
 class StoredTrees:
@@ -110,7 +110,7 @@ def _pieces(uri: str, tree: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _head_of(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """What is asked of the document as a whole; extensions may be as large as all the rest."""
+    """Return the document's parts about the whole; extensions may be as large as all the rest."""
     head = {k: tree[k] for k in _HEAD if k in tree}
     components: Any = tree.get("components")
     if isinstance(components, dict) and "securitySchemes" in components:
@@ -137,7 +137,7 @@ class Cache:
         *,
         stale: bool = False,
     ) -> Stored | None:
-        """What is stored of a specification, if it is whole and still as it was.
+        """Load a stored specification, if it is whole and still as it was.
 
         Args:
             uri: Its address.
@@ -287,7 +287,7 @@ def _packed(trees: LoadedTrees) -> bytes:
 
 
 def _check_owner(file: BinaryIO) -> None:
-    """What others may have written says nothing, be it in a folder that all can write to.
+    """Refuse a file that others may have written, even in a folder that all can write to.
 
     Raises:
         OSError: When it is not this user's own, or can be written by others.
@@ -313,7 +313,7 @@ def _digest(text: str) -> str:
 
 
 def _state(uri: str) -> list[float]:
-    """What tells whether a document is still the same: time and size; for URLs when it was had."""
+    """Return the time and size of a document, to notice changes; of a URL the time of loading."""
     if not uri.startswith("file:"):
         return [time.time()]
     found = path_of(uri).stat()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from delf_openapi.typed import Responses, Typed
 
 CONTEXT: Final = " context"
-"""Where a call is given its task: no parameter of an API has such a name."""
+"""The key by which a call is given its task: no parameter of an API has such a name."""
 
 _SIGNATURE_CHARS: Final = 1500
 _MOST_TOLD: Final = 1000
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class Caller:
-    """What the calls of one connection have in common.
+    """The shared parts of one connection's calls.
 
     Args:
         name: The connection's name.
@@ -53,7 +53,7 @@ class Caller:
         self._told: set[tuple[str, tuple[str, ...]]] = set()
 
     def builder(self, call: Call) -> RequestBuilder:
-        """What checks and builds the requests of an action, made on first use.
+        """Make the builder that checks and builds the requests of an action, on first use.
 
         Raises:
             SpecError: When the operation cannot be read.
@@ -140,7 +140,7 @@ class Caller:
 
 
 class Call:
-    """What an action does when it is called.
+    """The work of an action when it is called.
 
     Args:
         caller: Sends requests.

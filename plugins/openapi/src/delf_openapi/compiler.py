@@ -126,7 +126,7 @@ def compile_operation(document: Document, operation: Operation, shapes: Shapes) 
 
 
 def effect_of(spot: Spot, raw: Mapping[str, Any]) -> Effect:
-    """What an operation does to the world, by its method and its name.
+    """Return the effect of an operation, by its method and its name.
 
     The specification is the other side's: its ``x-delf-effect`` can only make it stricter.
     """

@@ -28,7 +28,7 @@ _NOTES: Final = frozenset(
 
 
 class Trees(Protocol):
-    """Where the parts of a specification come from."""
+    """The source of a specification's parts."""
 
     uri: str
 
@@ -133,7 +133,7 @@ def _make_absolute(tree: Any, base: str, own: str) -> None:
 
 
 class Document:
-    """What the compiler and the request builder read.
+    """The document that the compiler and the request builder read.
 
     Args:
         trees: Where its parts come from.
@@ -157,7 +157,7 @@ class Document:
         self._found: dict[str, Any] = {}
 
     def at(self, ref: str) -> Any:
-        """What a reference leads to; it may be a reference itself.
+        """Return the target of a reference; it may be a reference itself.
 
         Raises:
             SpecError: When there is nothing, or it must not be read.

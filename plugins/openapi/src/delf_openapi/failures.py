@@ -1,4 +1,4 @@
-"""What can be wrong with a specification, and with an answer."""
+"""Faults of a specification, and of an answer."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class API:
 
     @property
     def info(self) -> Mapping[str, Any]:
-        """What the specification says of the API as a whole."""
+        """Return the specification's data about the API as a whole."""
         found = self.document.at("#").get("info")
         return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
@@ -89,7 +89,7 @@ def load_api(
 
 
 def _version_of(source: Source, settings: OpenAPISettings) -> str | None:
-    """What tells a specification from others; one that cannot be written may do without."""
+    """Return the version of a specification; one that cannot be written may do without."""
     try:
         return source.digest
     except SpecError:

@@ -26,7 +26,7 @@ Place = Literal["path", "query", "querystring", "header", "cookie"]
 
 
 class Spot(NamedTuple):
-    """Where an operation stands in the specification.
+    """The place of an operation in the specification.
 
     Args:
         name: Its unique Python name.
@@ -161,7 +161,7 @@ def _walk(
 
 
 def _words(operation_id: str | None, method: str, path: str) -> str:
-    """What an operation is called: as it says, or by what it does to what."""
+    """Name an operation: by its own id, or by its method and its path."""
     if operation_id and any(c.isalpha() for c in snake(operation_id)):
         return operation_id
     parts = [f"by_{p[1:-1]}" if p[:1] == "{" else p for p in path.split("/") if p]

@@ -224,7 +224,7 @@ def _part(
 def _framed(
     mark: str, name: str, filename: str | None, media: str | None, headers: Mapping[str, str]
 ) -> bytes:
-    """What stands before the bytes of a part."""
+    """Return the bytes ahead of a part."""
     lines = f'--{mark}\r\nContent-Disposition: form-data; name="{_escaped(name)}"'
     if filename is not None:
         lines += f'; filename="{_escaped(filename)}"'

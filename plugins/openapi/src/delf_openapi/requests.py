@@ -177,7 +177,7 @@ class RequestBuilder:
         return True
 
     def _try_to_write(self, param: Param, value: Any) -> None:
-        """What cannot be written is refused now, not when it was approved already."""
+        """Refuse a value that cannot be written now, and not after its approval."""
         if param.place == "path":
             path_text(param, value)
         elif param.place == "header":
@@ -193,7 +193,7 @@ class RequestBuilder:
         return [f.arg for f in self._fields.values() if f.required]
 
     def _check_body(self, body: Body, given: dict[str, Any]) -> list[str]:
-        """What is wrong with the body as a whole."""
+        """List the faults of the body as a whole."""
         if body.fields is None:
             if body.whole not in given or body.kind == "text":
                 return []
@@ -347,7 +347,7 @@ class RequestBuilder:
 
 
 def _misfit_of(body: Body, value: Any) -> list[str]:
-    """What is wrong with a body that no schema is asked about."""
+    """List the faults of a body that no schema describes."""
     if body.kind == "multipart" and not isinstance(value, dict):
         return [f"argument {body.whole}: must be a dict"]
     if body.kind == "binary":
@@ -369,7 +369,7 @@ def _bare(value: Any) -> Any:
 
 
 def accepted(document: Document, operation: Operation) -> str:
-    """What a request says that it understands."""
+    """Return the media types that a request accepts."""
     kinds: dict[str, None] = {}
     for status, response in responses_of(operation.raw).items():
         if status[:1] != "2" and status != "DEFAULT":

@@ -136,7 +136,7 @@ def _is_name(key: str) -> bool:
 
 
 def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
-    """What two shapes have in common, and each of its own."""
+    """Merge two shapes: their shared part, and each one's own."""
     if not isinstance(first, dict) or not first:
         return second
     old = cast("dict[str, Any]", first)

@@ -16,7 +16,7 @@ from delf_openapi.settings import OpenAPISettings
 
 @dataclass(slots=True)
 class Credentials:
-    """What a request carries to prove who calls. Its repr shows nothing of it.
+    """The credentials of a request. Its repr shows nothing of it.
 
     Args:
         headers: By name.

@@ -115,7 +115,7 @@ def resolved_confirm(
 def told_effects(
     effects: Mapping[str, Effect], spots: Sequence[Spot], where: str
 ) -> dict[str, Effect]:
-    """What operations do, as the user says in the words of ``allow``; by their names.
+    """Return the effects of operations by the user's words of ``allow``; by their names.
 
     A name or an operationId counts before a tag or a pattern, and of several the strictest.
 

@@ -1,4 +1,4 @@
-"""Where an operation's requests go."""
+"""Servers of an operation's requests."""
 
 from __future__ import annotations
 

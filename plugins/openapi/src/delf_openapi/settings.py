@@ -16,7 +16,7 @@ with warnings.catch_warnings():
     warnings.filterwarnings("ignore", 'Field name "validate"')  # an old method of pydantic's
 
     class _Checks(PluginSettings):
-        """How the answers of an API are looked at."""
+        """The checks of an API's answers."""
 
         validate: Validation = Field(  # pyright: ignore[reportIncompatibleMethodOverride]
             default="warn",
@@ -25,7 +25,7 @@ with warnings.catch_warnings():
 
 
 class OpenAPISettings(_Checks):
-    """Where the specification is, who calls, and the limits."""
+    """The place of the specification, the caller, and the limits."""
 
     spec: LocalPath | None = Field(
         default=None, description="The specification: a file or a URL, JSON or YAML."

@@ -47,7 +47,7 @@ class Source:
 
     @property
     def digest(self) -> str:
-        """What tells one content from another."""
+        """Return a mark that tells one content from another."""
         data = self.data
         if data is None:
             # Statuses are numbers in some mappings, and those cannot be sorted among texts.
@@ -142,7 +142,7 @@ def _fetch(uri: str, limit: int) -> bytes:
 
 
 def _body(response: httpx.Response, uri: str, limit: int) -> bytes:
-    """What came, unless it is too much or takes too long."""
+    """Read the body, unless it is too large or takes too long."""
     if response.status_code != 200:
         raise ConnectionUnavailableError(
             f"the specification {_shown(uri)} cannot be had: status {response.status_code}"

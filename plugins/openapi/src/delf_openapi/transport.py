@@ -136,7 +136,7 @@ class Transport:
         raise AssertionError  # the last attempt returns or raises
 
     def _wait_for(self, answer: Answer, attempt: int) -> float | None:
-        """How long to wait before the next attempt; None when there is to be none."""
+        """Return the seconds until the next attempt; None when there is to be none."""
         if answer.status not in _PASSING:
             return None
         told = retry_after(answer.headers)
@@ -277,7 +277,7 @@ def _scrubbed(answer: Answer, request: Request) -> Answer:
 
 
 def _redirected(url: str, place: str, label: str) -> str:
-    """Where an answer leads; credentials that it names itself are left out."""
+    """Return the target of an answer; credentials that it names itself are left out."""
     try:
         parts = urlsplit(urljoin(url, place))
         _ = parts.port

@@ -145,7 +145,7 @@ def _flatten_mapping(loader: Any, node: Any) -> None:
 
 
 def _expanded(node: Any, known: dict[int, int], depth: int) -> int:
-    """How many values a tree would have if nothing in it were shared.
+    """Count the values of a tree as if nothing in it were shared.
 
     Raises:
         SpecError: When it is nested too deeply, or contains itself.

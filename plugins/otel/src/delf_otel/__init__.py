@@ -1,1 +1,1 @@
-"""What delf's tasks do as OpenTelemetry traces and metrics."""
+"""Tasks of delf as OpenTelemetry traces and metrics."""

@@ -1,4 +1,4 @@
-"""Where a task is ordered: the span of the program that orders it, as W3C trace context."""
+"""The program's span when a task is ordered, as W3C trace context."""
 
 from __future__ import annotations
 

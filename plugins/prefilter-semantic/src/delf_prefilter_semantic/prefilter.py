@@ -20,9 +20,9 @@ from delf_prefilter_semantic.vectors import CatalogVectors
 _log = logging.getLogger(__name__)
 
 _LOOKED_AT: Final = 50
-"""How far down each ranking counts, where words and vectors are fused."""
+"""The depth of each ranking that counts, where words and vectors are fused."""
 _BY_WORDS: Final = 0.6
-"""What words count for where vectors count for the rest; both are from 0 to 1."""
+"""The weight of words where vectors have the rest; both are from 0 to 1."""
 
 
 class SemanticPrefilter:

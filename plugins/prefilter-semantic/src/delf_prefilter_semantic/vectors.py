@@ -15,7 +15,7 @@ from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.tools.ranking import plain_name
 
 _KEPT: Final = 20
-"""How many catalogs' vectors are kept on disk, the newest."""
+"""The number of catalogs whose vectors are kept on disk, the newest."""
 
 
 class CatalogVectors:
@@ -53,7 +53,7 @@ class CatalogVectors:
         return cls(matrix, embedder)
 
     async def likeness(self, text: str) -> Any:
-        """How like each action is to a text, from -1 to 1."""
+        """Return the likeness of each action to a text, from -1 to 1."""
         (query,) = await self._embedder.embed([text], "query")
         # In one thread: those of BLAS and of a model that has just computed wait for each other.
         return np.einsum("ij,j->i", self._matrix, np.asarray(query, dtype="float32"))
@@ -64,7 +64,7 @@ def _text(entry: CatalogEntry) -> str:
 
 
 def _read(path: Path, rows: int) -> Any:
-    """What is kept; None where nothing is, or not what belongs there."""
+    """Read the kept vectors; None where there are none, or where they belong elsewhere."""
     try:
         matrix = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError):

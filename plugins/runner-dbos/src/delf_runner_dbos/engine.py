@@ -29,7 +29,7 @@ Fire = Callable[[str, Mapping[str, Any]], Awaitable[str]]
 
 
 def configuration(url: str) -> DBOSConfig:
-    """What DBOS is told: a name of its own for this process, so that it recovers no other's."""
+    """Configure DBOS with a name of this process's own, so that it recovers no other's."""
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     return DBOSConfig(
         name=APPLICATION,

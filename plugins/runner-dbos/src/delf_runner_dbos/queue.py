@@ -37,7 +37,7 @@ _OVER: Final = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED
 
 @dataclass(frozen=True, kw_only=True)
 class Ticket:
-    """What a workflow is given: which task it does, and where that waits.
+    """The input of a workflow: its task, and the queue in which it waits.
 
     Args:
         task_id: The task.

@@ -38,7 +38,7 @@ _OVER: Final = frozenset({"done", "failed", "stopped"})
 
 @dataclass(frozen=True, kw_only=True)
 class RunnerOptions:
-    """How a runner works.
+    """The options of a runner.
 
     Args:
         queues: The queues whose tasks it does, and what holds for them.
@@ -204,7 +204,7 @@ class Runner:
         return await self._rest(replace(ticket, rests=0), wait)
 
     async def _record(self, ticket: Ticket) -> TaskRecord | None:
-        """What the journal knows of a task; None when it never came there."""
+        """Return the journal's record of a task; None when it never came there."""
         for pause in _SOON:
             try:
                 return await self._journal.task(ticket.task_id)
@@ -373,7 +373,7 @@ def _is_due(record: TaskRecord) -> bool:
 
 
 def _is_here(task: TaskQueued) -> bool:
-    """Whether a task is of this folder, or of none."""
+    """Tell whether a task is of this folder, or of none."""
     return Path(task.setup.get("folder", "")).resolve() == Path.cwd()
 
 

@@ -14,7 +14,7 @@ PLUGIN: Final = "runner-dbos"
 
 
 class QueueSettings(BaseModel, extra="forbid"):
-    """What holds for a queue."""
+    """The settings of a queue."""
 
     global_concurrency: int | None = Field(
         default=None, ge=1, description="Tasks of a queue that run at once, on all machines."
@@ -49,7 +49,7 @@ class QueueSettings(BaseModel, extra="forbid"):
 
 
 class RunnerSettings(PluginSettings, QueueSettings):
-    """Where DBOS keeps its workflows, and how runners share tasks."""
+    """The database of DBOS's workflows, and the sharing of tasks by runners."""
 
     database: SecretStr | None = Field(
         default=None,
@@ -67,14 +67,14 @@ class RunnerSettings(PluginSettings, QueueSettings):
     )
 
     def of(self, queue: str) -> QueueSettings:
-        """What holds for a queue: what is said of it, and else what is said of all."""
+        """Return the settings of a queue: its own, and else those of all."""
         said = self.queues.get(queue)
         names = QueueSettings.model_fields
         own = {} if said is None else said.model_dump(exclude_unset=True)
         return QueueSettings(**{name: getattr(self, name) for name in names} | own)
 
     def url(self, data_dir: Path, folder: Path) -> str:
-        """Where DBOS keeps its workflows, as it wants to have it.
+        """Return the URL of the database of DBOS's workflows, in its form.
 
         Args:
             data_dir: The user's data folder; it is made.

@@ -44,7 +44,7 @@ _FOLDER = "delf-docker-"
 _OWNED = re.compile(rf"{_FOLDER}(\d+-\d+)-[a-z0-9_]+")
 Transport = Literal["auto", "stdio", "socket"]
 Kind = tuple[Limits, tuple[str, ...]]
-"""What a container is started with; only sessions of the same kind can use it."""
+"""The options with which a container is started; only equal sessions can use it."""
 
 
 class DockerBackend:
@@ -97,7 +97,7 @@ class DockerBackend:
         self._reset()
 
     def _reset(self) -> None:
-        """What belongs to one event loop."""
+        """Reset the parts that belong to one event loop."""
         self._idle: deque[ContainerSession] = deque()
         self._kind: Kind | None = None
         self._open: set[ContainerSession] = set()

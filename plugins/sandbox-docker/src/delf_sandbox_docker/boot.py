@@ -30,7 +30,7 @@ _PR_SET_NO_NEW_PRIVS = 38
 _PR_SET_SECCOMP = 22
 _MODE_FILTER = 2
 _MACHINES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
-"""How the kernel calls the processor, and the number of ``socket``."""
+"""The kernel's names of the processor, and the number of ``socket``."""
 _EX_OSERR = 71
 _LEAST_WAIT = 50
 _TIME_COUNTER = "/sys/fs/cgroup/cpuacct/cpuacct.usage", 1e9
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> NoReturn:
 
 
 class _Time:
-    """What is left of the processors' time; the limit of a process counts for each anew.
+    """The processors' time that is left; the limit of a process counts for each anew.
 
     Args:
         seconds: How much all processes of the container may use from now on.

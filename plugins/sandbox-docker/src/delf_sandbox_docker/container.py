@@ -39,12 +39,12 @@ _MANY_SIGNALS = 64
 _MAX_WORDS = 4000
 _GRACE_SECONDS = 2.0
 _MEMORY_RESERVE = 16 * _MB
-"""What a script may not take of the container's memory, so that Python can still say why."""
+"""The container's memory that a script may not take, so that Python can still report the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
-    """What every container of a backend is started with, beside a session's limits.
+    """The confinement of every container of a backend, beside a session's limits.
 
     Args:
         cpu_limit: Processors, as ``0.5``.
@@ -114,7 +114,7 @@ _INSIDE: Mapping[str, str] = {"workspace": WORKSPACE, "wire": WIRE}
 
 
 def program_arguments(limits: Limits, processors: float, *, socket: bool) -> list[str]:
-    """What the container's program is started with; see :mod:`delf_sandbox_docker.boot`."""
+    """Return the arguments of the container's program; see :mod:`delf_sandbox_docker.boot`."""
     memory = max(limits.memory_bytes - _MEMORY_RESERVE, limits.memory_bytes // 2)
     wire = [f"{WIRE}/wire.sock"] if socket else []
     return [str(memory), str(limits.cpu_seconds), str(processors), *wire]
@@ -189,7 +189,7 @@ class ContainerProcess:
 
     @property
     def cpu_seconds(self) -> float:
-        """What process 1 said at the guest's end; nothing where the host ended it."""
+        """The time that process 1 reported at the guest's end; nothing where the host ended it."""
         used = self._last_words().get("cpu")
         return float(used) if isinstance(used, (int, float)) else 0.0
 

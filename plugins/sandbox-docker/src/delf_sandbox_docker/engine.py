@@ -86,7 +86,7 @@ class Engine:
         return any(kind in option for option in said for kind in _MAPPING)
 
     def _about(self) -> dict[str, Any]:
-        """What the engine says of itself, which it starts programs for."""
+        """Return the engine's facts about itself; it starts programs for them."""
         if self._said is None:
             self._said = cast("dict[str, Any]", self.client().info())
         return self._said
@@ -161,7 +161,7 @@ class Engine:
         return len(dead)
 
     def explain(self, error: BaseException) -> SandboxUnavailableError:
-        """What a failure of the client means, and what to do about it."""
+        """Explain a failure of the client, with advice."""
         text = _innermost(error)
         if "no space left on device" in text.lower():
             return SandboxUnavailableError(

@@ -38,7 +38,7 @@ PROGRAM = ("python3", "-P", "-s", "-S", "-X", "utf8", "/opt/delf/boot.py")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What an image is made of.
+    """The parts of an image.
 
     Args:
         base: The image that it starts from; it has ``python3`` from 3.11 on, on its path.
@@ -94,7 +94,7 @@ class Recipe:
         return "\n".join(lines) + "\n"
 
     def labels(self) -> dict[str, str]:
-        """What is written on the image."""
+        """Return the labels of the image."""
         return {
             LABEL: "image",
             LABEL_VERSION: __version__,

@@ -48,7 +48,7 @@ _HINT = (
 )
 _UNHURRIED_SECONDS = 0.05
 Kind = tuple[Limits, bool, tuple[str, ...]]
-"""What a process is started with; only sessions of the same kind can use it."""
+"""The options with which a process is started; only equal sessions can use it."""
 
 
 class _Guest(WireSession):
@@ -135,7 +135,7 @@ class LocalBackend:
         return server
 
     async def measures(self) -> Mapping[str, bool]:
-        """What confines scripts here, found out by starting a template."""
+        """Return the confinements of scripts here, found by starting a template."""
         self._follow_loop()
         server = await self._running_server()
         await server.ready()

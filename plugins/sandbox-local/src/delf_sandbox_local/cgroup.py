@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 _ROOT: Final = Path("/sys/fs/cgroup")
 _WANTED: Final = ("memory", "pids")
 _RESERVE: Final = 32 * 1024 * 1024
-"""What an interpreter takes beside the script's own memory."""
+"""The interpreter's memory beside the script's own."""
 
 
 class Group:
@@ -104,7 +104,7 @@ class Groups:
 
     @property
     def controllers(self) -> tuple[str, ...]:
-        """What can be limited: ``memory``, ``pids``."""
+        """Return the controllers of limits: ``memory``, ``pids``."""
         return tuple(sorted(self._homes))
 
     def make(self, memory: int, tasks: int) -> Group | None:

@@ -48,7 +48,7 @@ def _own_python() -> str:
 
 
 def _tasks_of_user() -> int:
-    """How many processes and threads this user has: the kernel's limit counts all of them.
+    """Count this user's processes and threads: the kernel's limit is for all of them.
 
     Of root it counts none. Guests see an empty ``/proc``.
     """
@@ -116,7 +116,7 @@ class ForkServer:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """What control groups limit: ``memory``, ``pids``."""
+        """Return the limits of control groups: ``memory``, ``pids``."""
         group = self._groups.make(0, 1)  # fails where the kernel refuses after all
         if group is not None:
             group.remove()

@@ -36,7 +36,7 @@ _WRITING: Final = (
 )
 
 _FS_BITS: Final = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
-"""How many kinds of access a version knows; later ones know as many as the last here."""
+"""The number of kinds of access in a version; later ones know as many as the last here."""
 _NETWORK_FROM: Final = 4
 _SCOPES_FROM: Final = 6
 _EVERY_PORT: Final = 0b11

@@ -1,4 +1,4 @@
-"""What a guest's process does before the first byte of a script: limits and confines itself.
+"""Confinement of a guest's process before the first byte of a script, and its limits.
 
 Standard library only; runs in the child that the template forked.
 """
@@ -31,7 +31,7 @@ _SYSTEM_FILES = (
     "/usr/local/lib",
     "/usr/share/zoneinfo",
 )
-"""What the interpreter may still load when a script imports a module."""
+"""The files that the interpreter may still load when a script imports a module."""
 
 
 def die_with_parent(parent: int) -> None:
@@ -47,7 +47,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def prepare() -> None:
-    """What holds for the template and all its guests alike: set once, and inherited by each.
+    """Set the template's confinement once; all its guests inherit it.
 
     When memory runs out, the kernel ends a guest rather than the host. Memory that is locked,
     queues of messages and of signals are stores that all processes of a user share. A process

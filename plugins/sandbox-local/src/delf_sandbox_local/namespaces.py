@@ -35,7 +35,7 @@ _SETTINGS: Final = {
     "kernel/unprivileged_userns_clone": ("1", ""),
     "kernel/apparmor_restrict_unprivileged_userns": ("0", ""),
 }
-"""What has to be on or off, or not to be there, for namespaces of users without rights."""
+"""The kernel's settings that namespaces of users without rights need."""
 _HOST_NAME: Final = b"sandbox"
 _SYSTEM: Final = (b"/proc", b"/sys")
 _PR_CAPBSET_DROP: Final = 24

@@ -20,7 +20,7 @@ from typing import Final
 PATIENCE_SECONDS: Final = 0.25
 """Some forty times what a small script needs from its start to its end."""
 NICENESS: Final = 15
-"""How much nicer than the host."""
+"""The niceness of guests above the host's."""
 _NICEST: Final = 19
 _LOOK_SECONDS: Final = 0.25
 _REST_SECONDS: Final = 2.0

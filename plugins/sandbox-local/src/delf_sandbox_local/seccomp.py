@@ -103,7 +103,9 @@ _RECEIVE_FLAGS: Final = 0x40000162
 """MSG_PEEK, MSG_TRUNC, MSG_DONTWAIT, MSG_WAITALL, MSG_CMSG_CLOEXEC."""
 _SOL_SOCKET: Final = 1
 _SOCKET_OPTIONS: Final = (3, 4, 7, 8, 30, 38, 39)
-"""What a socket is, and its buffers; not SO_PEERCRED and SO_PEERPIDFD: a handle of the host."""
+"""The options of a socket's kind and buffers; not SO_PEERCRED and SO_PEERPIDFD: a handle of the
+host.
+"""
 _CLONE_THREAD: Final = 0x00010000
 _CLONE_NAMESPACES: Final = 0x7E020000
 _SOME_PID: Final = 0x7EADBEEF

@@ -26,7 +26,7 @@ OWN: Final = (
     "Underflow",
     "Overflow",
 )
-"""What exceptions of scripts are, which catch them with each that they are one of."""
+"""The parents of scripts' exceptions, by which a script catches them."""
 
 PARENTS: Final = {
     "Exception": "BaseException",
@@ -49,4 +49,4 @@ PARENTS: Final = {
     "ValueError": "Exception",
     "ZeroDivisionError": "ArithmeticError",
 }
-"""What exceptions of Python and of delf are one of."""
+"""The parents of Python's and delf's exceptions."""

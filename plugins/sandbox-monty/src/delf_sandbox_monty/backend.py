@@ -35,7 +35,7 @@ class MontyBackend:
         self._reset()
 
     def _reset(self) -> None:
-        """What belongs to one event loop."""
+        """Reset the parts that belong to one event loop."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pool: Any = None
         self._open: set[MontySession] = set()
@@ -127,7 +127,7 @@ class MontyBackend:
 
 
 async def _entered(manager: Any) -> Any:
-    """What an asynchronous context manager gives, when the interpreter can be started."""
+    """Enter an asynchronous context manager, when the interpreter can be started."""
     try:
         return await manager.__aenter__()
     except (OSError, RuntimeError, TimeoutError) as error:

@@ -51,7 +51,7 @@ class Classes(ast.NodeTransformer):
         self.errors: dict[str, str] = {}
         """The name in Monty of each exception of the scripts."""
         self._above: dict[str, frozenset[str]] = {}
-        """What each of them is one of."""
+        """The parents of each of them."""
         self._makings: dict[str, str] = {}
         """Of which of them each has its ``__init__``."""
         self._found: dict[str, ast.ClassDef] = {}
@@ -79,7 +79,7 @@ class Classes(ast.NodeTransformer):
         self.visit(tree)
 
     def _forget(self, word: str) -> None:
-        """What an earlier script had by a name is another class."""
+        """Forget a class of an earlier script, because its name means another one now."""
         self.enums.discard(word)
         self._found.pop(word, None)
         self._above.pop(word, None)
@@ -520,7 +520,7 @@ def _word(node: Any) -> str:
 
 
 def _defined(part: ast.stmt) -> str:
-    """What a statement of a class defines; empty for none."""
+    """Return the name that a statement of a class defines; empty for none."""
     match part:
         case ast.FunctionDef(name=word) | ast.AsyncFunctionDef(name=word):
             return word

@@ -1,4 +1,4 @@
-"""What Monty makes whole at once where Python makes it bit by bit: generators and their like.
+"""Generators and their like: Monty makes the whole at once, Python bit by bit.
 
 That is the same where all of it is used. Where less may be used, what changes something is refused:
 it would be changed for every item.
@@ -19,7 +19,7 @@ _TAKES_ALL: Final = frozenset(
     {"list", "tuple", "set", "frozenset", "dict", "sorted", "sum", "max", "min", "Counter", "deque"}
     | {"join", "extend", "update", "mean", "fmean", "median", "gather"}
 )
-"""What goes through all that it is given."""
+"""The functions that go through all that they are given."""
 _INNER: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _ENDS: Final = (ast.Break, ast.Return, ast.Raise, ast.Try)
 

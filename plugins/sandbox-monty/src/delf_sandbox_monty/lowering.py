@@ -37,7 +37,7 @@ _TYPES: Final = frozenset(
     | {"Optional", "Protocol", "Self", "Sequence", "Set", "TYPE_CHECKING", "Tuple", "Type"}
     | {"TypeVar", "Union"}
 )
-"""What Monty's ``typing`` has; what else is named in annotations is never looked at."""
+"""The names of Monty's ``typing``; other names in annotations are never looked at."""
 _INSTEAD: Final = {
     "asyncio": "asyncio",
     "json": "__delf_json_module__",
@@ -65,7 +65,7 @@ _RENAMED: Final = {
 _TAKING: Final = frozenset({"map", "filter", "sorted", "min", "max", "reduce"})
 _UNWRAPPED: Final = frozenset({ASYNC_ITER, ITER, ASYNC_WITH})
 _OF_DICTS: Final = frozenset(dir(dict))
-"""What is no item of a record where it is read as an attribute."""
+"""The attributes of a record that are no items."""
 _STORE: Final = ast.Store()
 _ORDERED: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
@@ -178,7 +178,7 @@ class Lowering(ast.NodeTransformer):
         self._tools = tools
         self._modules: set[str] = set(enums)
         self._wrapped: set[str] = set()
-        """What ``functools.wraps`` is given; what it makes has another's name here."""
+        """The functions that ``functools.wraps`` is given; its result has another's name here."""
         self._number = 0
 
     def lower(self, tree: ast.Module) -> None:
@@ -229,7 +229,7 @@ class Lowering(ast.NodeTransformer):
 
     @staticmethod
     def _imported(node: ast.ImportFrom, source: str, word: str) -> ast.expr | None:
-        """What is imported in place of a name; None for the name itself."""
+        """Return the import in place of a name; None for the name itself."""
         if source in _INSTEAD:
             return attribute(name(node, _INSTEAD[source]), word)
         if (source, word) in _FUNCTIONS:
@@ -253,7 +253,7 @@ class Lowering(ast.NodeTransformer):
         return self.visit_FunctionDef(node)
 
     def visit_Assign(self, node: ast.Assign) -> Any:
-        """What is gone through once only is so here, too."""
+        """Keep a value that can be gone through only once."""
         self.generic_visit(node)
         match node.value:
             case (
@@ -520,7 +520,7 @@ def _is_template(node: Any) -> bool:
 
 
 def _as_text(node: Any) -> Any:
-    """What a day shows, where something is one."""
+    """Return the text of a day, where the value is one."""
     is_none = isinstance(node, (ast.Constant, ast.JoinedStr, ast.List))
     return node if is_none else call_of(name(node, "__delf_text__"), [node])
 

@@ -185,7 +185,7 @@ def _lines(tree: ast.Module, written: ast.Module) -> list[int]:
 
 @cache
 def prelude() -> str:
-    """What runs in Monty ahead of every script."""
+    """Return the code that runs in Monty ahead of every script."""
     text = resources.files("delf_sandbox_monty").joinpath("prelude.txt").read_text("utf-8")
     return text.replace("{ALIASES}", repr({alias: name for name, alias in ALIASES.items()}))
 
@@ -193,7 +193,7 @@ def prelude() -> str:
 def known_of(
     tools: Sequence[ToolNames], modules: frozenset[str]
 ) -> tuple[Known, set[str], set[str]]:
-    """What scripts of a session find, with the names and async functions that earlier ones left.
+    """Return the names that scripts of a session find, with those that earlier scripts left.
 
     Args:
         tools: What they can call.

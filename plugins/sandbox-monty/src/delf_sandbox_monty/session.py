@@ -45,7 +45,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 SCRATCH = "/scratch"
-"""What scripts call their own folder."""
+"""The scripts' name of their own folder."""
 _MOST_AFTER_END = 500
 """Calls that tasks may make once their script has come to its end."""
 _LOOK_SECONDS = 0.25

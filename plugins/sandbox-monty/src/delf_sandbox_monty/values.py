@@ -14,7 +14,7 @@ _FIRST: Final = frozenset("dr<")
 _SHOWN: Final = re.compile(
     r"dict_(values|keys|items)\(|range\(-?\d+, |<(function|bound method|\w+_iterator|re\.Match) "
 )
-"""How Monty passes what it cannot: as the text that it shows for it."""
+"""The text that Monty passes for a value that it cannot pass."""
 _LARGE: Final = 10_000
 _ESCAPED: Final = dict.fromkeys(code for code in range(32) if chr(code) not in "\b\t\n\f\r")
 

@@ -1,4 +1,4 @@
-"""What Monty reports, as outcomes and messages that a model can act on."""
+"""Reports of Monty, as outcomes and messages that a model can act on."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MODULES: Final = frozenset(
         "unicodedata",
     }
 )
-"""What there is of Python's library, but for what tells of the machine."""
+"""The modules of Python's library that there are, except those about the machine."""
 
 _REAL_NAMES: Final = {alias: name for name, alias in ALIASES.items()}
 
@@ -94,7 +94,7 @@ _OBJECTS: Final = {"Task": "task", "Later": "call that is not awaited", "Loop": 
         "textwrap",
     )
 }
-"""What objects of the prelude are to a script."""
+"""The kinds of the prelude's objects in a script."""
 _ATTRIBUTE: Final = re.compile(r"'(\w+)' object has no attribute '(\w+)'")
 _MODULE_ATTRIBUTE: Final = re.compile(r"module '(\w+)' has no attribute '(\w+)'")
 _NO_MODULE: Final = re.compile(r"No module named '([\w.]+)'")
@@ -132,7 +132,7 @@ def describe(
     limits: Limits,
     names: Mapping[str, str],
 ) -> Failed | LimitReached:
-    """How a script ended, from an exception of Monty.
+    """Read the end of a script from an exception of Monty.
 
     Args:
         error: A ``MontyError``.

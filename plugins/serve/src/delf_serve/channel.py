@@ -95,7 +95,7 @@ def _may_pass(error: Exception) -> bool:
 
 
 def _in_words(error: Exception) -> str:
-    """What failed, without what a server or an address says of itself."""
+    """Describe a failure without a server's or an address's own words."""
     if isinstance(error, urllib.error.HTTPError):
         return f"HTTP {error.code}"
     if isinstance(error, smtplib.SMTPResponseException):
@@ -105,7 +105,7 @@ def _in_words(error: Exception) -> str:
 
 
 def link(settings: ServeSettings, request: ApprovalRequest) -> str:
-    """Where the question is on the page."""
+    """Return the address of the question on the page."""
     return f"{settings.public_url}/#/{request.task_id}/{request.request_id}"
 
 

@@ -14,7 +14,7 @@ TEST_CLIENT: Final = "testclient"
 
 
 def client_of(address: Sequence[Any] | None) -> str:
-    """Who is at an address: it alone, or the network that one customer has of IPv6.
+    """Return the client at an address: it alone, or the network that one customer has of IPv6.
 
     Args:
         address: Host and port; None for a socket of this machine.

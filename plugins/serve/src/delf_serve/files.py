@@ -26,7 +26,7 @@ _ID: Final = re.compile(r"file_[0-9a-f]{32}")
 _COMING: Final = "coming_"
 _MOST_BYTES: Final = 255
 _LEAST_BYTES: Final = 4096
-"""What the smallest file counts: an empty one takes room, too."""
+"""The bytes that the smallest file counts: an empty one takes room, too."""
 _LOOK_SECONDS: Final = 3600.0
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -86,7 +86,7 @@ class Uploads:
         return Stored(id=file_id, name=name, size=size, at=time.time())
 
     async def list(self, key: Key) -> list[Stored]:
-        """What a key has sent in, the newest first."""
+        """List the files that a key has sent in, the newest first."""
 
         def look() -> list[Stored]:
             found: list[Stored] = []
@@ -160,7 +160,7 @@ class Uploads:
             raise ProblemError(507, "the server has no room for further files")
 
     def _count(self) -> Counter[str]:
-        """How much each key has sent in, by the folder: other processes use it, too."""
+        """Count the bytes that each key has sent in, by the folder: other processes use it, too."""
         used: Counter[str] = Counter()
         for file in self._folder.glob("*/*/*"):
             try:

@@ -1,4 +1,4 @@
-"""What stands before the API: who asks, from where, how much; every refusal is JSON."""
+"""Guard of the API: keys, origins, limits; every refusal is JSON."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CSRF_HEADER: Final = "x-csrf-token"
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _METHODS: Final = "GET, POST, DELETE, OPTIONS"
 _PROBES: Final = ("/health", "/ready")
-"""What load balancers ask, by whatever name."""
+"""The addresses that load balancers ask, by whatever name."""
 _OPEN: Final = ("/", "/login", "/session", "/favicon.ico")
 _FOLDER: Final = "/page/"
 _LOGIN_BYTES: Final = 4096
@@ -194,7 +194,7 @@ class Guard:
     async def _who(
         self, scope: Scope, headers: dict[bytes, bytes], path: str, method: str
     ) -> Key | None:
-        """Whose key is shown; None where none is, and none is needed."""
+        """Return the key of a request; None where there is none, and none is needed."""
         if not self._keys:
             return ANYBODY
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
@@ -244,7 +244,7 @@ class Guard:
         return ProblemError(401, "the API key is not known", headers={"www-authenticate": "Bearer"})
 
     def _count_wrong(self, name: str) -> int:
-        """How often something was wrong in this minute, this time included."""
+        """Count the failures of this minute, this one included."""
         now = time.monotonic()
         count, since = self._wrong.pop(name, (0, now))
         if now - since >= 60:

@@ -1,4 +1,4 @@
-"""Who may do what: keys with names and rights, and the cookies that stand for them on the page."""
+"""Keys with names and rights, and the cookies that stand for them on the page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Right = Literal["read", "run", "decide", "delete"]
 RIGHTS: Final[tuple[Right, ...]] = get_args(Right)
 VARIABLE: Final = "DELF_API_KEY"
 _LOOK_SECONDS: Final = 1.0
-"""How often a file of keys is looked at."""
+"""The seconds between two looks at a file of keys."""
 _NAME: Final = re.compile(r"[A-Za-z][\w.@-]{0,63}")
 
 
@@ -44,7 +44,7 @@ class Key:
 
     @property
     def holder(self) -> str | None:
-        """Whose tasks its remembered decisions hold for; of another secret it is another one.
+        """The owner of tasks for its remembered decisions; another secret has another one.
 
         None on a server without keys: the local user's.
         """
@@ -59,7 +59,7 @@ def _holder(name: str, digest: bytes) -> str:
 
 
 ANYBODY: Final = Key("local", frozenset(RIGHTS), b"")
-"""Who asks a server without keys, which listens on loopback alone."""
+"""The caller of a server without keys, which listens on loopback alone."""
 
 
 class Keys:
@@ -175,7 +175,7 @@ class Keys:
 
     @staticmethod
     def csrf(key: Key, cookie: str) -> str:
-        """What a page has to send with a change, which other sites cannot know."""
+        """Make the token that a page sends with a change, and that other sites cannot know."""
         return _text(_sign(key, b"csrf", cookie.encode()))
 
 

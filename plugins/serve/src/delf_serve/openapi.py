@@ -22,7 +22,7 @@ _COMMON: Final[dict[str, Any]] = {
     "seq": {"type": "integer", "description": "Its number in the task, from 1."},
     "at": {"type": "number", "description": "Unix time in seconds."},
 }
-"""What each event has, beside its data."""
+"""The fields of each event, beside its data."""
 _PART: Final = re.compile(r"\{(\w+)\}")
 _HEADERS: Final[dict[str, dict[str, Any]]] = {
     "Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,15}$"},

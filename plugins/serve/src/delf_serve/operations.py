@@ -46,7 +46,7 @@ _SLOWEST: Final = 20_000
 
 @dataclass
 class Service:
-    """What the operations work with.
+    """The objects that the operations work with.
 
     Args:
         agent: Does the tasks.
@@ -337,7 +337,7 @@ async def send_file(call: Call) -> Response:
 
 
 async def list_files(call: Call) -> Response:
-    """What this key has sent in."""
+    """List the files that this key has sent in."""
     query = call.query(s.PageQuery)
     found = await call.service.uploads.list(call.key)
     end = query.offset + query.limit
@@ -439,7 +439,7 @@ async def list_conversations(call: Call) -> Response:
 
 
 async def get_conversation(call: Call) -> Response:
-    """What was said in a conversation."""
+    """Return the messages of a conversation."""
     query = call.query(s.MessageQuery)
     name = call.part("conversation_id")
     lines = await _messages(call, name, query.after, query.limit + 1)
@@ -549,7 +549,7 @@ def _cookie_options(call: Call) -> dict[str, Any]:
 
 
 async def session(call: Call) -> Response:
-    """Who is logged in."""
+    """Return the session of the caller."""
     call.query(s.NoQuery)
     known: Key | None = call.http.scope.get("delf.key")
     if known is None:
@@ -584,7 +584,7 @@ def _budget(service: Service) -> s.Budget | None:
 
 
 async def budget(call: Call) -> Response:
-    """What is left of the agent's budget."""
+    """Return the rest of the agent's budget."""
     call.query(s.NoQuery)
     known = _budget(call.service)
     if known is None:
@@ -681,7 +681,7 @@ OPERATIONS: Final = (
     Operation(method="GET", path="/openapi.json", name="openapi", summary="This document.",
               right="read", handler=openapi),
 )  # fmt: skip
-"""What programs use, and the document tells of."""
+"""The operations for programs, which the document describes."""
 
 OF_THE_PAGE: Final = (
     Operation(method="GET", path="/docs", name="docs", summary="The API for people.",
@@ -693,4 +693,4 @@ OF_THE_PAGE: Final = (
     Operation(method="GET", path="/session", name="session", summary="Who is logged in.",
               right=None, handler=session, answer=s.Session),
 )  # fmt: skip
-"""What the page alone uses."""
+"""The operations of the page alone."""

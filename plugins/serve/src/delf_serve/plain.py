@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from delf.values import TAG
 
 _SIGNS: Final = (f'"{TAG}"', "NaN", "Infinity")
-"""What stands in JSON in which something is not plain."""
+"""The signs of a value in JSON that is not plain."""
 
 
 def json_bytes(value: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""What is sent in and out: these types validate requests, and the OpenAPI document is of them."""
+"""Bodies of requests and answers: these types validate, and the OpenAPI document is of them."""
 
 from __future__ import annotations
 
@@ -202,14 +202,14 @@ class Accepted(Shown):
 
 
 class Cancelled(Shown):
-    """What became of a cancellation."""
+    """The outcome of a cancellation."""
 
     task_id: str
     cancelled: bool = Field(description="False where the task was over already.")
 
 
 class DecidedView(Shown):
-    """How a question was answered, and by whom."""
+    """The decision about a question, and its author."""
 
     decision: str
     by: str
@@ -289,7 +289,7 @@ _BELONGS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Fields of a decision, by the ones to which they belong."""
 _USUAL: Final = {"remember": "no", "covers": "call"}
-"""What a field is that is left out, where that is not null."""
+"""The value of a field that is left out, where that is not null."""
 
 
 def _say_what_belongs(schema: dict[str, Any]) -> None:
@@ -407,7 +407,7 @@ class ChatLine(Shown):
 
 
 class ConversationDetail(Shown):
-    """What was said."""
+    """The messages of a conversation."""
 
     conversation_id: str
     messages: list[ChatLine]
@@ -421,7 +421,7 @@ class LoginRequest(Given):
 
 
 class TaskCost(Shown):
-    """What one task took of a budget, with its child tasks."""
+    """The cost of one task with its child tasks."""
 
     task_id: str
     spent_usd: float
@@ -437,7 +437,7 @@ class Budget(Shown):
 
 
 class Session(Shown):
-    """Who is logged in."""
+    """The session of the caller."""
 
     name: str
     rights: list[str]
@@ -496,7 +496,7 @@ class WaitQuery(Query):
 
 
 class TaskFormatQuery(WaitQuery):
-    """How a task is told."""
+    """The format of a task."""
 
     format: Literal["task", "snapshot"] = Field(
         default="task", description="`snapshot`: as `Agent.poll` tells it."
@@ -518,7 +518,7 @@ class EventQuery(Query):
 
 
 class FileQuery(Query):
-    """What the file is called."""
+    """The name of the file."""
 
     name: FileName
 

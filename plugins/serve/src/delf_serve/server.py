@@ -21,16 +21,16 @@ _BACKLOG: Final = 2048
 _SHUTDOWN_SECONDS: Final = 3
 _IDLE_SECONDS: Final = 30.0
 _REST_SECONDS: Final = 5.0
-"""How long the rest of a request may still come after its answer."""
+"""The seconds in which the rest of a request may still come after its answer."""
 _CLOSE_SECONDS: Final = 5.0
-"""How long a client has to take what was sent before its connection was closed."""
+"""The seconds in which a client can take the sent bytes before its connection was closed."""
 _STALL_SECONDS: Final = 60.0
-"""How long a client may take nothing of an answer."""
+"""The seconds for which a client may take nothing of an answer."""
 _HEAD_BYTES: Final = 65_536
 _MOST_QUEUED: Final = 16
 """Requests that a client may send on a connection before it has the answers."""
 _BUFFER_BYTES: Final = 32_768
-"""What waits to be sent on a connection before more of an answer is made."""
+"""The bytes that wait on a connection before more of an answer is made."""
 _OWN_FILES: Final = 256
 """File descriptors that are left for all but connections: sandboxes, journal, files."""
 
@@ -70,7 +70,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def address_of(listener: socket.socket) -> str:
-    """Where a person finds it."""
+    """Return the address for a person."""
     name, port = listener.getsockname()[:2]
     host = "localhost" if name in ("0.0.0.0", "::") else str(name)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -324,7 +324,7 @@ def make_server(app: Application, *, log_level: str = "error") -> uvicorn.Server
 
 
 def _room(most: int) -> int:
-    """How many connections there can be with the file descriptors of this process."""
+    """Count the connections that this process's file descriptors allow."""
     try:
         import resource
     except ImportError:  # Windows

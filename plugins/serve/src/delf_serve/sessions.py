@@ -1,4 +1,4 @@
-"""Who is logged in to the page, and who holds a place for long: streams and waits."""
+"""Sessions of the page, and clients that hold a place for long: streams and waits."""
 
 from __future__ import annotations
 

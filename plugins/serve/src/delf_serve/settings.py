@@ -15,7 +15,7 @@ NAME: Final = "serve"
 
 
 class ServeSettings(PluginSettings):
-    """What is served to whom, and how much of it."""
+    """The things that are served, the clients, and the limits."""
 
     api_key: SecretStr | None = Field(
         default=None,

@@ -53,7 +53,7 @@ Item = tuple[int, bytes, bool]
 
 @dataclass(eq=False)
 class _Feed:
-    """What comes of one task, for all who look on."""
+    """The frames of one task, for all readers."""
 
     readers: set[asyncio.Queue[Item | None]] = field(
         default_factory=set[asyncio.Queue["Item | None"]]
@@ -71,7 +71,7 @@ class _Feed:
 
 @dataclass
 class _Place:
-    """How far a client is.
+    """The position of a client.
 
     Args:
         last: The number of the last event that it has.
@@ -228,7 +228,7 @@ def _frames(events: Sequence[Event]) -> bytes:
 
 
 async def _next(queue: asyncio.Queue[Item | None]) -> Item | None:
-    """What comes next; an empty frame where nothing came for a while."""
+    """Return the next frame; an empty one where nothing came for a while."""
     try:
         async with asyncio.timeout(_BEAT_SECONDS):
             return await queue.get()

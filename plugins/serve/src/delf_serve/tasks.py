@@ -152,7 +152,7 @@ class Tasks:
 
     @property
     def working(self) -> int:
-        """How many tasks this process has in hand."""
+        """Count the tasks that this process works on."""
         return len(self._open)
 
     def start(self) -> None:
@@ -164,7 +164,7 @@ class Tasks:
             self._work.add(asyncio.create_task(self._keep_forgetting(seconds)))
 
     def _keep_seconds(self) -> float | None:
-        """How long what is over stays: as the server says, or else as its journal does."""
+        """Return the seconds that ended tasks stay: the server's setting or the journal's."""
         days, journal = self._settings.keep_days, self.journal
         if days is not None:
             return days * 86_400

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _WAITS_SECONDS: Final = 7 * 86_400.0
-"""How long a question waits on a page, where nothing else was said."""
+"""The seconds for which a question waits on a page, unless it says otherwise."""
 _REFUSED: Final = 2
 """The exit status of a worker that another one would not be better than."""
 _SHORTEST_LIFE_SECONDS: Final = 1.0

@@ -28,7 +28,7 @@ FORMATS: Final = {"DATE": "yyyy-mm-dd", "DATE_TIME": "yyyy-mm-dd hh:mm:ss", "TIM
 
 
 def value_of(cell: Mapping[str, Any], *, formulas: bool = False) -> Any:
-    """What a cell holds: text, number, bool, date, datetime, time, or None.
+    """Return the value of a cell: text, number, bool, date, datetime, time, or None.
 
     Args:
         cell: The cell as the service gives it.

@@ -49,7 +49,7 @@ class BookInfo(TypedDict):
 
 
 class Written(TypedDict):
-    """How many cells or rows a call wrote."""
+    """The number of cells or rows that a call wrote."""
 
     cells: int
 
@@ -260,7 +260,7 @@ class Sheets(GoogleConnection):
         return Allowed(preview=text, basis=text)
 
     async def _present(self, book: Book, area: Area) -> list[str]:
-        """What the cells of an area hold now, of a large one at its beginning."""
+        """List the present values of an area's cells, of a large one at its beginning."""
         if area.top >= area.sheet.rows or area.left >= area.sheet.columns:
             return []  # the sheet will grow
         shown = area.beginning(_MOST_LOOKED_AT)

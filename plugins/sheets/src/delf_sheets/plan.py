@@ -280,7 +280,7 @@ def _number_format(pattern: str) -> dict[str, str]:
 
 
 def _kind_of(pattern: str) -> str:
-    """What a pattern makes of a number, by its first section: the others are of the same kind.
+    """Return the kind of a pattern's numbers, by its first section: the others share it.
 
     Texts and what stands in brackets, as a color or a condition, say nothing of it.
     """

@@ -50,7 +50,7 @@ class Shell(Connection):
             )
 
     async def context(self, task: str) -> str | None:
-        """What may be run, for the prompt."""
+        """Return the commands that may run, for the prompt."""
         rules = ", ".join(rule.pattern for rule in self.settings.rules) or "none"
         others = "asked about" if self.settings.default else "blocked"
         return (

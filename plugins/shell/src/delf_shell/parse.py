@@ -197,7 +197,7 @@ def _not_understood(sign: str, what: str) -> ToolRefusedError:
 
 
 def shown(pipelines: tuple[Pipeline, ...]) -> str:
-    """What will be run, a program a line, quoted so that each word can be told."""
+    """Return the commands, a program a line, quoted so that each word can be told."""
     lines: list[str] = []
     for pipeline in pipelines:
         for number, words in enumerate(pipeline.commands):

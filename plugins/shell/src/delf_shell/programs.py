@@ -1,4 +1,4 @@
-"""What programs do with their words, as far as a wildcard may stand for them.
+"""Programs' uses of their words, as far as a wildcard may stand for them.
 
 A ``*`` stands for words that a program only reads, and for no file of options (``@file``). Many
 programs run a word, write to it, or send it somewhere: for those, rules name the words, or say

@@ -31,7 +31,7 @@ _SYSTEM_FILES: Final = (
 
 
 class ShellResult(TypedDict):
-    """What a command left: the status of its last program, and what was written.
+    """The outcome of a command: the status of its last program, and its output.
 
     ``truncated`` says that more was written than is kept.
     """
@@ -82,7 +82,7 @@ class _Telling:
 
 @dataclass
 class _Kept:
-    """What is kept of an output; the rest is read and forgotten."""
+    """The kept part of an output; the rest is read and forgotten."""
 
     left: int
     parts: dict[str, bytearray] = field(
@@ -107,7 +107,7 @@ class _Kept:
 
 @dataclass(frozen=True, kw_only=True)
 class Runner:
-    """How commands are run.
+    """A runner of commands.
 
     Args:
         folder: Where.

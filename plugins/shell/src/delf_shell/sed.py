@@ -36,7 +36,7 @@ def _skip(script: str, at: int) -> int:
 
 
 def _command(script: str, at: int) -> int | None:
-    """Where the command that begins here ends; None for one that is not known to be harmless."""
+    """Find the end of the command here; None for one that may do harm."""
     for _ in range(2):
         after = _address(script, at)
         if after is None:
@@ -56,7 +56,7 @@ def _command(script: str, at: int) -> int | None:
 
 
 def _address(script: str, at: int) -> int | None:
-    """Where an address ends; here, where there is none; None for one that is not understood."""
+    """Find the end of an address; here, where there is none; None for an unknown one."""
     found = _ADDRESS.match(script, at)
     if found:
         return found.end()
@@ -83,7 +83,7 @@ def _replacement(script: str, at: int) -> int | None:
 
 
 def _delimited(script: str, at: int, delimiter: str) -> int | None:
-    """Where a part ends, after its delimiter.
+    """Find the end of a part, after its delimiter.
 
     Only simple brackets are understood, without the delimiter: of others, programs differ.
     """

@@ -26,7 +26,7 @@ class RuleSettings(BaseModel):
 
 
 class DefaultSettings(BaseModel):
-    """What becomes of commands that no rule names."""
+    """The treatment of commands that no rule names."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,4 +1,4 @@
-"""What a database holds, as records; each backend reads its own catalogue into them."""
+"""Contents of a database as records; each backend reads its own catalogue into them."""
 
 from __future__ import annotations
 

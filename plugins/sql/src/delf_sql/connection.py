@@ -43,7 +43,7 @@ _DETAILED_TABLES: Final = 25
 
 
 class Changes(TypedDict):
-    """What a write did."""
+    """The results of a write."""
 
     rowcount: int
     rows: list[dict[str, Any]]

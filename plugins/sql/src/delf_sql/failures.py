@@ -23,7 +23,7 @@ class SQLSchemaError(DelfError):
 
 
 def problem_of(error: BaseException, backend: Backend) -> Problem | None:
-    """What went wrong; None for what is no database's error.
+    """Return the problem behind an error; None for an error of no database.
 
     Args:
         error: Any exception.

@@ -268,7 +268,7 @@ _ELSEWHERE: Final = words(
     "to_timestamp translate trunc try_cast var_pop var_samp variance week year "
     "bigint decimal float int integer numeric timestamp varchar"
 )
-"""What databases have under these names that delf knows nothing else about."""
+"""The functions that databases have under these names, of which delf knows nothing else."""
 _FUNCTIONS: Final[dict[Dialect, frozenset[str]]] = {
     "postgresql": _EVERYWHERE | _POSTGRESQL,
     "mysql": _EVERYWHERE | _MYSQL,

@@ -42,7 +42,7 @@ _EXPLAIN_OPTIONS: Final = words(
 _RESETS: Final = re.compile(r"innodb_\w+_reset", re.IGNORECASE)
 """Tables of MySQL whose counters begin anew when somebody with the right PROCESS reads them."""
 _TO_LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
-"""What databases fold for certain: other letters that Python folds are other names there."""
+"""The letters that databases fold for certain: Python folds others, which are other names there."""
 _PARTS: Final = words(
     "Select From Join Where Group Having Order Ordered Limit Offset Fetch LimitOptions With CTE "
     "RecursiveWithSearch Union Except Intersect Subquery Values Table TableAlias TableFromRows "
@@ -55,7 +55,7 @@ _PARTS: Final = words(
     "RespectNulls Default WithOrdinality JSONTable JSONSchema JSONColumnDef JSONValue OnCondition "
     "XMLTable FormatJson JSONKeyValue Partition Lambda"
 )
-"""What a query may be made of, by sqlglot's names, beside operators and functions."""
+"""The parts of a query, by sqlglot's names, beside operators and functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ def _read_kind(tokens: Sequence[Token], dialect: Dialect) -> tuple[ReadKind, int
 
 
 def _explained(terms: Sequence[str], tokens: Sequence[Token], dialect: Dialect) -> int | None:
-    """Where the explained query begins; None where a table is described."""
+    """Find the start of the explained query; None where a table is described."""
     place = 1
     if terms[1:2] == ["("] and dialect == "postgresql":
         inner = terms[2] if len(terms) > 2 else ""

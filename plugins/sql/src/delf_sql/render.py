@@ -109,7 +109,7 @@ def partial_schema(
     budget: int,
     name: str,
 ) -> str:
-    """What fits: some tables with columns, then names, and how to learn the rest.
+    """Return the part that fits: tables with columns, then names, then where to ask for more.
 
     Args:
         detailed: Tables that fit the task, the best first.

@@ -14,7 +14,7 @@ from delf_sql.values import holds_text, plain
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a statement gave.
+    """The results of a statement.
 
     Args:
         columns: Names as the database gave them.

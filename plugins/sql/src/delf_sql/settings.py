@@ -13,7 +13,7 @@ _FILES: Final = ("sqlite", "duckdb")
 
 
 class SQLSettings(PluginSettings):
-    """Where the database is, and the limits of what a script may take from it."""
+    """The place of the database, and the limits of a script."""
 
     url: SecretStr | None = Field(
         default=None,

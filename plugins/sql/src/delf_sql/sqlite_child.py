@@ -25,7 +25,8 @@ _LENGTH: Final = struct.Struct("<Q")
 _STEPS: Final = 5000
 """Instructions of SQLite's machine between two looks at the clock."""
 _GRACE_SECONDS: Final = 0.3
-"""What a statement has beyond its time, to end by itself, before its process is ended."""
+"""The seconds beyond its time in which a statement can end by itself, before its process is ended.
+"""
 _SMALLEST_LENGTH: Final = 64_000_000
 _LARGEST_LENGTH: Final = 1_000_000_000
 _LONGEST_PATTERN: Final = 1000
@@ -56,7 +57,7 @@ _RTREE_TABLES: Final = ("_node", "_rowid", "_parent")
 
 
 class Opening(NamedTuple):
-    """What a child opens.
+    """The database that a child opens.
 
     Args:
         uri: The file, with how to open it.
@@ -80,7 +81,7 @@ class Opening(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What a child is asked.
+    """The work of a child.
 
     Args:
         runs: Statements with their values; for a writer all or none.
@@ -326,7 +327,7 @@ def _is_utf8(text: str) -> bool:
 
 
 def _malformed(connection: sqlite3.Connection) -> str | None:
-    """What of the schema makes no sense, as an index of a table that is gone; it is passed over.
+    """Find the part of the schema that makes no sense, such as an index of a lost table.
 
     By itself SQLite refuses to read anything of such a file.
     """
@@ -353,7 +354,7 @@ def is_reading_pragma(name: str | None, argument: str | None) -> bool:
 
 
 def _opens_virtual_table(action: int, table: str | None, database: str | None) -> bool:
-    """What SQLite prepares to declare a virtual table (json_each, FTS, R-tree) for reading.
+    """Tell whether SQLite prepares a virtual table (json_each, FTS, R-tree) for reading.
 
     It would write to the file's own tables, which the read-only file does not let it.
     """

@@ -82,7 +82,7 @@ class Target:
 
     @property
     def place(self) -> str:
-        """Where it is, without credentials."""
+        """The place of the database, without credentials."""
         if self.dialect in _FILES:
             return f"the {self.label} file {self.database!r}"
         if self.url is not None:
@@ -220,7 +220,7 @@ def _url_of(settings: SQLSettings, kind: str) -> URL:
 
 
 def _other(name: str, kind: str, url: str | URL) -> Target:
-    """Whatever SQLAlchemy has a dialect for."""
+    """Make the target of any database that SQLAlchemy has a dialect for."""
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
 

@@ -30,7 +30,7 @@ _GRAMMARS: Final[dict[Dialect, str]] = {
     "awsathena": "athena",
     "mariadb": "mysql",
 }
-"""What sqlglot calls a dialect that SQLAlchemy calls otherwise."""
+"""The names of dialects in sqlglot, where SQLAlchemy has others."""
 
 _WORD: Final = r"[^\W\d][\w$]*"
 _NUMBER: Final = r"0[xX][0-9a-fA-F]+|[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?"
@@ -83,7 +83,7 @@ _OTHERS: Final[Sequence[tuple[Kind, str]]] = (
     ("string", r"'(?:[^'\\]|'')*'"),
     ("name", r'"[^"\\]+"|`[^`\\]+`|\[[^\[\]\\]+\]'),
 )
-"""What every other database reads alike: no backslash, no prefix, no quote in a name."""
+"""The grammar that all other databases share: no backslash, no prefix, no quote in a name."""
 _BLOCK: Final = r"/\*(?:(?!/\*|\*/).)*\*/"
 _GAPS: Final[dict[Dialect, str]] = {
     "postgresql": rf"(?:[ \t\n]|--[^\n]*(?:\n|\Z)|{_BLOCK})*",
@@ -95,11 +95,14 @@ _OTHER_GAPS: Final = rf"(?:[ \t\n]|--[ \t][^\n]*(?:\n|\Z)|(?!/\*[!+]){_BLOCK})*"
 _LONGEST_SHOWN: Final = 30
 _BACK_FOR_A_TOKEN: Final = 5
 _BACK_FOR_ANY: Final = 20_000
-"""How many tokens sqlglot may go back over while it tries readings. Honest statements need less
-than one for each token; names of types inside of each other need twice as many for each level."""
+"""The number of tokens that sqlglot may go back over while it tries readings.
+
+Honest statements need less than one for each token; names of types inside of each other need twice
+as many for each level.
+"""
 _LEADING: Final = frozenset({".", ":", "@", "@@", "!"})
 _FOLLOWING: Final = frozenset({".", ":"})
-"""What stays beside its neighbour: ``a.b``, ``:name``, ``a[1:n]``, ``@x``, ``!~``."""
+"""The signs that stay beside their neighbours: ``a.b``, ``:name``, ``a[1:n]``, ``@x``, ``!~``."""
 
 
 @dataclass(frozen=True, slots=True)

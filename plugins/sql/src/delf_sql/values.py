@@ -22,7 +22,7 @@ _FIRST_LARGE_INT: Final = 2**63
 
 
 class AsText(str):
-    """What a database gave that Python has no value for, in the database's words."""
+    """A value of a database that Python has no type for, in the database's words."""
 
     __slots__ = ()
 

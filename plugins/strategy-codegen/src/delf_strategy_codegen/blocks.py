@@ -137,7 +137,7 @@ class _Blocks:
         return self._close(opened, len(self._lines), 0)
 
     def _closes(self, line: str, opened: _Open) -> int | None:
-        """How many lines a line takes that ends a block; None where it does not end it.
+        """Count the lines of an end of a block; None where it does not end it.
 
         One that opens the next block takes none.
         """

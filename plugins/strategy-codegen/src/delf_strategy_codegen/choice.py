@@ -54,7 +54,7 @@ _UNREADABLE: Final = (
 
 
 class Reading(NamedTuple):
-    """What was made of an answer.
+    """The reading of an answer.
 
     Args:
         code: The script; None where there is none.
@@ -116,7 +116,7 @@ def _union(sets: Iterable[set[str]]) -> set[str]:
 
 
 def _close_by(text: str) -> str:
-    """What stands directly before a block."""
+    """Return the text directly before a block."""
     return text[-_CLOSE_BY:]
 
 

@@ -70,7 +70,7 @@ def extract_code(text: str) -> str | None:
 
 
 def read(text: str) -> Reading:
-    """What an answer's text holds.
+    """Read the parts of an answer's text.
 
     A script is taken out of fences, tags and calls of every kind, and where it stands alone or
     between sentences. What the model thought aloud is no part of it.
@@ -123,7 +123,7 @@ def _of_blocks(blocks: list[Block], text: str) -> Reading:
 
 
 def _block(code: str, start: int, end: int, text: str) -> Block:
-    """What stands between tags, as a block; a fence or a call may stand in them."""
+    """Take the text between tags as a block; a fence or a call may stand in it."""
     blocks = blocks_of(code)
     found = _of_blocks(blocks, "") if blocks else from_json(code, read)
     inner = cleaned(code) if found is None else found.code

@@ -48,7 +48,7 @@ def script_rules(
     lacks: str = "",
     in_tool: bool = False,
 ) -> str:
-    """How to write scripts: the same for every task with the same tools.
+    """Write the rules of scripts: the same for every task with the same tools.
 
     Args:
         stubs: The tools.
@@ -160,7 +160,7 @@ def _alive(variables: Mapping[str, str]) -> list[str]:
 
 
 def _short(text: str) -> str:
-    """What a model wrote; of what is longer than any script, how it begins."""
+    """Shorten a model's text: of one that is longer than any script, keep the beginning."""
     if len(text) <= MAX_SCRIPT:
         return text
     return f"{text[:_BEGINNING]}\n… ({len(text):,} letters)"

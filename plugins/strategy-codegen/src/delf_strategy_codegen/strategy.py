@@ -48,7 +48,7 @@ _OF_KIND: Final[dict[str, type[DelfError]]] = {
     "ToolArgumentError": ToolRefusedError,
     "ToolNotAllowed": ToolRefusedError,
 }
-"""What a task fails with when its script did not catch the failure of a call."""
+"""The error of a task whose script did not catch the failure of a call."""
 
 
 _RUN: Final = ModelTool(
@@ -65,7 +65,7 @@ _RUN: Final = ModelTool(
 
 CodeIn = Literal["auto", "fence", "tool"]
 _NOT_OF_TOOLS: Final = frozenset({401, 402, 403, 408, 429})
-"""What a server answers to a request that it would refuse without tools, too."""
+"""The statuses of a server for a request that it would refuse without tools, too."""
 
 
 class CodegenStrategy:
@@ -135,7 +135,7 @@ class CodegenStrategy:
 
 
 class _Written(NamedTuple):
-    """What the model wrote.
+    """The text that the model wrote.
 
     Args:
         code: A script; None where the answer is prose.

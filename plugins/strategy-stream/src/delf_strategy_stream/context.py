@@ -1,4 +1,4 @@
-"""What the model is told: pure functions from what happened to messages.
+"""Messages for the model: pure functions from events.
 
 The beginning - rules, tools, what was said before, the task - is the same in every turn, byte for
 byte, and so is each turn once it is over, until earlier ones are shortened.
@@ -15,7 +15,7 @@ from delf.messages import Message, ToolCall, user
 from delf_strategy_stream.events import Called, Invented, Misread, Result
 
 CHARS_PER_TOKEN: Final = 4
-"""How many characters a token has, about; what is left out is estimated with it."""
+"""The number of characters of a token, about; it estimates the part that is left out."""
 
 _KEPT_WHOLE: Final = 2
 _SHORT: Final = 200
@@ -50,14 +50,14 @@ class Turn:
 
 
 class Notation(Protocol):
-    """How thoughts, calls and results are written."""
+    """The notation of thoughts, calls and results."""
 
     def written(self, turn: Turn) -> Message:
         """The model's answer, as it would be written without mistakes."""
         ...
 
     def told(self, turn: Turn) -> tuple[Message, ...]:
-        """What the model is told after it."""
+        """Return the messages to the model after it."""
         ...
 
 
@@ -89,7 +89,7 @@ def assemble(
 
 
 def problems_text(turn: Turn) -> str:
-    """What the model is told of its mistakes, and what else there is; empty for nothing."""
+    """Tell the model of its mistakes and of other events; empty for none."""
     lines: list[str] = []
     for problem in turn.problems:
         quoted = problem.text if len(problem.text) <= _QUOTED else f"{problem.text[:_QUOTED]}…"
@@ -130,7 +130,7 @@ def compact(turns: Sequence[Turn], budget: int, notation: Notation) -> tuple[Tur
 
 
 def tokens_of(turns: Sequence[Turn], notation: Notation) -> int:
-    """How many tokens turns take, about."""
+    """Count the tokens of turns, about."""
     messages = assemble((user(""),), turns, notation)
     return sum(_length(message) for message in messages) // CHARS_PER_TOKEN
 

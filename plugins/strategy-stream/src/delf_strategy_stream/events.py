@@ -1,4 +1,4 @@
-"""What is in an answer: thoughts, text, calls, and what could not be read."""
+"""Parts of an answer: thoughts, text, calls, and unreadable text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """What the model thought, or a piece of it."""
+    """A thought of the model, or a piece of it."""
 
     text: str
 
@@ -44,21 +44,21 @@ class Misread:
 
 @dataclass(frozen=True, slots=True)
 class Invented:
-    """What the model wrote where only results of tools can stand. It counts for nothing."""
+    """The model's text in a place of tools' results. It counts for nothing."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What the model says of instructions that stood in a tool's result."""
+    """The model's report of instructions in a tool's result."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What became of a call.
+    """The outcome of a call.
 
     Args:
         name: The tool.

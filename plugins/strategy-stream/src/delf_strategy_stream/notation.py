@@ -70,7 +70,7 @@ class Markers:
     model_tools: tuple[ModelTool, ...] = ()
 
     def rules(self, tools: Sequence[ToolDescription], more: str = "") -> str:
-        """What the model is told about its work and the tools.
+        """Write the rules about the work and the tools for the model.
 
         Args:
             tools: Which it may call.
@@ -128,7 +128,7 @@ class FunctionCalls:
         )
 
     def rules(self, tools: Sequence[ToolDescription], more: str = "") -> str:
-        """What the model is told about its work; the tools go apart."""
+        """Write the rules about the work for the model; the tools go apart."""
         return _RULES.format(how=_TOOLS, more=more)
 
     def reader(self, *, reports: bool = False) -> CallReader:
@@ -172,7 +172,7 @@ class MarkerReader:
         self._parser = Parser(reports=reports)
 
     def feed(self, delta: ModelDelta) -> list[Event]:
-        """What a piece completes."""
+        """Take a piece, and return the events that it completes."""
         return self._parser.feed(delta.text) if delta.call is None else []
 
     def whole(self, reply: ModelReply) -> Turn:
@@ -195,7 +195,7 @@ class CallReader:
         self._parser = Parser(calls=False, reports=reports)
 
     def feed(self, delta: ModelDelta) -> list[Event]:
-        """What a piece completes."""
+        """Take a piece, and return the events that it completes."""
         if delta.call is None:
             return self._parser.feed(delta.text)
         return [] if delta.whole is None else [_own_call(delta.whole, self._tools)]

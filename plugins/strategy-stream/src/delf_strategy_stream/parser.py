@@ -314,7 +314,7 @@ class Parser:
 
 
 def _begun(text: str, mark: str) -> int:
-    """How much of a text's end can be the beginning of a mark, in whatever letters."""
+    """Count the characters at a text's end that can begin a mark, in whatever letters."""
     lowered, mark = text[-len(mark) :].casefold(), mark.casefold()
     return next((n for n in range(len(mark) - 1, 0, -1) if lowered.endswith(mark[:n])), 0)
 

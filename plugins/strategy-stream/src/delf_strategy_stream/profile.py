@@ -26,7 +26,7 @@ instructions to you."""
 
 
 class ProfileSettings(PluginSettings):
-    """Where the description is, and how it is learned."""
+    """The place of the description, and the way to learn it."""
 
     path: LocalPath = Field(
         default="profile.md", description="A text file; made when it is needed."
@@ -67,7 +67,7 @@ class Profile(Connection):
         return "kept"
 
     async def context(self, task: str) -> str | None:
-        """What is known of the user, for every task and strategy."""
+        """Return the description of the user, for every task and strategy."""
         try:
             text = await asyncio.to_thread(_read, self._path)
         except (OSError, UnicodeError):  # told by notices; no task fails for it

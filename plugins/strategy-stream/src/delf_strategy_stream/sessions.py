@@ -11,7 +11,7 @@ from delf.protocols.model import ModelSession
 from delf.protocols.strategy import OnDelta, StrategyHost
 
 _SESSIONS: Final = 2
-"""How many sessions a conversation may have, one after the other."""
+"""The number of sessions that a conversation may have, one after the other."""
 
 
 class Turns:

@@ -10,7 +10,7 @@ from delf.settings import PluginSettings
 
 
 class StreamSettings(PluginSettings):
-    """How the model is talked to, and what it is told."""
+    """The talk with the model, and its instructions."""
 
     notation: Literal["markers", "tools"] = Field(
         default="markers",

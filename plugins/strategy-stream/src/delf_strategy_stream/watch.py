@@ -1,4 +1,4 @@
-"""What comes from outside: which results are not trusted, and whether they hold instructions."""
+"""Results from outside: those that are not trusted, and instructions in them."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Web(Connection):
         self._fetchers: WeakKeyDictionary[asyncio.AbstractEventLoop, Fetcher] = WeakKeyDictionary()
 
     async def context(self, task: str) -> str | None:
-        """What may be reached, for the prompt."""
+        """Return the addresses that may be reached, for the prompt."""
         settings = self.settings
         hosts = ", ".join(settings.hosts) if settings.hosts else "the public internet"
         more = {"allow": "", "ask": "; a person is asked about others", "refuse": " only"}

@@ -1,4 +1,4 @@
-"""What an address gave."""
+"""Documents at addresses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """What an address gave.
+    """The document at an address.
 
     Args:
         url: Where it was in the end.

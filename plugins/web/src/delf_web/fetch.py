@@ -57,7 +57,7 @@ class Fetcher:
         self._turns: dict[str, asyncio.Lock] = {}
 
     async def get(self, url: str, *, named_by: str | None = None) -> Document:
-        """What is at an address; from memory, where it was had a short time ago.
+        """Return the document at an address; from memory, where it was loaded a short time ago.
 
         Args:
             url: The address.

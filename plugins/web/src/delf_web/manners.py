@@ -1,4 +1,4 @@
-"""How politely a site is asked: what its ``robots.txt`` gives, and how often."""
+"""Politeness to sites: the pages that their ``robots.txt`` allows, and the pause between them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Read = Callable[[str, bytes], Awaitable[tuple[bool, float]]]
 
 @dataclass(frozen=True, slots=True)
 class Manners:
-    """What a site wants for a page.
+    """The wishes of a site for a page.
 
     Args:
         allowed: Whether it gives the page to programs.
@@ -43,7 +43,7 @@ _NOTHING: Final = Manners(allowed=False)
 
 
 class Robots:
-    """What sites give to whom.
+    """The rules of sites for programs.
 
     Args:
         fetch: Has a ``robots.txt``.
@@ -57,7 +57,7 @@ class Robots:
         self._turns: dict[str, asyncio.Lock] = {}
 
     async def about(self, url: str) -> Manners:
-        """What the site wants for a page."""
+        """Return the site's wishes for a page."""
         rules = await self._rules(url)
         if isinstance(rules, Manners):
             return rules

@@ -1,4 +1,4 @@
-"""What a page of HTML says: its text as Markdown, its links, its tables."""
+"""Pages of HTML: their text as Markdown, their links, their tables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Table(TypedDict):
 
 
 class Text(TypedDict):
-    """What is to be read on a page."""
+    """The readable text of a page."""
 
     title: str
     date: str | None

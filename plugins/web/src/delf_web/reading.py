@@ -40,7 +40,7 @@ class Readers:
         self._idle: list[asyncio.subprocess.Process] = []
 
     async def read(self, work: str, document: Document, *more: Any) -> Any:
-        """What a document says.
+        """Read a document.
 
         Args:
             work: What is to be read: ``text``, ``links``, ``tables``, ``feeds``, ``feed``,

@@ -1,4 +1,4 @@
-"""What of the web a script may reach, and how politely."""
+"""Addresses of the web that a script may reach, and politeness."""
 
 from __future__ import annotations
 
@@ -48,5 +48,5 @@ class WebSettings(PluginSettings):
 
     @property
     def other_hosts(self) -> Literal["allow", "ask", "refuse"]:
-        """What becomes of hosts that no pattern names."""
+        """The treatment of hosts that no pattern names."""
         return self.others or ("refuse" if self.hosts else "allow")

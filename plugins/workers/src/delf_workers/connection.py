@@ -271,7 +271,7 @@ class Workers(Connection):
 
 
 def _strategy(context: CallContext, trust: Trust) -> str | None:
-    """What a worker uses that is its whole task: what the project has chosen."""
+    """Return the strategy of a worker that is its whole task: the project's choice."""
     if context.strategy != STRATEGY:
         return None
     project = Agent.from_project(context.folder, connections=(), llm=context.llm, trust=trust)
@@ -301,7 +301,7 @@ def _model(given: str | Mapping[str, Any]) -> LLMConfig:
 
 
 def _copies(context: CallContext) -> Path:
-    """Where a call's copies of attachments are; the same when the call is made again."""
+    """Return the folder of a call's copies of attachments; the same when the call is made again."""
     from platformdirs import user_data_path
 
     data = user_data_path("delf", appauthor=False)

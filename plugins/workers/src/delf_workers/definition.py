@@ -61,7 +61,7 @@ class Attachments(_Part):
 
 
 class Limits(_Part):
-    """How long a worker may work, and how often it may try."""
+    """The time that a worker may take, and its number of tries."""
 
     timeout: float | None = Field(default=None, gt=0, description="Seconds for one call.")
     retries: int | None = Field(default=None, ge=0, le=20, description="Of a failed script.")
@@ -83,7 +83,7 @@ class Sandbox(_Part):
 
 
 class WorkerDefinition(_Part):
-    """What a ``.worker`` file says.
+    """The contents of a ``.worker`` file.
 
     Its table has these keys; ``instructions`` are what comes below.
     """
@@ -117,7 +117,7 @@ class WorkerDefinition(_Part):
     read: Read | None = Field(default=None, exclude=True, repr=False)
 
     def place(self, *keys: str) -> str:
-        """Where a value of its file stands: file, line, keys."""
+        """Return the place of a value in its file: file, line, keys."""
         known = (".".join(keys[:n]) for n in range(len(keys), 0, -1))
         line = next((self.lines[key] for key in known if key in self.lines), 1)
         return f"{self.file}, line {line}: {'.'.join(keys)}"
@@ -301,7 +301,7 @@ def _explained(front: frontmatter.FrontMatter, error: ValidationError) -> Except
 
 
 def _check(front: frontmatter.FrontMatter, made: WorkerDefinition, name: str) -> None:
-    """What a model of pydantic does not say."""
+    """Check the values that a pydantic model does not check."""
     check_name(made.name, front.place(("name",)))
     if made.name != name:
         raise front.error(f"the file is that of {name!r}", ("name",), "both are one name")

@@ -21,7 +21,7 @@ _HINT: Final = "it begins with ---, then name: value lines, then ---, then instr
 
 @dataclass(frozen=True, kw_only=True)
 class FrontMatter:
-    """What a file holds.
+    """The contents of a file.
 
     Args:
         path: The file.
@@ -38,7 +38,7 @@ class FrontMatter:
     lines: dict[tuple[str, ...], int] = field(repr=False)
 
     def place(self, keys: Sequence[str | int] = ()) -> str:
-        """Where a value stands: file, line, keys.
+        """Return the place of a value: file, line, keys.
 
         Args:
             keys: The keys that lead to it; the nearest that is there counts.

@@ -28,7 +28,7 @@ type = "filesystem"
 here = { root = ".", mode = "rw", suffixes = [".md", ".txt", ".csv"] }
 """
 }
-"""What delf.toml says where a plugin's connection is installed."""
+"""The lines of delf.toml for a plugin's connection that is installed."""
 
 
 @click.command("init")

@@ -10,7 +10,7 @@ from delf.specs import CommandSpec, ConnectionSpec, StrategySpec
 
 @hookimpl
 def delf_connections() -> Iterable[ConnectionSpec]:
-    """What scripts call workers by."""
+    """Offer the connection by which scripts call workers."""
     yield ConnectionSpec(
         name="workers",
         summary="Agents that are written down in files.",
@@ -21,7 +21,7 @@ def delf_connections() -> Iterable[ConnectionSpec]:
 
 @hookimpl
 def delf_strategies() -> Iterable[StrategySpec]:
-    """How a task is given to a worker as it is."""
+    """Offer the strategy that gives a task to a worker as it is."""
     yield StrategySpec(
         name="worker",
         summary="Gives the task to a worker: NAME: TASK.",

@@ -1,4 +1,4 @@
-"""Where workers are: the search path."""
+"""Places of workers: the search path."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Registry:
 
     @property
     def generated(self) -> Path:
-        """Where workers are kept that models made."""
+        """Return the folder of workers that models made."""
         return self.folders[0] / GENERATED
 
     def files(self) -> dict[str, Path]:

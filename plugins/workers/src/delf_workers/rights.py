@@ -1,4 +1,4 @@
-"""What a worker may use: its own connections, or for a generated one some of its maker's."""
+"""Rights of a worker: its own connections, or for a generated one some of its maker's."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class Workshop:
                 yield _narrowed(held, settings.get("allow"), where)
 
     def _pool(self, worker: WorkerDefinition, own: CallsWorkers) -> Mapping[str, ConnectionLike]:
-        """What the maker of a generated worker has."""
+        """Return the connections of a generated worker's maker."""
         if worker.maker is None:
             return self.tools
         lineage(self.registry, worker)

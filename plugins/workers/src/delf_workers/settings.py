@@ -1,4 +1,4 @@
-"""Where workers are, and which of them may be called."""
+"""The places of workers, and those that may be called."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def schema_problem(schema: Mapping[str, Any]) -> str | None:
 
 
 def problem(schema: Mapping[str, Any], value: Any) -> str | None:
-    """What is wrong with a value, in words for who made it; None where nothing is."""
+    """Return the fault of a value, in words for its author; None where there is none."""
     faults = Checker(schema, "result").faults(value, _MOST_TOLD + 1)
     if not faults:
         return None

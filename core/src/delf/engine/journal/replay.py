@@ -209,7 +209,7 @@ class Replay:
         self.active = course is not None
         """True if what runs now, a script or the strategy itself, is in the journal."""
 
-    def relive(self, events: Sequence[ev.Event]) -> None:
+    def start_over(self, events: Sequence[ev.Event]) -> None:
         """Let the scripts so far run once more, because their sandbox died.
 
         Args:

@@ -1,1 +1,1 @@
-"""What runs inside a sandbox: standard library only, and nothing of the host."""
+"""The guest inside a sandbox: standard library only, and nothing of the host."""

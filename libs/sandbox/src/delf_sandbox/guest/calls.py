@@ -20,7 +20,7 @@ _ONCE_ONLY = (types.GeneratorType, map, filter, zip, reversed)
 _MOST_AFTER_END = 100
 """Calls that a task may make once its script has come to its end."""
 SCRIPT_NAME = "<script "
-"""How the file names of scripts begin, as tracebacks show them."""
+"""The prefix of scripts' file names, as tracebacks show them."""
 
 
 class ToolError(Exception):
@@ -157,7 +157,7 @@ _OF_RESULTS = (
     *("contains", "getitem", "setitem", "delitem", "eq", "ne", "lt", "le", "gt", "ge"),
     *("add", "sub", "mul", "truediv", "floordiv", "mod", "neg", "index"),
 )
-"""What a script may do with a call as if it were its result."""
+"""The operations of a script on a call that use its result."""
 for _name in _OF_RESULTS:
     setattr(ToolCall, f"__{_name}__", _of_result(f"__{_name}__"))
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
@@ -341,7 +341,7 @@ class Caller:
 
 
 def _listed(given: Any) -> Any:
-    """What a call is given; what can be gone through once only, as a list."""
+    """Return the arguments of a call; one that can be gone through only once becomes a list."""
     return list(cast("Iterable[Any]", given)) if isinstance(given, _ONCE_ONLY) else given
 
 

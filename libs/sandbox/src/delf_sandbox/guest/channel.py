@@ -18,7 +18,7 @@ _loads = make_loads(Record)
 _READ_SIZE = 64 * 1024
 """Below the size from which the C library maps fresh pages for every buffer."""
 _MAX_PENDING = 1024 * 1024
-"""What waits for the end of the loop's turn takes of the script's memory."""
+"""The script's memory that waits for the end of the loop's turn."""
 
 
 class Channel:

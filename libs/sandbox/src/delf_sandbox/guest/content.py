@@ -1,4 +1,4 @@
-"""What ``add_to_output_files`` makes of a script's values: bytes, or rows for the host.
+"""Turn values of a script for ``add_to_output_files`` into bytes, or into rows for the host.
 
 Text and bytes are written as they are, dicts and lists as JSON, rows as CSV, TSV or HTML by the
 name's ending. Workbooks are made on the host, from rows: the guest has the standard library
@@ -158,7 +158,7 @@ def _ending(name: str) -> str:
 
 
 def _ending_for(content: Any, table: Table | None) -> str:
-    """What a name lacks; text and bytes may be of any kind."""
+    """Return the ending that a name lacks; text and bytes may be of any kind."""
     if table is not None:
         return ".csv"
     return "" if isinstance(content, str) or _is_bytes(content) else ".json"
@@ -210,7 +210,7 @@ def _indented_json(value: Any, most: int) -> str:
 
 
 def _jsonable(value: Any) -> Any:
-    """What the json module does not know, as what it writes."""
+    """Turn a value that the json module does not know into one that it writes."""
     if isinstance(value, (dt.datetime, dt.date, dt.time)) and type(value).__name__ != "NaTType":
         return value.isoformat()
     if _is_bytes(value):

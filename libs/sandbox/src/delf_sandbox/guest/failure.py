@@ -50,7 +50,7 @@ def attempt(describe: Callable[[], _T], otherwise: _T) -> _T:
 
 @dataclass(frozen=True)
 class Place:
-    """Where in a script something happened."""
+    """A place in a script."""
 
     line: int | None = None
     source: str | None = None

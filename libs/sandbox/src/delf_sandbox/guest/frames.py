@@ -95,7 +95,7 @@ class FrameReader:
 
     @property
     def pending(self) -> int:
-        """How many bytes there are of a payload that is not complete."""
+        """Count the bytes of a payload that is not complete."""
         return len(self._buffer)
 
     def feed(self, data: bytes) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""What calls give in a script: results, coroutines, or what is not known; which functions wait."""
+"""Results of calls in a script: values, coroutines, or unknown; and the functions that wait."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Functions:
         )
 
     def kind(self, place: CallPlace) -> str:
-        """What a call gives.
+        """Return the kind of a call's result.
 
         Returns:
             ``tool``, ``async``, ``stream`` for an asynchronous generator, ``maybe`` for what may be
@@ -145,7 +145,7 @@ class Functions:
                 return "unknown"
 
     def kind_of_name(self, word: str, scope: Scope) -> str:
-        """What a call of a name gives."""
+        """Return the kind of the result of a call by name."""
         found = scope.find(word)
         if found is None:
             if self.known.is_async(word):
@@ -217,7 +217,7 @@ class Functions:
         return next((functions[id(s)] for s in self.targets(place) if id(s) in functions), None)
 
     def changes_one_by_one(self, given: Any) -> str | None:
-        """What a generator, or a ``map``, calls for each item that changes something."""
+        """Name the call that a generator, or a ``map``, makes for each item to change something."""
         match given:
             case ast.GeneratorExp():
                 return self.changed_in(self.seen.scopes[id(given)])
@@ -235,7 +235,7 @@ class Functions:
                 return None
 
     def changed_in(self, inner: Scope) -> str | None:
-        """What is called within a scope that changes something."""
+        """Name the call within a scope that changes something."""
         for place in self.seen.calls.values():
             if any(scope is inner for scope in around(place.scope)):
                 label = self._changed_by(place, self._changing)
@@ -258,7 +258,7 @@ def is_async_node(node: Any) -> bool:
 
 
 def label_of(function: Any) -> str | None:
-    """What a function is called that is handed over, as ``mail.send``."""
+    """Return the name of a function that is handed over, as ``mail.send``."""
     match function:
         case ast.Name(id=word):
             return word

@@ -25,7 +25,7 @@ _MOST_NOTES = 10_000
 """A script that gets more than that at the same time as something else is not repeated exactly."""
 _MANY_CANCELLED = 100
 _DEEPEST = 30
-"""How many functions may wait within one another; each takes several of Python's frames."""
+"""The number of functions that may wait within one another; each takes several frames."""
 _QUIET_TURNS = 1_000
 
 
@@ -120,7 +120,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._notes.clear()
 
     def take_notes(self) -> list[int]:
-        """What was noted since the last time."""
+        """Return the notes since the last time."""
         notes, self._notes = self._notes, []
         return notes
 
@@ -168,7 +168,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         return bool(self._ready)
 
     def overlooked(self) -> list[BaseException]:
-        """How tasks of the script failed that nothing looked at, in the order of their making."""
+        """List failures of the script's tasks that nothing looked at, in the order of making."""
         failed = [task for task in self._tasks if task.done() and task._log_traceback]
         failed.sort(key=hash)
         return [*self._lost, *(error for task in failed if (error := task.exception()))]

@@ -21,7 +21,7 @@ def _nothing(_name: str) -> bool:
 
 @dataclass(frozen=True)
 class Known:
-    """What a script finds when it begins.
+    """The names that a script finds when it begins.
 
     Args:
         tools: The methods of each connection by its name; none for a plain tool.
@@ -39,12 +39,12 @@ class Known:
 
 
 def same_name(name: str) -> str:
-    """What names have in common that differ by their spelling only."""
+    """Return the same text for names that differ in their spelling only."""
     return name.replace("_", "").replace("-", "").lower()
 
 
 def taken_note(taken: Sequence[str]) -> str:
-    """What the model is told of names of tools that its script used for something else."""
+    """Tell the model which names of tools its script used for something else."""
     if not taken:
         return ""
     return (
@@ -257,7 +257,7 @@ class ToolNames:
         return bool(edits)
 
     def _import(self, place: Place, is_tried: bool) -> list[ast.stmt] | None:
-        """What to put in an import's place; None to leave it."""
+        """Return the statements in place of an import; None to leave it."""
         node = place.node
         module = getattr(node, "module", None) or ""
         kept: list[ast.alias] = []
@@ -316,7 +316,7 @@ def _is_record(node: ast.AST) -> bool:
 
 
 def _annotations(tree: ast.Module) -> Iterator[ast.AST]:
-    """What types are written with: attributes, and names that are none of an attribute."""
+    """Yield the parts of written types: attributes, and names that belong to no attribute."""
     found: list[ast.expr | None] = []
     for node in ast.walk(tree):
         match node:

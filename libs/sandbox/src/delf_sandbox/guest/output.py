@@ -1,4 +1,4 @@
-"""What a script prints and the files that it hands over."""
+"""A script's prints, and the files that it hands over."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class FileSender:
         self.total_limit = 200 * 1024 * 1024
         self.row_files: Collection[str] = ()
         self.scratch: Scratch | None = None
-        """Where scripts write files of their own."""
+        """The folder where scripts write files of their own."""
         self._total = 0
         self._count = 0
         self._send = send

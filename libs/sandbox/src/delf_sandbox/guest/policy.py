@@ -1,4 +1,4 @@
-"""What scripts may import and which builtins they see.
+"""The modules that scripts may import, and the builtins that they see.
 
 This is for clear messages, not for security: a script can reach any object in its own
 interpreter. What it must not reach is kept out of the process by its confinement.
@@ -105,7 +105,7 @@ def _covered(name: str, roots: frozenset[str]) -> bool:
 
 
 def refusal(name: str, modules: Sequence[str]) -> str:
-    """What a script is told about an import that is not allowed."""
+    """Tell a script about an import that is not allowed."""
     instead = _INSTEAD.get(name.split(".", maxsplit=1)[0], "write it with the standard library")
     few = f"; there is {', '.join(sorted(modules))}" if len(modules) <= _FEW else ""
     return f"there is no {name!r} in this sandbox: {instead}{few}"
@@ -168,7 +168,7 @@ def link_inputs(readable: Sequence[str], scratch: str) -> None:
 
 
 def _named(name: str, inputs: Sequence[str]) -> list[str]:
-    """Where an input file that is called by its bare name may be."""
+    """List the possible paths of an input file that is named without a folder."""
     return [p if os.path.basename(p) == name else os.path.join(p, name) for p in inputs]
 
 

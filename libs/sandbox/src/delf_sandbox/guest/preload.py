@@ -1,4 +1,4 @@
-"""What an interpreter imports before it becomes a guest, so that no script waits for it."""
+"""Imports of an interpreter before it becomes a guest, so that no script waits for them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from delf import values
 from delf.conversion import plain_or_as_is
 
 _AS_DICT = frozenset({"model_dump", "dict", "to_dict", "_asdict"})
-"""What records of other kinds have to become a dict."""
+"""The methods by which records of other kinds become a dict."""
 
 
 def _record() -> type[dict[str, Any]]:
@@ -59,7 +59,7 @@ Record = _record()
 
 
 def jsonable(value: Any) -> Any:
-    """What the json module does not know, as what it writes; dates as in ISO 8601.
+    """Turn a value that the json module does not know into one that it writes; dates in ISO 8601.
 
     Raises:
         TypeError: For what has no form in JSON.

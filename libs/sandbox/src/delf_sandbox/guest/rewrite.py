@@ -43,7 +43,7 @@ _TAKING_FUNCTIONS = frozenset({"map", "filter", "sorted", "min", "max", "reduce"
 
 @dataclass
 class Rewritten:
-    """What the rewriting did.
+    """The changes that the rewriting made.
 
     Args:
         taken: Names of tools that the script used for something else.
@@ -152,7 +152,7 @@ class Rewriting:
         return call(LATER_OF, function)
 
     def waited(self, place: Place, given: Any) -> ast.expr:
-        """What is awaited where it stands, or waits by itself where no ``await`` can stand."""
+        """Await a call in its place, or let it wait by itself where no ``await`` can stand."""
         return awaited(given) if self._functions.can_await(place.scope) else call(WAIT, given)
 
     def _write_call(self, place: CallPlace, outer: Place | None, may_give: bool) -> None:

@@ -42,7 +42,7 @@ _GENERIC = (ast.pattern, ast.match_case, ast.ExceptHandler)
 
 
 class Scope:
-    """Where names are bound.
+    """A scope of names.
 
     Args:
         kind: ``module``, ``function``, ``lambda``, ``class``, ``list`` for comprehensions that are
@@ -69,7 +69,7 @@ class Scope:
         self.node = node
         self.parent = parent
         self.names: dict[str, set[str]] = {}
-        """How each name is bound: as ``param``, ``function``, ``import`` or ``data``."""
+        """The binding of each name: ``param``, ``function``, ``import`` or ``data``."""
         self.outside: dict[str, str] = {}
         self.params: list[str] = []
         self.binds: dict[str, list[tuple[ast.expr, Scope, Path]]] = {}
@@ -127,7 +127,7 @@ class Place:
 
     @property
     def current(self) -> Any:
-        """What stands there now."""
+        """Return the present value there."""
         return self.box[self.key] if self._is_listed else getattr(self.box, self.key)
 
     def put(self, new: ast.AST) -> None:
@@ -167,18 +167,18 @@ class Seen:
         self.scopes: dict[int, Scope] = {}
         self.functions: list[Scope] = []
         self.definitions: list[Place] = []
-        """Where functions and classes are defined, and names are given to lambdas."""
+        """The places that define functions and classes, and name lambdas."""
         self.generators: list[Place] = []
         self.loops: list[Place] = []
         self.contexts: list[Place] = []
         self.imports: list[tuple[Place, bool]] = []
         """Imports, and whether they are tried."""
         self.stores: dict[str, list[tuple[ast.expr, Scope, Path]]] = {}
-        """What is put under an attribute, whatever it is one of."""
+        """The values that are put under an attribute, whatever the object."""
         self.asyncio_names = {"asyncio"}
         self.from_asyncio: dict[str, str] = {}
         self.awaitables: list[tuple[ast.expr, Scope, Path]] = []
-        """What goes where something to be awaited is expected."""
+        """The values that go where something to be awaited is expected."""
         self._tries = 0
         self._visit_by = self._visitors()
         for index, node in enumerate(tree.body):
@@ -188,7 +188,7 @@ class Seen:
     # -- the walk -----------------------------------------------------------------------
 
     def _visitors(self) -> dict[type, Callable[[Any, Scope, Any, Any], None]]:
-        """What visits which part of the tree; the others are only gone through."""
+        """Return the visitors by part of the tree; other parts are only gone through."""
         return {
             ast.Name: self._name,
             ast.Attribute: self._attribute,
@@ -276,7 +276,7 @@ class Seen:
             self._visit(keyword.value, scope, keyword, "value")
 
     def _inserted(self, node: ast.Call, scope: Scope) -> None:
-        """What is added to a list or the like, as ``names.append(…)``."""
+        """Return the value that is added to a list or the like, as ``names.append(…)``."""
         function = node.func
         if not isinstance(function, ast.Attribute):
             return

@@ -1,4 +1,4 @@
-"""What scripts wrote to their scratch folder: output files, too."""
+"""Files that scripts wrote to their scratch folder: output files, too."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _may_be_output(name: str) -> bool:
 
 
 def _mark(path: str) -> _Mark | None:
-    """What changes with a file's content; None for what is no file."""
+    """Return a mark that changes with a file's content; None for what is no file."""
     try:
         found = os.lstat(path)
     except OSError:

@@ -148,7 +148,7 @@ class GuestSession:
             self._channel.flush()
 
     def _send_gathered(self) -> None:
-        """What the script saw and printed goes ahead of what it does next."""
+        """Send the script's clock readings and prints ahead of its next step."""
         self._send_seen()
         self._printer.pass_on()
 
@@ -328,7 +328,7 @@ class GuestSession:
         return None
 
     def _not_done(self) -> BaseException | None:
-        """What came to its end without having done what it says."""
+        """Find a call that ended without having done its work."""
         lines = self._waiting.never_begun()
         missed = [
             *self._caller.unawaited(),
@@ -353,7 +353,7 @@ class GuestSession:
 
 
 def _settled(value: Any) -> Any:
-    """What a task gave that is a script's value; None where it failed, which is told otherwise."""
+    """Return the value of a task of the script; None where it failed, as is told elsewhere."""
     if not asyncio.isfuture(value):
         return value
     is_good = value.done() and not value.cancelled() and value.exception() is None

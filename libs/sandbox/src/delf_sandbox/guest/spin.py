@@ -36,7 +36,7 @@ class Spin:
         return _SEVERAL
 
     def paid(self) -> None:
-        """What was looked for came, or would have: it was slept for no longer."""
+        """Record that the awaited message came, or would have: it was slept for no longer."""
         self._rest = 0
         self._next_rest = 1
 

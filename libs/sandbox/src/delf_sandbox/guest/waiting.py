@@ -1,4 +1,4 @@
-"""What rewritten scripts call: waits by itself where Python has no place for an ``await``."""
+"""Waits in rewritten scripts, by themselves where Python has no place for an ``await``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Ready:
 
 
 def settle(given: Any) -> Awaitable[Any]:
-    """What can be awaited, whatever was: a plain value is its own result."""
+    """Make any value awaitable: a plain value is its own result."""
     if inspect.isawaitable(given):
         return given
     if isinstance(given, _FUNCTIONS):
@@ -52,7 +52,7 @@ def later_of(function: Any) -> Any:
 
 
 class Waiting:
-    """What rewritten scripts call, by name.
+    """Functions that rewritten scripts call, by name.
 
     Args:
         loop: Where things happen while something is waited for.
@@ -229,7 +229,7 @@ class Tolerant:
     def __init__(self, loop: GuestLoop) -> None:
         self._loop = loop
         self.left: list[asyncio.Future[Any]] = []
-        """What the script waited for, and then no longer."""
+        """The work that the script waited for, and then no longer."""
 
     def install(self) -> None:
         """Take the place of the real ones."""

@@ -64,7 +64,7 @@ class World:
             self._send(readings)
 
     def look(self, real: Callable[[], int]) -> int:
-        """What a clock shows, as it was seen before if it was."""
+        """Return the time of a clock, as it was seen before if it was."""
         if self._past:
             return self._past.popleft()
         seen = real()

@@ -23,7 +23,7 @@ Said = Decision | bool | str | Mapping[str, Any] | None
 """A decision, True, False, a reason to reject, other arguments, or None for the next channel."""
 
 Answer = Said | Callable[[ApprovalRequest], Any]
-"""What is said, or a plain or async function that is given the request and says it."""
+"""An answer, or a plain or async function that is given the request and returns the answer."""
 
 
 @dataclass
@@ -43,7 +43,7 @@ class ScriptedApprovals:
 
     @property
     def spec(self) -> ApprovalSpec:
-        """What a plugin's hook would return for it."""
+        """Return the spec that a plugin's hook would return for it."""
         return ApprovalSpec(
             name="scripted",
             summary="Decisions queued by a test.",

@@ -19,7 +19,7 @@ from delf.protocols.model import ModelContext
 from delf.specs import ModelSpec
 
 Reply = str | ModelReply | BaseException
-"""What a scripted model gives: a text, a whole reply, or an error that it raises."""
+"""The reply of a scripted model: a text, a whole reply, or an error that it raises."""
 
 Answer = Reply | Callable[[ModelRequest], Any]
 """A reply, or a plain or async function that is given the request and returns one."""
@@ -59,7 +59,7 @@ class ScriptedModel:
 
     @property
     def spec(self) -> ModelSpec:
-        """What a plugin's hook would return for it."""
+        """Return the spec that a plugin's hook would return for it."""
         return ModelSpec(
             name="scripted",
             summary="Answers written by a test.",

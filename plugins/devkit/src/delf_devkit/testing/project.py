@@ -22,7 +22,7 @@ from delf_devkit.testing.models import FILE_PREFIX, script
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command left.
+    """The outcome of a command.
 
     Args:
         exit_code: Its exit status.
@@ -116,7 +116,7 @@ class DelfProject:
 
     @property
     def prompts(self) -> list[str]:
-        """What the model was asked."""
+        """Return the questions to the model."""
         asked = self._model.with_suffix(".asked") if self._model is not None else None
         if asked is None or not asked.exists():
             return []

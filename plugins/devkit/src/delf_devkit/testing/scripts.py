@@ -53,7 +53,7 @@ class RecordingScriptHost:
         return tuple(ToolNames(name=name, methods=tuple(m)) for name, m in grouped.items())
 
     def spec(self, **options: Any) -> SessionSpec:
-        """What a session is opened with: these tools, the standard modules.
+        """Describe a session: these tools, the standard modules.
 
         Args:
             options: Fields of ``SessionSpec``.

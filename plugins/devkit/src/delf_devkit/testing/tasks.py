@@ -53,7 +53,7 @@ class ScriptedTask:
         input_files: Mapping[str, Path] | None = None,
         output_files: Mapping[str, Path] | None = None,
     ) -> CallContext:
-        """What an action is given.
+        """Make the context of an action.
 
         Args:
             connection: The name of the connection that is called.

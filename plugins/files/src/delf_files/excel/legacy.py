@@ -82,7 +82,7 @@ def _filled_rows(sheet: Any, mode: Any) -> Iterator[list[Any]]:
 
 
 def _value(cell: Any, mode: Any) -> Any:
-    """What a cell holds: numbers without a fraction are ``int``, as those of ``.xlsx``."""
+    """Return the value of a cell: numbers without a fraction are ``int``, as those of ``.xlsx``."""
     import xlrd
 
     if cell.ctype in _EMPTY or cell.value == "":

@@ -43,7 +43,7 @@ _CSV: Final = "save the sheet as .csv and open() that in the script"
 
 
 class _Enough(Exception):  # noqa: N818 - no error: the rest of a part does not matter
-    """What was looked for is known."""
+    """The end of a scan whose result is known."""
 
 
 def check_archive(path: str) -> None:
@@ -76,7 +76,7 @@ class Area(NamedTuple):
 
 
 class Sheet(NamedTuple):
-    """What was found in a sheet."""
+    """The findings in a sheet."""
 
     formulas: bool
     merged: list[Area]

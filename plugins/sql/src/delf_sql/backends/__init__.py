@@ -1,4 +1,4 @@
-"""What differs between databases: one module for each way to speak, behind one protocol."""
+"""Differences between databases: one module for each way to speak, behind one protocol."""
 
 from __future__ import annotations
 

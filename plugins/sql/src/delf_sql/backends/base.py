@@ -21,7 +21,7 @@ Cause = Literal["statement", "timeout", "read-only", "unavailable"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a statement may take.
+    """The limits of a statement.
 
     Args:
         timeout: Seconds.
@@ -48,7 +48,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What a driver's exception means.
+    """The meaning of a driver's exception.
 
     Args:
         cause: What kind of failure it is.
@@ -64,7 +64,7 @@ class Problem:
 
 
 class Written:
-    """What a write did so far: rows changed, and rows returned by it."""
+    """The results of a write so far: rows changed, and rows returned by it."""
 
     def __init__(self) -> None:
         self.rowcount = 0
@@ -72,7 +72,7 @@ class Written:
         self.rows: list[Sequence[Any]] = []
 
     def room(self, limit: int) -> int:
-        """How many more rows may be returned."""
+        """Return the number of rows that may still be returned."""
         return limit - len(self.rows)
 
     def add(self, rowcount: int, fetched: Fetched | None = None) -> None:
@@ -111,7 +111,7 @@ def can_batch(statement: Statement, bounds: Sequence[Bound]) -> bool:
 
 
 class Backend(Protocol):
-    """How to speak with one kind of database: plain methods, which are called in threads.
+    """The interface to one kind of database: plain methods, which are called in threads.
 
     A ``session`` is what the backend itself works with. It is used in one thread at a time, but
     for ``stop``.
@@ -177,7 +177,7 @@ class Backend(Protocol):
         ...
 
     def explain(self, error: BaseException) -> Problem | None:
-        """What a driver's exception means; None when it is no such exception."""
+        """Explain a driver's exception; None when it is no such exception."""
         ...
 
 

@@ -215,7 +215,7 @@ class DuckdbBackend(EngineBackend):
         return f"DuckDB {duckdb.__version__}"
 
     def explain(self, error: BaseException) -> Problem | None:
-        """What DuckDB's error means.
+        """Explain DuckDB's error.
 
         Args:
             error: Any exception.

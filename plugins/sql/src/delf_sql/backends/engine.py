@@ -25,7 +25,7 @@ from delf_sql.target import Target
 from delf_sql.values import for_any
 
 _STOPS: Final = ("cancel", "interrupt", "close")
-"""How drivers call what ends a statement from another thread, the kindest first."""
+"""The drivers' methods that end a statement from another thread, the kindest first."""
 _INTERNAL: Final = frozenset({"information_schema"})
 
 
@@ -296,7 +296,7 @@ class EngineBackend:
                         column.references = f"{place}.{theirs}"
 
     def version(self, session: sa.Connection) -> str:
-        """What it is, and its version where the dialect knows it.
+        """Return its name, and its version where the dialect knows it.
 
         Args:
             session: A reader's.
@@ -307,7 +307,7 @@ class EngineBackend:
     # -- failures -----------------------------------------------------------------------
 
     def explain(self, error: BaseException) -> Problem | None:
-        """What an error of SQLAlchemy, or of the driver behind it, means.
+        """Explain an error of SQLAlchemy, or of the driver behind it.
 
         Args:
             error: Any exception.

@@ -52,7 +52,7 @@ SELECT routine_name FROM information_schema.routines
 WHERE routine_schema = DATABASE() AND routine_name IN ({names}) LIMIT 1
 """
 _SMALLEST_LARGEST: Final = 1_000_000
-"""What delf itself asks has to get through, whatever ``max_bytes`` is."""
+"""The bytes that delf's own queries need, whatever ``max_bytes`` is."""
 _TIMEOUTS: Final = (1969, 3024)
 _READ_ONLY: Final = (1792, 1290, 1836)
 _UNAVAILABLE: Final = (1040, 1044, 1045, 1049, 1053, 1129, 1130, 1152, 1203)
@@ -281,7 +281,7 @@ class MysqlBackend(EngineBackend):
         return f"{product} {number.group(1) if number else ''}".strip()
 
     def explain(self, error: BaseException) -> Problem | None:
-        """What an error of PyMySQL means.
+        """Explain an error of PyMySQL.
 
         Args:
             error: Any exception.

@@ -194,7 +194,7 @@ class PostgresBackend(EngineBackend):
         return f"PostgreSQL {number // 10000}.{number % 10000}"
 
     def explain(self, error: BaseException) -> Problem | None:
-        """What an error of psycopg means.
+        """Explain an error of psycopg.
 
         Args:
             error: Any exception.

@@ -1,4 +1,4 @@
-"""How PostgreSQL's values are loaded: as text, where Python has no such value."""
+"""Loading of PostgreSQL's values: as text, where Python has no such value."""
 
 from __future__ import annotations
 

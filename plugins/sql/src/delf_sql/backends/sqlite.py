@@ -59,7 +59,7 @@ SELECT id, seq, "table", "from", "to" FROM pragma_foreign_key_list(?, ?) ORDER B
 
 
 class _SqliteError(Exception):
-    """What SQLite said."""
+    """An error of SQLite."""
 
 
 class _Child:
@@ -359,7 +359,7 @@ class SqliteBackend:
             pool.dispose()
 
     def explain(self, error: BaseException) -> Problem | None:
-        """What SQLite's error means.
+        """Explain SQLite's error.
 
         Args:
             error: Any exception.
@@ -385,7 +385,7 @@ class SqliteBackend:
 
 
 def _found(file: str) -> tuple[Path, int | None]:
-    """Where a file is, and its size where it is there."""
+    """Return the path of a file, and its size where it is there."""
     path = Path.cwd() / Path(file).expanduser()
     return path, path.stat().st_size if path.is_file() else None
 
@@ -399,7 +399,7 @@ def _missing(file: str) -> ConnectionFileNotFoundError:
 
 
 def _bytes_of_deleted_files(process: int) -> int:
-    """What a process holds in files without a name, as SQLite's temporary ones; 0 without /proc."""
+    """Count bytes in files without a name, as SQLite's temporary ones; 0 without /proc."""
     held = 0
     with contextlib.suppress(OSError):
         for link in Path(f"/proc/{process}/fd").iterdir():

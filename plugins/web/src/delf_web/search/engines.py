@@ -20,7 +20,7 @@ _ERROR: Final = "the search failed: {}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """What is asked.
+    """The query.
 
     Args:
         text: What to search for.
@@ -56,11 +56,11 @@ class Engine(Protocol):
     fee: float
 
     def headers(self, key: str) -> dict[str, str]:
-        """What says who asks."""
+        """Return the headers that name the client."""
         ...
 
     def body(self, query: Query) -> dict[str, Any]:
-        """What is sent."""
+        """Return the body of the request."""
         ...
 
     def read(self, told: Any, findings: Findings) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""What a search brings."""
+"""Results of a search."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Result(TypedDict):
 
 
 class Found(TypedDict):
-    """What was found, and what it cost in USD; None where that is not known."""
+    """The results and their cost in USD; None where that is not known."""
 
     answer: str
     results: list[Result]
@@ -25,7 +25,7 @@ class Found(TypedDict):
 
 @dataclass(slots=True)
 class Findings:
-    """What an engine brought.
+    """The results of an engine.
 
     Args:
         answer: What it says itself.

@@ -1,4 +1,4 @@
-"""Who searches, and for what money."""
+"""The engine of searches, and its price."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from delf.settings import PluginSettings, SecretStr
 
 
 class TokenPrice(BaseModel):
-    """What the model's tokens cost."""
+    """The price of the model's tokens."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,4 +1,4 @@
-"""What every approval channel must do."""
+"""Duties of every approval channel."""
 
 from __future__ import annotations
 
@@ -29,9 +29,11 @@ Person = Literal[
     "is silent",
     "cannot be reached",
 ]
-"""What the person on the other end does; one who is silent never answers. One who changes their
-mind approves the first request, and rejects all that come later. One cannot be reached
-where what is between fails: the service is down, the connection breaks, the answer is garbled."""
+"""The person on the other end; one who is silent never answers.
+
+One who changes their mind approves the first request, and rejects all later ones. One cannot be
+reached where the way fails: the service is down, the connection breaks, the answer is garbled.
+"""
 
 _PATIENCE_SECONDS = 2.0
 

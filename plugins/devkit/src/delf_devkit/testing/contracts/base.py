@@ -1,4 +1,4 @@
-"""What the suites share."""
+"""Shared parts of the suites."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Contract:
 
     seconds: ClassVar[float] = 20.0
     hides_secrets: ClassVar[bool] = True
-    """What failures of it print has no secret of what is tested."""
+    """True if the failures that it prints show no secret of what is tested."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -1,4 +1,4 @@
-"""What every connection must do."""
+"""Duties of every connection."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ class ConnectionContract(Contract):
         await _close(connection)
 
     async def _told(self, connection: Any) -> str:
-        """What a model is told of it."""
+        """Return the connection's description for a model."""
         schemas = [a.schema() for a in await connection.actions() if a.schema is not None]
         described = connection.inspect(verbose=True)
         context = await self.within(_context(connection))
@@ -411,7 +411,7 @@ class ConnectionContract(Contract):
         return call.make(connection, ScriptedTask(answer=self.answer))
 
     def _reply(self, request: ModelRequest) -> str:
-        """What the model answers to calls, and to child tasks for them."""
+        """Return the model's answer to calls, and to child tasks for them."""
         return self.answer if request.purpose == "call" else script(f"print({self.answer!r})")
 
     def _calls(self) -> Sequence[Call]:
@@ -438,7 +438,7 @@ async def _verdict(connection: Any, proposed: ProposedCall) -> Any:
 
 
 async def _elsewhere(kind: type, seed: str) -> str | None:
-    """What a class says of itself where text has other hashes; None where it cannot be imported."""
+    """Describe a class in a process with other hashes of text; None where it cannot be imported."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", _INSPECT, json.dumps(sys.path), kind.__module__, kind.__qualname__),
         env={**os.environ, "PYTHONHASHSEED": seed},

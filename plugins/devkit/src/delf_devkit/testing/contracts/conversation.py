@@ -1,4 +1,4 @@
-"""What every store of conversations must do."""
+"""Duties of every store of conversations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def said(*texts: str, at: float = 1.0, task_id: str | None = None) -> list[ChatM
 
 
 def texts(messages: Sequence[ChatMessage]) -> list[str]:
-    """What messages say."""
+    """Return the texts of messages."""
     return [message.content for message in messages]
 
 

@@ -1,4 +1,4 @@
-"""What every embedder must do."""
+"""Duties of every embedder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from delf.protocols.embedder import Embedder
 from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, missing
 
 _CLOSE = 1e-3
-"""How far two computations of one vector may be apart: batches change the order of sums."""
+"""The distance that two computations of one vector may have: batches change the order of sums."""
 
 
 class EmbedderContract(Contract):

@@ -1,4 +1,4 @@
-"""What every file format must do."""
+"""Duties of every file format."""
 
 from __future__ import annotations
 

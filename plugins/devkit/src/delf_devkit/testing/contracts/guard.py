@@ -22,7 +22,7 @@ import pytest
 _KIT: Final = str(Path(__file__).parent.parent)
 _LOOKS: Final = 8
 _HELD_SECONDS: Final = 5.0
-"""How often it is looked, within the time that something may take."""
+"""The interval of looks, within the time that something may take."""
 
 
 def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) -> Callable[..., Any]:
@@ -62,7 +62,7 @@ def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) ->
 
 
 def hanging(work: object) -> str:
-    """What something awaited is called: ``Store.aclose``.
+    """Name the function of an awaited object: ``Store.aclose``.
 
     Args:
         work: A coroutine, a future, or what ``anext`` gives.
@@ -78,7 +78,7 @@ def hanging(work: object) -> str:
 
 
 def place_of(work: object) -> str:
-    """Where it waits, as the end of a message; nothing where that is not known.
+    """Return the place where it waits, as the end of a message; nothing where it is unknown.
 
     Args:
         work: What is awaited.
@@ -111,7 +111,7 @@ def _frames(work: object) -> Generator[FrameType]:
 
 
 def _step(work: Any) -> tuple[object, object]:
-    """What the innermost frame of a suite awaits, and what that is called after.
+    """Return the object that the innermost frame of a suite awaits, and its name afterwards.
 
     Nothing where it has a guard of its own.
     """
@@ -200,7 +200,7 @@ def listen_for_what_blocks() -> None:
 
 @contextlib.contextmanager
 def blocking_calls() -> Generator[list[str]]:
-    """What is called meanwhile on this thread's event loop that waits, by Python's own audit."""
+    """Collect blocking calls on this thread's event loop meanwhile, by Python's own audit."""
     listen_for_what_blocks()
     thread, found = threading.get_ident(), list[str]()
 

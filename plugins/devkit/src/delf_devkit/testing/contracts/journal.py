@@ -1,4 +1,4 @@
-"""What every journal must do."""
+"""Duties of every journal."""
 
 from __future__ import annotations
 

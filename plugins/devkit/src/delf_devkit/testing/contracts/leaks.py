@@ -1,4 +1,4 @@
-"""Where a plugin's secrets turn up: found in every form, and shown in none."""
+"""Leaks of a plugin's secrets: found in every form, and shown in none."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Secrets:
 
 
 def secrets_of(suite: object, fixtures: Mapping[str, Any]) -> Secrets:
-    """What the output of a suite's test must not show.
+    """Return the secrets that the output of a suite's test must not show.
 
     Args:
         suite: The suite, or its class, which may name some as ``secrets``.
@@ -82,7 +82,7 @@ def declared_by(settings: object) -> set[str]:
 
 @contextlib.contextmanager
 def overheard() -> Generator[list[str]]:
-    """Whatever is logged or printed meanwhile, by whichever logger: nobody else sees it."""
+    """Collect all logs and prints meanwhile, of whichever logger: nobody else sees them."""
     lines: list[str] = []
     formatter, printed = logging.Formatter(), io.StringIO()
 
@@ -103,7 +103,7 @@ def overheard() -> Generator[list[str]]:
 
 
 def _parts(secret: str) -> set[str]:
-    """What of a secret must not be seen: of a URL the password, of anything else all."""
+    """Return the parts of a secret that must not show: of a URL the password, else all."""
     if "://" in secret:
         password = urlsplit(secret).password
         return {password, unquote(password)} if password else set()

@@ -1,4 +1,4 @@
-"""What every memory store must do."""
+"""Duties of every memory store."""
 
 from __future__ import annotations
 

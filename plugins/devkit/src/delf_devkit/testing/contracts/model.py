@@ -1,4 +1,4 @@
-"""What every model must do."""
+"""Duties of every model."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class ModelContract(Contract):
 
     @pytest.fixture
     def question(self) -> ModelRequest:
-        """What is asked."""
+        """Make the request."""
         return ModelRequest(messages=(system("Be brief."), user("Say hello, grüß Gott 🦊.")))
 
     async def test_answers(self, model: Any, question: ModelRequest) -> None:
@@ -189,7 +189,7 @@ class ModelContract(Contract):
         await self.within(model.aclose())
 
     async def test_its_price_is_a_price(self, model: Any) -> None:
-        """Where it is known beforehand; None says that no list has it."""
+        """Check the price where it is known beforehand; None says that no list has it."""
         if not isinstance(model, SupportsPrice):
             return
         price = await model.price()

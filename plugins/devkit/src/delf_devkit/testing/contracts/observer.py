@@ -1,4 +1,4 @@
-"""What every observer must do."""
+"""Duties of every observer."""
 
 from __future__ import annotations
 

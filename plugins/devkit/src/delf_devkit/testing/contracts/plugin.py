@@ -1,4 +1,4 @@
-"""What every plugin's package must be like."""
+"""Duties of every plugin's package."""
 
 from __future__ import annotations
 

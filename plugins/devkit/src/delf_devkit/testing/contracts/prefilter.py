@@ -1,4 +1,4 @@
-"""What every prefilter must do."""
+"""Duties of every prefilter."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class PrefilterContract(Contract):
         missing(self, "a fixture `prefilter`")
 
     def answer(self, question: str) -> str:
-        """What the light model answers; names as a JSON list unless overridden."""
+        """Return the light model's answer; names as a JSON list unless overridden."""
         return json.dumps(list(self.wanted_of(question)))
 
     def wanted_of(self, question: str) -> Sequence[str]:
-        """What is wanted for the task that a question is about."""
+        """Return the tools wanted for the task of a question."""
         return self.other_wanted if self.other_task in question else self.wanted
 
     async def test_keeps_what_the_task_needs(self, prefilter: Any) -> None:

@@ -1,4 +1,4 @@
-"""What every sandbox must do."""
+"""Duties of every sandbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a script reaches its tools: a part of the suite of sandboxes."""
+"""Calls of a script to its tools: a part of the suite of sandboxes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sandbox must keep scripts from, and how it ends them: a part of the suite."""
+"""Limits that a sandbox must keep, and the ends of scripts that reach them: a part of the suite."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ for number in range(40):
         )
 
     async def _measured(self, backend: Any) -> Measured:
-        """What delf finds out by calls of the system; once for all tests of a class."""
+        """Measure the sandbox by calls of the system; once for all tests of a class."""
         kind = type(self)
         if kind not in _FOUND:
             _FOUND[kind] = await self.within(measure(backend, thorough=True), 5 * self.seconds)
@@ -271,11 +271,11 @@ for number in range(40):
     # -- what is left behind ------------------------------------------------------------
 
     def belongings(self) -> set[Any]:
-        """What runs for the backend now; processes below this one unless overridden."""
+        """Return the backend's running objects; processes below this one unless overridden."""
         return processes_below()
 
     async def leftovers(self, seen: set[Any]) -> set[Any]:
-        """What of it is still there, after a moment to end."""
+        """Return those that are still there, after a moment to end."""
         return await gone(seen, 5.0)
 
     async def test_nothing_is_left(

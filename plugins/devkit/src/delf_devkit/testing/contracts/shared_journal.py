@@ -1,4 +1,4 @@
-"""What a journal must do beside, where several processes share it."""
+"""Further duties of a journal that several processes share."""
 
 from __future__ import annotations
 
@@ -276,5 +276,5 @@ async def _opened(reopen: Callable[[], Any]) -> Any:
 
 
 async def _ended(*work: Any) -> list[Any]:
-    """What came of work that is done at one time: results, or errors in their place."""
+    """Return the results of work that is done at one time, or errors in their place."""
     return list(await asyncio.gather(*work, return_exceptions=True))

@@ -1,4 +1,4 @@
-"""What every strategy must do."""
+"""Duties of every strategy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COST = 1.0
 _INSTANT = 0.01
 _AT_ONCE = 3
 _TOGETHER_SECONDS = 1.0
-"""How long a first request waits for those of the other tasks."""
+"""The seconds that a first request waits for those of the other tasks."""
 _MARK = "marmalade-7741"
 
 
@@ -89,7 +89,7 @@ class _World:
         return [add, forget, keep]
 
     def be_after(self, events: Sequence[Event], *, happened: bool) -> None:
-        """What was changed when the journal ended; calls without an end happened, or not."""
+        """Assert the changes at the journal's end; calls without an end happened, or not."""
         ended = {event.call_id for event in events if isinstance(event, CallFinished)}
         self.kept = [
             event.arguments["name"]
