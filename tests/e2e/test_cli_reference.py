@@ -173,7 +173,7 @@ def add(a: int, b: int) -> int:
 '''
 OF_TASKS = {
     *("delf run", "delf resume", "trace", "call", "event", "delf runs events", "delf runs list"),
-    *("delf runs show", "delf runs code", "delf runs export", "delf runs prune"),
+    *("prompt", "delf runs show", "delf runs code", "delf runs export", "delf runs prune"),
     *("delf journal size", "delf journal prune"),
 }
 OF_APPROVALS = {
@@ -249,6 +249,10 @@ def test_json_of_tasks(here):
     assert set(shown) == set(TABLES["delf runs list"]) | set(TABLES["delf runs show"])
     check_object({key: shown[key] for key in TABLES["delf runs show"]}, TABLES["delf runs show"])
     checked("trace", [shown["trace"]])
+    checked("prompt", written(here, "runs", "show", name, "--prompts", "--json"))
+    told = delf("runs", "show", name, "--prompts", cwd=here).stdout
+    assert "model call 1 · " in told
+    assert "print(await add(1, 2))" in told
     lines = delf("runs", "events", name, "--json", cwd=here).stdout.splitlines()
     checked("delf runs events", map(json.loads, lines))
     checked("delf runs code", written(here, "runs", "code", name, "--json"))

@@ -183,6 +183,9 @@ class AgentConfig(BaseModel):
     max_children: int = Field(
         default=100, ge=0, description="How many child tasks one task may have."
     )
+    keep_prompts: bool = Field(
+        default=True, description="Keep in the journal what models are asked, without secrets."
+    )
     keep_tasks: int = Field(default=1000, ge=0, description="Finished tasks kept for poll().")
     timeout: float = Field(default=60.0, gt=0, description="Seconds for one task.")
     journal: str = Field(default="none", description="Where events are kept.")

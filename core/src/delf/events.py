@@ -171,11 +171,20 @@ class ToolsSelected(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCalled(_Event):
-    """A request went to a model."""
+    """A request went to a model.
+
+    ``number`` counts a task's model calls from 1. ``prompt`` has the messages that the call before
+    for the same purpose did not have, compressed, and ``same`` says how many it did; None where
+    prompts are not kept, or not any more. ``delf.engine.views.prompts`` reads them.
+    """
 
     model: str
     purpose: Purpose
     attempt: int = 1
+    number: int = 0
+    same: int = 0
+    prompt: bytes | None = None
+    tools: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +202,7 @@ class ModelReplied(_Event):
     duration_ms: float
     calls: tuple[ToolCall, ...] = ()
     finish_reason: str = "stop"
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +213,7 @@ class ModelFailed(_Event):
     purpose: Purpose
     error: str
     duration_ms: float
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

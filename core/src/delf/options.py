@@ -55,6 +55,7 @@ class AgentOptions(TypedDict, total=False):
     max_tasks: int | None
     max_depth: int | None
     max_children: int | None
+    keep_prompts: bool | None
     keep_tasks: int | None
     record: str | None
     journal: str | None

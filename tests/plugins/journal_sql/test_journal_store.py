@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from decimal import Decimal
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pytest
 
 from delf.environment import FileText
 from delf.errors import UnknownTaskError
-from delf.events import CallFinished, CallStarted, Printed, TaskFinished, TaskStarted
+from delf.events import CallFinished, CallStarted, ModelCalled, Printed, TaskFinished, TaskStarted
 from delf_devkit.testing.events import every_event
 from delf_journal_sql import SqlJournal, owners, schema
 from delf_journal_sql.errors import JournalConflictError, JournalError, JournalSetupError
@@ -554,3 +555,23 @@ async def test_pruning_makes_the_file_smaller(tmp_path, made_by):
         assert path.stat().st_size < before / 5
     finally:
         await journal.aclose()
+
+
+@pytest.mark.parametrize("size", [100, 200_000], ids=["small", "apart"])
+async def test_pruning_takes_old_prompts_out_and_leaves_all_else(journal_url, open_journal, size):
+    journal = open_journal(journal_url, keep_prompts="1h")
+    now = time.time()
+    for name, at in (("old", now - 7200), ("new", now - 60)):
+        await journal.append(started(name, at=at))
+        prompt = os.urandom(size)
+        call = ModelCalled(
+            task_id=name, seq=2, at=at, model="m", purpose="generate", number=1, prompt=prompt
+        )
+        await journal.append(call)
+        await journal.append(finished(name, 3, at=at + 1))
+    assert (await journal.prune(keep=10)).tasks == ()
+    calls = {name: (await journal.read(name))[1] for name in ("old", "new")}
+    assert calls["old"].prompt is None
+    assert (calls["old"].number, calls["old"].model) == (1, "m")
+    assert len(calls["new"].prompt) == size
+    assert [event.seq for event in await journal.read("old")] == [1, 2, 3]

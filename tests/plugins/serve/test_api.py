@@ -619,3 +619,26 @@ async def test_a_budget_is_the_agents_and_says_which_tasks_took_it(serve):
     assert (await server.client.get("/session")).json()["budget"] == found
     without = await serve()
     assert (await without.client.get("/budget")).status_code == 404
+
+
+async def test_what_the_models_saw_is_shown_call_by_call(serve):
+    server = await serve(agent={"retry_count": 1, "system_prompt": "Be kind."})
+    task = await server.run("1 / 0")
+    await server.until(task["task_id"], "failed")
+    place = f"/tasks/{task['task_id']}/prompts"
+    found = (await server.client.get(place)).json()
+    first, second = found["prompts"]
+    assert found["more"] is False
+    assert any("Be kind." in message["text"] for message in first["messages"])
+    assert "1 / 0" in first["answer"]
+    assert not any(message["same"] for message in first["messages"])
+    same = [message for message in second["messages"] if message["same"]]
+    assert [message["text"] for message in same] == [m["text"] for m in first["messages"]]
+    assert "ZeroDivisionError" in second["messages"][-1]["text"]
+    part = (await server.client.get(place, params={"limit": 1})).json()
+    assert (len(part["prompts"]), part["more"]) == (1, True)
+    events = await server.events(task["task_id"])
+    assert all(
+        not event["data"].get("prompt") for event in events if event["type"] == "ModelCalled"
+    )
+    assert (await server.client.get("/tasks/task_none/prompts")).status_code == 404

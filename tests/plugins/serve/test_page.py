@@ -603,3 +603,20 @@ async def test_the_meter_shows_the_agents_budget_and_not_the_tasks(
         await expect(meter).to_have_attribute("aria-label", "75 % of the agent's budget is spent")
         box.gate.set()
         await server.until(third["task_id"], "done")
+
+
+async def test_a_person_sees_what_the_model_saw(shop, open_page):
+    page = await open_page(shop.url)
+    task = await shop.run("1 / 0", words=f"Divide {HOSTILE}")
+    await shop.until(task["task_id"], "failed")
+    await at(page, task)
+    await page.get_by_text("What the model saw").click()
+    calls = page.locator(".prompt")
+    await expect(calls).to_have_count(2)
+    await calls.nth(1).locator("summary").first.click()
+    await expect(calls.nth(1).locator(".said.new").last).to_contain_text("ZeroDivisionError")
+    await expect(calls.nth(1).locator(".same > summary")).to_contain_text("as in the call before")
+    await calls.nth(0).locator("summary").first.click()
+    await expect(calls.nth(0)).to_contain_text("1 / 0")
+    assert await page.evaluate("window.hurt") is None
+    assert await accessible(page) == []

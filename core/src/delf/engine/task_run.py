@@ -81,6 +81,7 @@ class TaskRun:
             on_delta=request.on_delta,
             redactor=resources.redactor,
             replay=self.replay,
+            keep_prompts=self.config.keep_prompts,
         )
         self.tools = tools.tools
         """The actions that may be called, and those that the model is shown."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncGenerator
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -92,13 +92,17 @@ def list_command(
 
 @runs.command("show")
 @task_argument
+@click.option("--prompts", is_flag=True, help="Show what the models saw, call by call.")
 @as_json_option
 @click.pass_context
-def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
+def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None:
     """Show how a task went: steps, calls, tokens, cost, answer."""
     from delf.engine.views.trace import Trace
 
     task, events = _load(ctx, task_id)
+    if prompts:
+        _show_prompts(events, as_json)
+        return
     trace = Trace(events)
     last = events[-1] if events else None
     ended = last if isinstance(last, TaskFinished) else None
@@ -142,6 +146,21 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
     if task.state == "interrupted":
         name = one_line(task.task_id)
         click.echo(f"\n{click.style('hint:', fg='cyan', bold=True)} delf resume {name}")
+
+
+def _show_prompts(events: Sequence[Event], as_json: bool) -> None:
+    """Write each model call with its messages; what the call before had is counted only."""
+    from delf.engine.views.prompts import prompts_of
+
+    found = prompts_of(events)
+    if as_json:
+        click.echo(json_text([asdict(prompt) for prompt in found], indent=2))
+        return
+    if not found:
+        click.echo("no model was asked", err=True)
+    for prompt in found:
+        for line in render.prompt_lines(prompt):
+            click.echo(line)
 
 
 @runs.command("events")

@@ -5,16 +5,20 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from delf.events import Event
 from delf.protocols.journal import TaskRecord
+from delf.terminal import visible
 from delf_cli.ids import short_ids
 from delf_cli.tables import cut, one_line, table, terminal_width
+
+if TYPE_CHECKING:
+    from delf.engine.views.prompts import Prompt
 
 _COLOURS: Final = {
     "queued": "blue",
@@ -103,7 +107,42 @@ def event_line(event: Event, began: float) -> str:
     return line if width is None else cut(line, width)
 
 
+def prompt_lines(prompt: Prompt) -> Iterator[str]:
+    """A model call for people: what was new in it, the answer, tokens, time, cost."""
+    took = "" if prompt.duration_ms is None else f" · {span(prompt.duration_ms)}"
+    cost = "" if prompt.answer is None else f" · {_dollars(prompt.cost_usd)}"
+    usage = prompt.usage
+    head = f"model call {prompt.number} · {one_line(prompt.model)} · {prompt.purpose}{took}{cost}"
+    yield click.style(head, bold=True)
+    if prompt.answer is not None:
+        cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
+        thought = f" ({usage.reasoning_tokens:,} reasoning)" if usage.reasoning_tokens else ""
+        yield f"{usage.input_tokens:,} tokens in{cached}, {usage.output_tokens:,} out{thought}"
+    if prompt.messages is None:
+        yield "what it was asked is not kept, or not any more"
+    else:
+        same = sum(message.same for message in prompt.messages)
+        if same:
+            yield f"[{same} message{'s' * (same != 1)} as in the call before]"
+        for message in prompt.messages[same:]:
+            yield click.style(f"--- {message.role}", dim=True)
+            yield visible(message.text)
+    if prompt.tools:
+        yield click.style(f"--- functions: {', '.join(map(one_line, prompt.tools))}", dim=True)
+    yield click.style("--- failed" if prompt.error else "--- answer", dim=True)
+    yield visible(prompt.error or prompt.answer or "(none yet)")
+    for call in prompt.calls:
+        yield f"{one_line(call.name)} {one_line(call.arguments)}"
+    yield ""
+
+
+def _dollars(cost: float | None) -> str:
+    return "cost unknown" if cost is None else f"${cost:.6f}"
+
+
 def _short(value: Any) -> str:
+    if isinstance(value, bytes):
+        return f"({len(value):,} bytes)"
     if isinstance(value, float):
         return str(round(value, 6))
     try:

@@ -398,10 +398,22 @@ class SqlJournal:
                 lambda c, some=some: store.remove_tasks(c, some, self._database.now(c))
             )
         await self._write(lambda c: store.forget_dead_owners(c, self._database.now(c)))
+        await self._forget_prompts()
         await self._reclaim()
         gone = frozenset(removed)
         events = sum(task.events for task in chosen if task.task_id in gone)
         return Pruned(tasks=tuple(removed), events=events)
+
+    async def _forget_prompts(self) -> None:
+        """Take out of old events what models were asked, some at a time."""
+        seconds = self._settings.keep_prompts
+
+        def forget(connection: Connection) -> int:
+            before = self._database.now(connection) - seconds
+            return store.forget_prompts(connection, before, _PRUNED_AT_ONCE)
+
+        while await self._write(forget):
+            pass
 
     async def remove(self, task_ids: Collection[str]) -> Collection[str]:
         """Remove tasks with all their events; those that were there, and did not run.

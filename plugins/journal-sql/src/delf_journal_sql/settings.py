@@ -41,7 +41,14 @@ class JournalSettings(PluginSettings):
         "remove older ones. For ever, if it is not set.",
     )
 
-    @field_validator("keep", mode="before")
+    keep_prompts: float = Field(
+        default=30 * 86_400.0,
+        gt=0,
+        description="How long what models were asked stays, as 30 days or 12h; pruning takes it "
+        "out of older tasks.",
+    )
+
+    @field_validator("keep", "keep_prompts", mode="before")
     @classmethod
     def _as_seconds(cls, value: Any) -> Any:
         """A duration in words; a number is seconds."""

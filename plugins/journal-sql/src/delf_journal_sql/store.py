@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
@@ -270,6 +271,39 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
             connection.execute("DELETE FROM delf_tasks WHERE id = :task", {"task": key})
             removed.append(task_id)
     return tuple(removed)
+
+
+def forget_prompts(connection: Connection, before: float, limit: int) -> int:
+    """Take out of old events what models were asked; of how many.
+
+    Args:
+        connection: In a transaction.
+        before: Of calls that were made before this time.
+        limit: Of how many at the most.
+    """
+    rows = connection.execute(
+        "SELECT pos, task, data, blobs FROM delf_events "
+        "WHERE type = 'ModelCalled' AND at < :before "
+        "AND (data LIKE '%\"prompt\":{%' OR blobs LIKE '%\"prompt\":%') LIMIT :limit",
+        {"before": before, "limit": limit},
+    )
+    found = list(rows)
+    for pos, task, data, blobs in found:
+        fields, apart = json.loads(data), json.loads(blobs or "{}")
+        fields.pop("prompt", None)
+        digest = apart.pop("prompt", None)
+        connection.execute(
+            "UPDATE delf_events SET data = :data, blobs = :blobs WHERE pos = :pos",
+            {"data": json.dumps(fields), "blobs": json.dumps(apart) if apart else None, "pos": pos},
+        )
+        if digest is not None:
+            connection.execute(
+                "DELETE FROM delf_blobs WHERE task = :task AND digest = :digest "
+                "AND NOT EXISTS (SELECT 1 FROM delf_events AS e WHERE e.task = :task "
+                "AND e.blobs LIKE :mention)",
+                {"task": task, "digest": digest, "mention": f"%{digest}%"},
+            )
+    return len(found)
 
 
 def forget_dead_owners(connection: Connection, now: float) -> None:

@@ -224,6 +224,13 @@ async def get_task(call: Call) -> Response:
     return shown(detail)
 
 
+async def list_prompts(call: Call) -> Response:
+    """What a task's models saw."""
+    part = call.query(s.PageQuery)
+    found = await call.service.tasks.prompts(call.part("task_id"), part.limit, part.offset)
+    return shown(found)
+
+
 async def cancel_task(call: Call) -> Response:
     """Stop a task."""
     await call.no_body()
@@ -614,6 +621,10 @@ OPERATIONS: Final = (
               right="read", handler=task_events, query=s.EventQuery, media=_EVENTS,
               frames="Event", other=(*_UNKNOWN, (204, "There are no further events."),
                      (503, "Too many streams are open.")), headers=("Last-Event-ID",)),
+    Operation(method="GET", path="/tasks/{task_id}/prompts", name="list_prompts",
+              summary="A task's model calls: what each was sent, answered, and cost.",
+              right="read", handler=list_prompts, query=s.PageQuery, answer=s.PromptList,
+              other=_UNKNOWN),
     Operation(method="POST", path="/tasks/{task_id}/cancel", name="cancel_task",
               summary="Stop a task.", right="run", handler=cancel_task, answer=s.Cancelled,
               other=(*_UNKNOWN, _LATE)),

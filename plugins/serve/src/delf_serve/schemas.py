@@ -134,6 +134,58 @@ class TaskList(Shown):
     more: bool = Field(description="Whether there are further ones.")
 
 
+class PromptMessage(Shown):
+    """A message that a model was sent."""
+
+    role: str
+    text: str
+    same: bool = Field(description="Whether the call before had it, too.")
+
+
+class AskedCall(Shown):
+    """A call that a model asked for."""
+
+    name: str
+    arguments: str = Field(description="JSON as the model wrote it.")
+
+
+class ModelUsage(Shown):
+    """The tokens of a model call."""
+
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+
+
+class Prompt(Shown):
+    """A model call, with what the model saw and what it answered."""
+
+    number: int
+    model: str
+    purpose: str
+    attempt: int
+    at: Time
+    messages: list[PromptMessage] | None = Field(
+        default=None, description="Null where they are not kept, or not any more."
+    )
+    tools: list[str]
+    answer: str | None = None
+    calls: list[AskedCall]
+    usage: ModelUsage
+    cost_usd: float | None = Field(default=None, description="Null where it is not known.")
+    duration_ms: float | None = None
+    finish_reason: str | None = None
+    error: str | None = None
+
+
+class PromptList(Shown):
+    """A task's model calls, the first first."""
+
+    prompts: list[Prompt]
+    more: bool = Field(description="Whether there are further ones.")
+
+
 class OutputFile(Shown):
     """A file that a task made."""
 

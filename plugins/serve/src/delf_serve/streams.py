@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from delf.errors import DelfError
@@ -14,6 +14,7 @@ from delf.events import (
     ApprovalDecided,
     ApprovalRequested,
     Event,
+    ModelCalled,
     TaskFinished,
     TaskQueued,
     TaskResumed,
@@ -44,6 +45,8 @@ _GATHER_SECONDS: Final = 0.2
 
 def frame(event: Event) -> bytes:
     """An event as it is sent: its number is the id, so that a client goes on where it was."""
+    if isinstance(event, ModelCalled) and event.prompt is not None:
+        event = replace(event, prompt=None)  # GET /tasks/{id}/prompts has it
     return b"id: %d\ndata: %b\n\n" % (event.seq, json_bytes(encode(event)))
 
 

@@ -9,11 +9,12 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 from urllib.parse import quote
 
+from delf.engine.views import prompts as views
 from delf.engine.views.snapshot import snapshot
 from delf.errors import ConfigurationError, DelfError, UnknownTaskError
 from delf.events import ApprovalRequested, Event, TaskFinished, TaskQueued, TaskResumed, TaskStarted
@@ -22,7 +23,16 @@ from delf.protocols.journal import SharedJournal, SupportsUpkeep, TaskRecord
 from delf.protocols.sessions import SupportsLogins
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
-from delf_serve.schemas import OutputFile, RunRequest, Snapshot, State, Task, TaskDetail
+from delf_serve.schemas import (
+    OutputFile,
+    Prompt,
+    PromptList,
+    RunRequest,
+    Snapshot,
+    State,
+    Task,
+    TaskDetail,
+)
 from delf_serve.settings import ServeSettings
 
 if TYPE_CHECKING:
@@ -357,6 +367,18 @@ class Tasks:
             raise ProblemError(404, f"no task {task_id[:60]!r} is known", "give the whole task_id")
         return record
 
+    async def prompts(self, text: str, limit: int, offset: int) -> PromptList:
+        """What the models of a task saw, and what they answered.
+
+        Raises:
+            UnknownTaskError: When there is no such task.
+        """
+        record = await self.record(text)
+        events = await self.journal.read(record.task_id)
+        found = await asyncio.to_thread(views.prompts_of, events)
+        shown = [_prompt(item) for item in found[offset : offset + limit]]
+        return PromptList(prompts=shown, more=len(found) > offset + limit)
+
     async def view(self, text: str) -> Task:
         """A task as lists show it."""
         return task_view(await self.record(text), await self.waiting())
@@ -592,3 +614,10 @@ def _detail(view: Task, events: Sequence[Event], asked: Sequence[str]) -> TaskDe
         tokens_used=seen.tokens_used,
         approvals=[*asked] if view.state == "waiting" else [],
     )
+
+
+def _prompt(found: views.Prompt) -> Prompt:
+    """A model call as the interface shows it."""
+    data = asdict(found)
+    data["calls"] = [{"name": call.name, "arguments": call.arguments} for call in found.calls]
+    return Prompt.model_validate(data)

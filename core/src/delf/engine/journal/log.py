@@ -15,12 +15,14 @@ from delf.events import (
     SAFE,
     ClockRead,
     Event,
+    ModelCalled,
     Printed,
     StepFinished,
     StepStarted,
     TaskFinished,
     TaskPostponed,
 )
+from delf.messages import Message
 from delf.protocols.journal import Journal
 
 _log = logging.getLogger(__name__)
@@ -61,7 +63,15 @@ class TaskLog:
         self._turns: list[int] = []
         self._waiting: list[tuple[Callable[..., Event], dict[str, Any]]] = []
         self._over = False
+        self._model_calls = sum(isinstance(event, ModelCalled) for event in self.events)
+        self.prompted: dict[str, tuple[Message, ...]] = {}
+        """What models were asked last, by purpose."""
         self._flushing: asyncio.Task[None] | None = None
+
+    def next_model_call(self) -> int:
+        """The number of a model call that is about to be made."""
+        self._model_calls += 1
+        return self._model_calls
 
     async def record(
         self, kind: Callable[..., Event], *, safe: Collection[str] = SAFE, **fields: Any

@@ -14,8 +14,9 @@ from delf.engine.journal.log import TaskLog
 from delf.engine.journal.replay import Replay
 from delf.engine.models.money import FindPrice, Ledger, counted, load_pricing
 from delf.engine.redact import Redactor
+from delf.engine.views.prompts import pack
 from delf.errors import BudgetExceededError, DelfError, LLMExecutionError, PluginError
-from delf.events import ModelCalled, ModelFailed, ModelReplied, ModelWrote
+from delf.events import AT_ONCE_BYTES, SAFE, ModelCalled, ModelFailed, ModelReplied, ModelWrote
 from delf.llm import DEFAULT_TIMEOUT, MOST_LETTERS, LLMConfig
 from delf.messages import (
     FilePart,
@@ -51,6 +52,8 @@ from delf.protocols.strategy import OnDelta
 from delf.records import dataclass
 
 Pieces: TypeAlias = AsyncGenerator[ModelDelta | ModelReply]
+_SAFE_PROMPT: Final = SAFE | {"prompt"}
+"""The messages of a request are without secrets when they are packed."""
 _LETTERS_OF_A_PIECE: Final = 16
 """So that pieces without any have an end, too."""
 
@@ -234,6 +237,7 @@ class ModelClient:
         on_delta: Sees the pieces of scripts.
         redactor: Takes secrets out of what a model reads.
         replay: Of a task that is resumed: answers from its journal.
+        keep_prompts: Whether the journal keeps what models are asked.
     """
 
     pool: ModelPool
@@ -244,6 +248,7 @@ class ModelClient:
     on_delta: Callable[[str], None] | None = None
     redactor: Redactor = field(default_factory=Redactor)
     replay: Replay = field(default_factory=Replay)
+    keep_prompts: bool = False
 
     async def ask(
         self,
@@ -359,8 +364,26 @@ class ModelClient:
         session: ModelSession | None,
         draft: Draft | None,
     ) -> ModelReply:
+        number = self.log.next_model_call()
+        same, prompt = 0, None
+        if self.keep_prompts:
+            before = self.log.prompted.get(request.purpose, ())
+            self.log.prompted[request.purpose] = request.messages
+            size = sum(len(message.text) for message in request.messages)
+            if size <= AT_ONCE_BYTES:
+                same, prompt = pack(request.messages, before)
+            else:
+                same, prompt = await asyncio.to_thread(pack, request.messages, before)
         await self.log.record(
-            ModelCalled, model=config.model, purpose=request.purpose, attempt=attempt
+            ModelCalled,
+            safe=_SAFE_PROMPT,
+            model=config.model,
+            purpose=request.purpose,
+            attempt=attempt,
+            number=number,
+            same=same,
+            prompt=prompt,
+            tools=tuple(tool.name for tool in request.tools),
         )
         started = time.perf_counter()
         shown: list[str] = []
@@ -375,6 +398,7 @@ class ModelClient:
                 purpose=request.purpose,
                 error=error.message,
                 duration_ms=_ms_since(started),
+                number=number,
             )
             if draft is not None and not draft.is_empty:
                 return draft.reply
@@ -400,6 +424,7 @@ class ModelClient:
             duration_ms=_ms_since(started),
             calls=reply.calls,
             finish_reason=reply.finish_reason,
+            number=number,
         )
         return replace(reply, cost_usd=cost)
 

@@ -5,6 +5,7 @@ import { Card } from "./card.js";
 import { ChapterView, long } from "./code.js";
 import { el, fill, say, setText, takeAsFile } from "./dom.js";
 import { filesOf } from "./files.js";
+import { Prompts } from "./prompts.js";
 import { Story } from "./story.js";
 import { answer } from "./text.js";
 import { Timeline } from "./timeline.js";
@@ -44,10 +45,11 @@ export class TaskView {
     this.files = el("ul", { class: "files", "aria-label": "Files" });
     this.story = el("div", { class: "chapters" });
     this.timeline = new Timeline();
+    this.prompts = new Prompts(this.id);
     this.replay = this.makeReplay();
     this.node = el("article", { class: "task" },
       el("div", { class: "top" }, el("a", { class: "back", href: "#/" }, "‹ Tasks"), this.state, this.figures, this.meter),
-      this.title, this.meta, this.actions, this.jump, this.error, this.answer, this.files, this.warnings, this.story, this.timeline.node, this.replay);
+      this.title, this.meta, this.actions, this.jump, this.error, this.answer, this.files, this.warnings, this.story, this.timeline.node, this.prompts.node, this.replay);
   }
 
   makeReplay() {
@@ -69,7 +71,10 @@ export class TaskView {
   take(events) {
     if (!events.length) return;
     this.events.push(...events);
-    if (events.some((event) => PAID.has(event.type))) this.askBudget();
+    if (events.some((event) => PAID.has(event.type))) {
+      this.askBudget();
+      this.prompts.grew();
+    }
     if (this.at === null) {
       for (const event of events) this.told.apply(event);
       this.drawSoon();

@@ -1,0 +1,156 @@
+"""Prompts: what models were asked, kept small in the journal and told call by call."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import field
+from typing import Any, Final
+
+from delf.events import Event, ModelCalled, ModelFailed, ModelReplied
+from delf.messages import FilePart, ImagePart, Message, Part, TextPart, ToolCall, Usage
+from delf.records import dataclass
+
+_LEVEL: Final = 6
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""What a packed prompt may become; the rest is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptMessage:
+    """A message as the model was sent it.
+
+    Args:
+        role: Who speaks: ``system``, ``user`` or ``assistant``.
+        text: What is said; an image or a file is told in brackets.
+        same: Whether the call before for the same purpose had it, too.
+    """
+
+    role: str
+    text: str
+    same: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Prompt:
+    """A model call with all that the model saw, and what it answered.
+
+    Args:
+        number: Its number in the task, from 1.
+        model: What was asked.
+        purpose: What for.
+        attempt: The pass through the loop.
+        at: When, as Unix time.
+        messages: What was sent; None where that is not kept, or not any more.
+        tools: The functions that it was given.
+        answer: What it said; None while it has not, and where it failed.
+        calls: The calls that it asked for.
+        usage: Its tokens.
+        cost_usd: What it cost; None where that is not known.
+        duration_ms: How long it took.
+        finish_reason: Why it stopped, in the provider's word.
+        error: Why it failed.
+    """
+
+    number: int
+    model: str
+    purpose: str
+    attempt: int
+    at: float
+    messages: tuple[PromptMessage, ...] | None
+    tools: tuple[str, ...] = ()
+    answer: str | None = None
+    calls: tuple[ToolCall, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = None
+    duration_ms: float | None = None
+    finish_reason: str | None = None
+    error: str | None = None
+
+
+def pack(messages: Sequence[Message], before: Sequence[Message]) -> tuple[int, bytes]:
+    """How many of the first messages are those of the call before, and the others, compressed."""
+    same = 0
+    for one, other in zip(messages, before, strict=False):
+        if one is not other and one != other:
+            break
+        same += 1
+    written = [[message.role, _text_of(message)] for message in messages[same:]]
+    return same, zlib.compress(json.dumps(written, ensure_ascii=False).encode(), _LEVEL)
+
+
+def prompts_of(events: Sequence[Event]) -> list[Prompt]:
+    """All model calls of a task, in the order in which they were asked."""
+    found: dict[int, Prompt] = {}
+    last: dict[str, tuple[PromptMessage, ...] | None] = {}
+    for event in events:
+        match event:
+            case ModelCalled():
+                messages = _unpacked(event, last.get(event.purpose, ()))
+                last[event.purpose] = messages
+                number = event.number or len(found) + 1
+                found[number] = Prompt(
+                    number=number,
+                    model=event.model,
+                    purpose=event.purpose,
+                    attempt=event.attempt,
+                    at=event.at,
+                    messages=messages,
+                    tools=event.tools,
+                )
+            case ModelReplied():
+                prompt = _of(found, event)
+                if prompt is not None:
+                    prompt.model, prompt.answer, prompt.calls = event.model, event.text, event.calls
+                    prompt.usage, prompt.cost_usd = event.usage, event.cost_usd
+                    prompt.duration_ms = event.duration_ms
+                    prompt.finish_reason = event.finish_reason
+            case ModelFailed():
+                prompt = _of(found, event)
+                if prompt is not None:
+                    prompt.error, prompt.duration_ms = event.error, event.duration_ms
+            case _:
+                pass
+    return list(found.values())
+
+
+def _of(found: dict[int, Prompt], event: ModelReplied | ModelFailed) -> Prompt | None:
+    """The call that is answered; where no number says which, the first of its purpose."""
+    if event.number:
+        return found.get(event.number)
+    waiting = (
+        p for p in found.values() if p.purpose == event.purpose and p.answer is None and not p.error
+    )
+    return next(waiting, None)
+
+
+def _unpacked(
+    event: ModelCalled, before: tuple[PromptMessage, ...] | None
+) -> tuple[PromptMessage, ...] | None:
+    if event.prompt is None or (event.same and (before is None or len(before) < event.same)):
+        return None
+    raw = zlib.decompressobj().decompress(event.prompt, _MOST_BYTES)
+    shared = (before or ())[: event.same]
+    kept = [PromptMessage(message.role, message.text, same=True) for message in shared]
+    try:
+        new: Any = json.loads(raw)
+    except ValueError:
+        new = [["", raw.decode("utf-8", "replace")]]
+    return (*kept, *(PromptMessage(str(role), str(text)) for role, text in new))
+
+
+def _text_of(message: Message) -> str:
+    return "\n".join(map(_told, message.parts))
+
+
+def _told(part: Part) -> str:
+    if isinstance(part, TextPart):
+        return part.text
+    if isinstance(part, ImagePart):
+        return f"[image: {part.media_type}, {len(part.data):,} bytes]"
+    if isinstance(part, FilePart):
+        return f"[file: {part.name}, {part.media_type}, {len(part.data):,} bytes]"
+    if isinstance(part, ToolCall):
+        return f"[call of {part.name}: {part.arguments}]"
+    return f"[result of {part.name}]\n{part.text}"
