@@ -174,7 +174,7 @@ class ModelCalled(_Event):
     """A request went to a model.
 
     ``number`` counts a task's model calls from 1. ``prompt`` has the messages that the call before
-    for the same purpose did not have, compressed, and ``same`` says how many it did; None where
+    for the same purpose did not have, packed, and ``same`` says how many it did; None where
     prompts are not kept, or not any more. ``delf.engine.views.prompts`` reads them.
     """
 
@@ -183,7 +183,7 @@ class ModelCalled(_Event):
     attempt: int = 1
     number: int = 0
     same: int = 0
-    prompt: bytes | None = None
+    prompt: str | None = None
     tools: tuple[str, ...] = ()
 
 

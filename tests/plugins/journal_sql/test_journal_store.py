@@ -563,7 +563,7 @@ async def test_pruning_takes_old_prompts_out_and_leaves_all_else(journal_url, op
     now = time.time()
     for name, at in (("old", now - 7200), ("new", now - 60)):
         await journal.append(started(name, at=at))
-        prompt = os.urandom(size)
+        prompt = os.urandom(size).hex()
         call = ModelCalled(
             task_id=name, seq=2, at=at, model="m", purpose="generate", number=1, prompt=prompt
         )
@@ -573,5 +573,5 @@ async def test_pruning_takes_old_prompts_out_and_leaves_all_else(journal_url, op
     calls = {name: (await journal.read(name))[1] for name in ("old", "new")}
     assert calls["old"].prompt is None
     assert (calls["old"].number, calls["old"].model) == (1, "m")
-    assert len(calls["new"].prompt) == size
+    assert len(calls["new"].prompt) == 2 * size
     assert [event.seq for event in await journal.read("old")] == [1, 2, 3]

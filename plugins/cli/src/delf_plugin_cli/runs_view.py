@@ -29,7 +29,8 @@ _COLOURS: Final = {
     "done": "green",
     "failed": "red",
 }
-_HEAD: Final = ("task_id", "seq", "at")
+_NOT_SHOWN: Final = ("task_id", "seq", "at", "prompt")
+"""Fields that a line of an event has elsewhere, or ``runs show --prompts`` has."""
 
 
 def moment(at: float) -> str:
@@ -98,7 +99,7 @@ def ago(at: float) -> str:
 
 def event_line(event: Event, began: float) -> str:
     """An event as a line: number, time since the task began, kind, fields."""
-    fields = (item.name for item in dataclasses.fields(event) if item.name not in _HEAD)
+    fields = (item.name for item in dataclasses.fields(event) if item.name not in _NOT_SHOWN)
     data = {name: value for name in fields if (value := getattr(event, name)) is not None}
     texts = [f"{name}={one_line(_short(item))}" for name, item in data.items()]
     head = f"{event.seq:5d}  {event.at - began:9.3f} s  {type(event).__name__:<17} "
@@ -141,8 +142,6 @@ def _dollars(cost: float | None) -> str:
 
 
 def _short(value: Any) -> str:
-    if isinstance(value, bytes):
-        return f"({len(value):,} bytes)"
     if isinstance(value, float):
         return str(round(value, 6))
     try:

@@ -284,7 +284,7 @@ def forget_prompts(connection: Connection, before: float, limit: int) -> int:
     rows = connection.execute(
         "SELECT pos, task, data, blobs FROM delf_events "
         "WHERE type = 'ModelCalled' AND at < :before "
-        "AND (data LIKE '%\"prompt\":{%' OR blobs LIKE '%\"prompt\":%') LIMIT :limit",
+        'AND (data LIKE \'%"prompt":"%\' OR blobs LIKE \'%"prompt":%\') LIMIT :limit',
         {"before": before, "limit": limit},
     )
     found = list(rows)

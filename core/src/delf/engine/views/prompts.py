@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import zlib
 from collections.abc import Sequence
@@ -69,7 +70,7 @@ class Prompt:
     error: str | None = None
 
 
-def pack(messages: Sequence[Message], before: Sequence[Message]) -> tuple[int, bytes]:
+def pack(messages: Sequence[Message], before: Sequence[Message]) -> tuple[int, str]:
     """How many of the first messages are those of the call before, and the others, compressed."""
     same = 0
     for one, other in zip(messages, before, strict=False):
@@ -77,7 +78,8 @@ def pack(messages: Sequence[Message], before: Sequence[Message]) -> tuple[int, b
             break
         same += 1
     written = [[message.role, _text_of(message)] for message in messages[same:]]
-    return same, zlib.compress(json.dumps(written, ensure_ascii=False).encode(), _LEVEL)
+    raw = zlib.compress(json.dumps(written).encode(), _LEVEL)
+    return same, base64.b85encode(raw).decode("ascii")
 
 
 def prompts_of(events: Sequence[Event]) -> list[Prompt]:
@@ -130,7 +132,7 @@ def _unpacked(
 ) -> tuple[PromptMessage, ...] | None:
     if event.prompt is None or (event.same and (before is None or len(before) < event.same)):
         return None
-    raw = zlib.decompressobj().decompress(event.prompt, _MOST_BYTES)
+    raw = zlib.decompressobj().decompress(base64.b85decode(event.prompt), _MOST_BYTES)
     shared = (before or ())[: event.same]
     kept = [PromptMessage(message.role, message.text, same=True) for message in shared]
     try:

@@ -48,7 +48,7 @@ def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]
                 "attempt": 1,
                 "number": 1,
                 "same": 2,
-                "prompt": b"packed",
+                "prompt": "packed",
                 "tools": ("look",),
             },
         ),
