@@ -16,7 +16,7 @@ from delf.engine.models.money import FindPrice, Ledger, counted, load_pricing
 from delf.engine.redact import Redactor
 from delf.engine.views.prompts import pack
 from delf.errors import BudgetExceededError, DelfError, LLMExecutionError, PluginError
-from delf.events import AT_ONCE_BYTES, SAFE, ModelCalled, ModelFailed, ModelReplied, ModelWrote
+from delf.events import SAFE, ModelCalled, ModelFailed, ModelReplied, ModelWrote
 from delf.llm import DEFAULT_TIMEOUT, MOST_LETTERS, LLMConfig
 from delf.messages import (
     FilePart,
@@ -52,6 +52,8 @@ from delf.protocols.strategy import OnDelta
 from delf.records import dataclass
 
 Pieces: TypeAlias = AsyncGenerator[ModelDelta | ModelReply]
+_PACKED_AT_ONCE: Final = 64 * 1024
+"""Longer prompts are packed in a thread."""
 _SAFE_PROMPT: Final = SAFE | {"prompt"}
 """The messages of a request are without secrets when they are packed."""
 _LETTERS_OF_A_PIECE: Final = 16
@@ -370,7 +372,7 @@ class ModelClient:
             before = self.log.prompted.get(request.purpose, ())
             self.log.prompted[request.purpose] = request.messages
             size = sum(len(message.text) for message in request.messages)
-            if size <= AT_ONCE_BYTES:
+            if size <= _PACKED_AT_ONCE:
                 same, prompt = pack(request.messages, before)
             else:
                 same, prompt = await asyncio.to_thread(pack, request.messages, before)
