@@ -227,6 +227,30 @@ async def test_without_a_key_nothing_that_was_passed_on_is_answered(mounted):
         assert (await client.get("/tasks", headers=told)).status_code == 403
 
 
+def test_where_it_is_mounted_the_end_of_the_loop_leaves_tasks_to_be_resumed(tmp_path, monkeypatch):
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
+    monkeypatch.delenv("DELF_API_KEY", raising=False)
+    whole = Starlette(routes=[Mount("/delf", make_agent(str(tmp_path), Outbox()).asgi_app())])
+
+    async def until_interrupted() -> str:
+        async with from_address(whole, "127.0.0.1") as client:
+            order = {"task": doing("await hold()")}
+            accepted = (await client.post("/delf/run", json=order)).json()
+            place = f"/delf/tasks/{accepted['task_id']}"
+            for _ in range(1000):
+                seen = (await client.get(place, params={"wait": 0.05})).json()
+                if seen["state"] == "running" and seen["events"] > 8:
+                    return accepted["task_id"]
+        raise AssertionError(seen)
+
+    task_id = asyncio.run(until_interrupted())  # it cancels what runs, as servers do on SIGINT
+    with TestClient(
+        make_agent(str(tmp_path), Outbox()).asgi_app(take_up=False), base_url="http://localhost",
+        client=("127.0.0.1", 50000),
+    ) as client:  # fmt: skip
+        assert client.get(f"/tasks/{task_id}").json()["state"] == "interrupted"
+
+
 async def test_with_a_key_everybody_who_shows_it_is_answered(mounted):
     app = mounted(api_key="a-long-key")
     async with from_address(app, "203.0.113.9") as client:

@@ -77,6 +77,7 @@ class Application:
         self._lock = asyncio.Lock()
         self._started = False
         self._work: set[asyncio.Task[None]] = set()
+        self._end: _End | None = None
         self._was_started = agent.started
         routes: list[BaseRoute] = [
             _route(item, self.service) for item in (*OPERATIONS, *OF_THE_PAGE)
@@ -106,6 +107,8 @@ class Application:
                 self.tasks.start()
                 for work in (self.sessions.keep_looking(), self.service.uploads.keep_forgetting()):
                     self._work.add(asyncio.create_task(work))
+                self._end = _End(self.agent)
+                self._work.add(asyncio.create_task(self._end.wait()))
                 self._started = True
                 for task in self.first_tasks:
                     await self.tasks.submit(RunRequest(task=task), ANYBODY)
@@ -113,6 +116,8 @@ class Application:
     async def stop(self) -> None:
         """End streams, let tasks end or leave them to whoever comes next."""
         self.streams.stop()
+        if self._end is not None:
+            self._end.is_known = True
         for work in self._work:
             work.cancel()
         if self._started:
@@ -144,6 +149,33 @@ class Application:
         if not self._started:
             await self.start()
         return await self.sessions.key_of(cookie)
+
+
+class _End(asyncio.Future[None]):
+    """Notes that the loop ends without a lifespan's word, as where delf is mounted elsewhere.
+
+    All of the loop is cancelled then, before any of it goes on: tasks are left to be resumed.
+
+    Args:
+        agent: Whose tasks.
+    """
+
+    def __init__(self, agent: Agent) -> None:
+        super().__init__()
+        self._agent = agent
+        self.is_known = False
+        """Whether it was stopped in order, so that there is nothing to note."""
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Leave the tasks, at once."""
+        if not self.is_known:
+            self.is_known = True
+            self._agent.leave()
+        return super().cancel(msg)
+
+    async def wait(self) -> None:
+        """Wait for ever."""
+        await self
 
 
 class _Endpoint:
