@@ -68,6 +68,7 @@ class Watching(TypedDict, total=False):
         files: The task's input files, where the agent's do not hold.
         setup: Kept in the journal for whoever resumes the task; plain data, no secrets.
         conversation_id: Of the agent's chat; its present conversation when omitted.
+        strategy: The name of another strategy than that of the agent's other tasks.
     """
 
     listeners: Sequence[Listener]
@@ -75,6 +76,7 @@ class Watching(TypedDict, total=False):
     files: Sequence[str | os.PathLike[str]] | None
     setup: Mapping[str, Any] | None
     conversation_id: str | None
+    strategy: str | None
 
 
 def _output_of(kind: type[Any] | Mapping[str, Any] | None) -> Output[Any] | None:
@@ -265,6 +267,7 @@ class Agent(Generic[T]):
         output: type[Out],
         files: Sequence[str | os.PathLike[str]] | None = None,
         conversation_id: str | None = None,
+        strategy: str | None = None,
     ) -> Response[Out]: ...
     @overload
     def run(
@@ -275,6 +278,7 @@ class Agent(Generic[T]):
         output: Mapping[str, Any],
         files: Sequence[str | os.PathLike[str]] | None = None,
         conversation_id: str | None = None,
+        strategy: str | None = None,
     ) -> Response[Any]: ...
     @overload
     def run(
@@ -284,6 +288,7 @@ class Agent(Generic[T]):
         *,
         files: Sequence[str | os.PathLike[str]] | None = None,
         conversation_id: str | None = None,
+        strategy: str | None = None,
     ) -> Response[T]: ...
     def run(self, task: str, timeout: float | None = None, **given: Any) -> Response[Any]:
         """Do a task and wait for it.
@@ -295,7 +300,7 @@ class Agent(Generic[T]):
                 while a person is asked.
             given: ``output``, what the answer has to be (``response.value``), and ``files``, the
                 task's input files, where the agent's do not hold; ``conversation_id`` of the
-                agent's chat, its present one when omitted.
+                agent's chat, its present one when omitted; ``strategy``, the name of another one.
 
         Raises:
             ConfigurationError: When the agent cannot start, its model cannot be asked, its
@@ -419,6 +424,7 @@ class Agent(Generic[T]):
         conversation_id: str | None = None,
         output: type[Any] | Mapping[str, Any] | None = None,
         files: Sequence[str | os.PathLike[str]] | None = None,
+        strategy: str | None = None,
         **handing: Unpack[HandingIn],
     ) -> str:
         """Let a task be done in the background; a kill does not lose it once this returns.
@@ -432,13 +438,13 @@ class Agent(Generic[T]):
             conversation_id: As for :meth:`run`.
             output: The same.
             files: The same.
+            strategy: The same.
 
         Returns:
             The task's id, for :meth:`poll`, :meth:`wait` and :meth:`cancel`.
         """
-        request = self._request(
-            task, timeout, conversation_id, attended=False, output=output, files=files
-        )
+        given: dict[str, Any] = {"output": output, "files": files, "strategy": strategy}
+        request = self._request(task, timeout, conversation_id, attended=False, **given)
         if handing:
             request = handed_in(request, handing)
             return self._home.call_anywhere(lambda r: r.enqueue(request)).task_id
@@ -500,6 +506,7 @@ class Agent(Generic[T]):
         bounded: bool = False,
         files: Sequence[str | os.PathLike[str]] | None = None,
         output: type[Any] | Mapping[str, Any] | None = None,
+        strategy: str | None = None,
         setup: Mapping[str, Any] | None = None,
         task_id: str | None = None,
         key: str | None = None,
@@ -511,6 +518,8 @@ class Agent(Generic[T]):
         wanted = self._output if output is None else _output_of(output)
         paths = None if files is None else [os.fspath(path) for path in files]
         kept: dict[str, Any] = {} if wanted is None else {"output": wanted.schema}
+        if strategy is not None:
+            kept["strategy"] = strategy
         if paths is not None:  # for whoever resumes it, from wherever
             kept["input_files"] = [str(Path(p).expanduser().absolute()) for p in paths]
         return TaskRequest(
@@ -557,6 +566,23 @@ class Agent(Generic[T]):
     async def arun_chat(self, timeout: float | None = None, **options: Any) -> None:
         """The same from asynchronous code."""
         await self._of_plugin("arun_chat")(self, timeout=timeout, **options)
+
+    def routine(self, name: str) -> Any:
+        """A routine of the project (the plugin ``routines``), to be called with its parameters.
+
+        ``agent.routine("revenue")(month="2026-11")`` does it and gives the response, as
+        :meth:`run`; ``await agent.routine("revenue").arun(month="2026-11")`` as :meth:`arun`.
+
+        Args:
+            name: The routine's.
+
+        Raises:
+            ConfigurationError: When there is no such routine.
+        """
+        from delf.project.any_project import trust_of
+
+        root = Path.cwd() if self._project is None else self._project.root
+        return self._of_plugin("BoundRoutine").of(self, name, root, trust_of(self._project))
 
     def _of_plugin(self, name: str) -> Any:
         from delf.plugins.host import PluginHost

@@ -121,6 +121,11 @@ class TaskRequest:
     output: Output[Any] | None = None
 
     @property
+    def strategy(self) -> str | None:
+        """How it becomes tool calls, if not as the agent's other tasks; kept with its setup."""
+        return self.setup.get("strategy")
+
+    @property
     def on_behalf_of(self) -> str | None:
         """The key on whose behalf it is done; None for the local user."""
         if self.key is not None:

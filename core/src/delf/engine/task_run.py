@@ -27,6 +27,7 @@ from delf.errors import DelfError
 from delf.events import Warned
 from delf.llm import LLMConfig
 from delf.messages import ModelRequest, Purpose, user
+from delf.plugins.strategies import with_strategy
 from delf.protocols.formats import InputFile
 from delf.protocols.sandbox import SessionSpec
 from delf.types import Trust
@@ -60,7 +61,8 @@ class TaskRun:
         self.slot = slot
         self.agent_tools = tools
         self.inputs = inputs
-        self.config: AgentConfig = resources.config if child is None else child.config
+        config = resources.config if child is None else child.config
+        self.config: AgentConfig = _with_strategy_of(request, config, resources)
         above = None if child is None else child.clock
         self.clock = TaskClock(request.timeout, above, never_stops=request.bounded)
         self.replay = Replay(request.past, PATIENCE_SECONDS)
@@ -181,3 +183,14 @@ class TaskRun:
             return Wording(trust="own" if bound.built_in else bound.action.trust)
 
         return Origins(words, before, wording_of, has_files=bool(self.context.files))
+
+
+def _with_strategy_of(
+    request: TaskRequest, config: AgentConfig, resources: Resources
+) -> AgentConfig:
+    """A task's configuration, with what its own strategy says of it."""
+    name = request.strategy or config.strategy
+    if name == resources.config.strategy:
+        return config
+    chosen = config.model_copy(update={"strategy": name})
+    return with_strategy(chosen, resources.agent.context.host)

@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import click
 
+from delf.errors import DelfError
+from delf.trust import Trust
+from delf_cli import errors
 from delf_cli.options import HANDING, flags_of, rest_of, run_options
 from delf_cli.state import state_of
 from delf_cli.story import tell_of_event
 from delf_cli.summary import summary_of
+
+_ROUTINE: Final = "routine"
+"""The strategy that runs a routine."""
 
 __all__ = ["run", "summary_of", "tell_of_event"]
 
@@ -48,6 +54,13 @@ class _RunCommand(click.Command):
     type=click.Path(),
     help="A JSON Schema in a file: the answer is data that fit it, written as JSON.",
 )
+@click.option(
+    "--input",
+    "inputs",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="TASK is a routine's name, and this a parameter of it. May be repeated.",
+)
 @click.pass_context
 def run(ctx: click.Context, words: tuple[str, ...], **given: Any) -> None:
     """Do TASK, which is said in plain words, in quotes or not; "-" reads it from standard input.
@@ -58,6 +71,7 @@ def run(ctx: click.Context, words: tuple[str, ...], **given: Any) -> None:
     \b
     delf run "How many orders are open?" -c shop
     echo "Say hello" | delf run - --llm gpt-4o-mini
+    delf run revenue --input month=2026-11
     """  # noqa: D301 - click's mark for lines that stay as they are
     if given["as_json"] and given["events"]:
         raise click.UsageError("--json and --events exclude each other", ctx)
@@ -68,11 +82,17 @@ def run(ctx: click.Context, words: tuple[str, ...], **given: Any) -> None:
         option = next(iter(handing)).replace("_", "-")
         raise click.UsageError(f"--{option} goes with --detach", ctx)
     state = state_of(ctx)
-    text = _task_text(ctx, " ".join(words))
+    text, flags = _task_text(ctx, " ".join(words)), flags_of(given)
+    if given["inputs"]:
+        try:
+            text = _routine(ctx, text, given["inputs"])
+        except DelfError as error:
+            ctx.exit(errors.report(error, debug=state.debug, clean=state.clean))
+        flags["strategy"] = _ROUTINE
     schema = None if given["schema"] is None else _schema_in(ctx, Path(given["schema"]))
     from delf_cli.session import Options, detach, run_session
 
-    options = Options(flags=flags_of(given), schema=schema, **rest_of(given))
+    options = Options(flags=flags, schema=schema, **rest_of(given))
     if given["detach"]:
         handing.setdefault("queue", "default")
         ctx.exit(detach(state, text, options, cast("Any", handing)))
@@ -80,6 +100,20 @@ def run(ctx: click.Context, words: tuple[str, ...], **given: Any) -> None:
 
 
 run.params += run_options(handing=True)
+
+
+def _routine(ctx: click.Context, name: str, inputs: tuple[str, ...]) -> str:
+    """The task that runs a routine (the plugin ``routines``)."""
+    given: dict[str, str] = {}
+    for text in inputs:
+        key, is_pair, value = text.partition("=")
+        if not is_pair:
+            raise click.UsageError(f"--input {text!r} is no NAME=VALUE", ctx)
+        given[key.strip()] = value
+    state = state_of(ctx)
+    project = state.load_project()
+    make = state.discover(project.environ).exported("routine_task")
+    return make(project.root, Trust.here(*state.trust), name, given)
 
 
 def _schema_in(ctx: click.Context, path: Path) -> dict[str, Any]:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from delf.hookspecs import hookimpl
-from delf.specs import CommandSpec, ModelSpec, StrategySpec
+from delf.specs import CommandSpec, ConnectionSpec, ModelSpec, StrategySpec
+
+
+@hookimpl
+def delf_connections() -> Iterable[ConnectionSpec]:
+    """The routines as tools of scripts and of MCP clients."""
+    yield ConnectionSpec(
+        name="routines",
+        summary="The project's routines: each is an action.",
+        factory="delf_routines.connection:Routines",
+        exports=("Routines",),
+    )
 
 
 @hookimpl
@@ -15,7 +26,7 @@ def delf_strategies() -> Iterable[StrategySpec]:
         name="routine",
         summary='Runs a routine: the task is a call of it, as report(month="2026-10").',
         factory="delf_routines.running:RoutineStrategy",
-        exports=("RoutineStrategy",),
+        exports=("BoundRoutine", "RoutineStrategy", "routine_task"),
         llm="none:no model",  # the model below
         settings=(("prefilter_mode", "off"), ("learn", False)),  # a script calls what it calls
     )

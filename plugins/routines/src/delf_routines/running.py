@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import AsyncGenerator, Mapping
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import (
     ApprovalRejectedError,
@@ -22,9 +23,16 @@ from delf.protocols.sandbox import Done, Failed, LimitReached, Outcome, Rerun
 from delf.protocols.strategy import StrategyHost
 from delf.settings import current_folder, current_trust
 from delf_routines.drift import Drift, drift_of
-from delf_routines.routine import Value
+from delf_routines.routine import Routine, Value
 from delf_routines.store import RoutineStore
 
+if TYPE_CHECKING:
+    from delf import Agent
+    from delf.response import Response
+    from delf.trust import Trust
+
+STRATEGY: Final = "routine"
+"""The strategy that runs a routine."""
 _VALUES: Final = (str, int, float)
 NO_MODEL: Final = "none:no model"
 """The model of a routine's agent in a project without one."""
@@ -128,6 +136,22 @@ def read_call(task: str) -> tuple[str, dict[str, Value]]:
     )
 
 
+def routine_task(root: Path, trust: Trust, name: str, given: Mapping[str, object]) -> str:
+    """The task of :data:`STRATEGY` that runs a routine, with its values read and checked.
+
+    Args:
+        root: The project's folder.
+        trust: The trust that counts for it.
+        name: The routine.
+        given: Its values, as they were typed or as data.
+
+    Raises:
+        ConfigurationError: When there is no such routine, or a value does not fit.
+        FolderNotTrustedError: When nobody trusted its file.
+    """
+    return call_text(name, RoutineStore(root, trust).find(name).values(given))
+
+
 def call_text(name: str, given: Mapping[str, object]) -> str:
     """The task that calls a routine.
 
@@ -136,6 +160,54 @@ def call_text(name: str, given: Mapping[str, object]) -> str:
         given: Its values.
     """
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in given.items())})"
+
+
+class BoundRoutine:
+    """A routine of an agent, to be called with its parameters. ``agent.routine(name)`` gives it.
+
+    Args:
+        agent: Does it.
+        routine: The routine.
+    """
+
+    def __init__(self, agent: Agent[Any], routine: Routine) -> None:
+        self.routine = routine
+        self._agent = agent
+
+    @classmethod
+    def of(cls, agent: Agent[Any], name: str, root: Path, trust: Trust) -> BoundRoutine:
+        """Find the routine of a name.
+
+        Args:
+            agent: Does it.
+            name: The routine's.
+            root: The folder of the agent's project.
+            trust: The trust that counts for it.
+
+        Raises:
+            ConfigurationError: When there is none.
+            FolderNotTrustedError: When nobody trusted its file.
+        """
+        return cls(agent, RoutineStore(root, trust).find(name))
+
+    def __call__(self, *, timeout: float | None = None, **inputs: Value) -> Response[Any]:
+        """Do it, and wait for its end; no model is asked.
+
+        Args:
+            timeout: As for ``agent.run``.
+            inputs: Its parameters; the others are as in the task that it came from.
+
+        Raises:
+            ConfigurationError: For a parameter that it does not have, or that does not fit.
+        """
+        return self._agent.run(self._task(inputs), timeout, strategy=STRATEGY)
+
+    async def arun(self, *, timeout: float | None = None, **inputs: Value) -> Response[Any]:
+        """The same from asynchronous code."""
+        return await self._agent.arun(self._task(inputs), timeout, strategy=STRATEGY)
+
+    def _task(self, inputs: Mapping[str, Value]) -> str:
+        return call_text(self.routine.name, self.routine.values(inputs))
 
 
 class NoModel:

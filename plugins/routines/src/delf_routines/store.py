@@ -37,6 +37,12 @@ class RoutineStore:
             return []
         return sorted(path.stem for path in self.folder.glob("*.py") if path.is_file())
 
+    def versions(self) -> list[tuple[str, int, int]]:
+        """Name, time and size of each file: another list where one has changed."""
+        paths = (self.path(name) for name in self.names())
+        found = ((path.name, path.stat()) for path in paths)
+        return [(name, told.st_mtime_ns, told.st_size) for name, told in found]
+
     def path(self, name: str) -> Path:
         """The file of a routine."""
         return self.folder / f"{check_name(name)}.py"

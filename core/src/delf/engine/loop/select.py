@@ -30,6 +30,8 @@ async def select(run: TaskRun, seconds: float) -> None:
     count = run.tools.own_count
     if past is not None:
         run.tools = run.tools.showing(frozenset(past.actions))
+    elif run.config.prefilter_mode == "off":
+        pass  # also where only this task's strategy says so
     elif (choice := run.resources.prefilters.choose(count)) is not None:
         async with run.log.step(Step.SELECT):
             names = await _chosen(run, choice, min(seconds, _MOST_SECONDS))

@@ -1,0 +1,129 @@
+"""``Routines``: the routines of a project as tools, each an action with its parameters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from delf import CallContext, Connection
+from delf.errors import ConfigurationError, DelfError, ToolExecutionError, ToolRefusedError
+from delf.settings import current_folder, current_trust
+from delf.tools.action import Action, strictest
+from delf.tools.signature import Parameter as Argument
+from delf.types import Effect, Permission
+from delf_routines.routine import Parameter, ParameterType, Routine, Value
+from delf_routines.running import STRATEGY, call_text
+from delf_routines.store import RoutineStore
+
+_TYPES: Final[Mapping[ParameterType, str]] = {
+    "text": "str",
+    "date": "str",
+    "integer": "int",
+    "number": "float",
+}
+_SCHEMAS: Final[Mapping[ParameterType, str]] = {
+    "text": "string",
+    "date": "string",
+    "integer": "integer",
+    "number": "number",
+}
+_DATE: Final = "A date, as 2026, 2026-10 or 2026-10-31."
+
+
+class Routines(Connection):
+    """The routines of the project. Each is an action, which is done without a model.
+
+    A routine has the tools of the task that calls it and no more, and its own calls ask where
+    they must.
+    """
+
+    def __init__(self, *, confirm: Permission = None, **options: Any) -> None:
+        super().__init__(confirm=False if confirm is None else confirm, **options)
+        self._store = RoutineStore(current_folder(), current_trust())
+        self._seen: Sequence[object] | None = None
+        self._wrong: list[str] = []
+
+    async def actions(self) -> Sequence[Action]:
+        """An action for each routine whose file can be read."""
+        return await asyncio.to_thread(self._read)
+
+    def is_stale(self) -> bool:
+        """Whether a file has been added, changed or removed since."""
+        return self._seen is not None and self._seen != self._store.versions()
+
+    def notices(self) -> Sequence[str]:
+        """The routines that cannot be called."""
+        return tuple(self._wrong)
+
+    def _read(self) -> list[Action]:
+        self._seen = self._store.versions()
+        self._wrong = []
+        found: list[Action] = []
+        for name in self._store.names():
+            try:
+                found.append(self._action(self._store.find(name)))
+            except DelfError as error:
+                self._wrong.append(f"{self.name}.{name} cannot be called: {error.message}")
+        return found
+
+    def _action(self, routine: Routine) -> Action:
+        effects: list[Effect] = [action.effect for action in routine.actions.values()]
+        return Action(
+            name=routine.name,
+            permission=routine.name,
+            effect=strictest(effects) if effects else "read",
+            summary=routine.title,
+            parameters=tuple(map(_argument, routine.parameters.values())),
+            returns="str",
+            validate=_reader(routine),
+            call=_caller(routine.name),
+            schema=lambda: _schema(routine),
+            defaults={name: item.default for name, item in routine.parameters.items()},
+            context="context",
+            resumes=True,
+            version=routine.text(),
+        )
+
+
+def _argument(item: Parameter) -> Argument:
+    return Argument(
+        name=item.name,
+        type_text=_TYPES[item.type],
+        default_text=repr(item.default),
+        doc=_DATE if item.type == "date" else "",
+    )
+
+
+def _schema(routine: Routine) -> dict[str, Any]:
+    properties: dict[str, Any] = {}
+    for name, item in routine.parameters.items():
+        properties[name] = {"type": _SCHEMAS[item.type], "default": item.default}
+        if item.pattern is not None:
+            properties[name]["pattern"] = f"^(?:{item.pattern})$"
+        if item.type == "date":
+            properties[name]["description"] = _DATE
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def _reader(routine: Routine) -> Callable[[Mapping[str, Any]], dict[str, Value]]:
+    def read(given: Mapping[str, Any]) -> dict[str, Value]:
+        try:
+            values = routine.values(given)
+        except ConfigurationError as error:
+            hint = f" ({error.hint})" if error.hint else ""
+            raise ToolRefusedError(f"{error.message}{hint}") from None
+        return {name: values[name] for name in given}
+
+    return read
+
+
+def _caller(name: str) -> Callable[..., Any]:
+    async def call(context: CallContext, **given: Value) -> str:
+        tools = list(context.tools.values())
+        result = await context.delegate(call_text(name, given), tools=tools, strategy=STRATEGY)
+        if not result.status:
+            raise ToolExecutionError(f"the routine {name} failed: {result.error}")
+        return result.text
+
+    return call

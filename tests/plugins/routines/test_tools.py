@@ -1,0 +1,193 @@
+"""Routines as tools of scripts, of programs and of the command line: no model, the same gate."""
+
+import json
+
+import pytest
+
+from delf import Agent, tool
+from delf.errors import ConfigurationError
+from delf.trust import Trust
+from delf_routines.connection import Routines
+from delf_routines.routine import Parameter, Routine, UsedAction
+from delf_routines.store import RoutineStore
+
+SCRIPT = """\
+found = await orders(month=month)
+await send(to="ada@example.com", text=f"{found} in {month}")
+print(f"{found} orders")
+"""
+SEND = UsedAction(effect="write", parameters=("to: str", "text: str"), returns="str")
+ORDERS = UsedAction(effect="read", parameters=("month: str",), returns="int")
+
+
+def routine(script=SCRIPT, **more):
+    month = Parameter(name="month", type="date", default="2026-10")
+    return Routine(
+        name="report",
+        title="How many orders were there in a month?",
+        task="How many orders were there in 2026-10?",
+        script=script,
+        parameters={"month": month},
+        actions={"orders": ORDERS, "send": SEND},
+        **more,
+    )
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DELF_TRUST", str(tmp_path))
+    (tmp_path / "delf.toml").write_text("")
+    store = RoutineStore(tmp_path, Trust.here())
+    store.keep(routine())
+    return store
+
+
+@pytest.fixture
+def sent():
+    return []
+
+
+@pytest.fixture
+def agent(store, sent, scripted_model, delf_host, scripted_approvals):
+    @tool(effect="read", confirm=False)
+    def orders(month: str) -> int:
+        """Orders of a month."""
+        return {"2026-10": 4, "2026-11": 7}[month]
+
+    @tool(effect="write")
+    def send(to: str, text: str) -> str:
+        """Send."""
+        sent.append(text)
+        return "sent"
+
+    def make(*more, **options):
+        given = {"llm": "scripted", "host": delf_host, "approvals": ["scripted"], **options}
+        return Agent(tools=[orders, send, *more], **given)
+
+    return make
+
+
+def test_a_program_calls_it_with_its_parameters(agent, sent, scripted_model, scripted_approvals):
+    scripted_approvals.says(True, True)
+    with agent() as made:
+        response = made.routine("report")(month="2026-11")
+        assert response.raise_for_status().text == "7 orders"
+        assert response.cost_usd == 0
+        assert made.routine("report")().raise_for_status().text == "4 orders"
+        with pytest.raises(ConfigurationError, match="it takes a date"):
+            made.routine("report")(month="soon")
+        with pytest.raises(ConfigurationError, match="there is no routine 'rapport'"):
+            made.routine("rapport")
+    assert sent == ["7 in 2026-11", "4 in 2026-10"]
+    assert not scripted_model.requests
+
+
+async def test_an_asynchronous_program_does_too_and_the_agent_asks_its_model_after(
+    agent, scripted_model, scripted_approvals
+):
+    scripted_approvals.says(True)
+    scripted_model.writes("print(await orders('2026-10'))")
+    async with agent() as made:
+        assert (await made.routine("report").arun()).raise_for_status().text == "4 orders"
+        assert (await made.arun("How many?")).raise_for_status().text == "4"
+    assert len(scripted_model.requests) == 1
+
+
+def test_nothing_is_hidden_from_it_by_a_prefilter(agent, scripted_model, scripted_approvals):
+    def more(number):
+        @tool(name=f"zoo_{number}", effect="read")
+        def look() -> str:
+            """Look into a cage."""
+            return ""
+
+        return look
+
+    scripted_approvals.says(True)
+    with agent(*(more(number) for number in range(30)), prefilter_mode="search") as made:
+        assert made.routine("report")().raise_for_status().text == "4 orders"
+    assert not scripted_model.requests
+
+
+def test_a_script_calls_it_as_a_tool_and_its_calls_ask(
+    agent, sent, scripted_model, scripted_approvals
+):
+    scripted_model.writes("print(await routines.report(month='2026-11'))")
+    scripted_approvals.says(True)
+    with agent(Routines()) as made:
+        response = made.run("Report on November.")
+    assert response.raise_for_status().text == "7 orders"
+    assert "report(month: str = '2026-10') -> str" in scripted_model.prompts[0]
+    assert [request.action for request in scripted_approvals.requests] == ["send"]
+    assert sent == ["7 in 2026-11"]
+    assert len(scripted_model.requests) == 1
+
+
+def test_who_is_refused_is_told_and_nothing_is_done(
+    agent, sent, scripted_model, scripted_approvals
+):
+    scripted_model.writes(
+        """
+        for month in ("soon", "2026-11"):
+            try:
+                print(await routines.report(month=month))
+            except Exception as error:
+                print(f"{type(error).__name__}: {error}")
+        """
+    )
+    scripted_approvals.says("not now")
+    with agent(Routines()) as made:
+        text = made.run("Report.").raise_for_status().text
+    assert "it takes a date" in text
+    assert "the routine report failed" in text
+    assert sent == []
+
+
+async def test_it_has_the_effect_of_its_actions_and_is_read_anew(store, monkeypatch):
+    connection = Routines()
+    (action,) = await connection.actions()
+    assert (action.name, action.effect, action.resumes) == ("report", "write", True)
+    assert action.schema()["properties"]["month"]["default"] == "2026-10"
+    assert not connection.is_stale()
+    store.keep(routine("print('another')"))
+    assert connection.is_stale()
+    monkeypatch.delenv("DELF_TRUST")
+    (store.folder / "evil.py").write_text(routine().text())
+    stranger = Routines()
+    assert "evil" not in {action.name for action in await stranger.actions()}
+    assert any("routines.evil cannot be called" in notice for notice in stranger.notices())
+
+
+def test_the_command_line_runs_it_by_its_name(here, run):
+    (here / "delf.toml").write_text("")
+    (here / "tools.py").write_text(
+        "from delf import tool\n"
+        "@tool(effect='read', confirm=False)\ndef orders(month: str) -> int:\n    'Orders.'\n    return 7\n"
+        "@tool(effect='write', confirm=False)\ndef send(to: str, text: str) -> str:\n"
+        "    'Send.'\n    return 'sent'\n"
+    )
+    RoutineStore(here, Trust.here(str(here))).keep(routine())
+    trusting = ("--trust", str(here), "run", "report", "--tools", "tools.py", "--no-journal")
+    done = run(*trusting, "--input", "month=2026-11", "--json")
+    assert json.loads(done.stdout)["text"] == "7 orders", done.output
+    assert "it takes a date" in run(*trusting, "--input", "month=soon").output
+    assert run(*trusting, "--input", "month").exit_code == 2
+
+
+async def test_a_client_of_mcp_calls_it_as_a_tool(agent, sent, scripted_approvals):
+    from mcp import Client
+    from mcp_types import ElicitResult
+
+    from delf_mcp.serving import Served
+
+    async def agrees(context, params):
+        return ElicitResult(action="accept", content={"approve": True})
+
+    served = Served(lambda **more: agent(Routines(), **{**more, "approvals": []}))
+    async with Client(served.server(), elicitation_callback=agrees) as client:
+        tools = {item.name: item for item in (await client.list_tools()).tools}
+        assert tools["routines_report"].input_schema["properties"]["month"]["type"] == "string"
+        result = await client.call_tool("routines_report", {"month": "2026-11"})
+    await served.aclose()
+    assert "7 orders" in str(result.content)
+    assert sent == ["7 in 2026-11"]
