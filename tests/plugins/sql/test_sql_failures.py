@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import socket
+import threading
 import traceback
 
 import pytest
@@ -17,6 +20,7 @@ from delf.errors import (
     ToolExecutionError,
 )
 from delf_sql import SQL
+from delf_sql.backends import mysql, postgresql
 from delf_sql.failures import SQLSchemaError
 from support.postgres import PASSWORD
 
@@ -267,6 +271,68 @@ async def test_waiting_tasks_can_be_cancelled(any_database, open_sql):
     done = await asyncio.gather(*tasks, return_exceptions=True)
     assert all(rows == [{"a": 1}] for rows in done[1::2])
     assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
+
+
+class Line:
+    """A line to a server that can be cut without either end being told."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._is_cut = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._held: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(("127.0.0.1", self._port))
+                self._held += [near, far]
+                for pair in ((near, far), (far, near)):
+                    threading.Thread(target=self._pass_on, args=pair, daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if not self._is_cut.is_set():
+                    target.sendall(data)
+
+    def cut(self) -> None:
+        self._is_cut.set()
+
+    def close(self) -> None:
+        for held in (self._listener, *self._held):
+            held.close()
+
+
+def at_work() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("delf-sql")]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # psycopg's cursor
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+async def test_a_server_that_is_cut_off_holds_no_thread(kind, request, open_sql, monkeypatch):
+    monkeypatch.setattr(postgresql, "_STOP_SECONDS", 0.5)
+    monkeypatch.setattr(mysql, "_STOP_SECONDS", 0.5)
+    database = request.getfixturevalue(f"{kind}_database")
+    port = request.getfixturevalue(f"{kind}_server").port
+    others = set(at_work())
+    line = Line(port)
+    try:
+        sql = open_sql(database.url.replace(f":{port}/", f":{line.port}/"), pool_size=1)
+        task = asyncio.create_task(sql.query(SLOW[database.kind]))
+        await until(lambda: running(database) == 1)
+        line.cut()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await sql.aclose()
+        await until(lambda: not set(at_work()) - others)
+    finally:
+        line.close()
+        gc.collect()
 
 
 async def test_closed_and_used_again(any_database, open_sql):

@@ -111,11 +111,13 @@ class Database:
         """End a statement in the database, so that its thread is free for another."""
         if future.cancel() or future.done():
             return
+        ended = asyncio.wrap_future(future)
+        ended.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             async with asyncio.timeout(_STOP_SECONDS):
                 while not future.done():  # what is stopped between two statements goes on
                     await asyncio.to_thread(self._end, job)
-                    await asyncio.wait([asyncio.wrap_future(future)], timeout=_AGAIN_SECONDS)
+                    await asyncio.wait([ended], timeout=_AGAIN_SECONDS)
         except Exception as error:
             log.warning("could not stop a statement: %s", type(error).__name__)
             executor = self._threads.pop(self._key(reader), None)

@@ -7,6 +7,8 @@ write. The backends of PostgreSQL, MySQL and DuckDB add that, and their own word
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 import threading
 from collections.abc import Generator, Sequence
 from typing import Any, ClassVar, Final
@@ -323,6 +325,16 @@ class EngineBackend:
 def _driver(session: sa.Connection) -> Any:
     """The driver's own connection."""
     return session.connection.driver_connection
+
+
+def cut_socket(descriptor: int) -> None:
+    """End a connection under a driver that waits for a server which is not there any more.
+
+    Args:
+        descriptor: Of its socket, which the driver itself closes.
+    """
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as same:
+        same.shutdown(socket.SHUT_RDWR)
 
 
 def _type(kind: Any, session: sa.Connection) -> str:

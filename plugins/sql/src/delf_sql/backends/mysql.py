@@ -27,7 +27,7 @@ from pymysql.err import MySQLError
 
 from delf.errors import ConnectionConfigurationError, ToolRefusedError
 from delf_sql.backends.base import Limits, Problem, first_line, unlisted
-from delf_sql.backends.engine import EngineBackend, origin
+from delf_sql.backends.engine import EngineBackend, cut_socket, origin
 from delf_sql.backends.mysql_catalog import read_relations, read_tables
 from delf_sql.catalog import Relation, Table
 from delf_sql.functions import is_listed
@@ -40,6 +40,7 @@ from delf_sql.values import AsText, for_mysql
 _FIRST_WITH_ROLES: Final = 8
 """MySQL's; MariaDB has had them since 10.0.5."""
 _COM_RESET_CONNECTION: Final = 0x1F
+_STOP_SECONDS: Final = 3.0
 _OTHER_READINGS: Final = frozenset(
     {
         "ANSI", "ANSI_QUOTES", "NO_BACKSLASH_ESCAPES", "IGNORE_SPACE", "PIPES_AS_CONCAT", "ORACLE",
@@ -181,7 +182,7 @@ class MysqlBackend(EngineBackend):
         _raw(connection).reset()
         self._prepare(_raw(connection), reader=reader)
 
-    def _open(self) -> _Connection:
+    def _open(self, seconds: float | None = None) -> _Connection:
         target, options = self.target, self.target.options
         return _Connection(
             largest=max(self._limits.max_bytes, _SMALLEST_LARGEST),
@@ -193,7 +194,8 @@ class MysqlBackend(EngineBackend):
             unix_socket=options.get("unix_socket"),
             charset="utf8mb4",
             client_flag=CLIENT.FOUND_ROWS,
-            connect_timeout=max(1, round(self._limits.connect_timeout)),
+            connect_timeout=max(1, round(seconds or self._limits.connect_timeout)),
+            read_timeout=seconds,
             ssl=_ssl(options),
             conv=_CONVERSIONS,
         )
@@ -204,14 +206,20 @@ class MysqlBackend(EngineBackend):
         return f"max_execution_time = {max(1, round(self._limits.timeout * 1000))}"
 
     def stop(self, session: sa.Connection) -> None:
-        """Kill what the server is still at; its transaction is rolled back.
+        """Kill what the server is still at, which rolls it back, and leave the connection.
 
         Args:
             session: Of :meth:`session`.
         """
-        thread = int(_raw(session).thread_id())
-        with contextlib.closing(self._open()) as killer, contextlib.suppress(MySQLError):
-            killer.query(f"KILL {thread}")  # it may have ended by itself
+        driver = _raw(session)
+        try:
+            with contextlib.closing(self._open(_STOP_SECONDS)) as killer:
+                killer.query(f"KILL {int(driver.thread_id())}")
+        except MySQLError:
+            pass  # it has ended by itself, or there is no server any more
+        finally:
+            if driver.open:
+                cut_socket(driver._sock.fileno())  # noqa: SLF001 - there is no other way to it
 
     def _bind(self, statement: Statement, params: Params) -> Bound:
         return bind(statement.text, statement.tokens, params, "mysql", for_mysql)

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from psycopg.pq import TransactionStatus
 
 from delf_sql.backends.base import Problem, first_line, unlisted
-from delf_sql.backends.engine import EngineBackend, origin
+from delf_sql.backends.engine import EngineBackend, cut_socket, origin
 from delf_sql.backends.postgresql_catalog import read_relations, read_tables
 from delf_sql.backends.postgresql_types import register_made_here, register_moments
 from delf_sql.catalog import Relation, Table
@@ -57,7 +57,7 @@ LIMIT 1
 """Functions under a called name: volatile ones that are not known, and those that users made, but
 for harmless ones of extensions; and whatever may be called by a name after a dot."""
 
-_STOP_SECONDS: Final = 4.0
+_STOP_SECONDS: Final = 3.0
 _UNAVAILABLE: Final = ("08", "28", "3D", "53", "57P")
 _CONNECTIONS_ENDED: Final = re.compile(r"^(?:connection (?:failed|to server)[^:]*:\s*)+")
 _MISSING: Final = re.compile(r'(?:relation|column) "?([\w.$ ]+?)"? (?:of relation|does not exist)')
@@ -107,12 +107,17 @@ class PostgresBackend(EngineBackend):
         driver.autocommit = False
 
     def stop(self, session: sa.Connection) -> None:
-        """Cancel its statement on the server.
+        """Cancel its statement on the server, or leave a server that does not answer.
 
         Args:
             session: Of :meth:`session`.
         """
-        _raw(session).cancel_safe(timeout=_STOP_SECONDS)
+        driver = _raw(session)
+        try:
+            driver.cancel_safe(timeout=_STOP_SECONDS)
+        except psycopg.Error:
+            if not driver.closed:
+                cut_socket(driver.fileno())
 
     def discard(self, session: sa.Connection) -> None:
         """Close the socket, whatever the server is at.
