@@ -27,8 +27,7 @@ from delf_routines.routine import Routine, Value
 from delf_routines.store import RoutineStore
 
 if TYPE_CHECKING:
-    from delf import Agent
-    from delf.response import Response
+    from delf import Agent, Response
     from delf.trust import Trust
 
 STRATEGY: Final = "routine"
