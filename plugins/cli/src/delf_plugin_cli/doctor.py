@@ -269,7 +269,7 @@ def _config_file(project: Project) -> Iterator[Finding]:
 
 
 def _plugins(host: PluginHost) -> Iterator[Finding]:
-    from delf.plugins.soundness import is_others
+    from delf_plugin_cli.soundness import is_others
 
     records = host.records()
     usable = [record.name for record in records if record.usable]
@@ -290,7 +290,7 @@ def _plugins(host: PluginHost) -> Iterator[Finding]:
 def _what_is_missing(host: PluginHost, record: PluginRecord) -> Iterator[str]:
     """Find the features that will not work with a plugin, before it is used."""
     from delf.errors import DelfError
-    from delf.plugins.soundness import what_is_missing
+    from delf_plugin_cli.soundness import what_is_missing
 
     for spec in host.specs_of(record.name):
         try:
@@ -300,7 +300,7 @@ def _what_is_missing(host: PluginHost, record: PluginRecord) -> Iterator[str]:
 
 
 def _to_mend(record: PluginRecord) -> Iterator[str]:
-    from delf.plugins.soundness import is_others, release_warnings
+    from delf_plugin_cli.soundness import is_others, release_warnings
 
     if is_others(record):
         yield from release_warnings(record)

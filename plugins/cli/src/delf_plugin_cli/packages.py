@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from delf.errors import DelfError, PluginError, did_you_mean
-from delf.plugins.soundness import (
+from delf_cli.complete import completes
+from delf_cli.state import state_of
+from delf_plugin_cli import installer
+from delf_plugin_cli.available import purposes
+from delf_plugin_cli.soundness import (
     effects,
     factory_problems,
     import_warnings,
@@ -20,10 +24,6 @@ from delf.plugins.soundness import (
     release_warnings,
     what_is_missing,
 )
-from delf_cli.complete import completes
-from delf_cli.state import state_of
-from delf_plugin_cli import installer
-from delf_plugin_cli.available import purposes
 from delf_plugin_cli.sources import sources
 
 if TYPE_CHECKING:

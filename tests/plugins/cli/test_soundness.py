@@ -11,13 +11,6 @@ import pytest
 
 from delf.plugins.host import PluginHost
 from delf.plugins.report import PluginRecord
-from delf.plugins.soundness import (
-    effects,
-    factory_problems,
-    import_warnings,
-    release_warnings,
-    what_is_missing,
-)
 from delf.specs import (
     CommandSpec,
     ConnectionSpec,
@@ -27,6 +20,13 @@ from delf.specs import (
     Spec,
 )
 from delf.testing import TestHost
+from delf_plugin_cli.soundness import (
+    effects,
+    factory_problems,
+    import_warnings,
+    release_warnings,
+    what_is_missing,
+)
 
 METADATA = """Metadata-Version: 2.4
 Name: delf-plugin-desk
