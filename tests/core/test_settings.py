@@ -233,9 +233,14 @@ def test_a_secret_of_the_environment_goes_to_no_address_of_a_file(variables, giv
         ({"DELF_S_TOKEN": "k"}, {"limit": FileText("3", FILE)}),
     ],
 )
-def test_what_came_together_goes_together(variables, given):
+def test_an_address_and_a_secret_of_one_source_go_together(variables, given):
     with using_environ(variables):
-        Service.for_instance("s", given)
+        made = Service.for_instance("s", given)
+    got = {name: getattr(made, name) for name in given}
+    plain = {
+        n: v.get_secret_value() if isinstance(v, SecretStr) else str(v) for n, v in got.items()
+    }
+    assert plain == {name: str(value) for name, value in given.items()}
 
 
 def test_settings_say_who_gave_them():

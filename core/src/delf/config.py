@@ -167,7 +167,7 @@ class AgentConfig(BaseModel):
         default_factory=lambda: ["terminal"], description="Approval channels, in order."
     )
     observers: list[str] = Field(
-        [], description="Observers to use that are not used unasked, as otel."
+        [], description="Observers to use besides those that are always used, such as otel."
     )
     approval_timeout: float = Field(
         default=300.0, gt=0, description="Seconds until a request expires, which means no."

@@ -109,7 +109,7 @@ HIDDEN: Final = "**********"
 
 
 class _Hidden:
-    """Something that nobody sees who does not ask for it."""
+    """A value that prints as stars; code that needs it asks for it by name."""
 
     __slots__ = ("value",)
 

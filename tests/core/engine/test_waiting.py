@@ -56,6 +56,7 @@ async def test_nothing_waits_for_a_place_that_was_never_given_up(places):
     slot = Slot(places)
     async with slot.taken():
         await asyncio.wait_for(slot.regained(), 10)
+    assert not places.locked()
 
 
 async def test_a_task_that_ends_meanwhile_takes_no_place(places):

@@ -179,8 +179,9 @@ def test_a_long_value_is_cut_and_its_length_told(tmp_path):
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("text", ["a." * 100_000, "://" * 60_000, "${" * 100_000, "/.." * 60_000])
-def test_no_text_takes_for_ever(text, tmp_path):
-    told(tmp_path, delfDOTtoml=f"[agent]\nsystem_prompt = '{text}'\n")
+def test_a_long_text_is_read_in_time_and_told_briefly(text, tmp_path):
+    found = told(tmp_path, delfDOTtoml=f"[agent]\nsystem_prompt = '{text}'\n")
+    assert all(len(what) < 300 for some in found.values() for what in some)
 
 
 def test_an_effect_is_told_once(tmp_path):

@@ -96,8 +96,9 @@ async def test_calls_in_flight_end_with_the_script(guest):
     await guest.send(["call", 1, "shop", "wait", [], {}])
     await guest.host.called.wait()
     await guest.send(DONE)
-    await running
-    await cancelled.wait()
+    assert isinstance(await running, Done)
+    await asyncio.wait_for(cancelled.wait(), 10)
+    assert cancelled.is_set()
 
 
 async def test_calls_that_are_given_up_at_once_are_over(guest, waiting):
@@ -131,8 +132,7 @@ async def test_giving_up_twice_does_not_cut_cleaning_up_short(guest):
     await guest.send(["cancel", 1], DONE)
     await running
     may_end.set()
-    async with asyncio.timeout(10):
-        await cleaned.wait()
+    assert await asyncio.wait_for(cleaned.wait(), 10)
 
 
 async def test_a_call_that_cancels_itself_is_answered(guest):

@@ -567,6 +567,7 @@ async def test_a_flood_of_bytes_after_the_end_ends_the_session(guest, payload):
     async with asyncio.timeout(10):
         while guest.session.alive:
             await asyncio.sleep(0)
+    assert not guest.session.alive
 
 
 async def test_all_that_a_script_may_send_is_within_its_bytes(guest, monkeypatch):

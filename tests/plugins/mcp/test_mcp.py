@@ -162,6 +162,7 @@ async def test_the_server_ends_with_the_connection(open_mcp) -> None:
     async with asyncio.timeout(10):
         while SERVER in _command(child):
             await asyncio.sleep(0.02)
+    assert SERVER not in _command(child)
 
 
 def _children() -> list[str]:

@@ -250,7 +250,9 @@ async def test_queries_are_words_and_never_a_language(
 ) -> None:
     store = SemanticStore(context, url, embedding_model="off")
     await store.save(["The office is in Turin."])
-    await store.search(query)
+    found = await store.search(query)
+    assert {fact.content for fact in found} <= {"The office is in Turin."}
+    assert len(await store.list()) == 1
     await store.aclose()
 
 

@@ -557,7 +557,8 @@ async def test_calls_that_wait_for_their_turn_use_up_no_time(invoke):
 
 
 def test_it_works_on_several_loops() -> None:
-    async def once() -> Any:
+    async def once() -> int:
+        calls = 0
         async with raw_server() as server:
             tool = APITool(
                 spec({"/x": {"get": {"operationId": "call", "responses": {}}}}),
@@ -567,10 +568,11 @@ def test_it_works_on_several_loops() -> None:
             for _ in range(2):
                 (action,) = await tool.actions()
                 await action.call()
+                calls += 1
                 await tool.aclose()
+        return calls
 
-    asyncio.run(once())
-    asyncio.run(once())
+    assert [asyncio.run(once()), asyncio.run(once())] == [2, 2]
 
 
 async def test_the_shape_of_an_undeclared_response_is_learnt_without_a_cache(

@@ -696,10 +696,11 @@ async def test_a_document_that_is_too_large(tmp_path: pathlib.Path) -> None:
         "^(?=(a+)+$)a",
     ],
 )
-async def test_a_pattern_that_would_take_for_ever(pattern: str) -> None:
+async def test_a_pattern_that_would_take_for_ever_is_not_tried(pattern: str) -> None:
     found = param("q", schema={"type": "string", "pattern": pattern})
     (action,) = (await actions_of(one({"parameters": [found]}))).values()
-    action.validate({"q": "a" * 390 + "!"})  # or the test's time runs out
+    given = {"q": "a" * 390 + "!"}
+    assert action.validate(given) == given  # or the test's time runs out
 
 
 @pytest.mark.parametrize(

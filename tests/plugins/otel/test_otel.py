@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON
 from opentelemetry.trace import Tracer
 
-from delf import Agent, CallContext, tool
+from delf import Agent, CallContext, Response, tool
 from delf.errors import LLMExecutionError, PluginError
 from delf.events import TaskResumed
 from delf.testing import ObserverContract, ScriptedModel, TestHost
@@ -55,14 +55,14 @@ async def colleague(task: str, context: CallContext) -> str:
     return (await context.delegate(task, tools=[stock])).text
 
 
-async def run(model: ScriptedModel, task: str = "Do it.", **options: object) -> None:
+async def run(model: ScriptedModel, task: str = "Do it.", **options: object) -> Response:
     """One task of an agent that is watched, to the end of its agent."""
     host = TestHost.discover(environ={})
     host.provide(model.spec, model.factory)
     settings = {"observers": ["otel"], "approval_mode": "approve_all", **options}
     tools = [stock, pay, colleague]
     async with Agent(tools=tools, llm="scripted", host=host, **settings) as agent:
-        await agent.arun(task)
+        return await agent.arun(task)
 
 
 WHOLE = """
@@ -249,7 +249,8 @@ async def test_a_collector_that_is_away_holds_nothing_up(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     async with asyncio.timeout(30):
-        await run(ScriptedModel().writes("print(1)"))
+        response = await run(ScriptedModel().writes("print(1)"))
+    assert response.text.strip() == "1"
 
 
 @pytest.mark.slow

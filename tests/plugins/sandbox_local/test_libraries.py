@@ -24,12 +24,6 @@ async def test_they_do_their_work():
     assert values == {name: ANSWERS[name] for name in names}
 
 
-@pytest.mark.parametrize("name", USES)
-def test_it_was_among_them(name):
-    if name not in installed():
-        pytest.skip(f"{name} is not installed")
-
-
 async def test_what_libraries_make_of_the_clock_and_dates_fits_scripts():
     """Types of compiled libraries derive from the real ones, scripts see those of the replay."""
     if "pandas" not in installed():

@@ -221,6 +221,7 @@ async def test_files_are_removed_when_they_are_old(serve, tmp_path):
     async with asyncio.timeout(5):
         while [file for file in (tmp_path / "files").rglob("*") if file.is_file()]:
             await asyncio.sleep(0.02)
+    assert (await first.client.get("/files")).json()["files"] == []
 
 
 async def test_the_same_order_again_keeps_no_further_files(serve, tmp_path):

@@ -107,7 +107,7 @@ _OPTIONS: Final = (
         ["--observe", "observers"],
         metavar="NAME",
         multiple=True,
-        help="Let an observer see the task that is not used unasked; --NAME is short for it. "
+        help="Use an observer that is off by default, such as otel; --NAME is short for it. "
         "May be repeated.",
     ),
     click.Option(["--stream"], is_flag=True, help="Take the model's answers in pieces."),

@@ -24,10 +24,10 @@ __all__ = ["run", "summary_of", "tell_of_event"]
 
 
 class _RunCommand(click.Command):
-    """The command, with a flag for each observer that is not used unasked."""
+    """The command, with a flag for each observer that is off by default."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the name of an observer that is not used unasked as a flag: ``--otel``."""
+        """Take the name of an observer that is off by default as a flag: ``--otel``."""
         try:
             return super().parse_args(ctx, list(args))
         except click.NoSuchOption as error:
