@@ -122,7 +122,7 @@ class TaskRequest:
 
     @property
     def strategy(self) -> str | None:
-        """How it becomes tool calls, if not as the agent's other tasks; kept with its setup."""
+        """The strategy, if it differs from that of the agent's other tasks; kept with its setup."""
         return self.setup.get("strategy")
 
     @property

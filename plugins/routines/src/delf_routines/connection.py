@@ -49,7 +49,7 @@ class Routines(Connection):
         return await asyncio.to_thread(self._read)
 
     def is_stale(self) -> bool:
-        """Whether a file has been added, changed or removed since."""
+        """Tell whether a file has been added, changed or removed since."""
         return self._seen is not None and self._seen != self._store.versions()
 
     def notices(self) -> Sequence[str]:

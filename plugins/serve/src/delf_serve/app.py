@@ -164,7 +164,7 @@ class _End(asyncio.Future[None]):
         super().__init__()
         self._agent = agent
         self.is_known = False
-        """Whether it was stopped in order, so that there is nothing to note."""
+        """True if it was stopped in order, so that there is nothing to note."""
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Leave the tasks, at once."""

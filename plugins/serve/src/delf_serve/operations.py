@@ -225,7 +225,7 @@ async def get_task(call: Call) -> Response:
 
 
 async def list_prompts(call: Call) -> Response:
-    """What a task's models saw."""
+    """Return the prompts of a task's models."""
     part = call.query(s.PageQuery)
     found = await call.service.tasks.prompts(call.part("task_id"), part.limit, part.offset)
     return shown(found)

@@ -368,7 +368,7 @@ class Tasks:
         return record
 
     async def prompts(self, text: str, limit: int, offset: int) -> PromptList:
-        """What the models of a task saw, and what they answered.
+        """Return the prompts and the answers of a task's models.
 
         Raises:
             UnknownTaskError: When there is no such task.

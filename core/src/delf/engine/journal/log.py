@@ -65,7 +65,7 @@ class TaskLog:
         self._over = False
         self._model_calls = sum(isinstance(event, ModelCalled) for event in self.events)
         self.prompted: dict[str, tuple[Message, ...]] = {}
-        """What models were asked last, by purpose."""
+        """The latest requests to models, by purpose."""
         self._flushing: asyncio.Task[None] | None = None
 
     def next_model_call(self) -> int:

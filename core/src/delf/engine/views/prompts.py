@@ -15,7 +15,7 @@ from delf.records import dataclass
 
 _LEVEL: Final = 6
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""What a packed prompt may become; the rest is left out."""
+"""The most that a packed prompt may become; the rest is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Prompt:
 
 
 def pack(messages: Sequence[Message], before: Sequence[Message]) -> tuple[int, str]:
-    """How many of the first messages are those of the call before, and the others, compressed."""
+    """Count the first messages that the call before had, too, and compress the others."""
     same = 0
     for one, other in zip(messages, before, strict=False):
         if one is not other and one != other:
