@@ -146,6 +146,36 @@ def test_what_databases_read_differently_is_refused(dialect):
             check_query(statement, dialect)
 
 
+@pytest.mark.parametrize("dialect", ["mssql", "nobodys"])
+def test_no_second_statement_without_a_semicolon(dialect):
+    for second in (
+        "DELETE FROM items",
+        "UPDATE items SET a = 1",
+        "EXEC evil",
+        "EXECUTE evil",
+        "DROP TABLE items",
+        "INSERT items VALUES (1)",
+        "MERGE items",
+        "TRUNCATE TABLE items",
+        "SHUTDOWN",
+        "KILL 5",
+        "WAITFOR",
+        "USE master",
+        "SET",
+        "DBCC",
+        "IF 1 = 1 DELETE FROM items",
+    ):
+        for first in (
+            "SELECT 1",
+            "SELECT a FROM items",
+            "WITH x AS (SELECT 1 AS a) SELECT a FROM x",
+        ):
+            for between in (" ", "\n", " AS b "):
+                with pytest.raises(ToolRefusedError):
+                    check_query(f"{first}{between}{second}", dialect)
+    check_query("SELECT [delete], a AS \"update\" FROM items WHERE a = 'DROP'", "mssql")
+
+
 async def test_the_limits_are_as_everywhere(elsewhere, open_sql):
     sql = open_sql(elsewhere, max_rows=2, max_bytes=2000, statement_timeout=0.2)
     with pytest.raises(ToolExecutionError, match="more than 2 rows"):

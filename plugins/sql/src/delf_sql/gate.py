@@ -17,7 +17,7 @@ from delf.errors import ToolRefusedError
 from delf_sql.functions import grammar_words, is_listed, known_functions, words
 from delf_sql.placeholders import Params, without_holes
 from delf_sql.sqlite_child import is_reading_pragma
-from delf_sql.target import Dialect
+from delf_sql.target import CERTIFIED, Dialect
 from delf_sql.tokens import Token, normalise, parse
 
 ReadKind = Literal["select", "explain", "show"]
@@ -28,6 +28,11 @@ _FROM_FIRST: Final = _SELECTS | {"FROM"}
 _WRITES: Final = words(
     "INSERT UPDATE DELETE MERGE REPLACE WITH CREATE ALTER DROP TRUNCATE COMMENT GRANT REVOKE "
     "RENAME CALL DO SELECT VALUES REFRESH REINDEX ANALYZE"
+)
+_STATEMENTS: Final = words(
+    "ALTER BACKUP BULK CALL CHECKPOINT COMMIT CREATE DBCC DECLARE DELETE DENY DROP EXEC EXECUTE "
+    "GRANT INSERT KILL MERGE RAISERROR RECONFIGURE RESTORE REVERT REVOKE ROLLBACK SET SETUSER "
+    "SHUTDOWN TRUNCATE UPDATE UPDATETEXT USE WAITFOR WRITETEXT"
 )
 _ROUTINES: Final = frozenset({"TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "PACKAGE"})
 _SHOWING: Final = ("postgresql", "mysql", "duckdb")
@@ -96,6 +101,8 @@ def check_query(
     query = tokens[start:] if start is not None else []
     if query:
         _check_words(query)
+        if dialect not in CERTIFIED:
+            _check_no_second(query)
         place = query[0].start
         probed = " " * place + without_holes(text, tokens, params, dialect)[place:]
         exempt = _check_tree(probed, dialect)
@@ -292,6 +299,16 @@ def _check_words(tokens: Sequence[Token]) -> None:
             raise ToolRefusedError("query cannot lock rows (LOCK IN SHARE MODE): it only reads")
         if word in ("NEXT", "PREVIOUS") and follow[:2] == ["VALUE", "FOR"]:
             raise ToolRefusedError("query cannot take a sequence's next value: it only reads")
+
+
+def _check_no_second(tokens: Sequence[Token]) -> None:
+    """No word that begins a statement: SQL Server runs ``SELECT 1 DELETE FROM t`` as two."""
+    for token in tokens:
+        if token.word in _STATEMENTS:
+            raise ToolRefusedError(
+                f"query cannot hold the word {token.word}, with which another statement may begin: "
+                "put a name in quotes"
+            )
 
 
 def _check_tree(query: str, dialect: Dialect) -> frozenset[int]:

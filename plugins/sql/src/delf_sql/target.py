@@ -25,7 +25,8 @@ _SCHEMES: Final[dict[str, Dialect]] = {
     "sqlite": "sqlite",
     "duckdb": "duckdb",
 }
-"""Those whose sessions cannot write while they read."""
+CERTIFIED: Final = frozenset(_SCHEMES.values())
+"""Those whose sessions cannot write while they read, tested by attacks and at random."""
 _FILES: Final = ("sqlite", "duckdb")
 _PORTS: Final = {"postgresql": 5432, "mysql": 3306}
 _LABELS: Final[dict[str, str]] = {

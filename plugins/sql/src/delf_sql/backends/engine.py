@@ -28,7 +28,6 @@ from delf_sql.values import for_any
 
 _STOPS: Final = ("cancel", "interrupt", "close")
 """The drivers' methods that end a statement from another thread, the kindest first."""
-_INTERNAL: Final = frozenset({"information_schema"})
 
 
 class EngineBackend:

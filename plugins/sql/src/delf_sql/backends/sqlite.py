@@ -96,7 +96,7 @@ class _Child:
         self._idle.clear()
         try:
             columns, rows, more, changed, mended = self._ask(tuple(work))
-        except (EOFError, OSError, ValueError):  # its pipes are closed when it is stopped
+        except (EOFError, OSError):
             self.close()
             if time.monotonic() - started >= self._opening.timeout:
                 raise TimeoutError from None
