@@ -579,10 +579,20 @@ class Agent(Generic[T]):
         Raises:
             ConfigurationError: When there is no such routine.
         """
+        return self._of_plugin("BoundRoutine").of(self, name, *self._routine_files())
+
+    def routines(self) -> Sequence[Any]:
+        """All routines of the project, each as :meth:`routine` gives it.
+
+        Those whose files cannot be read are left out; `delf routines check` tells of them.
+        """
+        return self._of_plugin("BoundRoutine").all(self, *self._routine_files())
+
+    def _routine_files(self) -> tuple[Path, Trust]:
         from delf.project.any_project import trust_of
 
         root = Path.cwd() if self._project is None else self._project.root
-        return self._of_plugin("BoundRoutine").of(self, name, root, trust_of(self._project))
+        return root, trust_of(self._project)
 
     def _of_plugin(self, name: str) -> Any:
         from delf.plugins.host import PluginHost

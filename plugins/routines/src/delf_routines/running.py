@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -189,6 +190,21 @@ class BoundRoutine:
         """
         return cls(agent, RoutineStore(root, trust).find(name))
 
+    @classmethod
+    def all(cls, agent: Agent[Any], root: Path, trust: Trust) -> list[BoundRoutine]:
+        """Find all routines whose files can be read.
+
+        Args:
+            agent: Does them.
+            root: The folder of the agent's project.
+            trust: The trust that counts for it.
+        """
+        store, found = RoutineStore(root, trust), list[BoundRoutine]()
+        for name in store.names():
+            with contextlib.suppress(DelfError):
+                found.append(cls(agent, store.find(name)))
+        return found
+
     def __call__(self, *, timeout: float | None = None, **inputs: Value) -> Response[Any]:
         """Do it, and wait for its end; no model is asked.
 
@@ -199,13 +215,21 @@ class BoundRoutine:
         Raises:
             ConfigurationError: For a parameter that it does not have, or that does not fit.
         """
-        return self._agent.run(self._task(inputs), timeout, strategy=STRATEGY)
+        return self._agent.run(self.task(inputs), timeout, strategy=STRATEGY)
 
     async def arun(self, *, timeout: float | None = None, **inputs: Value) -> Response[Any]:
         """The same from asynchronous code."""
-        return await self._agent.arun(self._task(inputs), timeout, strategy=STRATEGY)
+        return await self._agent.arun(self.task(inputs), timeout, strategy=STRATEGY)
 
-    def _task(self, inputs: Mapping[str, Value]) -> str:
+    def task(self, inputs: Mapping[str, object]) -> str:
+        """Write the task that runs it with the strategy ``routine``.
+
+        Args:
+            inputs: Its parameters.
+
+        Raises:
+            ConfigurationError: For a parameter that it does not have, or that does not fit.
+        """
         return call_text(self.routine.name, self.routine.values(inputs))
 
 

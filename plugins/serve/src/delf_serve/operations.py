@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request as HttpRequest
 from starlette.responses import FileResponse, Response
 
+from delf.errors import DelfError, OptionalDependencyError
 from delf.protocols.conversation import ChatMessage, ConversationRecord
 from delf_cli.story import short_name
 from delf_serve import schemas as s
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from delf import Agent
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+_ROUTINE: Final = "routine"
+"""The strategy that runs a routine."""
 _EVENTS: Final = "text/event-stream"
 _SLOWEST: Final = 20_000
 """Bytes of a body that give it one second more to arrive."""
@@ -178,9 +181,54 @@ async def run(call: Call) -> Response:
         if not 0 < len(header) <= 200:
             raise ProblemError(422, "Idempotency-Key has 1 to 200 characters")
         order = order.model_copy(update={"idempotency_key": header})
+    return await _handed_in(call, order)
+
+
+async def list_routines(call: Call) -> Response:
+    """Give the routines of the project."""
+    call.query(s.NoQuery)
+    found = await asyncio.to_thread(_routines, call.service.agent)
+    return shown(s.RoutineList(routines=[_routine_view(bound.routine) for bound in found]))
+
+
+def _routines(agent: Agent) -> Sequence[Any]:
+    try:
+        return agent.routines()
+    except OptionalDependencyError:  # no plugin brings them
+        return ()
+
+
+def _routine_view(routine: Any) -> s.RoutineView:
+    parameters = [
+        s.RoutineParameter(
+            name=item.name, type=item.type, default=item.default, pattern=item.pattern
+        )
+        for item in routine.parameters.values()
+    ]
+    return s.RoutineView(name=routine.name, title=routine.title, parameters=parameters)
+
+
+async def run_routine(call: Call) -> Response:
+    """Take a run of a routine in."""
+    call.query(s.NoQuery)
+    given = await call.body(s.RoutineRequest)
+    try:
+        bound: Any = await asyncio.to_thread(call.service.agent.routine, call.part("name"))
+    except DelfError as error:
+        raise ProblemError(404, error.message, error.hint or "GET /routines") from None
+    try:
+        task = bound.task(given.inputs)
+    except DelfError as error:
+        raise ProblemError(422, error.message, error.hint or "GET /routines") from None
+    order = s.RunRequest(task=task, **given.model_dump(exclude={"inputs"}))
+    return await _handed_in(call, order, strategy=_ROUTINE)
+
+
+async def _handed_in(call: Call, order: s.RunRequest, strategy: str | None = None) -> Response:
+    """Take a task in, and wait for it as long as that is wanted."""
     service = call.service
     given = await service.tasks.submit(
-        order, call.key, lambda: service.uploads.paths(call.key, order.files)
+        order, call.key, lambda: service.uploads.paths(call.key, order.files), strategy
     )
     headers = {} if given.is_new else {"idempotent-replayed": "true"}
     state, asked = "queued", list[str]()
@@ -606,6 +654,14 @@ _LATE: Final = (409, "It is too late, or it cannot be done now.")
 OPERATIONS: Final = (
     Operation(method="POST", path="/run", name="run", summary="Hand in a task.", right="run",
               handler=run, body=s.RunRequest, answer=s.Accepted, status=202,
+              other=(*_UNKNOWN, (200, "The task is over."),
+                     (409, "The idempotency key is another task's."))),
+    Operation(method="GET", path="/routines", name="list_routines",
+              summary="The routines of the project, with their parameters.", right="read",
+              handler=list_routines, answer=s.RoutineList),
+    Operation(method="POST", path="/routines/{name}", name="run_routine",
+              summary="Hand in a run of a routine, which asks no model.", right="run",
+              handler=run_routine, body=s.RoutineRequest, answer=s.Accepted, status=202,
               other=(*_UNKNOWN, (200, "The task is over."),
                      (409, "The idempotency key is another task's."))),
     Operation(method="GET", path="/tasks", name="list_tasks", summary="Tasks, the newest first.",

@@ -111,6 +111,48 @@ class RunRequest(Given):
     )
 
 
+class RoutineRequest(Given):
+    """A run of a routine."""
+
+    inputs: dict[str, str | int | float] = Field(
+        default_factory=dict[str, str | int | float],
+        description="Its parameters; the others are as in the task that it came from.",
+    )
+    timeout: Seconds | None = Field(
+        default=None, description="Seconds from when it begins to run; else the agent's."
+    )
+    wait: Wait = Field(
+        default=0,
+        description="Seconds to wait until it is over or asks a person; 0 answers at once.",
+    )
+    idempotency_key: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
+        default=None, description="The same key again gives the same task."
+    )
+
+
+class RoutineParameter(Shown):
+    """A parameter of a routine."""
+
+    name: str
+    type: Literal["text", "number", "integer", "date"]
+    default: str | int | float
+    pattern: str | None = Field(default=None, description="What a text has to match as a whole.")
+
+
+class RoutineView(Shown):
+    """A task that worked and is kept as a script, which runs without a model."""
+
+    name: str
+    title: str
+    parameters: list[RoutineParameter]
+
+
+class RoutineList(Shown):
+    """The routines of the project."""
+
+    routines: list[RoutineView]
+
+
 class Task(Shown):
     """A task as lists show it."""
 

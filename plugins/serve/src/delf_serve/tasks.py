@@ -196,7 +196,11 @@ class Tasks:
     # -- handing in -----------------------------------------------------------------------
 
     async def submit(
-        self, order: RunRequest, key: Key, files: MakeFiles | None = None
+        self,
+        order: RunRequest,
+        key: Key,
+        files: MakeFiles | None = None,
+        strategy: str | None = None,
     ) -> Submitted:
         """Take a task in; when this returns, it is in the journal.
 
@@ -205,6 +209,7 @@ class Tasks:
             key: Who asks.
             files: Gives the paths of its input files, if the task is new; the agent's own
                 when it gives None.
+            strategy: How it becomes tool calls, if not as the agent's other tasks.
         """
         if order.output is not None:
             _check_output(order.output)
@@ -239,6 +244,7 @@ class Tasks:
                     files=paths,
                     key=key.holder,
                     output=order.output,
+                    strategy=strategy,
                     setup={MARK: {"key": key.name, "order": digest}},
                     listeners=[listen],
                 )
