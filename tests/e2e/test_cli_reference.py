@@ -173,7 +173,15 @@ def add(a: int, b: int) -> int:
 '''
 OF_TASKS = {
     *("delf run", "delf resume", "trace", "call", "event", "delf runs events", "delf runs list"),
-    *("prompt", "delf runs show", "delf runs code", "delf runs export", "delf runs prune"),
+    *(
+        "delf runs fork",
+        "delf runs diff",
+        "prompt",
+        "delf runs show",
+        "delf runs code",
+        "delf runs export",
+        "delf runs prune",
+    ),
     *("delf journal size", "delf journal prune"),
 }
 OF_APPROVALS = {
@@ -255,6 +263,15 @@ def test_json_of_tasks(here):
     assert "print(await add(1, 2))" in told
     lines = delf("runs", "events", name, "--json", cwd=here).stdout.splitlines()
     checked("delf runs events", map(json.loads, lines))
+    forked = written(here, "runs", "fork", name, "--json")
+    checked("delf runs fork", [forked])
+    assert forked["trace"]["task_id"] != name
+    assert forked["text"] == response["text"]
+    other = forked["trace"]["task_id"]
+    compared = written(here, "runs", "diff", name, other, "--json")
+    checked("delf runs diff", [compared])
+    assert (compared["scripts"], compared["calls"], compared["answer"]) == ([], [], [])
+    assert "scripts: the same" in delf("runs", "diff", name, other, cwd=here).stdout
     checked("delf runs code", written(here, "runs", "code", name, "--json"))
     exported = written(here, "runs", "export", name)
     checked("delf runs export", [exported])
@@ -265,7 +282,7 @@ def test_json_of_tasks(here):
     checked("delf runs prune", [pruned])
     checked("delf journal size", [written(here, "journal", "size", "--json")])
     checked("delf journal prune", [written(here, "journal", "prune", "--dry-run", "--json")])
-    assert pruned["tasks"] == [name]
+    assert name in pruned["tasks"]
 
 
 def test_json_of_a_task_that_fails_has_the_same_fields(here):

@@ -21,6 +21,8 @@ _COMMANDS: Final = (
     ("plugins check", "Check that plugins are sound.", "packages:check"),
     ("plugins install", "Install plugins.", "packages:install"),
     ("plugins uninstall", "Uninstall plugins.", "packages:uninstall"),
+    ("runs diff", "Compare two tasks.", "diff:diff"),
+    ("runs fork", "Do a task again from one of its events.", "fork:fork"),
     ("runs stop", "Stop a task, wherever it runs.", "stop:stop"),
 )
 """Each command: its words, what it is for, and where it is in this package."""

@@ -1,0 +1,76 @@
+"""Forks: a new task that has been what another one was up to an event, and goes on by itself."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from delf.errors import UnknownTaskError
+from delf.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    CallFinished,
+    CallStarted,
+    Event,
+    ModelCalled,
+    TaskFinished,
+    TaskPostponed,
+    TaskQueued,
+    TaskStarted,
+    Warned,
+)
+
+_LEFT_OUT: Final = (TaskQueued, TaskFinished, TaskPostponed)
+"""Events of a task as such: a fork is not queued, and has an end of its own."""
+
+
+def last_script(events: Sequence[Event]) -> int:
+    """The event after which the model was asked for the last script; 0 where it was asked none."""
+    asked = (e.seq for e in reversed(events) if isinstance(e, ModelCalled))
+    return next(asked, 1) - 1
+
+
+def forked(events: Sequence[Event], at: int, task_id: str) -> list[Event]:
+    """The events of a new task that goes on from an event of another one.
+
+    What was done by then is recorded as done: a call that had begun has its end, too, though that
+    came later. Decisions have requests of their own. The new task continues no conversation.
+
+    Args:
+        events: The other task's.
+        at: The number of its last event that counts.
+        task_id: The new task.
+
+    Raises:
+        UnknownTaskError: When the task had not begun by then, or has no such event.
+    """
+    began = next((event for event in events if isinstance(event, TaskStarted)), None)
+    if began is None or not began.seq <= at <= events[-1].seq:
+        first, last = (1 if began is None else began.seq), (events[-1].seq if events else 0)
+        raise UnknownTaskError(
+            f"the task cannot be forked at event {at}",
+            hint=f"it has events from {first} to {last}: delf runs events shows them",
+        )
+    before = [e for e in events if e.seq <= at and not isinstance(e, _LEFT_OUT)]
+    begun = {event.call_id for event in before if isinstance(event, CallStarted)}
+    begun -= {event.call_id for event in before if isinstance(event, CallFinished)}
+    before += [
+        event
+        for event in events
+        if event.seq > at and isinstance(event, CallFinished) and event.call_id in begun
+    ]
+    told = f"forked from {began.task_id} at event {at}: what came before is not done again"
+    before.append(Warned(task_id=task_id, seq=0, at=before[-1].at, message=told))
+    names: dict[str, str] = {}
+    made: list[Event] = []
+    for number, event in enumerate(before, 1):
+        changed = replace(event, task_id=task_id, seq=number)
+        if isinstance(changed, TaskStarted):
+            changed = replace(changed, conversation=None, parent=None, worker=None)
+        elif isinstance(changed, (ApprovalRequested, ApprovalDecided)):
+            name = names.setdefault(changed.request_id, f"req_{secrets.token_hex(8)}")
+            changed = replace(changed, request_id=name)
+        made.append(changed)
+    return made

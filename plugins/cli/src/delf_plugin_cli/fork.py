@@ -1,0 +1,87 @@
+"""``delf runs fork``: a task goes on anew from one of its events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from delf.engine.journal.forks import forked, last_script
+from delf.engine.task import new_task_id
+from delf_cli import complete
+from delf_cli.options import flags_of, rest_of, run_options
+from delf_cli.state import State, state_of
+
+if TYPE_CHECKING:
+    from delf import Agent, Response
+    from delf_cli.session import Options
+
+_NOT_SHARED: Final = {"no_journal"}
+
+
+@click.command("fork", epilog="Exit status: 0 done, 1 the task failed, 2 usage or configuration.")
+@click.argument("task_id", metavar="ID", shell_complete=complete.task_ids)
+@click.option(
+    "--at",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The last event that counts; without it, the one before the model was asked last.",
+)
+@click.pass_context
+def fork(ctx: click.Context, task_id: str, at: int | None, **given: Any) -> None:
+    """Do the task ID again from one of its events on, as a new task.
+
+    What was done by then is not done again: the answers of models and calls come from the journal.
+    The new task has the options of the other one; those that are given here come first.
+
+    \b
+    delf runs events 3f9a
+    delf runs fork 3f9a --at 12
+    delf runs fork 3f9a --llm gpt-5.5
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    if given["as_json"] and given["events"]:
+        raise click.UsageError("--json and --events exclude each other", ctx)
+    from delf.errors import DelfError
+    from delf_cli import errors
+    from delf_cli.session import Options, as_before, work_session
+
+    state = state_of(ctx)
+    flags = flags_of({**given, "no_journal": False})
+    options = Options(flags=flags, **rest_of(given), resumes=True)
+    try:
+        name, setup = asyncio.run(_fork(state, options, task_id, at))
+        options = as_before(state, options, {**setup, "chat": None})
+    except DelfError as error:
+        ctx.exit(errors.report(error, debug=state.debug, clean=state.clean))
+
+    def do(agent: Agent, seen: Mapping[str, Any]) -> Coroutine[Any, Any, Response]:
+        return agent.aresume(name, **seen)
+
+    ctx.exit(work_session(state, do, options))
+
+
+fork.params += run_options(without=_NOT_SHARED)
+
+
+async def _fork(
+    state: State, options: Options, text: str, at: int | None
+) -> tuple[str, Mapping[str, Any]]:
+    """The new task, in the journal, and what the program needs to set up its agent."""
+    from delf.events import TaskStarted
+    from delf.protocols.journal import SharedJournal
+    from delf_cli.journals import project_journal
+
+    project = state.load_project(options.overrides, {"journal": options.flags["journal"]})
+    journal = project_journal(project, state.discover(project.environ))
+    try:
+        name = await journal.resolve(text) if isinstance(journal, SharedJournal) else text
+        events = await journal.read(name)
+        made = forked(events, last_script(events) if at is None else at, new_task_id())
+        for event in made:
+            await journal.append(event)
+    finally:
+        await journal.aclose()
+    began = next(event for event in made if isinstance(event, TaskStarted))
+    return began.task_id, began.setup

@@ -1,0 +1,132 @@
+"""A fork is what another task was up to an event; nothing of that is done again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from delf import Agent, UnknownTaskError, tool
+from delf.engine.journal.forks import forked, last_script
+from delf.events import CallFinished, CallStarted, Event, ModelReplied, ScriptFinished, TaskStarted
+from delf.plugins.in_process_journal import InProcessJournal
+from delf.specs import JournalSpec
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
+
+
+class Shop:
+    """Sells, and knows what it has sold."""
+
+    def __init__(self) -> None:
+        self.sold: list[str] = []
+        self.asked = 0
+        self.journal = InProcessJournal()
+        self.model = ScriptedModel()
+
+    def agent(self) -> Agent:
+        @tool(confirm=True, effect="write")
+        async def sell(thing: str) -> str:
+            """Sell a thing."""
+            self.sold.append(thing)
+            return f"sold {thing}"
+
+        def approve(_: Any) -> bool:
+            self.asked += 1
+            return True
+
+        host = TestHost.discover(environ={})
+        host.provide(self.model.spec, self.model.factory)
+        spec = JournalSpec(name="kept", summary="Kept.", factory="x:y")
+        host.provide(spec, lambda: self.journal)
+        return Agent(
+            tools=[sell],
+            llm="scripted",
+            host=host,
+            sandbox="local",
+            journal="kept",
+            on_confirm=approve,
+            retry_count=1,
+        )
+
+    async def events(self, task_id: str) -> list[Event]:
+        return list(await self.journal.read(task_id))
+
+    async def fork(self, events: list[Event], at: int, name: str) -> None:
+        for event in forked(events, at, name):
+            await self.journal.append(event)
+
+
+async def first(shop: Shop) -> list[Event]:
+    shop.model.writes("print(await sell('lamp'))\n1 / 0", "print(await sell('desk'))")
+    async with shop.agent() as agent:
+        response = await agent.arun("Sell.")
+    assert response.text == "sold desk"
+    return await shop.events(response.trace.task_id)
+
+
+def seq_of(events: list[Event], kind: type, number: int = 0) -> int:
+    return [event.seq for event in events if isinstance(event, kind)][number]
+
+
+async def test_the_model_is_asked_anew_for_its_last_script() -> None:
+    shop = Shop()
+    events = await first(shop)
+    await shop.fork(events, last_script(events), "task_fork")
+    shop.model.writes("print(await sell('chair'))")
+    async with shop.agent() as agent:
+        response = await agent.aresume("task_fork")
+    assert (response.text, response.trace.task_id) == ("sold chair", "task_fork")
+    assert shop.sold == ["lamp", "desk", "chair"]
+    assert shop.asked == 3
+    names = [call.arguments["thing"] for call in response.trace.tool_calls]
+    assert names == ["lamp", "chair"]
+    assert any("forked from" in text for text in response.trace.warnings)
+    before = await shop.events(events[0].task_id)
+    assert before == events
+
+
+@pytest.mark.parametrize("kind", [CallStarted, CallFinished, ScriptFinished, ModelReplied])
+async def test_from_whatever_event_what_was_done_is_not_done_again(kind: type) -> None:
+    shop = Shop()
+    events = await first(shop)
+    at = seq_of(events, kind)
+    await shop.fork(events, at, "task_fork")
+    shop.model.writes("print('no more')")
+    async with shop.agent() as agent:
+        response = await agent.aresume("task_fork")
+    assert response.status, response.error
+    again = 1 if kind is ModelReplied else 0  # the script came, and nothing of it was done
+    assert shop.sold == ["lamp", "desk", *["lamp"] * again]
+
+
+async def test_at_its_last_event_a_fork_ends_alike() -> None:
+    shop = Shop()
+    events = await first(shop)
+    await shop.fork(events, events[-1].seq, "task_fork")
+    async with shop.agent() as agent:
+        response = await agent.aresume("task_fork")
+    assert response.text == "sold desk"
+    assert shop.sold == ["lamp", "desk"]
+    assert len(shop.model.requests) == 2
+
+
+async def test_an_event_that_is_none_is_refused() -> None:
+    shop = Shop()
+    events = await first(shop)
+    for at in (0, events[-1].seq + 1, -1):
+        with pytest.raises(UnknownTaskError, match="cannot be forked at event") as caught:
+            forked(events, at, "task_fork")
+        assert "has events from 1 to" in str(caught.value.hint)
+
+
+def test_requests_have_names_of_their_own_and_numbers_have_no_gap() -> None:
+    from delf_devkit.testing.events import every_event
+
+    events = list(every_event("task_whole"))
+    began = next(e.seq for e in events if isinstance(e, TaskStarted))
+    made = forked(events, max(began, events[-1].seq), "task_fork")
+    assert [event.seq for event in made] == list(range(1, len(made) + 1))
+    assert {event.task_id for event in made} == {"task_fork"}
+    old = {e.request_id for e in events if hasattr(e, "request_id")}
+    assert not old & {e.request_id for e in made if hasattr(e, "request_id")}
