@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 _AWAY_SECONDS: Final = 2.0
 _LONGEST_REST: Final = 300.0
 _PERMIT_SECONDS: Final = 1.0
-_FORGET_SECONDS: Final = 3600.0
+_SELDOM_SECONDS: Final = 3600.0
 _REMEMBER_SECONDS: Final = 86400.0
 _MOST_WAITING: Final = 1_000_000
 _SOON: Final = (0.05,) * 10
@@ -104,9 +104,9 @@ class Runner:
         beside = [
             asyncio.ensure_future(work)
             for work in (
-                self._restore(),
                 self._each(self._options.lease / 3, self._sweep),
-                self._each(_FORGET_SECONDS, self._forget),
+                self._each(_SELDOM_SECONDS, self._restore),
+                self._each(_SELDOM_SECONDS, self._forget),
             )
         ]
         await self._end.wait()
@@ -144,13 +144,15 @@ class Runner:
             return
 
     async def _each(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
-        """Do something again and again until it is to end, whatever comes of it."""
+        """Do something again and again until it is to end, soon again where it failed."""
         while not self._end.is_set():
+            wait = seconds
             try:
                 await work()
             except Exception as error:  # a database may be away; the drivers differ
                 _log.warning("a runner looks again later: %s", error)
-            await self._pause(seconds)
+                wait = min(seconds, _AWAY_SECONDS)
+            await self._pause(wait)
 
     # -- one workflow -------------------------------------------------------------------
 
@@ -344,17 +346,14 @@ class Runner:
         return state == "interrupted" or silent > self._options.lease
 
     async def _restore(self) -> None:
-        """Enqueue what waits in the journal alone, as after a loss of DBOS's database."""
+        """Enqueue what no workflow does any more, as after a loss of DBOS's database."""
         for state in ("interrupted", "queued"):
-            try:
-                records = await self._journal.find(_MOST_WAITING, state=state)
-                waiting = [r.task_id for r in records if r.queue in self._options.queues]
-                for task_id in await self._queue.left_out(waiting[::-1]):
-                    queued = _queued(await self._journal.read(task_id))
-                    if _is_here(queued):
-                        await self._queue.restore(queued)
-            except Exception as error:  # a database may be away; the drivers differ
-                _log.warning("what waits in the journal was not looked through: %s", error)
+            records = await self._journal.find(_MOST_WAITING, state=state)
+            waiting = [r.task_id for r in records if r.queue in self._options.queues]
+            for task_id in await self._queue.left_out(waiting[::-1]):
+                queued = _queued(await self._journal.read(task_id))
+                if _is_here(queued):
+                    await self._queue.restore(queued)
 
     async def _forget(self) -> None:
         """Remove what has been over for longer than the journal keeps it."""
