@@ -12,6 +12,9 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright, expect
 
+from delf.trust import Trust
+from delf_routines.routine import Parameter, Routine
+from delf_routines.store import RoutineStore
 from support.server import find_program
 from support.serving import KEYS, Outbox, make_agent, serving
 from support.shown import SHOWN
@@ -201,6 +204,28 @@ async def test_a_field_and_an_effect_without_words_of_their_own_show_by_their_na
     assert "● costly" in text
     assert "urgent" not in text
     assert "digest" not in text
+
+
+async def test_a_routine_has_a_form_of_its_parameters(shop, open_page, tmp_path, monkeypatch):
+    page = await open_page(f"{shop.url}/#/routines")
+    await expect(page.locator(".routines")).to_contain_text("There is none yet")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DELF_TRUST", str(tmp_path))
+    number = Parameter(name="number", type="integer", default=7)
+    city = Parameter(name="city", type="text", default=HOSTILE, pattern=".*")
+    script = "print((await look(number))['name'], len(city))"
+    told = {"title": HOSTILE, "task": "Look.", "script": script}
+    made = Routine(name="thing", parameters={"number": number, "city": city}, **told)
+    RoutineStore(tmp_path, Trust.here()).keep(made)
+    await page.reload()
+    form = page.get_by_role("form", name="Run thing")
+    assert await accessible(page) == []
+    await form.get_by_label("city").fill("Rome")
+    await form.get_by_label("number").fill("9")
+    await form.get_by_role("button", name="Run").click()
+    await expect(page.locator(".state")).to_contain_text("done", timeout=20_000)
+    await expect(page.locator(".answer")).to_contain_text("thing 9 4")
+    assert not await page.evaluate("window.hurt")
 
 
 async def test_what_is_remembered_is_listed_and_revoked(shop, open_page):

@@ -5,6 +5,7 @@ import { Composer } from "./composer.js";
 import { el, fill, setText } from "./dom.js";
 import { List } from "./list.js";
 import { RememberedView } from "./remembered.js";
+import { RoutinesView } from "./routines.js";
 import { TaskView, missing } from "./task.js";
 
 const detail = document.getElementById("detail");
@@ -17,8 +18,8 @@ class Page {
     this.composer = new Composer({ started: (taskId) => { location.hash = `#/${taskId}`; } });
     this.list = new List({ composer: may ? this.composer.node : null, failed: (error) => this.broke(error) });
     fill(document.getElementById("list"), this.list.nodes);
-    const asked = el("a", { href: "#/remembered" }, "remembered");
-    fill(document.getElementById("who"), asked, " · ", who.login ? [who.name, " ", el("button", { type: "button", class: "link", onclick: () => this.leave() }, "log out")] : who.model || "");
+    const asked = [el("a", { href: "#/routines" }, "routines"), " · ", el("a", { href: "#/remembered" }, "remembered")];
+    fill(document.getElementById("who"), ...asked, " · ", who.login ? [who.name, " ", el("button", { type: "button", class: "link", onclick: () => this.leave() }, "log out")] : who.model || "");
     this.lost = new Set();
     window.onhashchange = () => this.go();
     document.onvisibilitychange = () => this.heed();
@@ -73,6 +74,7 @@ class Page {
     this.list.mark(taskId);
     if (!taskId) { this.welcome(); return; }
     if (taskId === "remembered") { this.remembered(); return; }
+    if (taskId === "routines") { this.routines(); return; }
     try {
       const known = await get(`tasks/${encodeURIComponent(taskId)}`);
       if (this.taskId !== taskId) return;
@@ -109,6 +111,13 @@ class Page {
     this.composer.look(null);
     document.title = "delf: what passes without a question";
     this.view = new RememberedView(this.who.rights);
+    fill(detail, this.view.node);
+  }
+
+  routines() {
+    this.composer.look(null);
+    document.title = "delf: routines";
+    this.view = new RoutinesView(this.who.rights, { started: (taskId) => { location.hash = `#/${taskId}`; } });
     fill(detail, this.view.node);
   }
 
