@@ -178,11 +178,12 @@ async def test_a_missing_driver(url, extra, module, open_sql, monkeypatch):
 async def test_many_at_once(any_database, open_sql):
     any_database.run(SETUP)
     sql = open_sql(any_database, pool_size=3)
-    asked = [sql.query("SELECT :i AS i, count(*) AS n FROM items", {"i": i}) for i in range(60)]
-    wrong = [sql.query("SELECT nonsense FROM items") for _ in range(10)]
+    count = 12 if any_database.kind == "duckdb" else 60  # it is opened for each
+    asked = [sql.query("SELECT :i AS i, count(*) AS n FROM items", {"i": i}) for i in range(count)]
+    wrong = [sql.query("SELECT nonsense FROM items") for _ in range(count // 6)]
     done = await asyncio.gather(*asked, *wrong, return_exceptions=True)
-    assert [rows[0]["i"] for rows in done[:60]] == list(range(60))
-    assert all(isinstance(error, ToolExecutionError) for error in done[60:])
+    assert [rows[0]["i"] for rows in done[:count]] == list(range(count))
+    assert all(isinstance(error, ToolExecutionError) for error in done[count:])
 
 
 async def test_writes_at_once(any_database, open_sql):
