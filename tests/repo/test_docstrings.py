@@ -23,6 +23,7 @@ OLD_WORDS: Final = {
     "unsettled": "outcome_unknown",
     "hopeless": "non-retryable",
     "relive": "resume",
+    "Slot": "Permit",
     "relived": "resumed",
 }
 """Words that were given up, with the word for the same idea. Page and prose are held to it, too."""

@@ -18,7 +18,7 @@ from delf.engine.redact import Redactor
 from delf.engine.task import TaskRequest
 from delf.engine.toolset import Toolset, load_toolset
 from delf.engine.views.trace import Trace
-from delf.engine.waiting import Slot
+from delf.engine.waiting import Permit
 from delf.events import Event
 from delf.plugins.in_process_journal import InProcessJournal
 from delf.protocols.sandbox import CallAnswer, CallRequest
@@ -108,7 +108,7 @@ async def gate_bench(
         mode, channels, timeout, PendingRequests(), journal=journal, project=project
     )
     request = TaskRequest(task="a task", timeout=60, task_id=task_id, key=key)
-    slot = Slot(asyncio.Semaphore(10))
-    of_task = approvals.for_task(request, log, slot)
+    permit = Permit(asyncio.Semaphore(10))
+    of_task = approvals.for_task(request, log, permit)
     gate = Gate(tools, of_task, log, ToolThreads(4), max_result_bytes, redactor, replay)
     return GateBench(tools, gate, log, of_task, asked)

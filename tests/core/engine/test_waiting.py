@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from delf.engine.waiting import Slot
+from delf.engine.waiting import Permit
 
 
 async def turns():
@@ -13,8 +13,8 @@ async def turns():
         await asyncio.sleep(0)
 
 
-async def ask(slot, answer):
-    async with slot.given_up():
+async def ask(permit, answer):
+    async with permit.given_up():
         await answer.wait()
 
 
@@ -25,7 +25,7 @@ async def places():
 
 
 async def other(places, entered, go_on):
-    async with Slot(places).taken():
+    async with Permit(places).taken():
         entered.set()
         await go_on.wait()
 
@@ -37,13 +37,13 @@ async def give_up(call):
 
 
 async def test_a_task_whose_call_was_given_up_waits_for_its_place(places):
-    slot, entered, go_on = Slot(places), asyncio.Event(), asyncio.Event()
-    async with slot.taken():
-        call = asyncio.create_task(ask(slot, asyncio.Event()))
+    permit, entered, go_on = Permit(places), asyncio.Event(), asyncio.Event()
+    async with permit.taken():
+        call = asyncio.create_task(ask(permit, asyncio.Event()))
         beside = asyncio.create_task(other(places, entered, go_on))
         await entered.wait()
         await give_up(call)
-        back = asyncio.create_task(slot.regained())
+        back = asyncio.create_task(permit.regained())
         await turns()
         assert not back.done()
         go_on.set()
@@ -53,17 +53,17 @@ async def test_a_task_whose_call_was_given_up_waits_for_its_place(places):
 
 
 async def test_nothing_waits_for_a_place_that_was_never_given_up(places):
-    slot = Slot(places)
-    async with slot.taken():
-        await asyncio.wait_for(slot.regained(), 10)
+    permit = Permit(places)
+    async with permit.taken():
+        await asyncio.wait_for(permit.regained(), 10)
     assert not places.locked()
 
 
 async def test_a_task_that_ends_meanwhile_takes_no_place(places):
-    slot, entered, go_on = Slot(places), asyncio.Event(), asyncio.Event()
-    async with slot.taken():
-        late = asyncio.create_task(ask(slot, asyncio.Event()))
-        call = asyncio.create_task(ask(slot, asyncio.Event()))
+    permit, entered, go_on = Permit(places), asyncio.Event(), asyncio.Event()
+    async with permit.taken():
+        late = asyncio.create_task(ask(permit, asyncio.Event()))
+        call = asyncio.create_task(ask(permit, asyncio.Event()))
         beside = asyncio.create_task(other(places, entered, go_on))
         await entered.wait()
         await give_up(call)
@@ -75,14 +75,14 @@ async def test_a_task_that_ends_meanwhile_takes_no_place(places):
 
 
 async def test_a_place_that_is_not_back_yet_is_given_up_again(places):
-    slot, entered, go_on = Slot(places), asyncio.Event(), asyncio.Event()
+    permit, entered, go_on = Permit(places), asyncio.Event(), asyncio.Event()
     answer = asyncio.Event()
-    async with slot.taken():
-        first = asyncio.create_task(ask(slot, asyncio.Event()))
+    async with permit.taken():
+        first = asyncio.create_task(ask(permit, asyncio.Event()))
         beside = asyncio.create_task(other(places, entered, go_on))
         await entered.wait()
         await give_up(first)
-        second = asyncio.create_task(ask(slot, answer))
+        second = asyncio.create_task(ask(permit, answer))
         await turns()
         go_on.set()
         await beside

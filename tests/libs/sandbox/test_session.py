@@ -16,7 +16,7 @@ from delf.protocols.sandbox import (
     Raised,
     Rerun,
     Returned,
-    Told,
+    ToolMessage,
 )
 from delf_sandbox import budget as budget_module
 from delf_sandbox.budget import Budget
@@ -97,7 +97,7 @@ async def test_every_end_of_a_script(guest, frame, outcome):
     [
         (Returned({"a": 1}), ["return", 5, {"a": 1}]),
         (Returned(None, b'{"a":1}'), ["return", 5, {"a": 1}]),
-        (Told("no"), ["told", 5, "no"]),
+        (ToolMessage("no"), ["told", 5, "no"]),
         (Raised("ToolError", "bad"), ["raise", 5, "ToolError", "bad"]),
     ],
 )

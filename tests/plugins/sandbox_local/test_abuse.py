@@ -470,12 +470,12 @@ async def test_unicode_crosses_both_ways():
 
 
 async def test_errors_of_tools_are_exceptions_that_scripts_know():
-    from delf.protocols.sandbox import Raised, Told
+    from delf.protocols.sandbox import Raised, ToolMessage
 
     host = NotingHost()
 
     async def find(kind):
-        return Told("told") if kind == "told" else Raised(kind, f"a {kind}")
+        return ToolMessage("told") if kind == "told" else Raised(kind, f"a {kind}")
 
     host.tools["shop.find"] = find
     code = script("""

@@ -23,7 +23,7 @@ from delf.engine.resources import Resources
 from delf.engine.scripts import ScriptRunner
 from delf.engine.task import TaskOutcome, TaskRequest
 from delf.engine.task_run import TaskRun
-from delf.engine.waiting import Slot, Stops, to_its_end
+from delf.engine.waiting import Permit, Stops, to_its_end
 from delf.errors import AgentStateError, ConfigurationError, TaskStoppedError
 from delf.events import Event, TaskFinished, TaskStarted, end_of
 from delf.protocols.connection import Heard, SupportsLearning
@@ -134,13 +134,13 @@ class Runtime:
             await self._claims.release(self.journal, task_id)
 
     async def _work(self, request: TaskRequest) -> TaskOutcome:
-        slot, pipeline = Slot(self._places), None
+        permit, pipeline = Permit(self._places), None
         ledger = TaskRun.ledger_of(self.resources, request)
         ledger.begin(request.task_id, request.past, parent=_parent_of(request))
         try:
             # A task that waits for its place is no more than its request.
-            async with self._room(request), self._turn(slot):
-                pipeline = await self._prepare(request, slot)
+            async with self._room(request), self._turn(permit):
+                pipeline = await self._prepare(request, permit)
                 self._pipelines[request.task_id] = pipeline
                 self._tell_learners(request)
                 try:
@@ -173,10 +173,10 @@ class Runtime:
                 self._rooms.release()
 
     @asynccontextmanager
-    async def _turn(self, slot: Slot) -> AsyncGenerator[None]:
+    async def _turn(self, permit: Permit) -> AsyncGenerator[None]:
         async with self._beginning:  # one task begins in a turn of the loop
             await asyncio.sleep(0)
-        async with slot.taken():
+        async with permit.taken():
             yield
 
     async def _never_begun(self, request: TaskRequest) -> None:
@@ -253,10 +253,10 @@ class Runtime:
                 self._learning.add(learning)
                 learning.add_done_callback(self._learning.discard)
 
-    async def _prepare(self, request: TaskRequest, slot: Slot) -> TaskPipeline:
+    async def _prepare(self, request: TaskRequest, permit: Permit) -> TaskPipeline:
         """Put together what works a task."""
         resources = self.resources
-        run = await TaskRun.begin(resources, request, slot)
+        run = await TaskRun.begin(resources, request, permit)
         gate = Gate(
             run.tools,
             run.approvals,

@@ -283,7 +283,7 @@ class ScriptRunner:
                 lost=lost,
             )
         if not isinstance(outcome, Done):
-            await self._approvals.slot.regained()
+            await self._approvals.permit.regained()
         return outcome
 
     async def _end_session(self) -> None:

@@ -22,7 +22,7 @@ from delf.engine.origins import Origins, Wording
 from delf.engine.output import OutputFiles, OutputFolder, written_before
 from delf.engine.resources import Resources
 from delf.engine.task import TaskContext, TaskRequest
-from delf.engine.waiting import Slot, TaskClock
+from delf.engine.waiting import Permit, TaskClock
 from delf.errors import DelfError
 from delf.events import Warned
 from delf.llm import LLMConfig
@@ -42,7 +42,7 @@ class TaskRun:
     Args:
         resources: What the agent holds.
         request: What is to be done.
-        slot: Its place among the tasks that run.
+        permit: Its place among the tasks that run.
         tools: Its tools.
         inputs: Its input files.
     """
@@ -51,14 +51,14 @@ class TaskRun:
         self,
         resources: Resources,
         request: TaskRequest,
-        slot: Slot,
+        permit: Permit,
         tools: AgentTools,
         inputs: Sequence[InputFile],
     ) -> None:
         child = request.child
         self.resources = resources
         self.request = request
-        self.slot = slot
+        self.permit = permit
         self.agent_tools = tools
         self.inputs = inputs
         config = resources.config if child is None else child.config
@@ -90,13 +90,13 @@ class TaskRun:
         self.context = TaskContext(files=[file.line for file in inputs])
         """The context of the task for the model."""
         self.approvals: TaskApprovals = resources.approvals.for_task(
-            request, self.log, slot, self.clock, self._origins()
+            request, self.log, permit, self.clock, self._origins()
         )
         folder = OutputFolder(self.config.output_dir, written_before(request.past))
         self.output = OutputFiles(folder, resources.files.formats, self.log)
 
     @classmethod
-    async def begin(cls, resources: Resources, request: TaskRequest, slot: Slot) -> Self:
+    async def begin(cls, resources: Resources, request: TaskRequest, permit: Permit) -> Self:
         """A task with the agent's tools and files, or those that it has of its own.
 
         Raises:
@@ -106,12 +106,12 @@ class TaskRun:
         own = None if child is None else child.tools
         if request.files is None and own is None:
             await resources.tools.renew()
-            return cls(resources, request, slot, resources.tools, resources.files.inputs)
+            return cls(resources, request, permit, resources.tools, resources.files.inputs)
         inputs: Sequence[InputFile] = resources.files.inputs
         if request.files is not None:
             visible_path = resources.sandbox.backend.visible_path
             inputs = input_files(find_inputs(request.files), visible_path)
-        return cls(resources, request, slot, await resources.tools_with(own, inputs), inputs)
+        return cls(resources, request, permit, await resources.tools_with(own, inputs), inputs)
 
     @staticmethod
     def ledger_of(resources: Resources, request: TaskRequest) -> Ledger:

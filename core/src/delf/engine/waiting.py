@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS: Final = 1.0
 
 
-class Slot:
+class Permit:
     """A task's place among those that run.
 
     Args:
@@ -149,7 +149,7 @@ async def to_its_end(
 
     Args:
         work: What goes on, however often the wait is cancelled.
-        failed: Told of its failure where the cancellation is raised in place of that; nobody is
+        failed: Called with its failure where the cancellation is raised in place of that; nobody is
             told without it.
 
     Returns:

@@ -179,13 +179,13 @@ class Raised:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ToolMessage:
     """The call returns a tool's own error message as text (``handle_error``)."""
 
     message: str
 
 
-CallAnswer = Returned | Raised | Told
+CallAnswer = Returned | Raised | ToolMessage
 
 
 class ScriptHost(Protocol):

@@ -32,7 +32,7 @@ class Tokens:
         name: The connection's name, for messages.
         settings: Whose token.
         scopes: What it is to be given for.
-        keep_secret: Told of each secret before it is used.
+        keep_secret: Called with each secret before it is used.
         command: What logs in, for messages.
         store: Where logins are.
     """

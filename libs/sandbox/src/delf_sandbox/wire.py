@@ -21,7 +21,7 @@ from delf.protocols.sandbox import (
     Returned,
     ScriptStart,
     SessionSpec,
-    Told,
+    ToolMessage,
 )
 from delf.sizes import cost, cost_of_values, has_too_many_values
 from delf.values import MAX_VALUES, UnsupportedValueError, loads
@@ -245,7 +245,7 @@ def answer_frame(
         match answer:
             case Returned(value):
                 return (encode(["return", call_id, value], limit),), None
-            case Told(message):
+            case ToolMessage(message):
                 return (encode(["told", call_id, message], limit),), None
             case Raised(kind, message):
                 return (encode(["raise", call_id, kind, message], limit),), None

@@ -208,7 +208,7 @@ class WatchedStream:
 
     Args:
         stream: What is read.
-        ending: Told of the end.
+        ending: Called with the end.
         sieve: Looks at each message, and may take something out of it.
     """
 
@@ -264,7 +264,7 @@ async def watched(
 
     Args:
         transport: The transport.
-        ending: Told when the server has gone.
+        ending: Called when the server has gone.
         sieve: Looks at each message.
     """
     async with transport as (read, write):

@@ -47,7 +47,7 @@ class TokenFile:
 
     Args:
         path: The file.
-        learned: Told of each token.
+        learned: Called with each token.
     """
 
     def __init__(self, path: Path, learned: Callable[[str], None]) -> None:
@@ -187,7 +187,7 @@ def login(
     Args:
         name: The connection's name.
         settings: How, and as whom.
-        learned: Told of each secret that is had.
+        learned: Called with each secret that is had.
         open_url: Shows an address to the user.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pydantic_core import to_jsonable_python
 
 from delf.errors import ToolExecutionError
-from delf.protocols.sandbox import Raised, Told
+from delf.protocols.sandbox import Raised, ToolMessage
 from delf.protocols.strategy import StrategyHost, ToolDescription
 
 LIST: Final = "what can be called?"
@@ -26,7 +26,7 @@ class OneCall:
         answer = await host.call(wanted["call"], wanted["arguments"])
         if isinstance(answer, Raised):
             raise ToolExecutionError(answer.message, can_retry=False) from answer.cause
-        value: Any = answer.message if isinstance(answer, Told) else answer.value
+        value: Any = answer.message if isinstance(answer, ToolMessage) else answer.value
         return json.dumps(to_jsonable_python(value, bytes_mode="base64"))
 
 

@@ -40,9 +40,9 @@ class Target:
         name: The connection's name.
         settings: How it is reached.
         callbacks: What it may ask.
-        learned: Told of each secret that is had.
+        learned: Called with each secret that is had.
         open_url: Shows an address to the user.
-        others: Told when its tools may have become others.
+        others: Called when its tools may have become others.
         sieve: Takes out of lists what is not of the protocol.
     """
 
@@ -69,7 +69,7 @@ class Target:
         """A client of a new server.
 
         Args:
-            ending: Told when the server has gone.
+            ending: Called when the server has gone.
         """
         opened = self._by_address if self._settings.url is not None else self._by_program
         async with opened(ending) as client:

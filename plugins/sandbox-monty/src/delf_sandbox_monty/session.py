@@ -22,7 +22,7 @@ from delf.protocols.sandbox import (
     Rerun,
     ScriptHost,
     SessionSpec,
-    Told,
+    ToolMessage,
     check_script,
 )
 from delf.sizes import is_large
@@ -372,7 +372,7 @@ class MontySession:
     def _unpack(self, answer: CallAnswer) -> Any:
         if isinstance(answer, Raised):
             raise _EXCEPTIONS.get(answer.kind, _EXCEPTIONS["ToolError"])(answer.message)
-        if isinstance(answer, Told):
+        if isinstance(answer, ToolMessage):
             return answer.message
         limit = self._spec.limits.frame_bytes
         try:

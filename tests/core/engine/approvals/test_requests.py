@@ -13,7 +13,7 @@ from delf.engine.calls.call import Call
 from delf.engine.journal.log import TaskLog
 from delf.engine.task import TaskRequest
 from delf.engine.toolset import load_toolset
-from delf.engine.waiting import Slot
+from delf.engine.waiting import Permit
 from delf.errors import DelfError, UnknownRequestError
 from delf.events import ApprovalDecided, ApprovalRequested
 from delf.plugins.in_process_journal import InProcessJournal
@@ -43,11 +43,11 @@ class Bench:
         self.log = TaskLog("task_1", InProcessJournal(), [self._seen])
         self.asked: asyncio.Queue[ApprovalRequested] = asyncio.Queue()
         self.decided: asyncio.Queue[ApprovalDecided] = asyncio.Queue()
-        self.slot = Slot(options.pop("places", None) or asyncio.Semaphore(5))
+        self.permit = Permit(options.pop("places", None) or asyncio.Semaphore(5))
         timeout = options.pop("timeout", 5.0)
         shared = Approvals("interactive", channels, timeout, self.pending, **options)
         order = TaskRequest(task="a task", timeout=60)
-        self.approvals = shared.for_task(order, self.log, self.slot)
+        self.approvals = shared.for_task(order, self.log, self.permit)
         (self.bound,) = tools.actions
 
     def _seen(self, event):
@@ -369,7 +369,7 @@ async def ended(work) -> None:
 async def test_it_is_in_the_journal_before_the_task_has_a_place_again(tools):
     places = asyncio.Semaphore(1)
     bench = Bench(tools, wait=True, places=places)
-    async with bench.slot.taken():
+    async with bench.permit.taken():
         work = bench.decide(1)
         name = await pending_name(bench)
         await places.acquire()  # another task runs meanwhile

@@ -18,7 +18,7 @@ from delf.events import (
     ScriptGenerated,
 )
 from delf.protocols.approval import Approved, Edited, Expired, Rejected
-from delf.protocols.sandbox import Raised, Returned, Told
+from delf.protocols.sandbox import Raised, Returned, ToolMessage
 from delf.tools.function import tool
 from support.gates import gate_bench
 
@@ -396,11 +396,11 @@ async def test_calls_at_once_are_each_asked_for_and_each_answered():
     ("handle", "answer"),
     [
         (True, Raised("ToolException", "sold out")),
-        ("text", Told("sold out")),
+        ("text", ToolMessage("sold out")),
         (False, Raised("ToolException", "sold out")),
         (None, Raised("ToolException", "sold out")),
-        ("sorry", Told("sorry")),
-        (lambda error: f"<{error}>", Told("<sold out>")),
+        ("sorry", ToolMessage("sorry")),
+        (lambda error: f"<{error}>", ToolMessage("<sold out>")),
         (
             lambda error: 1 / 0,
             Raised("ToolError", "sold out (handle_error failed: division by zero)"),

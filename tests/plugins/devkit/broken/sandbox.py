@@ -15,7 +15,7 @@ from delf.protocols.sandbox import (
     Raised,
     Rerun,
     Returned,
-    Told,
+    ToolMessage,
     Unavailable,
 )
 from delf.testing import SandboxContract
@@ -279,7 +279,7 @@ class TestSwallowsErrors(Suite):
         class changed(Host):
             async def call(self, request):
                 answer = await self.real.call(request)
-                return Told(answer.message) if isinstance(answer, Raised) else answer
+                return ToolMessage(answer.message) if isinstance(answer, Raised) else answer
 
     kind.session = hosted(kind.changed)
 

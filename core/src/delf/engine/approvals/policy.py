@@ -37,7 +37,7 @@ from delf.engine.journal.recording import RecordedCall
 from delf.engine.origins import Origins
 from delf.engine.task import TaskRequest
 from delf.engine.toolset import BoundAction
-from delf.engine.waiting import Slot, TaskClock
+from delf.engine.waiting import Permit, TaskClock
 from delf.errors import AgentConfirmationError, UndecidedCallError
 from delf.events import ApprovalDecided, ApprovalRemembered, ApprovalRequested, content_of
 from delf.protocols.approval import (
@@ -120,12 +120,12 @@ class Approvals:
         self,
         task: TaskRequest,
         log: TaskLog,
-        slot: Slot,
+        permit: Permit,
         clock: TaskClock | None = None,
         origins: Origins | None = None,
     ) -> TaskApprovals:
         """The same for one task; without ``origins`` nobody knows where values came from."""
-        return TaskApprovals(self, task, log, slot, clock or TaskClock(task.timeout), origins)
+        return TaskApprovals(self, task, log, permit, clock or TaskClock(task.timeout), origins)
 
 
 class TaskApprovals:
@@ -138,7 +138,7 @@ class TaskApprovals:
         shared: What the agent's tasks share.
         task: The task.
         log: Where requests and decisions are recorded.
-        slot: The task's place among those that run, given up while a person decides.
+        permit: The task's place among those that run, given up while a person decides.
         clock: The task's time, which stands still meanwhile.
         origins: Finds where values of calls came from.
     """
@@ -148,7 +148,7 @@ class TaskApprovals:
         shared: Approvals,
         task: TaskRequest,
         log: TaskLog,
-        slot: Slot,
+        permit: Permit,
         clock: TaskClock,
         origins: Origins | None = None,
     ) -> None:
@@ -156,7 +156,7 @@ class TaskApprovals:
         self.must_ask = shared.must_ask
         self._task = task
         self._log = log
-        self.slot = slot
+        self.permit = permit
         self._clock = clock
         self._remembered = RememberedDecisions(
             shared.journal, log.task_id, task.on_behalf_of, shared.project, log.redactor, task.past
@@ -438,7 +438,7 @@ class TaskApprovals:
             said = self._said_by_mode(request)
             if said is None:
                 with self._clock.stopped():
-                    async with self.slot.given_up():
+                    async with self.permit.given_up():
                         return await self._ask(request, call, told, again=asked is not None)
             try:
                 await told

@@ -247,7 +247,7 @@ class ChildTasks:
             work = asyncio.ensure_future(self._runtime.run_child(request))
             work.add_done_callback(_look_at)
         try:
-            async with self._run.slot.given_up():
+            async with self._run.permit.given_up():
                 result = await asyncio.shield(work)
         except asyncio.CancelledError:
             if not call.given_up and self._end is None:

@@ -44,7 +44,7 @@ from delf.events import ANSWER, SAFE, CallFinished, Warned
 from delf.notes import notes_of_call
 from delf.protocols.approval import AlreadyDone, Approved, Edited, Expired, Rejected
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
-from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, Returned, Told
+from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, Returned, ToolMessage
 from delf.sizes import is_large
 from delf.tools.tolerance import fitting
 from delf.values import UnsupportedValueError
@@ -219,8 +219,8 @@ class Gate:
 
     async def _ask_and_make(self, call: Call, past: RecordedCall | None = None) -> CallAnswer:
         try:
-            if self._approvals.slot.returning is not None:
-                await self._approvals.slot.regained()
+            if self._approvals.permit.returning is not None:
+                await self._approvals.permit.regained()
             if self._children is not None and self._children.output.under_way:
                 await self._children.output.settled()  # the call may name a file of the script's
         except asyncio.CancelledError:
@@ -511,7 +511,7 @@ class Gate:
             return await self._fail(call, started, message)
         told = self._redactor.text(told)
         await self._records.end(call, "error", started, error=error.message, result=told)
-        return Told(told)
+        return ToolMessage(told)
 
 
 def _is_main_thread() -> bool:

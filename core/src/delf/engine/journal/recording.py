@@ -10,7 +10,7 @@ from typing import Any, Final
 from delf import events as ev
 from delf.engine.redact import REDACTED
 from delf.messages import ModelReply
-from delf.protocols.sandbox import CallAnswer, Raised, Returned, Told
+from delf.protocols.sandbox import CallAnswer, Raised, Returned, ToolMessage
 from delf.records import dataclass
 
 _KEYS: Final[Mapping[type[ev.Event], tuple[str, ...]]] = {
@@ -112,7 +112,7 @@ class RecordedCall:
             raise ValueError("the call has no recorded end")
         if done.raised is not None:
             return Raised(done.raised, done.error or "", can_retry=done.can_retry)
-        return Returned(done.result) if done.status == "ok" else Told(str(done.result))
+        return Returned(done.result) if done.status == "ok" else ToolMessage(str(done.result))
 
 
 @dataclass(kw_only=True)

@@ -14,7 +14,7 @@ from delf.protocols.sandbox import (
     Raised,
     Returned,
     SessionSpec,
-    Told,
+    ToolMessage,
     ToolNames,
 )
 
@@ -27,7 +27,7 @@ class RecordingScriptHost:
 
     Args:
         tools: Plain or async functions by the name that scripts use: ``add``, ``desk.find``.
-            What one returns is the result; it may be an answer such as ``Told``. What it
+            What one returns is the result; it may be an answer such as ``ToolMessage``. What it
             raises is raised in the script as ``ToolError``.
     """
 
@@ -77,7 +77,7 @@ class RecordingScriptHost:
             self.cancelled.append(name)
             self.given_up.set()
             raise
-        return result if isinstance(result, (Returned, Raised, Told)) else Returned(result)
+        return result if isinstance(result, (Returned, Raised, ToolMessage)) else Returned(result)
 
     def printed(self, text: str) -> None:
         """Keep what was printed."""

@@ -8,7 +8,7 @@ import uuid
 from decimal import Decimal
 from typing import Any
 
-from delf.protocols.sandbox import Raised, Told
+from delf.protocols.sandbox import Raised, ToolMessage
 from delf_devkit.testing.contracts.bench import Bench, done, failed
 from delf_devkit.testing.contracts.sandbox_limits import SandboxLimits
 from delf_devkit.testing.scripts import RecordingScriptHost
@@ -117,7 +117,7 @@ class SandboxCalls(SandboxLimits):
                 "broken": lambda: Raised("ToolError", "the desk burns"),
                 "refused": lambda: Raised("ApprovalRejected", "Ann said no"),
                 "bad": lambda: Raised("ToolArgumentError", "limit must be a number"),
-                "told": lambda: Told("not today"),
+                "told": lambda: ToolMessage("not today"),
             }
         )
         code = """
