@@ -54,7 +54,7 @@ def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
 
 
 def compared(one: Told, other: Told) -> dict[str, Any]:
-    """What two tasks have apart, as JSON-ready data.
+    """Return the differences of two tasks as JSON-ready data.
 
     Args:
         one: The first task's record and events.

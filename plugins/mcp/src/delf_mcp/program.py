@@ -50,7 +50,7 @@ async def running(
         args: Its arguments.
         env: Its variables, beside PATH, HOME and the like.
         cwd: The folder that it runs in.
-        ending: ToolMessage why it ended, and what it wrote to its errors.
+        ending: Called with the reason why it ended, and what it wrote to its errors.
 
     Raises:
         OSError: When it cannot be started.
