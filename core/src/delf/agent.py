@@ -397,6 +397,40 @@ class Agent(Generic[T]):
         more |= {"listeners": listeners, "on_delta": on_delta}
         return await self._home.call_async(lambda r: self._resume(r, task_id, timeout, **more))
 
+    def fork(self, task_id: str, at: int | None = None) -> str:
+        """Begin a new task that has been what another one was up to an event.
+
+        :meth:`resume` then goes on with it: what was done by then is not done again.
+
+        Args:
+            task_id: The other task, in this agent's journal.
+            at: The number of its last event that counts; the one before the model was asked last
+                when omitted.
+
+        Returns:
+            The new task's id.
+
+        Raises:
+            UnknownTaskError: When there is no such task, or no such event of it.
+        """
+        return self._home.call(lambda runtime: self._fork(runtime, task_id, at))
+
+    async def afork(self, task_id: str, at: int | None = None) -> str:
+        """The same."""
+        return await self._home.call_async(lambda runtime: self._fork(runtime, task_id, at))
+
+    async def _fork(self, runtime: Runtime, task_id: str, at: int | None) -> str:
+        from delf.engine.journal.forks import forked, last_script
+        from delf.engine.task import new_task_id
+
+        events = await runtime.journal.read(task_id)
+        name = new_task_id()
+        for event in forked(events, last_script(events) if at is None else at, name):
+            await runtime.journal.append(event)
+        if isinstance(runtime.journal, SharedJournal):
+            await runtime.journal.release(name)  # whoever resumes it claims it
+        return name
+
     async def _resume(
         self, runtime: Runtime, task_id: str, timeout: float | None, **seen: Any
     ) -> Response:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from delf import Agent, UnknownTaskError, tool
-from delf.engine.journal.forks import forked, last_script
+from delf.engine.journal.forks import forked
 from delf.events import CallFinished, CallStarted, Event, ModelReplied, ScriptFinished, TaskStarted
 from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import JournalSpec
@@ -72,11 +72,14 @@ def seq_of(events: list[Event], kind: type, number: int = 0) -> int:
 async def test_the_model_is_asked_anew_for_its_last_script() -> None:
     shop = Shop()
     events = await first(shop)
-    await shop.fork(events, last_script(events), "task_fork")
     shop.model.writes("print(await sell('chair'))")
     async with shop.agent() as agent:
-        response = await agent.aresume("task_fork")
-    assert (response.text, response.trace.task_id) == ("sold chair", "task_fork")
+        name = await agent.afork(events[0].task_id)
+        response = await agent.aresume(name)
+        with pytest.raises(UnknownTaskError):
+            await agent.afork("task_none")
+    assert (response.text, response.trace.task_id) == ("sold chair", name)
+    assert name != events[0].task_id
     assert shop.sold == ["lamp", "desk", "chair"]
     assert shop.asked == 3
     names = [call.arguments["thing"] for call in response.trace.tool_calls]

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from delf.engine.journal.forks import forked, last_script
-from delf.engine.task import new_task_id
 from delf_cli import complete
 from delf_cli.options import flags_of, rest_of, run_options
-from delf_cli.state import State, state_of
+from delf_cli.state import state_of
+from delf_plugin_cli.resume import find_task
 
 if TYPE_CHECKING:
     from delf import Agent, Response
-    from delf_cli.session import Options
 
 _NOT_SHARED: Final = {"no_journal"}
 
@@ -51,37 +49,19 @@ def fork(ctx: click.Context, task_id: str, at: int | None, **given: Any) -> None
     flags = flags_of({**given, "no_journal": False})
     options = Options(flags=flags, **rest_of(given), resumes=True)
     try:
-        name, setup = asyncio.run(_fork(state, options, task_id, at))
+        name, started = asyncio.run(find_task(state, options, task_id))
+        setup: Mapping[str, Any] = {} if started is None else started.setup
         options = as_before(state, options, {**setup, "chat": None})
     except DelfError as error:
         ctx.exit(errors.report(error, debug=state.debug, clean=state.clean))
 
+    async def do_anew(agent: Agent, seen: Mapping[str, Any]) -> Response:
+        return await agent.aresume(await agent.afork(name, at), **seen)
+
     def do(agent: Agent, seen: Mapping[str, Any]) -> Coroutine[Any, Any, Response]:
-        return agent.aresume(name, **seen)
+        return do_anew(agent, seen)
 
     ctx.exit(work_session(state, do, options))
 
 
 fork.params += run_options(without=_NOT_SHARED)
-
-
-async def _fork(
-    state: State, options: Options, text: str, at: int | None
-) -> tuple[str, Mapping[str, Any]]:
-    """The new task, in the journal, and what the program needs to set up its agent."""
-    from delf.events import TaskStarted
-    from delf.protocols.journal import SharedJournal
-    from delf_cli.journals import project_journal
-
-    project = state.load_project(options.overrides, {"journal": options.flags["journal"]})
-    journal = project_journal(project, state.discover(project.environ))
-    try:
-        name = await journal.resolve(text) if isinstance(journal, SharedJournal) else text
-        events = await journal.read(name)
-        made = forked(events, last_script(events) if at is None else at, new_task_id())
-        for event in made:
-            await journal.append(event)
-    finally:
-        await journal.aclose()
-    began = next(event for event in made if isinstance(event, TaskStarted))
-    return began.task_id, began.setup

@@ -59,7 +59,7 @@ def resume(ctx: click.Context, task_id: str, settle: Settle, **given: Any) -> No
     flags = flags_of({**given, "no_journal": False})
     options = Options(flags=flags, **rest_of(given), resumes=True)
     try:
-        name, started = asyncio.run(_find(state, options, task_id))
+        name, started = asyncio.run(find_task(state, options, task_id))
         record: Mapping[str, Any] = {} if started is None else started.setup
         options = as_before(state, options, record)
         if started is not None and record.get("chat"):
@@ -78,7 +78,7 @@ def resume(ctx: click.Context, task_id: str, settle: Settle, **given: Any) -> No
 resume.params += run_options(without=_NOT_SHARED)
 
 
-async def _find(
+async def find_task(
     state: State, options: Options, text: str
 ) -> tuple[str, TaskQueued | TaskStarted | None]:
     """A task's id, and how it began."""
