@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from delf.errors import AgentStateError, DelfError
@@ -126,7 +126,6 @@ class RuntimeHome:
         self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: LoopThread | None = None
-        self._beside: LoopThread | None = None
         self._runtime: asyncio.Future[Runtime] | None = None
         self._ending: AsyncGenerator[None] | None = None
         self._stopped = False
@@ -191,9 +190,8 @@ class RuntimeHome:
         runtime = self.runtime
         if not self.is_here or runtime is None:
             return self.call(work)
-        with self._lock:
-            self._beside = self._beside or LoopThread(f"{self._name}-journal")
-        return call(work(runtime), self._beside.loop)
+        with ThreadPoolExecutor(1, f"{self._name}-journal") as beside:
+            return beside.submit(asyncio.run, work(runtime)).result()
 
     def post_after(
         self, first: Work[U], then: Callable[[Runtime, U], Coroutine[Any, Any, T]]
@@ -282,7 +280,7 @@ class RuntimeHome:
         """A forked process has neither the parent's threads nor who holds its locks."""
         self._pid = os.getpid()
         self._lock = threading.RLock()
-        self._loop = self._thread = self._beside = self._runtime = None
+        self._loop = self._thread = self._runtime = None
 
     def _unbind(self) -> tuple[asyncio.AbstractEventLoop | None, LoopThread | None]:
         with self._lock:
@@ -312,7 +310,6 @@ class RuntimeHome:
 
     async def _stop_runtime(self, *, leave: bool = False) -> None:
         starting, self._runtime = self._runtime, None
-        self._stop_beside()
         if starting is None:
             return
         if not starting.done():
@@ -324,7 +321,6 @@ class RuntimeHome:
     def _abandon_runtime(self) -> None:
         """Free what is left of a runtime whose loop was closed under it."""
         runtime, self._runtime = self.runtime, None
-        self._stop_beside()
         if runtime is None:
             return
         thread = LoopThread(self._name)
@@ -332,11 +328,6 @@ class RuntimeHome:
             call(runtime.abandon(), thread.loop)
         finally:
             thread.stop()
-
-    def _stop_beside(self) -> None:
-        beside, self._beside = self._beside, None
-        if beside is not None:
-            beside.stop()
 
 
 async def _at_end_of_loop(stop: Callable[[], Awaitable[None]]) -> AsyncGenerator[None]:
