@@ -610,3 +610,26 @@ class TestNeverEndsClosing(Suite):
 
         async def aclose(self):
             await asyncio.Event().wait()
+
+
+class TestGivesAnotherTypeThanItSays(Suite):
+    breaks = ("test_results_are_of_their_declared_type",)
+    says = "gave a set"
+
+    class kind(Desk):
+        @action(effect="read")
+        async def find(self, state: str, limit: int = 5) -> list[str]:
+            """Tickets in a state."""
+            return {state}
+
+
+class TestChangesItsDefault(Suite):
+    breaks = ("test_a_call_leaves_nothing_in_a_default",)
+    says = "changes its own default"
+
+    class kind(Desk):
+        @action(effect="read")
+        async def find(self, state: str, limit: int = 5, seen: list[str] = []) -> list[str]:  # noqa: B006
+            """Tickets in a state."""
+            seen.append(state)
+            return [state]

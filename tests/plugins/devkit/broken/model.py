@@ -272,6 +272,23 @@ class TestSwallowsItsCancellation(Suite):
                 return ModelReply(text="hello", model="m", usage=Usage(1, 1), cost_usd=0.0)
 
 
+class TestIsBrokenByACancelledRequest(Suite):
+    breaks = ("test_can_be_cancelled",)
+    says = "the next one fails"
+
+    class kind(ScriptedModel):
+        session = True
+
+        async def complete(self, request):
+            if not self.session:
+                raise LLMExecutionError("the session is closed")
+            try:
+                return await super().complete(request)
+            except asyncio.CancelledError:
+                self.session = False
+                raise
+
+
 class TestAsksAFastServer(Suite):
     breaks = ("test_leaves_the_event_loop_alone",)
     says = "it waits on the event loop"

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import textwrap
+import typing
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
@@ -50,6 +51,7 @@ _CONCURRENT = 8
 _MOMENT = 0.1
 _START_SECONDS = 60.0
 VERDICTS = (Allowed, NeedsApproval, Refused)
+_COMPARED = frozenset({list, dict, str, int, bool, bytes, tuple, set})
 _INSTANT = 0.01
 _INSPECT = """
 import importlib, json, sys
@@ -247,6 +249,28 @@ class ConnectionContract(Contract):
             loads(dumps(result))
         await _close(connection)
 
+    async def test_results_are_of_their_declared_type(self, connection: Any) -> None:
+        for call in self._calls():
+            wanted = _declared(await _action(connection, call.action))
+            result = await self.within(self._make(call, connection))
+            assert wanted is None or result is None or isinstance(result, wanted), (
+                f"{call.action} says that it returns a {wanted.__name__}, and gave a "
+                f"{type(result).__name__}: scripts are written for what it says"
+            )
+        await _close(connection)
+
+    async def test_a_call_leaves_nothing_in_a_default(self, connection: Any) -> None:
+        for call in self._calls():
+            action = await _action(connection, call.action)
+            before = str(inspect.signature(action.call))
+            await self.within(self._make(call, connection))
+            after = str(inspect.signature(action.call))
+            assert before == after, (
+                f"{call.action} changes its own default: the next call, of whichever user, "
+                f"begins with what this one left; now it is {after[:200]}"
+            )
+        await _close(connection)
+
     async def test_calls_can_overlap(self, connection: Any) -> None:
         async def made(call: Call) -> bytes:  # at once: what it gave may grow later
             return dumps(await self._make(call, connection))
@@ -424,6 +448,16 @@ async def _action(connection: ConnectionLike, name: str) -> Action:
     if found is None:
         pytest.fail(f"{connection.name} has no action {name!r}, but {[a.name for a in actions]}")
     return found
+
+
+def _declared(action: Action) -> type | None:
+    """The class of an action's result, where its type says one that can be compared."""
+    try:
+        hint = typing.get_type_hints(action.call).get("return")
+    except (NameError, TypeError):  # a name that only type checkers import
+        return None
+    kind = typing.get_origin(hint) or hint
+    return kind if kind in _COMPARED else None
 
 
 async def _verdict(connection: Any, proposed: ProposedCall) -> Any:

@@ -229,6 +229,12 @@ class ModelContract(Contract):
         work.cancel()
         await self.within(asyncio.wait({work}))
         assert work.cancelled()
+        again = asyncio.ensure_future(slow_model.complete(question))
+        await asyncio.wait({again}, timeout=0.1)
+        broken = again.done() and again.exception()
+        again.cancel()
+        await self.within(asyncio.wait({again}))
+        assert not broken, f"after a request that was cancelled, the next one fails: {broken!r}"
         await self.within(slow_model.aclose())
 
     @needs("calls")
