@@ -34,6 +34,13 @@ def events(*calls):
     return "".join(f"data: {json.dumps(piece)}\n\n" for piece in pieces) + "data: [DONE]\n\n"
 
 
+def said(*texts):
+    """A streamed answer with these pieces of text."""
+    pieces = [{"choices": [{"delta": {"content": text}}]} for text in texts]
+    pieces.append({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+    return "".join(f"data: {json.dumps(piece)}\n\n" for piece in pieces) + "data: [DONE]\n\n"
+
+
 def piece(name=None, arguments="", **more):
     return {**more, "function": {"name": name, "arguments": arguments}}
 
@@ -223,3 +230,26 @@ class ModelCalls:
         server = openai_server([Reply(body=body.encode())])
         reply = await make_model(base_url=server.base_url, api_key="k").complete(ask())
         assert [(c.name, json.loads(c.arguments)) for c in reply.calls] == [("f", {"a": 1})]
+
+    @pytest.mark.parametrize("refuses", [False, True])
+    @pytest.mark.parametrize("streams", ["always", "never"])
+    async def test_a_server_that_always_or_never_streams(
+        self, streams, refuses, openai_server, make_model
+    ):
+        def answer(request):
+            if refuses and request.json.get("stream", False) is not (streams == "always"):
+                return Reply(status=400, error="stream must be set otherwise")
+            if streams == "always":
+                headers = {"Content-Type": "text/event-stream"}
+                return Reply(body=said("a ", "b").encode(), headers=headers)
+            message = {"role": "assistant", "content": "a b"}
+            choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+            return Reply(body=json.dumps({"choices": choices}).encode())
+
+        server = openai_server(answer)
+        model = make_model(base_url=server.base_url, api_key="k")
+        for _ in range(2):
+            assert (await model.complete(ask())).text == "a b"
+            pieces, reply = await read_stream(model, ask())
+            assert (reply.text, "".join(pieces)) == ("a b", "a b")
+        assert len(server.requests) <= 5  # it is asked the other way once

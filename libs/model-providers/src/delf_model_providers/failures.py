@@ -213,6 +213,9 @@ def unanswered(kinds: frozenset[str], said: str, endpoint: Endpoint, timeout: fl
         hint = "check base_url" if endpoint.custom else "check the network"
     elif kinds & {"SSLError", "ClientSSLError", "CertificateError"}:
         message, hint = f"{who}: no trusted TLS connection to {where}: {said}", "check base_url"
+        if proxy_of(endpoint):
+            message = f"{who}: no trusted TLS connection by {proxy_words(endpoint)}: {said}"
+            hint = "look whether the proxy lets it through; NO_PROXY names hosts that need none"
     elif kinds & {"ConnectionRefusedError", "ConnectError", "ClientConnectorError"} and proxy_of(
         endpoint
     ):
@@ -247,7 +250,10 @@ def _of_the_environment(kinds: frozenset[str], said: str, endpoint: Endpoint) ->
     elif "InvalidURL" in kinds and (entry := _unread_no_proxy()):
         message = f"{who} cannot be asked: NO_PROXY holds {entry!r}, which cannot be read"
         hint = "an IPv6 address without brackets, port and mask, as ::1"
-    elif "ProxyError" in kinds:
+    elif kinds & OF_PROXIES and "(socks" in proxy_words(endpoint):
+        message = f"{who} cannot be asked: {proxy_words(endpoint)} is SOCKS, and not spoken here"
+        hint = "use a proxy of http://, or unset the variable"
+    elif kinds & OF_PROXIES:
         message = f"{proxy_words(endpoint)} refused the connection to {who}: {said}"
         hint = "check the proxy's address and login; NO_PROXY names hosts that need none"
     else:
@@ -302,6 +308,9 @@ def unreadable(endpoint: Endpoint, why: str | None = None) -> Failure:
 def _path(endpoint: Endpoint) -> str:
     return urlsplit(endpoint.base_url or "").path or "/"
 
+
+OF_PROXIES: Final = frozenset({"ProxyError", "ClientHttpProxyError", "ClientProxyConnectionError"})
+"""What a proxy has to do with."""
 
 _DROPPED: Final = frozenset(
     {

@@ -5,13 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Final
 
 from delf.llm import DEFAULT_TIMEOUT
 from delf.messages import ModelDelta, ModelReply, ModelRequest
 from delf_model_providers.endpoint import Endpoint
-from delf_model_providers.failures import Failure
+from delf_model_providers.failures import Failure, UnreadableError
 from delf_model_providers.retry import Attempts, RetryPolicy
+
+_REFUSALS: Final = frozenset({400, 405, 415, 422, 501})
+"""How servers answer what they do not do at all."""
 
 
 class EndpointModel(ABC):
@@ -35,6 +38,7 @@ class EndpointModel(ABC):
         self._settings = dict(settings)
         self._retry = retry or RetryPolicy()
         self._sleep = sleep
+        self._always_streams = self._never_streams = False
 
     def __repr__(self) -> str:
         kind, at = type(self).__name__, self._endpoint
@@ -65,7 +69,7 @@ class EndpointModel(ABC):
             LLMExecutionError: When the call failed for good.
         """
         self._endpoint.require_key()
-        return await self._attempts(request).whole(lambda: self._whole(request))
+        return await self._attempts(request).whole(lambda: self._asked_for_whole(request))
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         """The answer in pieces as they come, then once as a whole, with its usage.
@@ -83,9 +87,60 @@ class EndpointModel(ABC):
         """
         self._endpoint.require_key()
         attempts = self._attempts(request)
-        async with aclosing(attempts.streamed(lambda: self._pieces(request))) as pieces:
+        async with aclosing(attempts.streamed(lambda: self._asked_for_pieces(request))) as pieces:
             async for piece in pieces:
                 yield piece
+
+    async def _asked_for_whole(self, request: ModelRequest) -> ModelReply:
+        """The answer of a server, streamed where that is all that it does."""
+        if not self._always_streams:
+            try:
+                return await self._whole(request)
+            except Exception as error:
+                if not self._is_streamed(error) and not self._is_refused(error, request):
+                    raise
+            self._always_streams = True
+        async with aclosing(self._pieces(request)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, ModelReply):
+                    return piece
+        raise UnreadableError("the stream has no end")
+
+    async def _asked_for_pieces(
+        self, request: ModelRequest
+    ) -> AsyncGenerator[ModelDelta | ModelReply]:
+        """The answer of a server in pieces; in one where it does not stream."""
+        if not self._never_streams:
+            is_begun = False
+            try:
+                async with aclosing(self._pieces(request)) as pieces:
+                    async for piece in pieces:
+                        is_begun = True
+                        yield piece
+                return
+            except Exception as error:
+                if is_begun or not (self._is_whole(error) or self._is_refused(error, request)):
+                    raise
+            self._never_streams = True
+        reply = await self._whole(request)
+        if reply.text:
+            yield ModelDelta(reply.text)
+        for number, call in enumerate(reply.calls):
+            yield ModelDelta(call.arguments, call=number)
+        yield reply
+
+    def _is_refused(self, error: Exception, request: ModelRequest) -> bool:
+        """Whether a server says that it does not stream, or does nothing else."""
+        failure = self._explain(error, self._timeout(request))
+        return failure.status in _REFUSALS and "stream" in failure.message.lower()
+
+    def _is_streamed(self, error: Exception) -> bool:
+        """Whether an answer cannot be read because it is streamed."""
+        return False
+
+    def _is_whole(self, error: Exception) -> bool:
+        """Whether an answer cannot be read because it is not streamed."""
+        return False
 
     def _timeout(self, request: ModelRequest | None = None) -> float:
         """Seconds for a request, or for one without settings of its own."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
 from collections.abc import Coroutine
 from contextvars import ContextVar, copy_context
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from delf.bodies import ACCEPTED
+from delf.tls import trusted
 from delf_model_providers.endpoint import Endpoint
 
 _PREPARATION: Final = 1.0
@@ -76,6 +78,8 @@ class Clients:
             return None
         loop = asyncio.get_running_loop()
         if loop not in self._pools:
+            if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
+                trusted()  # litellm passes over what cannot be read
             handler: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
             tail: Any = importlib.import_module("delf_model_litellm.tail")
             hooks = {"request": [_note_request], "response": [tail.watch]}

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.failures import (
+    OF_PROXIES,
     UNREADABLE,
     Failure,
     by_status,
@@ -25,6 +26,7 @@ from delf_model_providers.failures import (
 _NOISE: Final = re.compile(r"^(?:[\w.]*(?:Error|Exception|Timeout)\b\s*(?:[:-]\s*|(?=\w)))+")
 _REPEATED: Final = " Original exception:"
 """The mark after which a message repeats itself with names of litellm's classes."""
+_OF_CONNECTIONS: Final = OF_PROXIES | {"CertificatesError", "ClientSSLError", "SSLError"}
 _NO_COMPLETION: Final = re.compile(
     r"Unable to get json response|converting to valid response|[Pp]rovider returned .*'choices'"
     r"|Empty or invalid response"
@@ -40,8 +42,10 @@ def explain(error: BaseException, endpoint: Endpoint, timeout: float) -> Failure
         timeout: The seconds that the call was given.
     """
     errors = list(chain(error))
-    said = shortened(_said(errors), endpoint.secrets)
     kinds = kinds_of(errors)
+    # litellm says "Connection error." of what the connection itself knows better
+    deeper = [str(one) for one in errors if kinds_of([one]) & _OF_CONNECTIONS]
+    said = shortened(deeper[-1] if deeper else _said(errors), endpoint.secrets)
     is_unreadable = bool(kinds & UNREADABLE) or _NO_COMPLETION.search(said) is not None
     status, headers = _answered(errors, readable=not is_unreadable)
     if status is not None:
@@ -58,7 +62,7 @@ def _unanswered(
     kinds: frozenset[str], said: str, endpoint: Endpoint, timeout: float, *, is_unreadable: bool
 ) -> Failure:
     failure = unanswered(kinds, said, endpoint, timeout)
-    if failure.retry != "no":
+    if failure.retry != "no" or kinds & _OF_CONNECTIONS:
         return failure
     who = endpoint.label
     if is_unreadable:

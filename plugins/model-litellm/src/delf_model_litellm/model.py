@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import json
 import logging
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -16,8 +17,9 @@ from delf.protocols.model import ModelContext
 from delf_model_litellm import convert, library
 from delf_model_litellm.clients import Clients, cancellable
 from delf_model_litellm.failures import explain
+from delf_model_litellm.streams import StreamedError, WholeError, wants_stream
 from delf_model_providers.endpoint import Endpoint, resolve
-from delf_model_providers.failures import BrokenStreamError, Failure, UnreadableError
+from delf_model_providers.failures import BrokenStreamError, Failure, UnreadableError, chain
 from delf_model_providers.model import EndpointModel
 from delf_model_providers.pool import CONNECT_SECONDS
 from delf_model_providers.retry import RetryPolicy
@@ -25,6 +27,8 @@ from delf_model_providers.retry import RetryPolicy
 logger = logging.getLogger(__name__)
 
 _MOST_CALLS: Final = 1000
+_STREAM: Final = re.compile(r"Received: .data: ")
+"""What litellm says of a streamed answer that it takes for text."""
 _BY_HAND: Final = "litellm/"
 """In front of a name that another plugin would serve."""
 
@@ -146,8 +150,19 @@ class LiteLLMModel(EndpointModel):
             "stream_options": {"include_usage": True} if stream else None,
         }
         arguments.update({name: value for name, value in optional.items() if value is not None})
-        call = litellm.acompletion(**arguments)
-        return await (cancellable(call) if endpoint.dialect else call)
+        before = wants_stream.set(stream)
+        try:
+            call = litellm.acompletion(**arguments)
+            return await (cancellable(call) if endpoint.dialect else call)
+        finally:
+            wants_stream.reset(before)
+
+    def _is_streamed(self, error: Exception) -> bool:
+        found = list(chain(error))
+        return any(isinstance(one, StreamedError) or _STREAM.search(str(one)) for one in found)
+
+    def _is_whole(self, error: Exception) -> bool:
+        return any(isinstance(one, WholeError) for one in chain(error))
 
     async def _whole(self, request: ModelRequest) -> ModelReply:
         async with asyncio.timeout(self._timeout(request)):

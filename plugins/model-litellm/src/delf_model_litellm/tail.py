@@ -13,8 +13,10 @@ from typing import Any, Final
 import httpx
 
 from delf.bodies import BodyError, Inflater
+from delf_model_litellm.streams import StreamedError, WholeError, wants_stream
 from delf_model_providers.failures import UnreadableError
 
+_FINE: Final = 200
 _END: Final = b"[DONE]"
 _MOST: Final = 8_000_000
 _MOST_OF_A_STREAM: Final = 32 * _MOST
@@ -66,12 +68,18 @@ async def watch(response: httpx.Response) -> None:
     body = response.stream
     if isinstance(body, httpx.AsyncByteStream):
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+        is_json = response.headers.get("content-type", "").startswith("application/json")
+        if is_stream and wants_stream.get() is False:
+            raise StreamedError("it is streamed")
         try:
             inflater = Inflater(response.headers, _MOST_OF_A_STREAM if is_stream else _MOST)
         except BodyError as error:
             raise UnreadableError(str(error)) from None
         response.headers.pop("content-encoding", None)  # it comes inflated
         response.stream = Tail(body, inflater)
+        if is_json and response.status_code == _FINE and wants_stream.get():
+            if b'"choices"' in await response.aread():
+                raise WholeError("it is not streamed")
 
 
 def ended(stream: Any) -> bool:
