@@ -310,7 +310,7 @@ def _path(endpoint: Endpoint) -> str:
 
 
 OF_PROXIES: Final = frozenset({"ProxyError", "ClientHttpProxyError", "ClientProxyConnectionError"})
-"""What a proxy has to do with."""
+"""Kinds of failures that a proxy causes."""
 
 _DROPPED: Final = frozenset(
     {

@@ -14,7 +14,7 @@ from delf_model_providers.failures import Failure, UnreadableError
 from delf_model_providers.retry import Attempts, RetryPolicy
 
 _REFUSALS: Final = frozenset({400, 405, 415, 422, 501})
-"""How servers answer what they do not do at all."""
+"""Answers of servers to a request of a kind that they never take."""
 
 
 class EndpointModel(ABC):
@@ -130,16 +130,16 @@ class EndpointModel(ABC):
         yield reply
 
     def _is_refused(self, error: Exception, request: ModelRequest) -> bool:
-        """Whether a server says that it does not stream, or does nothing else."""
+        """Tell whether a server says that it does not stream, or does nothing else."""
         failure = self._explain(error, self._timeout(request))
         return failure.status in _REFUSALS and "stream" in failure.message.lower()
 
     def _is_streamed(self, error: Exception) -> bool:
-        """Whether an answer cannot be read because it is streamed."""
+        """Tell whether an answer cannot be read because it is streamed."""
         return False
 
     def _is_whole(self, error: Exception) -> bool:
-        """Whether an answer cannot be read because it is not streamed."""
+        """Tell whether an answer cannot be read because it is not streamed."""
         return False
 
     def _timeout(self, request: ModelRequest | None = None) -> float:

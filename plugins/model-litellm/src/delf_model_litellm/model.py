@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 _MOST_CALLS: Final = 1000
 _STREAM: Final = re.compile(r"Received: .data: ")
-"""What litellm says of a streamed answer that it takes for text."""
+"""Words of litellm about a streamed answer that it takes for text."""
 _BY_HAND: Final = "litellm/"
 """In front of a name that another plugin would serve."""
 

@@ -1,4 +1,4 @@
-"""Whether an answer is asked for in pieces, and what it is when it comes so all the same."""
+"""The way in which an answer is asked for, and the errors of one that comes in the other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from delf_model_providers.failures import UnreadableError
 
 wants_stream: Final[ContextVar[bool | None]] = ContextVar("wants_stream", default=None)
-"""Whether the request that is under way asks for a stream; None for one that is no question."""
+"""True for a request that asks for a stream, False for any other; None outside of requests."""
 
 
 class StreamedError(UnreadableError):

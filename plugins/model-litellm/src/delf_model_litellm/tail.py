@@ -77,9 +77,9 @@ async def watch(response: httpx.Response) -> None:
             raise UnreadableError(str(error)) from None
         response.headers.pop("content-encoding", None)  # it comes inflated
         response.stream = Tail(body, inflater)
-        if is_json and response.status_code == _FINE and wants_stream.get():
-            if b'"choices"' in await response.aread():
-                raise WholeError("it is not streamed")
+        is_answer = is_json and response.status_code == _FINE
+        if is_answer and wants_stream.get() and b'"choices"' in await response.aread():
+            raise WholeError("it is not streamed")
 
 
 def ended(stream: Any) -> bool:
