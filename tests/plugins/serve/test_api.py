@@ -642,3 +642,24 @@ async def test_what_the_models_saw_is_shown_call_by_call(serve):
         not event["data"].get("prompt") for event in events if event["type"] == "ModelCalled"
     )
     assert (await server.client.get("/tasks/task_none/prompts")).status_code == 404
+
+
+async def test_a_task_is_forked_and_nothing_of_it_is_done_again(serve):
+    server = await serve()
+    task = await server.run("print(await send('bob'))\nprint(await look(3))")
+    asked = await server.question(task["task_id"])
+    await server.client.post(f"/approvals/{asked['request_id']}", json={"decision": "approve"})
+    done = await server.until(task["task_id"], "done")
+    events = await server.events(task["task_id"])
+    at = next(e["seq"] for e in events if e["type"] == "CallFinished")
+    place = f"/tasks/{task['task_id']}/fork"
+    answer = await server.client.post(place, json={"at": at})
+    assert answer.status_code == 202
+    name = answer.json()["task_id"]
+    assert name != task["task_id"]
+    again = await server.until(name, "done")
+    assert again["result"] == done["result"]
+    assert server.box.sent == [("bob", 1)]
+    late = await server.client.post(place, json={"at": 10_000})
+    assert (late.status_code, late.json()["param"]) == (422, "at")
+    assert (await server.client.post("/tasks/task_none/fork", json={})).status_code == 404

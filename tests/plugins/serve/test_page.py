@@ -645,3 +645,20 @@ async def test_a_person_sees_what_the_model_saw(shop, open_page):
     await expect(calls.nth(0)).to_contain_text("1 / 0")
     assert await page.evaluate("window.hurt") is None
     assert await accessible(page) == []
+
+
+async def test_a_person_goes_on_from_an_event_as_a_new_task(shop, open_page):
+    page = await open_page(shop.url)
+    task = await shop.run("print(await look(1))\nprint(await look(2))")
+    await shop.until(task["task_id"], "done")
+    await at(page, task)
+    button = page.get_by_role("button", name="Go on from here, as a new task")
+    await expect(page.get_by_role("slider", name="Replay")).to_be_visible()
+    await expect(button).to_be_hidden()
+    events = await shop.events(task["task_id"])
+    number = next(n for n, e in enumerate(events, 1) if e["type"] == "CallFinished")
+    await page.locator("#replay").fill(str(number))
+    await button.click()
+    await expect(page.locator(".warnings")).to_contain_text("forked from")
+    await expect(page.locator(".state")).to_contain_text("done", timeout=20_000)
+    assert task["task_id"] not in page.url

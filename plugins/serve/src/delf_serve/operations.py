@@ -293,6 +293,13 @@ async def resume_task(call: Call) -> Response:
     return shown(await call.service.tasks.view(task_id), 202)
 
 
+async def fork_task(call: Call) -> Response:
+    """Do a task again from one of its events on."""
+    wanted = await call.body(s.ForkRequest)
+    name = await call.service.tasks.fork(call.part("task_id"), wanted.at, call.key.name)
+    return shown(await call.service.tasks.view(name), 202)
+
+
 async def delete_task(call: Call) -> Response:
     """Forget a task."""
     await call.no_body()
@@ -687,6 +694,9 @@ OPERATIONS: Final = (
     Operation(method="POST", path="/tasks/{task_id}/resume", name="resume_task",
               summary="Go on with a task whose process is gone.", right="run",
               handler=resume_task, answer=s.Task, status=202, other=(*_UNKNOWN, _LATE)),
+    Operation(method="POST", path="/tasks/{task_id}/fork", name="fork_task",
+              summary="Do a task again from one of its events on, as a new task.", right="run",
+              handler=fork_task, body=s.ForkRequest, answer=s.Task, status=202, other=_UNKNOWN),
     Operation(method="GET", path="/tasks/{task_id}/files/{name}", name="get_file",
               summary="A file that a task made.", right="read", handler=get_file,
               media="application/octet-stream",

@@ -445,6 +445,16 @@ class DecisionRequest(Given):
         return value
 
 
+class ForkRequest(Given):
+    """From where on a task is done again."""
+
+    at: Annotated[int, Field(ge=1, le=2**53)] | None = Field(
+        default=None,
+        description="The last event that counts; when left out, the one before the model was "
+        "asked last.",
+    )
+
+
 class CheckRequest(Given):
     """Arguments to be checked as the gate would."""
 

@@ -477,6 +477,22 @@ class Tasks:
         await self._take_up(record.task_id, key)
         return record.task_id
 
+    async def fork(self, task_id: str, at: int | None, key: str) -> str:
+        """Do a task again from one of its events on, as a new task; its id.
+
+        Raises:
+            ProblemError: When it has no such event.
+        """
+        record = await self._whole(task_id)
+        if self._open_of[key] >= self._settings.open_tasks:
+            raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
+        try:
+            name = await self._agent.afork(record.task_id, at)
+        except UnknownTaskError as error:
+            raise ProblemError(422, error.message, param="at") from None
+        await self._take_up(name, key)
+        return name
+
     async def _take_up(self, name: str, key: str) -> None:
         if name in self._open:
             return

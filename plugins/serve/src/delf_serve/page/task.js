@@ -55,9 +55,10 @@ export class TaskView {
   makeReplay() {
     this.slider = el("input", { type: "range", min: 0, max: 0, value: 0, id: "replay", oninput: () => this.seek(Number(this.slider.value)) });
     this.moment = el("output", { htmlFor: "replay", class: "quiet" });
+    this.forkHere = el("button", { type: "button", hidden: true, onclick: () => this.fork() }, "Go on from here, as a new task");
     this.play = el("button", { type: "button", onclick: () => this.toggle() }, "Play");
     return el("section", { class: "replay", "aria-label": "Replay", hidden: true },
-      el("label", { htmlFor: "replay" }, "Replay"), this.play, this.slider, this.moment);
+      el("label", { htmlFor: "replay" }, "Replay"), this.play, this.slider, this.moment, this.forkHere);
   }
 
   reset() {
@@ -278,7 +279,20 @@ export class TaskView {
     const shown = this.at ?? total;
     const ms = told.lastAt && told.startedAt ? duration((told.lastAt - told.startedAt) * 1000) : "";
     setText(this.moment, `event ${shown} of ${total}${ms ? ` · ${ms}` : ""}`);
+    this.forkHere.hidden = !(this.at && this.session.rights.includes("run"));
     this.slider.setAttribute("aria-valuetext", `event ${shown} of ${total}`);
+  }
+
+  /** A new task that has been what this one was up to the event that is shown. */
+  async fork() {
+    this.pause();
+    try {
+      const made = await post(`tasks/${this.id}/fork`, { at: this.events[this.at - 1].seq });
+      location.hash = `#/${made.task_id}`;
+    } catch (error) {
+      fill(this.error, el("p", {}, error.message), el("p", { class: "quiet" }, error.hint));
+      this.error.hidden = false;
+    }
   }
 
   toggle() {
