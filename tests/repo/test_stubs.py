@@ -1,7 +1,9 @@
 """What the model reads of a connection speaks of no action that is not allowed."""
 
+import inspect
 import json
 import re
+import sys
 
 import pytest
 
@@ -39,3 +41,17 @@ def test_an_action_that_reads_names_none_that_changes(spec: ConnectionSpec) -> N
             told = json.dumps({key: value for key, value in method.items() if key != "name"})
             named = [name for name in changing if re.search(rf"\b{name}\b", told)]
             assert not named, f"{method['name']}: {named}"
+
+
+TYPED = [s for s in SPECS if s.name not in ("files", "llm", "openapi", "profile", "recall")]
+
+
+@pytest.mark.parametrize("spec", TYPED, ids=lambda spec: spec.name)
+def test_editors_know_the_keywords_of_a_connection(spec: ConnectionSpec) -> None:
+    cls = HOST.resolve(spec)
+    last = list(inspect.signature(cls.__init__).parameters.values())[-1]
+    name = re.fullmatch(r"Unpack\[(\w+)\]", str(last.annotation).strip("'"))
+    assert name is not None, last
+    options = getattr(sys.modules[cls.Settings.__module__], name[1])
+    wanted = {*cls.Settings.model_fields, "name", "allow", "confirm", "metadata"}
+    assert set(options.__annotations__) == wanted

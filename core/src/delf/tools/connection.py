@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict
 from weakref import WeakSet
 
 from delf.errors import ConnectionConfigurationError, ToolDefinitionError
@@ -75,6 +75,15 @@ class _KeptSecrets:
 
     def __reduce__(self) -> tuple[type[_KeptSecrets], tuple[tuple[str, ...]]]:
         return _KeptSecrets, (self._secrets,)
+
+
+class ConnectionOptions(TypedDict, total=False):
+    """The keywords that every connection takes; one of its own has its settings besides."""
+
+    name: str | None
+    allow: Permission
+    confirm: Permission
+    metadata: Mapping[str, Any] | None
 
 
 class Connection:

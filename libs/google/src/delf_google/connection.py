@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from delf.errors import ConnectionFileNotFoundError
 from delf.protocols.connection import Allowed, ProposedCall, Verdict
@@ -14,10 +14,9 @@ from delf.settings import PluginSettings
 from delf.tools.action import actions_of
 from delf.tools.connection import Connection
 from delf.tools.permissions import is_allowed, needs_confirmation
-from delf.types import Permission
 from delf_google.credentials import Tokens
 from delf_google.errors import LOGIN
-from delf_google.settings import GoogleSettings
+from delf_google.settings import GoogleOptions, GoogleSettings
 from delf_google.transport import Transport
 
 SCOPES = "https://www.googleapis.com/auth/"
@@ -46,18 +45,8 @@ class GoogleConnection(Connection):
     broad: ClassVar[Mapping[str, frozenset[str]]] = {}
     """Scopes that hold others."""
 
-    def __init__(
-        self,
-        *first: Any,
-        name: str | None = None,
-        allow: Permission = None,
-        confirm: Permission = None,
-        metadata: Mapping[str, Any] | None = None,
-        **settings: Any,
-    ) -> None:
-        super().__init__(
-            *first, name=name, allow=allow, confirm=confirm, metadata=metadata, **settings
-        )
+    def __init__(self, *first: Any, **options: Unpack[GoogleOptions]) -> None:
+        super().__init__(*first, **options)
         own: GoogleSettings = self.settings
         for path in (own.oauth_credentials, own.service_account):
             if path is not None and not Path(path).expanduser().is_file():

@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypedDict, Unpack, cast
 from weakref import WeakValueDictionary
 
 from delf import CallContext, action
@@ -17,7 +17,7 @@ from delf.retries import pause
 from delf.settings import PluginSettings
 from delf_docs.blocks import blocks_of, units
 from delf_docs.reading import heading_level, markdown_of, paragraphs, plain_text
-from delf_docs.settings import DocsSettings
+from delf_docs.settings import DocsOptions, DocsSettings
 from delf_docs.writing import insert_blocks, text_style
 from delf_google.connection import GoogleConnection
 from delf_google.errors import GoogleError, LostAnswerError
@@ -32,6 +32,9 @@ _AS_IT_STANDS: Final = "PREVIEW_WITHOUT_SUGGESTIONS"
 _AS_IT_IS: Final = "SUGGESTIONS_INLINE"
 """With what others suggest in it, as indexes of changes count it."""
 _DRIVE: Final = "https://www.googleapis.com/"
+
+if TYPE_CHECKING:
+    from delf_google.settings import GoogleOptions
 
 
 Place = tuple[int, bool, list[dict[str, Any]]]
@@ -84,6 +87,9 @@ class Docs(GoogleConnection):
     }
     broad: ClassVar = {"documents": frozenset({"documents.readonly"})}
     summary = "Google Docs: documents as Markdown."
+
+    def __init__(self, *first: Any, **options: Unpack[DocsOptions]) -> None:
+        super().__init__(*first, **cast("GoogleOptions", options))
 
     @action("read", effect="read")
     async def read(self, document: str) -> DocumentText:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from delf_google.settings import GoogleSettings
+from delf_google.settings import GoogleOptions, GoogleSettings
 
 
 class DocsSettings(GoogleSettings):
@@ -13,3 +13,9 @@ class DocsSettings(GoogleSettings):
     text_chars: int = Field(
         default=2_000_000, ge=100, description="Longer documents are cut, with a notice."
     )
+
+
+class DocsOptions(GoogleOptions, total=False):
+    """The keywords of the connection, for editors."""
+
+    text_chars: int

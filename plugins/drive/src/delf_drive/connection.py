@@ -8,7 +8,7 @@ import hashlib
 import io
 import mimetypes
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, Unpack
 
 from pydantic import AfterValidator
 
@@ -37,6 +37,7 @@ from delf_google.connection import GoogleConnection
 from delf_google.errors import LostAnswerError
 from delf_google.files import read_task_file
 from delf_google.requests import Request, segment
+from delf_google.settings import GoogleOptions
 from delf_google.uploads import Uploader
 
 _FILES: Final = "drive/v3/files"
@@ -80,7 +81,7 @@ class Drive(GoogleConnection):
     broad: ClassVar = {"drive": frozenset({"drive.readonly", "drive.file"})}
     summary = "Google Drive: files and folders."
 
-    def __init__(self, *first: Any, **options: Any) -> None:
+    def __init__(self, *first: Any, **options: Unpack[GoogleOptions]) -> None:
         super().__init__(*first, **options)
         self._uploader = Uploader(self.transport)
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Unpack
 
 from delf import CallContext, Connection, action
 from delf.errors import ConnectionFileNotFoundError, ToolExecutionError, ToolRefusedError
@@ -20,12 +20,11 @@ from delf.protocols.connection import (
 )
 from delf.tools.action import actions_of
 from delf.tools.permissions import is_allowed, needs_confirmation
-from delf.types import Permission
 from delf_filesystem.changes import Change, basis_of, preview_of
 from delf_filesystem.copies import keep
 from delf_filesystem.roots import Place, Roots, reading
 from delf_filesystem.search import FileInfo, Glob, Match, info, lines_with, walk
-from delf_filesystem.settings import FilesystemSettings
+from delf_filesystem.settings import FilesystemOptions, FilesystemSettings
 
 _PIECE: Final = 1_000_000
 _LOOKED_AT: Final = 8192
@@ -62,9 +61,11 @@ class Filesystem(Connection):
     Settings = FilesystemSettings
     settings: FilesystemSettings
 
-    def __init__(self, *, confirm: Permission = None, **options: Any) -> None:
+    def __init__(self, **options: Unpack[FilesystemOptions]) -> None:
         # The roots say when a person is asked; `confirm` can only add to them.
-        super().__init__(confirm=False if confirm is None else confirm, **options)
+        if options.get("confirm") is None:
+            options["confirm"] = False
+        super().__init__(**options)
         self._roots = Roots(self.settings.roots)
         for name, root in self.settings.roots.items():
             if not Path(root.root).is_dir():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from delf.settings import LocalPath, PluginSettings
+from delf.tools.connection import ConnectionOptions
 
 
 class RootSettings(BaseModel):
@@ -74,3 +76,9 @@ class FilesystemSettings(PluginSettings):
             if not name or "/" in name or name.startswith("."):
                 raise ValueError(f"{name!r} is no name of a root: a word without '/'")
         return roots
+
+
+class FilesystemOptions(ConnectionOptions, total=False):
+    """The keywords of the connection, for editors."""
+
+    roots: Mapping[str, Any]

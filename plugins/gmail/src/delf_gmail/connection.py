@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Final, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, Unpack, cast
 
 from delf import CallContext, action
 from delf.errors import ToolRefusedError, did_you_mean
@@ -26,7 +26,7 @@ from delf_gmail.reading import (
     texts_elsewhere,
     unbase64,
 )
-from delf_gmail.settings import GmailSettings
+from delf_gmail.settings import GmailOptions, GmailSettings
 from delf_gmail.writing import MOST_BYTES, Attachment, build
 from delf_google.addresses import People, address, addresses
 from delf_google.batch import read_many
@@ -43,6 +43,9 @@ _REPLY_HEADERS: Final = ("From", "To", "Cc", "Reply-To", "Subject", "Message-ID"
 _MOST_FOUND: Final = 500
 _MOST_CHANGED: Final = 1000
 _MOST_SHOWN: Final = 200
+
+if TYPE_CHECKING:
+    from delf_google.settings import GoogleOptions
 
 
 class Found(TypedDict):
@@ -113,6 +116,9 @@ class Gmail(GoogleConnection):
     scopes: ClassVar = {"read": "gmail.readonly", "send": "gmail.modify"}
     broad: ClassVar = {"gmail.modify": frozenset({"gmail.readonly"})}
     summary = "Gmail: a mailbox."
+
+    def __init__(self, *first: Any, **options: Unpack[GmailOptions]) -> None:
+        super().__init__(*first, **cast("GoogleOptions", options))
 
     # -- read ---------------------------------------------------------------------------
 

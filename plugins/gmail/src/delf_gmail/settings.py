@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from delf_google.settings import GoogleSettings
+from delf_google.settings import GoogleOptions, GoogleSettings
 
 
 class GmailSettings(GoogleSettings):
@@ -13,3 +13,9 @@ class GmailSettings(GoogleSettings):
     body_chars: int = Field(
         default=100_000, ge=100, description="Longer texts of messages are cut, with a notice."
     )
+
+
+class GmailOptions(GoogleOptions, total=False):
+    """The keywords of the connection, for editors."""
+
+    body_chars: int

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, Unpack
 from weakref import WeakKeyDictionary
 
 from delf import CallContext, Connection
@@ -28,7 +28,7 @@ from delf.tools.connection import describe_actions
 from delf.tools.json_schema import clean
 from delf.types import Effect
 from delf_mcp.config import server_settings, servers_in
-from delf_mcp.settings import MCPSettings
+from delf_mcp.settings import MCPOptions, MCPSettings
 from delf_schemas.actions import action_from_schema
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class MCP(Connection):
     settings: MCPSettings
     inspect: ClassVar[Any] = _Inspect()
 
-    def __init__(self, *, open_url: OpenURL | None = None, **options: Any) -> None:
+    def __init__(self, *, open_url: OpenURL | None = None, **options: Unpack[MCPOptions]) -> None:
         super().__init__(**options)
         self._open_url = open_url
         self.settings = self._resolved()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import Field
 
 from delf.settings import LocalPath, NamedValues, PluginSettings, SecretStr, SentValues
+from delf.tools.connection import ConnectionOptions
 from delf.types import Effect
 
 
@@ -81,3 +84,37 @@ class MCPSettings(PluginSettings):
     tokens: LocalPath | None = Field(
         default=None, description="The file of the tokens; one in the user's data folder."
     )
+
+
+class MCPOptions(ConnectionOptions, total=False):
+    """The keywords of the connection, for editors."""
+
+    command: str | None
+    args: Sequence[str]
+    env: Mapping[str, Any]
+    cwd: str | Path | None
+    url: str | None
+    headers: Mapping[str, Any]
+    config: str | Path | None
+    server: str | None
+    effects: Mapping[str, Any]
+    max_tools: int
+    sampling: Literal["ask", "allow", "refuse"]
+    roots: Sequence[str]
+    timeout: float
+    start_timeout: float
+    protocol: Literal["auto", "legacy"]
+    oauth: Literal["off", "browser", "client_credentials", "workload", "enterprise"]
+    client_id: str | None
+    client_secret: str | SecretStr | None
+    private_key: str | SecretStr | None
+    signing_algorithm: str
+    issuer: str | None
+    assertion_file: str | Path | None
+    idp: str | None
+    idp_client_id: str | None
+    idp_client_secret: str | SecretStr | None
+    scopes: Sequence[str]
+    client_metadata_url: str | None
+    oauth_port: int
+    tokens: str | Path | None

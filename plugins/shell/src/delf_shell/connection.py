@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, Unpack
 
 from delf import CallContext, Connection, action
 from delf.errors import ToolRefusedError
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
-from delf.types import Permission
 from delf_shell.parse import Pipeline, parse, shown
 from delf_shell.rules import read_rules
 from delf_shell.run import Runner, ShellResult, confinement
-from delf_shell.settings import ShellSettings
+from delf_shell.settings import ShellOptions, ShellSettings
 
 # Programs that ask or page would wait for a terminal that is not there.
 _QUIET: Final = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
@@ -34,9 +33,11 @@ class Shell(Connection):
     Settings = ShellSettings
     settings: ShellSettings
 
-    def __init__(self, *, confirm: Permission = None, **options: Any) -> None:
+    def __init__(self, **options: Unpack[ShellOptions]) -> None:
         # Rules say which commands a person is asked about; `confirm` can only add to them.
-        super().__init__(confirm=False if confirm is None else confirm, **options)
+        if options.get("confirm") is None:
+            options["confirm"] = False
+        super().__init__(**options)
         plain = [rule for rule in self.settings.rules if not rule.shell]
         self._rules = read_rules(plain, self.name)
         self._folder = Path(self.settings.folder).resolve()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from delf.settings import LocalPath, PluginSettings
+from delf.tools.connection import ConnectionOptions
 
 
 class RuleSettings(BaseModel):
@@ -75,3 +77,17 @@ class ShellSettings(PluginSettings):
     @classmethod
     def _as_text(cls, value: object) -> object:
         return str(value) if isinstance(value, Path) else value
+
+
+class ShellOptions(ConnectionOptions, total=False):
+    """The keywords of the connection, for editors."""
+
+    rules: Sequence[Any]
+    default: Any
+    folder: str
+    timeout: float
+    max_output_bytes: int
+    environment: Sequence[str]
+    confine: bool
+    network: bool
+    readable: Sequence[str]

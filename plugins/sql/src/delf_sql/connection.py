@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, TypeVar, Unpack, cast
 
 from delf.errors import (
     DelfError,
@@ -17,7 +17,6 @@ from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Verd
 from delf.settings import PluginSettings, Source, check_variables
 from delf.tools.action import action
 from delf.tools.connection import Connection
-from delf.types import Permission
 from delf_sql.catalog import (
     Table,
     TableInfo,
@@ -26,7 +25,7 @@ from delf_sql.catalog import (
     relation_info,
 )
 from delf_sql.failures import SQLSchemaError
-from delf_sql.settings import SQLSettings
+from delf_sql.settings import SQLOptions, SQLSettings
 from delf_sql.target import make_target
 
 if TYPE_CHECKING:
@@ -70,18 +69,8 @@ class SQL(Connection):
     Settings: ClassVar[type[PluginSettings] | None] = SQLSettings
     summary = "A SQL database."
 
-    def __init__(
-        self,
-        *first: Any,
-        name: str | None = None,
-        allow: Permission = None,
-        confirm: Permission = None,
-        metadata: Mapping[str, Any] | None = None,
-        **settings: Any,
-    ) -> None:
-        super().__init__(
-            *first, name=name, allow=allow, confirm=confirm, metadata=metadata, **settings
-        )
+    def __init__(self, *first: Any, **options: Unpack[SQLOptions]) -> None:
+        super().__init__(*first, **options)
         self._limits: SQLSettings = self.settings
         self._target = make_target(self.name, self._limits)
         if self._target.dialect == "postgresql" and self._target.password is None:

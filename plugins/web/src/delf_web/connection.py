@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 from weakref import WeakKeyDictionary
 
 from delf import Connection, action
@@ -12,7 +12,7 @@ from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refu
 from delf_web.addresses import Guard, Resolve, system_resolve
 from delf_web.feeds import Entry
 from delf_web.pages import Link, Table, Text
-from delf_web.settings import WebSettings
+from delf_web.settings import WebOptions, WebSettings
 
 if TYPE_CHECKING:
     from delf_web.fetch import Fetcher
@@ -43,7 +43,7 @@ class Web(Connection):
     Settings = WebSettings
     settings: WebSettings
 
-    def __init__(self, *, resolve: Resolve = system_resolve, **options: Any) -> None:
+    def __init__(self, *, resolve: Resolve = system_resolve, **options: Unpack[WebOptions]) -> None:
         super().__init__(**options)
         Guard(self.settings.private)  # a network that is none is known at once
         self._resolve = resolve

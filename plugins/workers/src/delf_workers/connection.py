@@ -9,19 +9,18 @@ import shutil
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from delf import Agent, CallContext, Connection, action
 from delf.errors import ConfigurationError, ToolExecutionError, ToolRefusedError
 from delf.llm import LLMConfig
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.settings import current_folder, current_trust
-from delf.types import Permission
 from delf_workers import attachments as files_of
 from delf_workers.definition import WorkerDefinition, check_name
 from delf_workers.registry import FOLDER, Registry
 from delf_workers.rights import Workshop, lineage
-from delf_workers.settings import WorkersSettings
+from delf_workers.settings import WorkersOptions, WorkersSettings
 
 if TYPE_CHECKING:
     from delf.trust import Trust
@@ -61,9 +60,11 @@ class Workers(Connection):
     Settings = WorkersSettings
     settings: WorkersSettings
 
-    def __init__(self, *, confirm: Permission = None, **options: Any) -> None:
+    def __init__(self, **options: Unpack[WorkersOptions]) -> None:
         # A worker's own calls ask where they must; `create` asks always.
-        super().__init__(confirm=False if confirm is None else confirm, **options)
+        if options.get("confirm") is None:
+            options["confirm"] = False
+        super().__init__(**options)
         folders = [Path(folder) for folder in self.settings.folders]
         # Folders that a program names are its own; others are the project's, as it was trusted.
         own = bool(folders) and self.settings.source("folders") == "program"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 from delf import Connection, action
 from delf.bodies import ACCEPTED, BodyError, read_body
@@ -31,7 +31,7 @@ from delf_model_providers.failures import (
 )
 from delf_web.search.engines import Anthropic, Engine, Google, OpenAI, Query, SearXNG
 from delf_web.search.found import Findings, Found, is_below
-from delf_web.search.settings import WebSearchSettings
+from delf_web.search.settings import WebSearchOptions, WebSearchSettings
 
 if TYPE_CHECKING:
     import httpx
@@ -61,7 +61,7 @@ class WebSearch(Connection):
     Settings = WebSearchSettings
     settings: WebSearchSettings
 
-    def __init__(self, *first: Any, **options: Any) -> None:
+    def __init__(self, *first: Any, **options: Unpack[WebSearchOptions]) -> None:
         super().__init__(*first, **options)
         settings = self.settings
         if (settings.llm is None) == (settings.searxng is None):

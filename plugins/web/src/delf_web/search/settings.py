@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from delf.settings import PluginSettings, SecretStr
+from delf.tools.connection import ConnectionOptions
 
 
 class TokenPrice(BaseModel):
@@ -45,3 +47,19 @@ class WebSearchSettings(PluginSettings):
     price_per_search: float | None = Field(
         default=None, ge=0, description="USD for one search; the provider's list price."
     )
+
+
+class WebSearchOptions(ConnectionOptions, total=False):
+    """The keywords of the connection, for editors."""
+
+    llm: str | None
+    api_key: str | SecretStr | None
+    base_url: str | None
+    provider: Literal["auto", "google", "openai", "anthropic"]
+    searxng: str | None
+    language: str | None
+    domains: Sequence[str]
+    results: int
+    timeout: float
+    price: Any
+    price_per_search: float | None
