@@ -19,8 +19,8 @@ from support.every_error import EVERY
 from support.google import google_server
 from support.google.fixtures import ALL, USER
 from support.pages import PageError, run_page
+from support.tables import DIRECTORY, hook_page, with_optional, with_others, with_tables
 from support.tables import PAGE as CONFIGURATION
-from support.tables import hook_page, with_optional, with_tables
 from support.workspace import ROOT
 
 pytestmark = pytest.mark.docs
@@ -146,6 +146,11 @@ def test_a_real_model_is_asked_over_http(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_fields_of_the_agent_are_those_of_the_code() -> None:
     text = CONFIGURATION.read_text(encoding="utf-8")
     assert with_tables(text) == text, "cd tests && ../.venv/bin/python -m support.tables"
+
+
+def test_the_directory_has_the_plugins_of_others_that_the_command_lists() -> None:
+    text = DIRECTORY.read_text(encoding="utf-8")
+    assert with_others(text) == text, "cd tests && ../.venv/bin/python -m support.tables"
 
 
 @pytest.mark.parametrize("kind", MORE)

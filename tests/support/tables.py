@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from pathlib import Path
 from typing import Any, Final, get_args, get_origin
@@ -18,6 +19,8 @@ from delf.plugins.shapes import MORE, PROTOCOLS, members
 from support.workspace import ROOT
 
 PAGE: Final = ROOT / "docs/configuration.md"
+DIRECTORY: Final = ROOT / "docs/plugins/directory.md"
+OTHERS: Final = ROOT / "plugins/cli/src/delf_plugin_cli/directory.json"
 _PLACE: Final = re.compile(
     r"(<!-- agent fields[^\n]*-->\n).*?(<!-- end of agent fields -->)", re.DOTALL
 )
@@ -28,6 +31,9 @@ _OPTIONAL: Final = re.compile(
 )
 
 
+_OTHERS: Final = re.compile(r"(<!-- directory[^\n]*-->\n).*?(<!-- end of directory -->)", re.DOTALL)
+
+
 def agent_fields() -> str:
     """The fields of ``AgentConfig`` as a table."""
     lines = ["| field | takes | default | meaning |", "|---|---|---|---|"]
@@ -35,6 +41,23 @@ def agent_fields() -> str:
         takes = "a model" if name in LLM_FIELDS else _words(info.annotation)
         lines.append(f"| `{name}` | {takes} | {_default(info)} | {info.description} |")
     return "\n".join(lines) + "\n"
+
+
+def others_table() -> str:
+    """The plugins of others as a table."""
+    known = json.loads(OTHERS.read_text(encoding="utf-8"))
+    if not known:
+        return "There is none yet.\n"
+    lines = ["| plugin | kind | what it does |", "|---|---|---|"]
+    for name in sorted(known):
+        plugin = known[name]
+        lines.append(f"| [{name}]({plugin['home']}) | {plugin['kind']} | {plugin['summary']} |")
+    return "\n".join(lines) + "\n"
+
+
+def with_others(text: str) -> str:
+    """A page with its table of others' plugins made anew."""
+    return _OTHERS.sub(lambda match: f"{match[1]}{others_table()}{match[2]}", text)
 
 
 def hook_page(kind: str) -> Path:
@@ -106,6 +129,7 @@ def _default(info: Any) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    DIRECTORY.write_text(with_others(DIRECTORY.read_text(encoding="utf-8")), encoding="utf-8")
     for each in MORE:
         page = hook_page(each)
         page.write_text(with_optional(page.read_text(encoding="utf-8"), each), encoding="utf-8")

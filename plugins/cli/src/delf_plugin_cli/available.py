@@ -1,27 +1,39 @@
-"""``delf plugins available``: delf's own plugins by purpose, installed or not."""
+"""``delf plugins available``: delf's own plugins and those of others, installed or not."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import click
 
 from delf.official import PLUGIN_PREFIX
 from delf_plugin_cli.sources import is_installed
 
+OTHERS: Final = "By others"
+"""What the plugins of others stand under."""
+DIRECTORY: Final = Path(__file__).with_name("directory.json")
+"""The plugins of others, as docs/plugins/directory.md shows them."""
+
 
 @click.command("available")
 @click.option("--json", "as_json", is_flag=True, help="Write the list as JSON.")
 def available(as_json: bool) -> None:
-    """List delf's own plugins by purpose, and which are installed.
+    """List delf's own plugins by purpose, then those of others, and which are installed.
 
     `delf plugins install NAME` takes any of them. Those of others are named in full, as
-    delf-plugin-NAME.
+    delf-plugin-NAME: nobody of delf has looked at them.
     """
-    table = purposes()
-    there = {name: is_installed(PLUGIN_PREFIX + name) for names in table.values() for name in names}
+    table = dict(purposes())
+    if known := others():
+        table[OTHERS] = {name: plugin["summary"] for name, plugin in known.items()}
+    there = {
+        name: is_installed(name if purpose == OTHERS else PLUGIN_PREFIX + name)
+        for purpose, names in table.items()
+        for name in names
+    }
     if as_json:
         rows = [
             {"name": name, "purpose": purpose, "summary": summary, "installed": there[name]}
@@ -39,6 +51,11 @@ def available(as_json: bool) -> None:
     click.echo(
         f"\n✓ installed: {sum(there.values())} of {len(there)}. More: delf plugins install NAME"
     )
+
+
+def others() -> Mapping[str, Mapping[str, str]]:
+    """Return the plugins of others that are in the directory, by distribution."""
+    return json.loads(DIRECTORY.read_text(encoding="utf-8"))
 
 
 def purposes() -> Mapping[str, Mapping[str, str]]:

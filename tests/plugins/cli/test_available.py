@@ -1,0 +1,37 @@
+"""``delf plugins available`` lists the plugins of others below delf's own."""
+
+import json
+
+import pytest
+
+from delf_plugin_cli import available
+from support.cli_fixtures import *  # noqa: F403 - here, run
+
+TICKETS = {"summary": "tickets of the desk", "kind": "connection", "home": "https://example.org"}
+
+
+@pytest.fixture
+def directory(tmp_path, monkeypatch):
+    path = tmp_path / "directory.json"
+    path.write_text(json.dumps({"delf-plugin-tickets": TICKETS}))
+    monkeypatch.setattr(available, "DIRECTORY", path)
+
+
+def test_a_plugin_of_others_is_listed_by_its_whole_name(directory, here, run):
+    rows = json.loads(run("plugins", "available", "--json").stdout)
+    assert rows[-1] == {
+        "name": "delf-plugin-tickets",
+        "purpose": "By others",
+        "summary": "tickets of the desk",
+        "installed": False,
+    }
+    text = run("plugins", "available").stdout
+    assert text.index("By others") > text.index("sql")
+    assert "delf-plugin-tickets" in text
+
+
+def test_what_is_in_the_directory_is_whole():
+    for name, plugin in available.others().items():
+        assert name.startswith("delf-plugin-")
+        assert set(plugin) == {"summary", "kind", "home"}
+        assert plugin["home"].startswith("https://")
