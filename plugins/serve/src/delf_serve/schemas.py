@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal, get_type_hints
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     RootModel,
@@ -445,10 +446,15 @@ class DecisionRequest(Given):
         return value
 
 
+def _whole(value: object) -> object:
+    """A number as JSON Schema has it: 3.0 is a whole one, too."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 class ForkRequest(Given):
     """From where on a task is done again."""
 
-    at: Annotated[int, Field(ge=1, le=2**53)] | None = Field(
+    at: Annotated[int, BeforeValidator(_whole), Field(ge=1, le=2**53)] | None = Field(
         default=None,
         description="The last event that counts; when left out, the one before the model was "
         "asked last.",
