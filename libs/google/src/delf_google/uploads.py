@@ -115,12 +115,12 @@ class Uploader:
     async def _upload(
         self, request: Request, content: bytes, kind: str, key: str | None
     ) -> dict[str, Any]:
-        address = self._log.find(key) if key is not None else None
+        address = await asyncio.to_thread(self._log.find, key) if key is not None else None
         position = 0
         if address is not None:
             state = await self._ask(request, address, len(content))
             if state.status < 300:
-                return self._end(key, state)
+                return await self._end(key, state)
             if state.status == _RESUME:
                 position = _received(state)
             else:
@@ -128,12 +128,12 @@ class Uploader:
         if address is None:
             address = await self._begin(request, content, kind)
             if key is not None:
-                self._log.begin(key, address)
-        return self._end(key, await self._send(request, address, content, position))
+                await asyncio.to_thread(self._log.begin, key, address)
+        return await self._end(key, await self._send(request, address, content, position))
 
-    def _end(self, key: str | None, answer: Answer) -> dict[str, Any]:
+    async def _end(self, key: str | None, answer: Answer) -> dict[str, Any]:
         if key is not None:
-            self._log.end(key)
+            await asyncio.to_thread(self._log.end, key)
         return answer.json()
 
     async def _begin(self, request: Request, content: bytes, kind: str) -> str:

@@ -13,7 +13,7 @@ from delf.official import PLUGIN_PREFIX
 from delf_plugin_cli.sources import is_installed
 
 OTHERS: Final = "By others"
-"""What the plugins of others stand under."""
+"""The heading of other authors' plugins."""
 DIRECTORY: Final = Path(__file__).with_name("directory.json")
 """The plugins of others, as docs/plugins/directory.md shows them."""
 
