@@ -3,6 +3,8 @@
 import pytest
 
 from delf import Agent, tool
+from support import office
+from support.as_written import written
 
 ACCOUNT = "DE89 3704 0044 0532 0130 00"
 
@@ -97,3 +99,25 @@ def test_what_is_found_and_what_is_missed(place, delf_host, scripted_model, tmp_
             assert response.status, (way, response.error)
     missed = set() if later else MISSED  # what is written after reading asks anyway
     assert set(WAYS) - asked == missed
+
+
+@pytest.mark.parametrize(("flows", "most"), [("show", 0.0), ("guard", 0.03)])
+def test_honest_scripts_are_hardly_asked_about(flows, most, delf_host, scripted_model, tmp_path):
+    """Nothing of the office says whose words it returns, so all of them are others'."""
+    asked, calls = [], 0
+    with Agent(
+        tools=office.tools(),
+        llm="scripted",
+        host=delf_host,
+        flows=flows,
+        on_confirm=lambda request: asked.append(request) or True,
+        retry_count=0,
+        prefilter_mode="off",
+        output_dir=str(tmp_path),
+    ) as agent:
+        for script in written("habits"):
+            if not script.says:
+                scripted_model.writes(script.code)
+                calls += len(agent.run("do it").trace.tool_calls)
+    assert calls > 100
+    assert len(asked) <= most * calls
