@@ -108,6 +108,15 @@ with Agent(llm="gpt-4o-mini") as agent:
     print(agent.run("Say hello.").text)
 """
 PLUGIN = "```python\n# src/delf_x/plugin.py\nimport nowhere\n```\n\n"
+UNBUILT = """[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+[project]
+name = "delf-plugin-x"
+version = "1"
+[project.entry-points.delf]
+x = "delf_x.plugin"
+"""
 HELLO = "<!-- model answers\nprint('hello')\n-->\n"
 
 
@@ -121,9 +130,10 @@ HELLO = "<!-- model answers\nprint('hello')\n-->\n"
         (f"```python{AGENT}```\n", "asked 1 times, and the page has 0 answers"),
         (f"{HELLO}```python\nprint(1)\n```\n", "asked 0 times, and the page has 1 answers"),
         ("```python\n# tests/test_a.py\ndef test_a(): assert 0\n```\n", "its tests fail"),
+        (f"{PLUGIN}```toml\n{UNBUILT}```\n", "its package cannot be built"),
         (f'{PLUGIN}```toml\n[project.entry-points.delf]\nx = "delf_x.plugin"\n```\n', "is failed"),
     ],
-    ids=["error", "output", "command", "unanswered", "unasked", "test", "plugin"],
+    ids=["error", "output", "command", "unanswered", "unasked", "test", "package", "plugin"],
 )
 def test_a_page_that_lies_is_found(
     text: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -134,6 +134,7 @@ def run_page(
                 _write(block, folder)
         code = [b for b in blocks if b.language == "python" and b.file is None]
         if any(_ENTRY_POINTS in block.code for block in blocks):
+            _check_built(name, folder)
             _check_plugins(name, folder, environ)
         shell = Shell(folder, environ, {name: environ[name] for name in _LEFT_OUT.findall(text)})
         shell.environ = {k: v for k, v in environ.items() if k not in shell.left_out}
@@ -180,6 +181,25 @@ def _write(block: Block, folder: Path) -> None:
                 keywords=project.get("keywords", ()),
                 summary=project.get("description", "From a page."),
             )
+
+
+def _check_built(page: Path, folder: Path) -> None:
+    """A package of a page can be installed: what builds it finds its files."""
+    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+    if "build-system" not in project:
+        return
+    from hatchling.builders.wheel import WheelBuilder
+
+    try:
+        built = [
+            item.distribution_path for item in WheelBuilder(str(folder)).recurse_included_files()
+        ]
+    except ValueError as error:
+        raise PageError(f"{page}: its package cannot be built: {error}") from None
+    packages = {path.parent.name for path in (folder / "src").glob("*/plugin.py")}
+    missing = sorted(name for name in packages if f"{name}/plugin.py" not in built)
+    if missing:
+        raise PageError(f"{page}: its package is built without {missing}")
 
 
 def _check_plugins(page: Path, folder: Path, environ: dict[str, str]) -> None:
