@@ -50,6 +50,11 @@ LACKS = {
         "without cancelling tasks: do not begin",
         4,
     ),
+    "an enum's member that is compared": (
+        "from enum import IntEnum\nclass P(IntEnum):\n    LOW = 1\nprint(P.LOW > 0)",
+        "'member of an enum' and 'int'",
+        4,
+    ),
     "input": ("input()", "nobody can answer", 1),
     "the line of what was rewritten": (
         "x = [\n    1,\n]\nfor n in x:\n    y = desk.find() + n\n    y.z\n",

@@ -75,7 +75,13 @@ _MISSING_NAMES: Final = {
 }
 _SUBSET: Final = "this sandbox runs a subset of Python"
 _PRELUDE: Final = re.compile(r"'__delf_(\w+?)__'")
-_OBJECTS: Final = {"Task": "task", "Later": "call that is not awaited", "Loop": "event loop"} | {
+_OBJECTS: Final = {
+    "Task": "task",
+    "Later": "call that is not awaited",
+    "Loop": "event loop",
+    "Member": "member of an enum",
+    "Enum": "enum",
+} | {
     word.capitalize(): word
     for word in (
         "asyncio",
