@@ -46,7 +46,7 @@ export class Prompts {
     this.place = `tasks/${encodeURIComponent(taskId)}/prompts`;
     this.list = el("div", { class: "prompts" });
     this.more = el("button", { type: "button", class: "link", hidden: true, onclick: () => this.load() }, "show more");
-    this.node = el("details", { class: "part", ontoggle: () => this.node.open && this.load() },
+    this.node = el("details", { class: "seen", ontoggle: () => this.node.open && this.load() },
       el("summary", {}, el("h2", {}, "What the model saw")), this.list, this.more);
     this.shown = 0;
   }
