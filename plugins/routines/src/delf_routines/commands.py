@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 _UNASKED: Final = {"strategy": "routine"}
 """Flags of a run that asks no model."""
 _HISTORY: Final = 20
+_LAST: Final = "last"
+"""The newest task, in place of an id."""
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 
@@ -64,7 +66,7 @@ def routines() -> None:
     r"""Keep tasks that worked as routines: scripts that run again without a model.
 
     \b
-    delf routines save 3f9a revenue
+    delf routines save last revenue
     delf routines run revenue --input month=2026-11
     delf routines test
     """
@@ -114,7 +116,7 @@ def show(ctx: click.Context, name: str, as_json: bool) -> None:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask: I have looked at it.")
 @click.pass_context
 def save(ctx: click.Context, task_id: str, name: str, fixed: tuple[str, ...], yes: bool) -> None:
-    """Save the task TASK of the journal as the routine NAME.
+    """Save the task TASK of the journal, or the last one, as the routine NAME.
 
     It is shown first, with a diff where it replaces one of that name.
     """
@@ -357,7 +359,8 @@ def _load(ctx: click.Context, text: str) -> tuple[TaskRecord, list[Event]]:
     """A task and its events."""
 
     async def load(journal: SharedJournal) -> tuple[TaskRecord, list[Event]]:
-        name = await journal.resolve(text)
+        newest = await journal.find(1) if text == _LAST else ()
+        name = newest[0].task_id if newest else await journal.resolve(text)
         return await journal.task(name), list(await journal.read(name))
 
     return work_with(history_journal(ctx), load)

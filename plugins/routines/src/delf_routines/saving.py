@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import io
 import keyword
 import re
+import tokenize
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -20,6 +22,8 @@ _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
 _WORD: Final = re.compile(r"\w+")
 _SAFE: Final = r"[\w .@-]*"
 """The pattern of a text that becomes a part of another one, such as a statement: no quotes."""
+_BRACES: Final = re.compile(r"(\{\{|\}\}|\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\})")
+_F_STRING: Final = re.compile(r"(?:f|fr|rf)['\"]", re.IGNORECASE)
 _LEAST: Final = 2
 _LONGEST_TITLE: Final = 80
 
@@ -102,10 +106,14 @@ def propose(
     tree = ast.parse(script)
     taken = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     taken |= {tool.name.partition(".")[0] for tool in tools}
-    first = _Finder(task, taken, frozenset(fixed))
+    signatures = {tool.name: [item.name for item in tool.parameters] for tool in tools}
+    first = _Finder(task, taken, frozenset(fixed), signatures)
     first.visit(tree)
-    finder = _Finder(task, taken, frozenset(fixed), first.names)  # now all names are known
+    finder = _Finder(
+        task, taken, frozenset(fixed), signatures, first.names
+    )  # now all names are known
     finder.visit(tree)
+    finder.found += _in_f_strings(script, tree, finder)
     script = _replaced(script, finder.found)
     parameters = {item.name: item for item in finder.parameters.values()}
     routine = Routine(
@@ -141,8 +149,10 @@ class _Finder(ast.NodeVisitor):
         task: str,
         taken: Iterable[str],
         fixed: frozenset[str],
+        signatures: Mapping[str, Sequence[str]],
         names: Mapping[Value, str] | None = None,
     ) -> None:
+        self._signatures = signatures
         self._known_names: Mapping[Value, str] = names or {}
         self.names: dict[Value, str] = {}
         """Names of literals by value: their keyword, key or variable, where they stand alone."""
@@ -156,10 +166,11 @@ class _Finder(ast.NodeVisitor):
         self.found: list[_Place] = []
 
     def visit_Call(self, node: ast.Call) -> None:
-        """An argument's keyword is its name."""
+        """An argument's keyword is its name, or that of the action's parameter at its place."""
         self.visit(node.func)
-        for item in node.args:
-            self._within(None, item)
+        names = self._signatures.get(ast.unparse(node.func), ())
+        for number, item in enumerate(node.args):
+            self._within(names[number] if number < len(names) else None, item)
         for item in node.keywords:
             self._within(item.arg, item.value)
 
@@ -291,6 +302,49 @@ class _Finder(ast.NodeVisitor):
             text=text,
         )
         self.found.append(place)
+
+
+def _in_f_strings(script: str, tree: ast.AST, finder: _Finder) -> list[_Place]:
+    """Find words of f-strings that are values of parameters, as in an answer that is printed."""
+    names = {
+        str(value): item.name
+        for value, item in finder.parameters.items()
+        if item.type in ("text", "date") and len(str(value)) > _LEAST
+    }
+    if not names:
+        return []
+    longest_first = sorted(names, key=len, reverse=True)
+    pattern = re.compile("|".join(rf"(?<!\w){re.escape(item)}(?!\w)" for item in longest_first))
+    taken = {line for place in finder.found for line in range(place.line, place.end_line + 1)}
+    found: list[_Place] = []
+    for node in ast.walk(tree):
+        segment = ast.get_source_segment(script, node) if isinstance(node, ast.JoinedStr) else None
+        if segment is None or not isinstance(node, ast.JoinedStr) or not _is_one(segment):
+            continue
+        end_line, end = node.end_lineno, node.end_col_offset
+        if end_line is None or end is None or taken & {*range(node.lineno, end_line + 1)}:
+            continue
+        pieces = _BRACES.split(segment)  # a text, then a value in braces, in turn
+        pieces[::2] = [pattern.sub(lambda m: f"{{{names[m[0]]}}}", text) for text in pieces[::2]]
+        made = "".join(pieces)
+        if made != segment:
+            place = _Place(
+                line=node.lineno, begin=node.col_offset, end_line=end_line, end=end, text=made
+            )
+            found.append(place)
+    return found
+
+
+def _is_one(segment: str) -> bool:
+    """Tell whether a piece of a script is one f-string, and no row of texts."""
+    if not _F_STRING.match(segment):
+        return False
+    kinds = {"STRING", "FSTRING_START"}
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(segment).readline))
+    except (tokenize.TokenError, SyntaxError):
+        return False
+    return sum(tokenize.tok_name[token.type] in kinds for token in tokens) == 1
 
 
 def _f_string(value: str, made: Mapping[str, str]) -> str:
