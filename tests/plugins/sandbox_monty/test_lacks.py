@@ -43,3 +43,40 @@ async def test_packages_need_another():
         await chosen.backend.aclose()
     else:
         assert "monty cannot import pandas" in said
+
+
+FIRST = """
+from enum import Enum
+class Base:
+    def __init__(self, n): self.n = n
+    @property
+    def twice(self): return self.n * 2
+class Kid(Base):
+    @staticmethod
+    def shown(x): return f"<{x}>"
+class Bad(ValueError):
+    def __init__(self, text, code):
+        super().__init__(text)
+        self.code = code
+class Color(Enum):
+    RED = 1
+kid = Kid(4)
+rerun("made", "use it")
+"""
+SECOND = """
+print(kid.twice, isinstance(kid, Base), kid.shown(1), Kid(9).twice, isinstance(Color.RED, Color))
+try:
+    raise Bad("no", 7)
+except ValueError as e:
+    print(e, e.code, type(e).__name__)
+"""
+
+
+@pytest.mark.parametrize("sandbox", ["monty", "local"])
+def test_a_later_script_has_the_classes_of_an_earlier_one(sandbox):
+    host, model = TestHost.discover(), ScriptedModel().writes(FIRST, SECOND)
+    host.provide(model.spec, model.factory)
+    with Agent(
+        llm="scripted", host=host, sandbox=sandbox, allow_unpriced=True, journal="none"
+    ) as agent:
+        assert agent.run("Do it.").text == "8 True <1> 18 True\nno 7 Bad"
