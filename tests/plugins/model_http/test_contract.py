@@ -42,7 +42,7 @@ class InEachDialect(ModelContract):
     @pytest.fixture
     def slow_model(self, openai_server):
         release = threading.Event()
-        yield self.at(openai_server([Reply(text="late", hold=release)]))
+        yield self.at(openai_server([Reply(text="late", hold=release)] * 2))
         release.set()
 
 

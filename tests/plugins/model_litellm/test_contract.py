@@ -42,7 +42,7 @@ class TestLiteLLM(ModelContract):
     @pytest.fixture
     def slow_model(self, openai_server):
         release = threading.Event()
-        yield at(openai_server([Reply(text="late", hold=release)]), "sk-good-key")
+        yield at(openai_server([Reply(text="late", hold=release)] * 2), "sk-good-key")
         release.set()
 
 

@@ -210,7 +210,8 @@ def blocking_calls() -> Generator[list[str]]:
         name = _BLOCKS.get(event)
         if event == "socket.connect" and arguments[0].gettimeout() != 0:
             name = "a blocking connect"
-        if event == "open" and _WRITES & set(arguments[1] or ""):
+        writes = event == "open" and _WRITES & set(arguments[1] or "")
+        if writes and not isinstance(arguments[0], int):  # that is a pipe, as to a program
             name = "a file that is written"
         if name is not None:
             found.append(f"{name} at {_caller()}")

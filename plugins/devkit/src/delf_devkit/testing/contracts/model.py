@@ -52,7 +52,7 @@ class ModelContract(Contract):
 
     ``fails = True`` asks for a fixture ``failing_model`` as well: one whose service says no
     for good, such as with a key that is refused. ``secrets`` are the keys of both; they must
-    never be shown. ``slow = True`` asks for a fixture ``slow_model`` whose answer takes a
+    never be shown. ``slow = True`` asks for a fixture ``slow_model`` whose answers take a
     second or more. ``sends = True`` asks for a fixture ``sent``, a function that gives what the
     service was sent so far, a text for each request: nothing of another one may be in it.
     ``calls = True`` asks for a fixture ``calling_model`` that answers each request with one call
