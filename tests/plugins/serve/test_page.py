@@ -106,7 +106,7 @@ async def test_a_task_is_given_and_its_story_told(shop, open_page):
     async with page.expect_download() as download:
         await page.locator(".file", has_text="note.txt").get_by_role("link", name="take").click()
     assert (await (await download.value).path()).read_text() == "a note"
-    await page.locator(".part summary").click()
+    await page.locator(".part summary", has_text="Timeline").click()
     await expect(page.locator(".timeline")).to_contain_text("script 1")
 
 

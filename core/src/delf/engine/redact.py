@@ -354,7 +354,8 @@ def _forms_of(secret: str) -> Iterator[str]:
     """A secret as it is, in URLs, in JSON, in hexadecimal digits and in base64."""
     urls = {quote(secret, safe=""), quote(secret), quote_plus(secret)}
     texts = {secret, *urls, *(re.sub("%..", _lower, url) for url in urls)}
-    texts |= {json.dumps(secret, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)}
+    for _ in range(2):  # JSON is often a text within JSON
+        texts |= {json.dumps(t, ensure_ascii=plain)[1:-1] for t in texts for plain in (True, False)}
     yield from texts
     yield from (text.replace("/", "\\/") for text in texts)
     data = secret.encode("utf-8", "surrogatepass")
