@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
 import pytest
 
 from delf_sandbox_docker.backend import DockerBackend
 from support.dockerd import docker_session
+
+NO_IMAGE = b'{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}'
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +50,33 @@ def containers(docker_engine):
 
     yield ids
     client.close()
+
+
+@pytest.fixture
+def registry():
+    """A registry of images that has none; ``asked`` holds what it was asked for."""
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):  # noqa: N802 - the name that http.server looks for
+            asked.append(self.path)
+            self.send_response(404 if self.path != "/v2/" else 200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(NO_IMAGE)))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(NO_IMAGE)
+
+        do_HEAD = do_GET  # noqa: N815 - the same
+
+        def log_message(self, *_):
+            """Nothing is written."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.asked = asked
+    serving = threading.Thread(target=server.serve_forever, daemon=True)
+    serving.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    serving.join()

@@ -4,10 +4,12 @@ import pytest
 
 from delf.errors import SandboxUnavailableError
 from delf.isolation import measure
-from delf.protocols.sandbox import Available
+from delf.protocols.sandbox import Available, SessionSpec
 from delf.testing import PluginContract, SandboxContract
 from delf_sandbox_docker.backend import DockerBackend
 from delf_sandbox_docker.engine import LABEL_OWNER, owner
+from delf_sandbox_docker.failures import FailedBuilds
+from delf_sandbox_docker.image import Recipe
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(120)]
 
@@ -89,3 +91,79 @@ async def test_an_image_that_cannot_be_had_is_told_before_a_task(docker_engine):
         assert "base_image" in str(told.value.hint)
     finally:
         await backend.aclose()
+
+
+async def test_an_image_that_cannot_be_had_is_not_asked_for_at_each_task(docker_engine, registry):
+    base = f"127.0.0.1:{registry.server_port}/nobody/nothing:1"
+
+    async def prepare():
+        backend = DockerBackend(engine=docker_engine.url, base_image=base, pool_size=0)
+        try:
+            await backend.prepare(())
+        finally:
+            await backend.aclose()
+
+    with pytest.raises(SandboxUnavailableError) as first:
+        await prepare()
+    asked = len(registry.asked)
+    assert asked > 0
+    with pytest.raises(SandboxUnavailableError) as second:
+        await prepare()
+    assert len(registry.asked) == asked, "another agent does not pay for it again"
+    assert second.value.message == first.value.message
+    assert str(second.value.hint).startswith(f"{first.value.hint}; delf sandbox build tries again")
+
+    client = docker_engine.client()
+    try:
+        client.tag(docker_engine.base_image, base.rpartition(":")[0], "1")
+        await prepare()  # the base is there now, so the failure of then says nothing
+    finally:
+        client.remove_image(base, noprune=True)
+        client.close()
+
+
+async def test_an_image_that_was_removed_meanwhile_is_built_again(make_backend, docker_engine):
+    base = "delf-test-other:1"
+    client = docker_engine.client()
+    client.tag(docker_engine.base_image, "delf-test-other", "1")
+    backend = DockerBackend(engine=docker_engine.url, base_image=base, pool_size=0)
+    spec = SessionSpec(tools=())
+    try:
+        await (await backend.open(spec)).aclose()
+        client.remove_image(Recipe(base=base).tag, force=True)
+        with pytest.raises(SandboxUnavailableError, match="No such image"):
+            await backend.open(spec)
+        await (await backend.open(spec)).aclose()
+    finally:
+        await backend.aclose()
+        client.remove_image(base, noprune=True)
+        client.close()
+
+
+def test_a_failed_build_is_forgotten_after_some_minutes(tmp_path):
+    now = 1000.0
+    failed = FailedBuilds(tmp_path / "kept", lambda: now)
+    other = FailedBuilds(tmp_path / "kept", lambda: now)
+    about = ("engine", "image:1", "", "")
+    failed.check(about)
+    failed.keep(about, SandboxUnavailableError("no route", hint="docker pull it"))
+    with pytest.raises(SandboxUnavailableError, match="no route"):
+        other.check(about)
+    other.check(("another engine", *about[1:]))
+    other.check((*about[:-1], "sha256:1"))
+    now = 1601.0
+    other.check(about)
+    assert not list((tmp_path / "kept").iterdir())
+    now = 500.0
+    failed.keep(about, SandboxUnavailableError("no route"))
+    now = -500.0
+    other.check(about)  # a clock that was set back does not make it last for ever
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"at": "x"}', b"\xff"])
+def test_a_record_that_cannot_be_read_is_no_failure(tmp_path, content):
+    failed = FailedBuilds(tmp_path)
+    failed.keep(("a",), SandboxUnavailableError("no route"))
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(content)
+    failed.check(("a",))

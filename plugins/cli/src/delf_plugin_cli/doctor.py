@@ -252,13 +252,18 @@ async def _task(
         agent = await Setup(project, host, Options(flags={})).start()
         try:
             await agent.acheck()
+            sandbox = agent.status()["sandbox"]
         finally:
             await agent.astop()
     except DelfError as error:
         if error.message in told:
             return []
         return [Finding(area="task", status="problem", text=error.message, hint=error.hint)]
-    return [Finding(area="task", status="ok", text="a task starts, and could ask its model")]
+    text = (
+        f"a task starts in the sandbox {sandbox['name']!r}, isolation {sandbox['isolation']}, and "
+        "could ask its model"
+    )
+    return [Finding(area="task", status="ok", text=text)]
 
 
 def _config_file(project: Project) -> Iterator[Finding]:

@@ -32,7 +32,8 @@ from delf_sandbox_docker.container import (
     program_arguments,
 )
 from delf_sandbox_docker.engine import Engine, owner, owner_lives
-from delf_sandbox_docker.image import Recipe, build, is_built, volumes
+from delf_sandbox_docker.failures import FailedBuilds
+from delf_sandbox_docker.image import Recipe, build, built_from, is_built, volumes
 
 DEFAULT_BASE = "python:3.12-slim"
 _PYTHON_IMAGE: Final = re.compile(r"python:(3\.\d+)")
@@ -90,6 +91,7 @@ class DockerBackend:
         )
         self._transport = transport
         self._pool_size = pool_size
+        self._failed = FailedBuilds()
         self._inputs = InputNames()
         self._folder: str | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -131,7 +133,7 @@ class DockerBackend:
         return str(version["Version"])
 
     async def prepare(self, libraries: tuple[str, ...]) -> None:
-        """Build the image, which the engine keeps.
+        """Build the image, which the engine keeps; a failure is remembered for some minutes.
 
         Args:
             libraries: What is installed in it.
@@ -242,13 +244,13 @@ class DockerBackend:
 
     async def _start(self, kind: Kind) -> ContainerSession:
         limits, libraries = kind
-        image = await self._prepare(libraries)
+        image, hidden = await self._prepare(libraries)
         folder = self._make_folder()
         listener = listen(folder) if folder is not None and self._transport == "socket" else None
         try:
             processors = self._confinement.cpu_limit
             command = program_arguments(limits, processors, socket=listener is not None)
-            container = await self.engine.run(self._create, image, limits, folder, command)
+            container = await self.engine.run(self._create, image, hidden, limits, folder, command)
         except BaseException:
             if listener is not None:
                 listener.close()
@@ -271,10 +273,23 @@ class DockerBackend:
                 listener.close()
         return session
 
-    def _create(self, image: str, limits: Limits, folder: Path | None, command: list[str]) -> str:
-        client, hidden = self.engine.client(), self._prepared[image]
+    def _create(
+        self,
+        image: str,
+        hidden: tuple[str, ...],
+        limits: Limits,
+        folder: Path | None,
+        command: list[str],
+    ) -> str:
+        from docker.errors import ImageNotFound
+
+        client = self.engine.client()
         config = self._confinement.host_config(client, limits, folder, hidden)
-        return create(self.engine, image, config, command)
+        try:
+            return create(self.engine, image, config, command)
+        except ImageNotFound:  # somebody removed it: the next session builds it again
+            self._prepared.pop(image, None)
+            raise
 
     async def _connect(
         self, process: ContainerProcess, limits: Limits, listener: Any
@@ -299,8 +314,8 @@ class DockerBackend:
     def _start_container(self, container: str) -> None:
         self.engine.client().start(container)
 
-    async def _prepare(self, libraries: tuple[str, ...]) -> str:
-        """Sweep up after dead hosts and build the image, once each; its tag."""
+    async def _prepare(self, libraries: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+        """Sweep up after dead hosts and build the image, once each; its tag and volumes."""
         recipe = self._recipe(libraries)
         tag = recipe.tag
         async with self._preparing:
@@ -308,7 +323,7 @@ class DockerBackend:
                 await self.engine.run(self._begin)
             if tag not in self._prepared:
                 self._prepared[tag] = await self.engine.run(self._ensure_image, recipe)
-        return tag
+            return tag, self._prepared[tag]
 
     def _begin(self) -> None:
         """Choose the transport, and remove what dead hosts left."""
@@ -324,7 +339,13 @@ class DockerBackend:
 
     def _ensure_image(self, recipe: Recipe) -> tuple[str, ...]:
         if not is_built(self.engine, recipe):
-            build(self.engine, recipe)
+            about = (self.engine.identity(), *built_from(self.engine, recipe))
+            self._failed.check(about)
+            try:
+                build(self.engine, recipe)
+            except SandboxUnavailableError as error:
+                self._failed.keep(about, error)
+                raise
         return volumes(self.engine, recipe.tag, (SCRATCH, WIRE, WORKSPACE))
 
     # -- files --------------------------------------------------------------------------

@@ -85,6 +85,10 @@ class Engine:
         said = self._about().get("SecurityOptions") or ()
         return any(kind in option for option in said for kind in _MAPPING)
 
+    def identity(self) -> str:
+        """Return the engine's own name, which no other has; its URL where it tells none."""
+        return str(self._about().get("ID") or self.url)
+
     def _about(self) -> dict[str, Any]:
         """Return the engine's facts about itself; it starts programs for them."""
         if self._said is None:

@@ -132,6 +132,20 @@ def is_built(engine: Engine, recipe: Recipe) -> bool:
     return True
 
 
+def built_from(engine: Engine, recipe: Recipe) -> tuple[str, ...]:
+    """The image's name, its network, and the base as the engine has it, if it does. Blocks.
+
+    Whoever mends a build by pulling its base, or gives it another network, changes one of them.
+    """
+    from docker.errors import NotFound
+
+    try:
+        base = str(engine.client().inspect_image(recipe.base)["Id"])
+    except NotFound:
+        base = ""
+    return recipe.tag, recipe.network or "", base
+
+
 def volumes(engine: Engine, tag: str, mounted: Collection[str] = ()) -> tuple[str, ...]:
     """The folders that an image wants to be volumes, and that nothing is mounted on. Blocks.
 

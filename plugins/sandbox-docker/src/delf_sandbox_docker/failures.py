@@ -1,0 +1,77 @@
+"""Builds that failed: remembered for some minutes, so that not every task pays for them again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from delf.errors import SandboxUnavailableError
+
+_SECONDS: Final = 600.0
+
+
+class FailedBuilds:
+    """The builds that failed lately, for all processes of this user.
+
+    Args:
+        folder: Where they are kept; in the user's cache when omitted.
+        clock: Seconds since 1970.
+    """
+
+    def __init__(self, folder: Path | None = None, clock: Callable[[], float] = time.time) -> None:
+        self._folder = folder
+        self._clock = clock
+
+    def check(self, about: Sequence[str]) -> None:
+        """Refuse a build that failed lately.
+
+        Args:
+            about: The engine, the image, and what it is built from.
+
+        Raises:
+            SandboxUnavailableError: The failure of that time, and how to try again.
+        """
+        path = self._path(about)
+        try:
+            told: Any = json.loads(path.read_text(encoding="utf-8"))
+            left = float(told["at"]) + _SECONDS - self._clock()
+            message, hint = str(told["message"]), str(told["hint"])
+        except (OSError, ValueError, TypeError, KeyError):
+            return  # none failed, or nothing can be read here: it is built
+        if not 0 < left <= _SECONDS:
+            with suppress(OSError):
+                path.unlink()
+            return
+        again = f"delf sandbox build tries again now, a task in {left / 60:.0f} min"
+        raise SandboxUnavailableError(message, hint=f"{hint}; {again}" if hint else again)
+
+    def keep(self, about: Sequence[str], error: SandboxUnavailableError) -> None:
+        """Remember a failure; where nothing can be written, the next task builds again.
+
+        Args:
+            about: As of :meth:`check`.
+            error: Why.
+        """
+        told = {"at": self._clock(), "message": error.message, "hint": error.hint or ""}
+        path = self._path(about)
+        with suppress(OSError):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(dir=path.parent)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump(told, file)
+            Path(name).replace(path)
+
+    def _path(self, about: Sequence[str]) -> Path:
+        if self._folder is None:
+            from platformdirs import user_cache_path
+
+            self._folder = user_cache_path("delf") / "failed-builds"
+        digest = hashlib.sha256("\0".join(about).encode()).hexdigest()
+        return self._folder / f"{digest[:32]}.json"
