@@ -58,7 +58,7 @@ def registry():
     asked = []
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):  # noqa: N802 - the name that http.server looks for
+        def do_GET(self):
             asked.append(self.path)
             self.send_response(404 if self.path != "/v2/" else 200)
             self.send_header("content-type", "application/json")
@@ -67,7 +67,7 @@ def registry():
             if self.command == "GET":
                 self.wfile.write(NO_IMAGE)
 
-        do_HEAD = do_GET  # noqa: N815 - the same
+        do_HEAD = do_GET
 
         def log_message(self, *_):
             """Nothing is written."""
