@@ -233,7 +233,7 @@ async def test_content_by_kind(reading, name, data, value):
     [
         ("a.json", '{"a": ', "a.json: Expecting value: line 1"),
         ("a.json", "[" * 100_000, "a.json: "),
-        ("a.jsonl", '{"a": 1}\n{oops}\n', "a.jsonl: line 2: "),
+        ("a.jsonl", "oops\n{no}\n", "a.jsonl: line 1: .*; no line of it is JSON"),
         (
             "a.csv",
             'a\n"' + "x" * 200_000,
@@ -298,6 +298,100 @@ async def test_text_is_read_as_what_it_is_and_a_guess_is_told(reading, case):
         assert await reading("a.csv", data) == rows
     assert len(notes) == bool(told)
     assert "".join(notes).startswith(told)
+
+
+LINES = '{"a": 1}\n{"a": \n\n[2]\nnope\n' + "[" * 100_000 + "\n"
+JSON = {
+    "lines that are broken": (
+        "a.jsonl",
+        LINES,
+        [{"a": 1}, [2]],
+        ["a.jsonl has 3 of 5 lines that are no JSON, and they were left out: 2, 5, 6. Line 2: "],
+    ),
+    "a value over several lines": (
+        "a.jsonl",
+        '{\n"a": 1\n}',
+        [{"a": 1}],
+        ["a.jsonl has no value on each line: it was read as one value of JSON"],
+    ),
+    "a list over several lines": ("a.ndjson", "[\n1,\n2\n]", [1, 2], ["a.ndjson has no value on"]),
+    "a key that is there twice": (
+        "a.json",
+        '[{"a": 1, "a": 2, "b": {"c": 1, "c": null}}]',
+        [{"a": 2, "b": {"c": None}}],
+        ["a.json has keys that are twice in one object, and the last value was taken: 'c', 'a'"],
+    ),
+    "and in a line": ("a.jsonl", '1\n{"k": 1, "k": 2}', [1, {"k": 2}], ["a.jsonl has keys"]),
+    "numbers that no float holds": (
+        "a.json",
+        "[1e400, -1e400, 1e-400, 0e9, 0.0, -0.0E-400, 1e308]",
+        ["1e400", "-1e400", "1e-400", 0.0, 0.0, 0.0, 1e308],
+        ["a.json has numbers that no float or int holds, and they came as text: 1e400, -1e400, 1e"],
+    ),
+    "a number of very many digits": (
+        "a.jsonl",
+        "9" * 5000 + "\n" + "9" * 40,
+        ["9" * 5000, int("9" * 40)],
+        ["a.jsonl has numbers that no float or int holds, and they came as text: 9999999999999"],
+    ),
+    "infinite": (
+        "a.json",
+        "[Infinity, -Infinity]",
+        [float("inf"), float("-inf")],
+        ["a.json has what is no JSON, and it was read as a float: Infinity, -Infinity"],
+    ),
+    "nothing to tell": ("a.json", '{"a": 1, "b": {"a": 1e3}}', {"a": 1, "b": {"a": 1000.0}}, []),
+}
+
+
+@pytest.mark.parametrize("case", JSON)
+async def test_json_is_never_silently_another_value(reading, case):
+    name, text, value, told = JSON[case]
+    with notes_of_call() as notes:
+        assert await reading(name, text, most_bytes=10**6) == value
+    assert [found[: len(start)] for found, start in zip(notes, told, strict=True)] == told
+
+
+WRITTEN = {
+    "Windows-1252": ("cp1252", ["Müller", "José", "São Paulo", "5 €", "25°C", "ÅÄÖ"]),
+    "Shift-JIS (Japanese)": ("cp932", ["田中太郎", "東京都", "りんご", "テスト", "ｱｲｳ"]),
+    "EUC-JP (Japanese)": ("euc_jp", ["これはテストです。", "日本語の文章"]),
+    "GB18030 (Chinese)": ("gbk", ["王伟", "北京", "李娜", "中文，文件"]),
+    "Big5 (Chinese)": ("big5", ["王小明", "臺北", "這是一個測試檔案，裡面有中文。"]),
+    "EUC-KR (Korean)": ("cp949", ["김철수", "서울", "한국어 시험 문장입니다."]),
+    "Windows-1251 (Cyrillic)": ("cp1251", ["Иван", "Москва", "Санкт-Петербург"]),
+    "KOI8-R (Cyrillic)": ("koi8_r", ["Иван", "Москва", "Санкт-Петербург"]),
+    "Windows-1253 (Greek)": ("cp1253", ["Γιώργος", "Αθήνα", "όνομα"]),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+async def test_the_encoding_is_found_by_what_the_text_says(reading, name):
+    encoding, words = WRITTEN[name]
+    texts = {
+        "a.csv": "n,word\n" + "".join(f"{n},{word}\n" for n, word in enumerate(words)),
+        "a.txt": " and ".join(words),
+        "a.json": json.dumps(words, ensure_ascii=False),
+        "a.jsonl": "".join(json.dumps(word, ensure_ascii=False) + "\n" for word in words),
+    }
+    for file, text in texts.items():
+        with notes_of_call() as notes:
+            value = await reading(file, text.encode(encoding))
+        rows = [{"n": str(n), "word": word} for n, word in enumerate(words)]
+        assert value == {"a.csv": rows, "a.txt": text}.get(file, words)
+        (told,) = notes
+        assert f"{file} is not UTF-8 " in told
+        assert f"was read as {name}; if its letters look wrong, give encoding=" in told
+
+
+async def test_a_stray_byte_does_not_change_the_encoding_of_the_rest(reading):
+    data = "田中太郎は東京の人です。\n".encode("cp932") * 9 + b"x\x81\n"
+    with notes_of_call() as notes:
+        text = await reading("a.txt", data)
+    assert text == "田中太郎は東京の人です。\n" * 9 + "x\ufffd\n"
+    guessed, stray = notes
+    assert "Shift-JIS" in guessed
+    assert "the first on line 10" in stray
 
 
 async def test_a_file_that_is_broken_says_nothing_of_the_others(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from delf.errors import (
 )
 from delf.notes import note
 from delf.protocols.formats import FileFormat, FileFormats, InputFile
+from delf_files.json_text import read_json, read_json_lines
 from delf_files.tables import TooWideError, read_table
 from delf_files.text import decode, decode_if_text
 
@@ -154,9 +154,9 @@ class Files(Connection):
                 text = decode(data, encoding, file.name)
                 return read_table(text, ending=file.ending, most_bytes=3 * self._most_bytes)
             if kind == "json":
-                return json.loads(decode(data, encoding, file.name))
+                return read_json(decode(data, encoding, file.name), file.name)
             if kind == "jsonl":
-                return _json_lines(decode(data, encoding, file.name))
+                return read_json_lines(decode(data, encoding, file.name), file.name)
             if kind == "text" or encoding is not None:
                 return decode(data, encoding, file.name)
         except TooWideError:
@@ -187,14 +187,3 @@ def _reading(file: InputFile, read: Callable[[], Any]) -> Any:
 def _read(path: str, most: int) -> bytes:
     with Path(path).open("rb") as file:
         return file.read(most)
-
-
-def _json_lines(text: str) -> list[Any]:
-    values: list[Any] = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            try:
-                values.append(json.loads(line))
-            except ValueError as error:
-                raise ValueError(f"line {number}: {error}") from None
-    return values

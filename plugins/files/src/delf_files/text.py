@@ -7,6 +7,7 @@ import re
 from typing import Final
 
 from delf.notes import note
+from delf_files.charsets import LATIN, guess
 
 _SAMPLE: Final = 64_000
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0e-\x1f\ufffe\uffff]")
@@ -21,7 +22,7 @@ _MARKS: Final = (
 
 
 def decode(data: bytes, encoding: str | None = None, about: str = "the file") -> str:
-    """Text of any common encoding: by its mark, as UTF-8, else as Windows writes it.
+    """Text of any common encoding: by its mark, as UTF-8, else by what it seems to say.
 
     What was guessed, and bytes that are no text, are noted.
 
@@ -50,13 +51,16 @@ def decode(data: bytes, encoding: str | None = None, about: str = "the file") ->
         found = error
     if _is_utf8_but_for_few(data):
         return _whole(data, "utf-8", about)
+    encoding, name = guess(data)
     place = f"byte 0x{data[found.start]:02x} on line {_line(data, found.start)}"
     note(
-        f"{about} is not UTF-8 ({place}) and was read as Windows-1252; if its letters look wrong, "
+        f"{about} is not UTF-8 ({place}) and was read as {name}; if its letters look wrong, "
         "give encoding="
     )
+    if encoding != LATIN:
+        return _whole(data, encoding, about)
     try:
-        return data.decode("cp1252")
+        return data.decode(LATIN)
     except UnicodeDecodeError:
         return data.decode("latin-1")
 
