@@ -79,7 +79,7 @@ def _sample_of(data: bytes) -> bytes:
 
 
 def _latin_share(sample: bytes) -> float:
-    """How many bytes beyond ASCII are letters among letters, or signs of Western Europe."""
+    """Return the share of bytes beyond ASCII that are letters among letters, or signs of Western Europe."""
     fit = total = 0
     for run in _RUN.finditer(sample):
         total += len(run[0])
