@@ -593,7 +593,7 @@ class Agent(Generic[T]):
 
         Args:
             timeout: Seconds for one task; when omitted the agent's, or 300 if it was not set.
-            options: ``show_code=True`` writes scripts, ``verbose=True`` calls.
+            options: ``show_code=True`` writes scripts, ``verbose=True`` steps and calls, too.
         """
         self._of_plugin("run_chat")(self, timeout=timeout, **options)
 

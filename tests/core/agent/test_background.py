@@ -155,6 +155,30 @@ class TestSubmit:
         stopped = agent.poll(task_id)
         assert (stopped.state, stopped.is_terminal) == ("stopped", True)
 
+    async def test_what_was_printed_stays_when_a_task_is_cancelled(
+        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
+    ) -> None:
+        began = asyncio.Event()
+
+        @tool(confirm=False)
+        async def begin() -> None:
+            """Begin."""
+            began.set()
+
+        scripted_model.writes(
+            "print('of the first pass')\nrerun('a', 'b')",
+            "print('of a failed script')\n1 / 0",
+            "print('of the last')\nawait begin()\nwhile True: pass",
+        )
+        seen: list[Any] = []
+        async with make_agent(tools=[begin]) as agent:
+            task = asyncio.ensure_future(agent.arun("x", listeners=[seen.append]))
+            await began.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert seen[-1].text == "of the first pass\nof the last\n"
+
     def test_finished_tasks_are_forgotten_in_order(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:

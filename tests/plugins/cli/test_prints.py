@@ -1,5 +1,6 @@
 """What scripts print is seen while they run, and stays however a task ends."""
 
+import json
 import re
 
 from support.program import DELF, delf, environment, write_recording
@@ -49,3 +50,47 @@ def test_verbose_in_a_program_shows_the_script_and_what_it_prints(tmp_path, capf
     told = capfd.readouterr().err
     assert "    total = 6 * 7\n" in told
     assert "  | 42\n" in told
+
+
+def test_verbose_at_the_command_line_shows_it_too(tmp_path):
+    model = write_recording(tmp_path / "r.jsonl", "total = 6 * 7\nprint(total)")
+    done = delf(*command(model, "--verbose")[1:], cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "42\n")
+    assert "total = 6 * 7\n" in done.stderr
+    assert "  | 42\n" in done.stderr
+    assert done.stderr.index("  | 42") < done.stderr.index("calls     ")
+
+
+PASSES = (
+    "print('of the first pass')\nrerun('a', 'b')",
+    "print('of a failed script')\n1 / 0",
+    "print('of the last')\nimport asyncio\nawait asyncio.sleep(60)",
+)
+
+
+def test_prints_of_all_passes_stay_after_ctrl_c_and_are_in_runs_show(tmp_path):
+    model = write_recording(tmp_path / "r.jsonl", *PASSES)
+    with TerminalProcess(command(model), env=environment(), cwd=tmp_path) as terminal:
+        terminal.expect("of the last")
+        terminal.send("\x03")
+        terminal.expect("printed before it was")
+        terminal.expect("of the first pass")
+        terminal.expect("of the last")
+        assert terminal.wait() == 130
+    shown = delf("runs", "show", newest(tmp_path), cwd=tmp_path).stdout
+    assert shown.endswith("\nof the first pass\nof the last\n")
+
+
+def newest(folder) -> str:
+    return json.loads(delf("runs", "--json", cwd=folder).stdout)[0]["task_id"]
+
+
+def test_runs_show_has_the_prints_of_a_task_that_runs(tmp_path):
+    model = write_recording(tmp_path / "r.jsonl", *PASSES)
+    with TerminalProcess(command(model), env=environment(), cwd=tmp_path) as terminal:
+        terminal.expect("of the last")
+        shown = delf("runs", "show", newest(tmp_path), cwd=tmp_path).stdout
+        assert "running" in shown
+        assert shown.endswith("\nof the first pass\nof the last\n")
+        terminal.send("\x03")
+        assert terminal.wait() == 130

@@ -139,7 +139,9 @@ _OPTIONS: Final = (
     ),
     click.Option(["--show-code"], is_flag=True, help="Show each script."),
     click.Option(["--calls"], is_flag=True, help="Show each call in a line."),
-    click.Option(["-v", "--verbose"], is_flag=True, help="Show each step and call, and a summary."),
+    click.Option(
+        ["-v", "--verbose"], is_flag=True, help="Show each step, script and call, and a summary."
+    ),
     click.Option(
         ["--json", "as_json"], is_flag=True, help="Write the whole response as one object."
     ),

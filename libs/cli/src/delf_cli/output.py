@@ -19,7 +19,7 @@ from delf.terminal import visible
 from delf.values import UnsupportedValueError, to_jsonable
 from delf_cli import colours
 from delf_cli.errors import say
-from delf_cli.story import cut, printed_last
+from delf_cli.story import cut, printed_so_far
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -144,7 +144,7 @@ def show_stopped(events: Sequence[Event], screen: Screen) -> bool:
 
 def show_failure(response: Response, screen: Screen) -> None:
     """Write why a task failed, and what its script had printed."""
-    printed = response.text if response.text.strip() else printed_last(response.events)
+    printed = response.text if response.text.strip() else printed_so_far(response.events)
     if printed.strip():
         screen.line(f"printed {response.before_it_ended}:", "dim")
         screen.line("\n".join(f"  {line}" for line in printed.rstrip().splitlines()))

@@ -13,7 +13,7 @@ from delf import events as ev
 from delf.terminal import visible
 from delf_cli.errors import say
 from delf_cli.output import Screen, counted, wrapped
-from delf_cli.story import call_line, cut, purpose, story
+from delf_cli.story import call_line, cut, printed_lines, purpose, story
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -45,7 +45,8 @@ class Narrator:
         screen: Where to.
         show_code: Write each script.
         calls: Write a line for each call.
-        verbose: Write each step, model call and tool call.
+        verbose: Write each step, model call, script and tool call; prints, too, where no live
+            line shows them.
         waits: Write how to answer the requests that nobody here is asked about.
         asks: Whether there are others than those about interrupted calls.
         root: The project, which is told once what is to be said of its set-up.
@@ -86,7 +87,7 @@ class Narrator:
                 say("warning", event.message)
             case ev.ScriptGenerated():
                 self._scripts += 1
-                if self._show_code:
+                if self._show_code or self._verbose:
                     self._screen.script(event.code, self._scripts)
             case ev.ApprovalRequested() if self._waits and (self._asks or event.outcome_unknown):
                 name = event.request_id
@@ -97,6 +98,8 @@ class Narrator:
                 self._screen.line(f"{event.topic}: {event.text}", "dim")
             case ev.SandboxOpened() if self._screen.console is not None:
                 self._tell(event)
+            case ev.Printed() if self._verbose and self._screen.console is None:
+                self._screen.line(printed_lines(event))
             case _ if self._verbose:
                 self._tell(event)
             case ev.CallStarted() if self._calls:

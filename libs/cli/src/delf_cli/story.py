@@ -78,15 +78,30 @@ def story(event: ev.Event) -> str | None:
             return None
 
 
-def printed_last(events: Iterable[ev.Event]) -> str:
-    """Return the prints of the last script, which are no answer where the task came to none."""
-    text: list[str] = []
+def printed_so_far(events: Iterable[ev.Event]) -> str:
+    """Return what the user got to see of a task without an end: the prints of its passes.
+
+    Those of a script that failed give way to those of the next one.
+    """
+    kept: list[str] = []
+    last: list[str] = []
     for event in events:
-        if isinstance(event, ev.ScriptGenerated):
-            text.clear()
-        elif isinstance(event, ev.Printed):
-            text.append(event.text)
-    return "".join(text)
+        match event:
+            case ev.ScriptGenerated():
+                last.clear()
+            case ev.Printed():
+                last.append(event.text)
+            case ev.ScriptFinished() if event.status in ("done", "rerun"):
+                kept += last
+                last.clear()
+            case _:
+                pass
+    return "".join((*kept, *last))
+
+
+def printed_lines(event: ev.Printed) -> str:
+    """Return what a script printed, each line marked as its own."""
+    return textwrap.indent(event.text.rstrip("\n"), "  | ", lambda _line: True)
 
 
 def purpose(event: ev.CallStarted) -> str:
@@ -126,7 +141,7 @@ def tell_of_event(event: ev.Event) -> None:
     elif isinstance(event, ev.Warned):
         text = f"  warning: {event.message}"
     elif isinstance(event, ev.Printed):
-        text = textwrap.indent(event.text.rstrip("\n"), "  | ")
+        text = printed_lines(event)
     elif isinstance(event, ev.ScriptGenerated):
         code = textwrap.indent(event.code.rstrip(), "    ")
         text = f"  script, attempt {event.attempt}:\n{code}"

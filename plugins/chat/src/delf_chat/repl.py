@@ -39,7 +39,7 @@ class Manner:
     Args:
         timeout: Seconds for one task; the agent's own when None.
         show_code: Write each script.
-        verbose: Write each call.
+        verbose: Write each step, script and call.
         as_json: Write each response as a line of JSON.
         setup: What ``delf resume`` needs to set up the same agent again.
     """

@@ -21,7 +21,7 @@ from delf_cli.journals import history_journal, work_with
 from delf_cli.lazy import LazyGroup
 from delf_cli.output import json_text
 from delf_cli.pruning import DURATION, Pruning, prune_options
-from delf_cli.story import printed_last
+from delf_cli.story import printed_so_far
 from delf_cli.summary import summary_of
 from delf_cli.tables import one_line
 from delf_plugin_cli import runs_view as render
@@ -140,7 +140,7 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
     if task.error:
         click.echo(f"\n{click.style('error:', fg='red', bold=True)} {one_line(task.error)}")
     text = "" if ended is None else ended.text.strip()
-    text = text or printed_last(events).strip()
+    text = text or printed_so_far(events).strip()
     if text:
         click.echo(f"\n{visible(text)}")
     if task.state == "interrupted":

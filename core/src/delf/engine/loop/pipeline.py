@@ -218,7 +218,7 @@ class TaskPipeline:
             if work is not None:
                 await self._abandon(work)
             if not is_left:
-                await self._finish("", TaskStoppedError("the task was stopped"))
+                await self._finish(self._host.said, TaskStoppedError("the task was stopped"))
         except Exception as error:
             self._lost_end(error)
 
