@@ -195,7 +195,7 @@ def test_a_person_reads_that_it_was_stopped_and_what_it_had_changed(tmp_path):
         command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True
     ) as process:
         for line in process.stderr:
-            if "hold" in line:
+            if "→" in line and "hold" in line:
                 break
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=20)
