@@ -64,6 +64,7 @@ class Watching(TypedDict, total=False):
 
     Args:
         listeners: Called with each event after it was journalled.
+        child_listeners: The same for events of child tasks, and of theirs.
         on_delta: Called with pieces of the model's answers, with ``stream=True``.
         files: The task's input files, where the agent's do not hold.
         setup: Kept in the journal for whoever resumes the task; plain data, no secrets.
@@ -72,6 +73,7 @@ class Watching(TypedDict, total=False):
     """
 
     listeners: Sequence[Listener]
+    child_listeners: Sequence[Listener]
     on_delta: Callable[[str], None] | None
     files: Sequence[str | os.PathLike[str]] | None
     setup: Mapping[str, Any] | None
@@ -341,6 +343,7 @@ class Agent(Generic[T]):
         timeout: float | None = None,
         *,
         listeners: Sequence[Listener] = (),
+        child_listeners: Sequence[Listener] = (),
         on_delta: Callable[[str], None] | None = None,
         **given: Any,
     ) -> Response[Any]:
@@ -351,12 +354,15 @@ class Agent(Generic[T]):
             timeout: Seconds, which stand still while a person is asked (``asyncio.timeout`` counts
                 all of them); the configuration's when omitted.
             listeners: Called with each event after it was journalled.
+            child_listeners: The same for events of child tasks, and of theirs.
             on_delta: Called with pieces of the model's answers, with ``stream=True``.
             given: As for :meth:`run`; and ``setup``, which is kept in the journal for whoever
                 resumes the task: plain data, no secrets.
         """
         request = self._request(task, timeout, **given)
-        seen = replace(request, listeners=listeners, on_delta=on_delta)
+        seen = replace(
+            request, listeners=listeners, child_listeners=child_listeners, on_delta=on_delta
+        )
         return await self._home.call_async(lambda r: self._run(r, seen))
 
     def resume(

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from delf.events import ScriptGenerated, TaskStarted
 from delf_workers import arun_worker
 from support.commands import check_object, json_tables
 from support.program import DELF, delf, environment, run
@@ -135,7 +136,68 @@ async def test_run_worker_from_code(project, monkeypatch):
         "sum", "Sum it up.", inputs={"words": 5}, attachments=["a.md"], project=project
     )
     assert response.text == "one two"
-    assert response.trace.tool_calls[0].name == "workers.call"
+    assert response.trace.scripts == ["print(open('a.md').read())"]
+    assert (response.trace.tool_calls, len(response.trace.model_calls)) == ([], 1)
+    assert response.cost_usd == 0.5
+
+
+NESTED = [
+    ("total = await workers.call('sum', 'Sum it up.', inputs={'words': 5})\nprint(total)", "Lead."),
+    ("print(7)", "Sum up in 5 words."),
+]
+
+
+@pytest.fixture
+def nested(project):
+    """A worker that calls another one."""
+    head = "---\nconnections: {workers: {allow_workers: [sum]}}\n"
+    head += "result: {type: integer}\n---\nLead.\n"
+    (project / "workers/lead.worker").write_text(head)
+    (project / "a.jsonl").write_text("".join(reply(*one) + "\n" for one in NESTED))
+    return project
+
+
+async def test_run_worker_gives_what_the_worker_did(nested):
+    events, messages = [], []
+    response = await arun_worker(
+        "lead",
+        project=nested,
+        listeners=[events.append],
+        message_callback=lambda name, call: messages.append((name, call)),
+    )
+    trace = response.raise_for_status().trace
+    assert (response.text.strip(), response.value) == ("7", 7)
+    assert trace.scripts == [NESTED[0][0]]
+    assert [call.name for call in trace.tool_calls] == ["workers.call"]
+    assert trace.usage.total_tokens == trace.model_calls[0].usage.total_tokens
+    assert [name for name, _ in messages] == ["lead", "sum"]
+    assert all(
+        script in call.answer for (script, _), (_, call) in zip(NESTED, messages, strict=True)
+    )
+    assert "Lead." in "".join(message.text for message in messages[0][1].messages)
+    assert [e.code for e in events if isinstance(e, ScriptGenerated)] == [
+        code for code, _ in NESTED
+    ]
+    assert all(not isinstance(e, TaskStarted) or e.parent for e in events)
+
+
+async def test_run_worker_tells_why_a_worker_did_not_begin(nested):
+    with_a_hole = nested / "workers/lead.worker"
+    with_a_hole.write_text("---\ninputs: {x: {type: integer}}\n---\nLead {{x}}.\n")
+    response = await arun_worker("lead", project=nested)
+    assert not response.status
+    assert "needs the input 'x'" in response.error
+    assert [call.name for call in response.trace.tool_calls] == ["workers.call"]
+
+
+async def test_a_listener_that_fails_does_not_end_the_worker(nested):
+    def broken(*_):
+        raise ValueError("broken")
+
+    response = await arun_worker(
+        "lead", project=nested, listeners=[broken], message_callback=broken
+    )
+    assert response.raise_for_status().text.strip() == "7"
 
 
 async def test_a_worker_works_by_the_strategy_of_the_project(project, monkeypatch):

@@ -5,7 +5,7 @@ import textwrap
 
 import pytest
 
-from delf import tool
+from delf import CallContext, tool
 from delf_filesystem import Filesystem
 
 
@@ -153,6 +153,55 @@ async def test_a_worker_is_made_once_a_person_says_yes(bench):
     assert "Read in/a.md." in request.preview
     path = bench.folder / "workers/generated/reader/worker.worker"
     assert path.read_text() == request.preview
+
+
+async def test_nobody_is_asked_about_a_name_that_is_taken(bench):
+    bench.worker("brief")
+    person, seen = asks()
+    code = create(name="brief", instructions="Do it.")
+    response = await bench.run(code, on_confirm=person)
+    assert "there is a worker 'brief' already" in response.error
+    assert not seen
+
+
+CALLS = "connections: {workers: {allow_workers: ['*']}}"
+
+
+@pytest.mark.parametrize("confirm", [True, ["call"], "call"])
+async def test_what_is_asked_about_workers_is_asked_of_nested_calls_too(bench, confirm):
+    bench.worker("outer", CALLS, "Outer.")
+    bench.worker("inner", "", "Inner.")
+    bench.answers("Inner.", "print('in')")
+    bench.answers("Outer.", "print(await workers.call('inner', 'go'))")
+    person, seen = asks()
+    code = "print(await workers.call('outer', 'go'))"
+    response = await bench.run(code, bench.workers(confirm=confirm), on_confirm=person)
+    assert response.text.strip() == "in"
+    assert [request.arguments["worker"] for request in seen] == ["outer", "inner"]
+
+
+async def test_what_is_not_allowed_of_workers_is_not_allowed_to_them_either(bench):
+    bench.worker("outer", CALLS, "Outer.")
+    bench.answers("Outer.", create(name="x", instructions="y"))
+    person, seen = asks()
+    code = "print(await workers.call('outer', 'go'))"
+    response = await bench.run(code, bench.workers(allow=["call"]), on_confirm=person)
+    assert "workers.create is not allowed here" in response.error
+    assert not seen
+
+
+async def test_an_action_knows_which_worker_calls_it(bench):
+    @tool(effect="read", confirm=False)
+    def who(context: CallContext) -> str:
+        """Tell who calls."""
+        return str(context.worker)
+
+    bench.worker("outer", "connections: [who]", "Outer.")
+    bench.answers("Outer.", "print(await who())")
+    code = "print(await who(), await workers.call('outer', 'go'))"
+    response = await bench.run(code, who)
+    assert response.status, response.error
+    assert response.text.split() == ["None", "outer"]
 
 
 async def test_nothing_is_made_where_a_person_says_no(bench):

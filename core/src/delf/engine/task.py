@@ -77,6 +77,7 @@ class TaskRequest:
         task_id: Its name.
         conversation: What the task continues.
         listeners: See the events after they were journalled.
+        child_listeners: See the events of its child tasks, and of theirs.
         on_delta: Sees pieces of the model's answers.
         stream: Take answers in pieces; the configuration decides when None.
         attended: Whether the caller waits for it, so that a terminal may ask.
@@ -102,6 +103,7 @@ class TaskRequest:
     task_id: str = field(default_factory=new_task_id)
     conversation: Conversation | None = None
     listeners: Sequence[Callable[[Event], None]] = ()
+    child_listeners: Sequence[Callable[[Event], None]] = ()
     on_delta: Callable[[str], None] | None = None
     stream: bool | None = None
     attended: bool = True

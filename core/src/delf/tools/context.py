@@ -116,6 +116,7 @@ class CallContext:
         connection: The name of the connection that is called.
         folder: The folder of the agent's project, or the working folder.
         depth: 0 in a task of the user, 1 in a child of it.
+        worker: Who does the task, by name, if it is a worker's; None in a task of the user.
         input_files: Where the task's input files are, by name.
         llm: The model of the task.
         vision_llm: Its model for images and documents.
@@ -148,6 +149,7 @@ class CallContext:
     _ask: Callable[..., Awaitable[ModelReply]] = field(repr=False)
     _consent: Callable[..., Awaitable[Mapping[str, Any] | None]] = field(repr=False)
     basis: str | None = None
+    worker: str | None = None
 
     @property
     def output_files(self) -> Mapping[str, Path]:

@@ -89,6 +89,8 @@ class Workers(Connection):
         made = Workers(name="workers", folders=[str(f) for f in self.registry.folders])
         made.registry = self.registry
         made.patterns, made.caller, made.agent = patterns, worker, self.agent
+        # What the user allows and wants to be asked about holds for calls of workers, too.
+        made.allow, made.confirm = self.allow, self.confirm
         return made
 
     async def context(self, task: str) -> str | None:
@@ -248,6 +250,7 @@ class Workers(Connection):
         check_name(str(spec["name"]), "name")
         if not self._may_call(str(spec["name"])):
             raise ToolRefusedError(f"a worker {spec['name']!r} could not be called here")
+        self.agent.registry.check_free(str(spec["name"]))
         held: Mapping[str, Any] = {} if context is None else context.tools
         wanted: list[str] = spec.get("connections", [])
         for name in wanted:

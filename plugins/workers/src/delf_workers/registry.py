@@ -101,16 +101,24 @@ class Registry:
     def _path(self, name: str) -> Path:
         return self.generated / name / _INSIDE
 
+    def check_free(self, name: str) -> None:
+        """Refuse the name of a worker that there is.
+
+        Raises:
+            ConfigurationError: Naming it.
+        """
+        if name in self.files():
+            raise ConfigurationError(
+                f"there is a worker {name!r} already", hint="take another name"
+            )
+
     def write(self, name: str, text: str) -> Path:
         """Keep a generated worker; the file is there whole, or not at all.
 
         Raises:
             ConfigurationError: When there is a worker of that name, or it cannot be written.
         """
-        if name in self.files():
-            raise ConfigurationError(
-                f"there is a worker {name!r} already", hint="take another name"
-            )
+        self.check_free(name)
         path = self._path(name)
         temporary = path.with_name(f".{secrets.token_hex(8)}")
         try:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from delf.engine.views.prompts import Prompt, prompts_of
 from delf.errors import DelfError, ToolExecutionError
+from delf.events import ChildStarted, Event, ModelCalled, ModelFailed, ModelReplied, TaskFinished
 from delf.protocols.sandbox import Raised, Returned
 from delf.protocols.strategy import StrategyHost
 
 if TYPE_CHECKING:
     from delf import Response
+
+Listener = Callable[[Event], None]
 
 DEFAULT_TASK: Final = "Do what your instructions say."
 _GIVEN: Final = "\n\nGiven: "
@@ -68,6 +73,10 @@ def _more(given: str) -> dict[str, Any]:
         raise ToolExecutionError("what is given to the worker is no JSON object") from None
 
 
+MessageCallback = Callable[[str, Prompt], None]
+"""Sees each model call of a worker: its name, and what the model saw and said."""
+
+
 async def arun_worker(
     worker: str,
     task: str | None = None,
@@ -76,6 +85,8 @@ async def arun_worker(
     inputs: Mapping[str, Any] | None = None,
     attachments: Sequence[str | os.PathLike[str]] = (),
     timeout: float | None = None,
+    listeners: Sequence[Listener] = (),
+    message_callback: MessageCallback | None = None,
     **options: Any,
 ) -> Response:
     """Have a worker do a task.
@@ -87,10 +98,13 @@ async def arun_worker(
         inputs: Values that it asks for, by name.
         attachments: Paths of files that it may read.
         timeout: Seconds.
+        listeners: Called with each event of the worker, and of workers that it calls.
+        message_callback: Called with the worker's name and each model call, once it is answered.
         options: Parameters of :class:`delf.Agent`, as ``llm`` and ``on_confirm``.
 
     Returns:
-        Its response; ``response.trace`` has what it said and did.
+        Its response: the worker's own scripts, calls, tokens and messages are in ``trace`` and
+        ``events``. ``value`` is its answer as data, where it declares a shape.
 
     Raises:
         ConfigurationError: When there is no such worker, or it cannot work.
@@ -105,8 +119,61 @@ async def arun_worker(
         files=[os.fspath(path) for path in attachments] or None,
         **options,
     )
+    events: list[Event] = []
+    seeing: list[Listener] = [events.append, *listeners]
+    names: dict[str, str] = {}
+
+    def note(event: Event) -> None:
+        if isinstance(event, ChildStarted):
+            names[event.child_id] = event.worker or worker
+
+    if message_callback is not None:
+        seeing += [note, _Messages(names, message_callback)]
     async with agent:
-        return await agent.arun(text, timeout)
+        response = await agent.arun(text, timeout, listeners=[note], child_listeners=seeing)
+    return _of_worker(response, events)
+
+
+class _Messages:
+    """Makes model calls of events.
+
+    Args:
+        names: Of workers, by task.
+        callback: Gets each model call.
+    """
+
+    def __init__(self, names: Mapping[str, str], callback: MessageCallback) -> None:
+        self._names = names
+        self._callback = callback
+        self._events: dict[str, list[Event]] = {}
+        self._told: set[tuple[str, int]] = set()
+
+    def __call__(self, event: Event) -> None:
+        """Take an event."""
+        if not isinstance(event, (ModelCalled, ModelReplied, ModelFailed)):
+            return
+        seen = self._events.setdefault(event.task_id, [])
+        seen.append(event)
+        if isinstance(event, ModelCalled):
+            return
+        for prompt in prompts_of(seen):
+            key = event.task_id, prompt.number
+            if key not in self._told and (prompt.answer is not None or prompt.error is not None):
+                self._told.add(key)
+                self._callback(self._names[event.task_id], prompt)
+
+
+def _of_worker(response: Response, events: Sequence[Event]) -> Response:
+    """The response of the worker's own task; the other one where it did not begin."""
+    begun = (e.child_id for e in response.events if isinstance(e, ChildStarted))
+    task_id = next(begun, None)
+    own = [event for event in events if event.task_id == task_id]
+    if not own:
+        return response
+    end = next((event for event in own if isinstance(event, TaskFinished)), None)
+    if end is None:
+        return replace(response, events=own)
+    return replace(response, events=own, files=dict(end.files), value=end.value)
 
 
 def run_worker(worker: str, task: str | None = None, **options: Any) -> Response:

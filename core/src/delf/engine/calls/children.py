@@ -124,6 +124,7 @@ class ChildTasks:
             connection=call.bound.connection.name,
             folder=context.folder,
             depth=self.depth,
+            worker=self._run.request.worker,
             input_files={file.name: Path(file.path) for file in self._run.inputs},
             llm=self._run.config.main_llm,
             vision_llm=self._run.config.image_llm,
@@ -298,6 +299,8 @@ class ChildTasks:
             ledger = Ledger(child.budget_usd, within=ledger)
         return TaskRequest(
             task=child.task,
+            listeners=self._run.request.child_listeners,
+            child_listeners=self._run.request.child_listeners,
             timeout=self._run.request.timeout if child.timeout is None else child.timeout,
             attended=self._run.request.attended,
             patient=self._run.request.patient,
