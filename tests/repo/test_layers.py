@@ -67,7 +67,7 @@ MORE: dict[str, frozenset[str]] = {
     "runner-dbos": PROGRAM
     | {"delf.plugins", "delf.project", "delf.engine.agent_context", "delf.sync"},
     "serve": RUN_TASKS,
-    "workers": PROGRAM | {"delf.trust"},
+    "workers": PROGRAM | {"delf.engine.views.prompts", "delf.trust"},
 }
 
 
