@@ -13,12 +13,11 @@ import html
 import json
 import re
 import unicodedata
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import date, time
 from decimal import Decimal
-from itertools import islice
+from functools import cached_property
+from itertools import chain, filterfalse, islice
 from typing import Any, Final, Literal, cast
 from urllib.parse import unquote
 
@@ -31,7 +30,7 @@ OriginKind = Literal["task", "script", "result", "unknown"]
 _CONVERSATION: Final = "this conversation"
 _FILES: Final = "the input files"
 _MOST_CHARACTERS: Final = 4_000_000
-"""Characters of results that are searched; later ones are not."""
+"""Letters of results of one trust that are searched; later ones are not."""
 _MOST_VALUES: Final = 200_000
 _MOST_LEAVES: Final = 500
 """Values of one call that are looked for."""
@@ -39,22 +38,30 @@ _MOST_NEEDLES: Final = 24
 """Pieces of one value that are looked for."""
 _LEAST: Final = 3
 """Characters of a value that says something about where it came from."""
+_SHORT: Final = 12
+"""Letters from which on a value may be a part of another one."""
 _PIECE: Final = 24
-"""Characters of a piece of a longer text."""
+"""Letters of a piece of a longer text, at least; of a long text's twice as many."""
 _LONGEST_PATH: Final = 100
 """Characters of a path that are told: its names are others' words, too."""
 _SEAM: Final = "\x00"
 _WORD: Final = re.compile(r"[\w.@+:/%-]{6,}")
 _NAME: Final = re.compile(r"[\w.-]{6,}")
-_TELLING: Final = re.compile(r"[\d@/]|\.\w|.{14}")
+_TELLING: Final = re.compile(r"[\d@/]|\.\w|.{15}")
 """Signs of a word that is rare, such as an address; common words stand in any two texts."""
 _SHORTEST_CODE: Final = 20
-_BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{20,}={0,2}")
+_BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{20,}={0,2}")
 _LONGEST_WORD: Final = 300
 _BEFORE: Final = r"(?<![\w@])(?<!\w[.+-])"
 _AFTER: Final = r"(?![\w@]|[.+-]\w)"
 _NUMBER: Final = re.compile(r"\d{1,15}(?:[\d,]{0,20}\.\d{1,15}|(?:,\d{3}){0,6})")
-_NOT_LETTERS: Final = re.compile(r"(?:(?!\x00)[\W_])+")
+_NAMES: Final = re.compile(r"[^.\[\]]+")
+_MARKS: Final = bytes(code for code in range(1, 128) if not chr(code).isalnum())
+_FOREIGN_MARKS: Final = re.compile(r"[^\w\x00-\x7f]+")
+_BLOCK: Final = 8
+"""Bytes of a block; a piece of twice as many less one holds a whole one."""
+_MOST_PLACES: Final = 20
+"""Places of one text that are compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,8 +148,8 @@ class Wording:
         """Return the author of a path in the result, by the innermost field that names one."""
         if isinstance(self.trust, str):
             return self.trust
-        names = re.split(r"[.\[\]]+", path)
-        named = next((name for name in reversed(names) if name in self.trust), "*")
+        names = reversed(_NAMES.findall(path))
+        named = next((name for name in names if name in self.trust), "*")
         return self.trust.get(named, "outside")
 
 
@@ -186,16 +193,16 @@ class Origins:
         *,
         has_files: bool = False,
     ) -> None:
-        self._words = [task]
+        self._words = [_Words(task)]
         self._wording_of = wording_of
         self._has_files = has_files
         self._has_run = False
         self._seen = 0
         self._read: list[tuple[int, str]] = []
         self._author = Author()
+        self._code: _Words | None = None
         self._asked: tuple[tuple[int, str], ...] = ()
-        self.clean_code: list[str] = []
-        """The scripts whose authors had read nothing of others."""
+        self._clean_code: list[_Words] = []
         self._pending: list[CallFinished] = []
         self._haystack = _Haystack()
         self._before: Callable[[], Iterable[tuple[Trust, str]]] | None = before
@@ -204,6 +211,11 @@ class Origins:
     def author(self) -> Author:
         """The author of what is done now."""
         return self._author
+
+    @property
+    def clean_code(self) -> Iterator[str]:
+        """The scripts whose authors had read nothing of others."""
+        return (words.text for words in self._clean_code)
 
     @property
     def has_read(self) -> bool:
@@ -222,14 +234,15 @@ class Origins:
                     self._take_before()
                     files = ((0, _FILES),) if self._has_files and self._has_run else ()
                     self._asked = (*files, *self._read)
-                    self._author = Author(read=self._asked)
+                    self._author, self._code = Author(read=self._asked), None
                 case ScriptGenerated(code=code):
                     self._author = Author(code=code, read=self._asked)
+                    self._code = _Words(code)
                     if not self._asked:
-                        self.clean_code.append(code)
+                        self._clean_code.append(self._code)
                 case ScriptFinished():
                     self._has_run = True
-                    self._author = Author(read=self._asked)
+                    self._author, self._code = Author(read=self._asked), None
                 case CallFinished(status="ok" | "error"):
                     self._pending.append(event)
                     if self._wording_of(event.action).is_outside:
@@ -243,7 +256,7 @@ class Origins:
         if self._before is not None:
             for trust, text in self._before():
                 if trust == "own":
-                    self._words.append(text)
+                    self._words.append(_Words(text))
                 else:
                     self._read.append((0, _CONVERSATION))
                     self._haystack.add(0, _CONVERSATION, text, Wording())
@@ -255,16 +268,15 @@ class Origins:
         return {path.lstrip("."): self._of(text) for path, text in leaves}
 
     def _of(self, text: str) -> Origin:
-        if any(_mentions(words, text) for words in self._words):
+        if any(words.mention(text) for words in self._words):
             return Origin(kind="task", trust="own")
-        if any(_mentions(code, text) for code in self.clean_code):
+        if any(code.mention(text) for code in self._clean_code):
             return Origin(kind="script", trust="own")
         letters = _letters(text)
         found = self._find(text, letters)
         if found is not None:
             return found
-        code = self._author.code
-        if self._author.read and (code is None or _mentions(code, text)):
+        if self._author.read and (self._code is None or self._code.mention(text)):
             return Origin(kind="script", trust="outside")
         if not text.strip() or not self.has_read:
             return Origin(kind="script", trust="own")
@@ -279,21 +291,15 @@ class Origins:
             given = event.error if event.result is None else event.result
             self._haystack.add(event.call_id, event.action, given, wording)
         self._pending.clear()
-        whole = self._haystack.find(letters, exact=len(letters) < _PIECE // 2)
-        found = self._haystack.find_part(text) if whole is None else whole
-        if found is not None and found.trust == "own" and not self._haystack.has_own(text):
-            return replace(found, is_changed=True)  # one more dot is another address
-        return found
+        whole = self._haystack.find(letters, text, exact=len(letters) < _SHORT)
+        return self._haystack.find_part(text) if whole is None else whole
 
 
 class _Haystack:
-    """The texts of a task's results, in one text for each trust that is searched."""
+    """The texts of a task's results, by whose words they are."""
 
     def __init__(self) -> None:
-        self._texts: dict[Trust, str] = {"outside": _SEAM, "own": _SEAM}
-        self._own: list[str] = []
-        self._starts: dict[Trust, list[int]] = {"outside": [], "own": []}
-        self._places: dict[Trust, list[tuple[int, str, str]]] = {"outside": [], "own": []}
+        self._texts: dict[Trust, _Texts] = {"outside": _Texts(), "own": _Texts()}
 
     def add(self, call_id: int, action: str, value: Any, wording: Wording) -> None:
         """Take in a result.
@@ -304,55 +310,46 @@ class _Haystack:
             value: What it returned, or how it failed.
             wording: Whose words these are.
         """
-        found: dict[Trust, list[tuple[str, str]]] = {"outside": [], "own": []}
-        for path, text in islice(_leaves(value), _MOST_VALUES):
-            readings = found[wording.of(path)]
-            readings.append((path, text.replace(_SEAM, "")))
-            readings += ((path, plain.replace(_SEAM, "")) for plain in _decoded(text))
+        found: dict[Trust, list[tuple[str, str]]] = {
+            trust: [] for trust, texts in self._texts.items() if texts.size <= _MOST_CHARACTERS
+        }
+        for path, text in islice(_leaves(value), _MOST_VALUES) if found else ():
+            readings = found.get(wording.of(path))
+            if readings is not None:
+                readings.append((path, text))
+                readings += ((path, plain) for plain in _decoded(text))
         for trust, readings in found.items():
-            end = len(self._texts[trust])
-            if not readings or end > _MOST_CHARACTERS:
-                continue
-            if trust == "own":
-                self._own.append(_SEAM.join(text for _, text in readings))
-            added = _letters(_SEAM.join(text for _, text in readings))
-            for (path, _), letters in zip(readings, added.split(_SEAM), strict=True):
-                self._starts[trust].append(end)
-                self._places[trust].append((call_id, action, path))
-                end += len(letters) + 1
-            self._texts[trust] += added + _SEAM
+            if readings:
+                self._texts[trust].add(call_id, action, readings)
 
-    def has_own(self, text: str) -> bool:
-        """True if a value stands in the user's own data exactly like this."""
-        return any(_mentions(own, text) for own in self._own)
-
-    def find(self, letters: str, *, exact: bool, is_part: bool = False) -> Origin | None:
+    def find(self, letters: str, text: str, *, exact: bool, is_part: bool = False) -> Origin | None:
         """The first place of a text, in others' words before one's own.
 
         Args:
             letters: What is looked for.
+            text: The value as it is. It is changed where no place in one's own data has it
+                exactly: one more dot is another address.
             exact: It has to be a whole value there, as short texts are in many others.
             is_part: It is a piece of what is looked for.
         """
-        needle = f"{_SEAM}{letters}{_SEAM}" if exact else letters
-        trusts: tuple[Trust, ...] = ("outside", "own")
-        for trust in trusts:
-            text = self._texts[trust]
-            at = text.find(needle)
-            if at >= 0:
-                at += len(needle) - len(letters) - exact  # where the letters begin
-                end = at + len(letters)
-                index = bisect_right(self._starts[trust], at) - 1
-                call_id, action, path = self._places[trust][index]
-                is_whole = text[at - 1] == _SEAM and text[end] == _SEAM
-                return Origin(
-                    kind="result",
-                    trust=trust,
-                    call_id=call_id,
-                    action=action,
-                    path=path,
-                    is_part=is_part or not is_whole,
-                )
+        for trust, texts in self._texts.items():
+            places = texts.places(letters, exact=exact, is_part=is_part)
+            first = next(places, None)
+            if first is None:
+                continue
+            held = (place.text for place in islice(chain((first,), places), _MOST_PLACES))
+            is_changed = trust == "own" and not any(
+                _Words(one).mention(text) for one in dict.fromkeys(held)
+            )
+            return Origin(
+                kind="result",
+                trust=trust,
+                call_id=first.result.call_id,
+                action=first.result.action,
+                path=first.path,
+                is_part=is_part or not first.is_whole,
+                is_changed=is_changed,
+            )
         return None
 
     def find_part(self, text: str) -> Origin | None:
@@ -362,38 +359,141 @@ class _Haystack:
             words = (*_WORD.findall(reading), *_NAME.findall(reading))
             telling = [word for word in words if _TELLING.search(word)]
             letters = _letters(reading)
-            step = max(_PIECE, len(letters) // _MOST_NEEDLES)
-            cuts = (letters[at : at + _PIECE] for at in range(0, len(letters) - _PIECE, step))
+            size = min(max(_PIECE, len(letters) // 4), 2 * _PIECE)
+            step = max(size, len(letters) // _MOST_NEEDLES)
+            cuts = (letters[at : at + size] for at in range(0, len(letters) - size, step))
             pieces = (_letters(word) for word in sorted(telling, key=len, reverse=True))
             for piece in (*pieces, *cuts):
                 if len(piece) >= 2 * _LEAST:
                     needles.setdefault(piece)
         for needle in islice(filter(None, needles), _MOST_NEEDLES):
-            found = self.find(needle, exact=False, is_part=True)
+            found = self.find(needle, text, exact=False, is_part=True)
             if found is not None:
                 return found
         return None
 
 
-def _mentions(words: str, text: str) -> bool:
-    """Say if a value stands in a text exactly like this, as a word of its own.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Result:
+    """The texts of a result, with their paths, and their letters with a seam around each."""
+
+    call_id: int
+    action: str
+    readings: Sequence[tuple[str, str]]
+    letters: str
+    telling: str
+    """The letters of its words that are more than letters; the others tell nothing alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """A place in a result where something was found."""
+
+    result: _Result
+    path: str
+    text: str
+    is_whole: bool
+
+
+class _Texts:
+    """The texts of one trust, with what says quickly that something is not in them."""
+
+    def __init__(self) -> None:
+        self._results: list[_Result] = []
+        self.size = 0
+        self._blocks: set[int] = set()
+        """Each block of the bytes of the letters, as a number."""
+        self._short: dict[str, int] = {}
+        """The first result with a short value, by its index."""
+
+    def add(self, call_id: int, action: str, readings: Sequence[tuple[str, str]]) -> None:
+        """Take in the texts of a result, with their paths."""
+        text = _folded(_SEAM.join(text.replace(_SEAM, "") for _, text in readings))
+        letters = f"{_SEAM}{_without_marks(text)}{_SEAM}"
+        words = text.replace(_SEAM, " ").split()
+        telling = _without_marks(" ".join(filterfalse(str.isalpha, words)))
+        result = _Result(
+            call_id=call_id,
+            action=action,
+            readings=readings,
+            letters=letters,
+            telling=telling,
+        )
+        data = _bytes(letters)
+        data += bytes(-len(data) % _BLOCK)
+        self._blocks.update(memoryview(data).cast("Q"))
+        for value in letters.split(_SEAM):
+            if len(value) < _SHORT:
+                self._short.setdefault(value, len(self._results))
+        self._results.append(result)
+        self.size += len(letters)
+
+    def places(self, letters: str, *, exact: bool, is_part: bool) -> Iterator[_Place]:
+        """The places of a text, as :meth:`_Haystack.find` says."""
+        needle = f"{_SEAM}{letters}{_SEAM}" if exact else letters
+        for result in self._with(letters, exact=exact, is_part=is_part):
+            at = result.letters.find(needle)
+            while at >= 0:
+                begin, end = at + exact, at + exact + len(letters)
+                path, text = result.readings[result.letters.count(_SEAM, 0, begin) - 1]
+                is_whole = result.letters[begin - 1] == _SEAM == result.letters[end]
+                yield _Place(result=result, path=path, text=text, is_whole=is_whole)
+                at = result.letters.find(needle, end)
+
+    def _with(self, letters: str, *, exact: bool, is_part: bool) -> Iterable[_Result]:
+        """The results that a text may be in."""
+        if exact:
+            first = self._short.get(letters)
+            return () if first is None else self._results[first:]
+        data = _bytes(letters)
+        if len(data) >= 2 * _BLOCK - 1:
+            return self._results if self._may_hold(memoryview(data)) else ()
+        if is_part or letters.isdecimal():
+            return [result for result in self._results if letters in result.telling]
+        return self._results
+
+    def _may_hold(self, data: memoryview) -> bool:
+        """Tell whether all whole blocks of a piece are there, wherever its first one begins."""
+        return any(
+            self._blocks.issuperset(data[at : len(data) - (len(data) - at) % _BLOCK].cast("Q"))
+            for at in range(_BLOCK)
+        )
+
+
+class _Words:
+    """A text in which values are looked for as words of their own, exactly as they are.
 
     Case and spaces do not count, and a number is the same however it is written. Other marks do:
     ``ada@example.co.m`` is not ``ada@example.com``.
     """
-    if _NUMBER.fullmatch(text):
-        return _number(float(text)) in _numbers(words)
-    text = re.sub(r"^(?:https?://|mailto:)", "", text.strip()).rstrip("/")
-    if not text:
-        return False
-    if len(text) > _LONGEST_WORD:
-        return "".join(text.split()).casefold() in "".join(words.split()).casefold()
-    if text.replace(" ", "").isalnum() and any(map(str.isdigit, text)):
-        parts = map(re.escape, "".join(text.split()))  # as people write accounts, in groups
-        pattern = r"[ \u00a0]?".join(parts)
-    else:
-        pattern = r"\s+".join(map(re.escape, text.split()))
-    return re.search(rf"{_BEFORE}{pattern}{_AFTER}", words, re.IGNORECASE) is not None
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._plain = _without_spaces(text)
+
+    @cached_property
+    def _numbers(self) -> frozenset[str]:
+        return frozenset(_numbers(self.text))
+
+    def mention(self, text: str) -> bool:
+        """Say if a value stands there."""
+        if _NUMBER.fullmatch(text):
+            return _number(float(text)) in self._numbers
+        text = re.sub(r"^(?:https?://|mailto:)", "", text.strip()).rstrip("/")
+        if not text or _without_spaces(text) not in self._plain:
+            return False
+        if len(text) > _LONGEST_WORD:
+            return True
+        if text.replace(" ", "").isalnum() and any(map(str.isdigit, text)):
+            parts = map(re.escape, "".join(text.split()))  # as people write accounts, in groups
+            pattern = r"[ \u00a0]?".join(parts)
+        else:
+            pattern = r"\s+".join(map(re.escape, text.split()))
+        return re.search(rf"{_BEFORE}{pattern}{_AFTER}", self.text, re.IGNORECASE) is not None
+
+
+def _without_spaces(text: str) -> str:
+    return "".join(text.split()).casefold()
 
 
 def _numbers(text: str) -> Iterator[str]:
@@ -408,9 +508,22 @@ def _number(value: float | Decimal) -> str:
 
 def _letters(text: str) -> str:
     """Letters and digits of a text, which spaces, marks, case and invisible characters leave."""
+    return _without_marks(_folded(text))
+
+
+def _folded(text: str) -> str:
+    """Write a text in small letters, and each of them in one way."""
+    return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+
+
+def _without_marks(text: str) -> str:
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)
-    return _NOT_LETTERS.sub("", text.casefold())
+        text = _FOREIGN_MARKS.sub("", text)
+    return _bytes(text).translate(None, _MARKS).decode(errors="surrogatepass")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="surrogatepass")
 
 
 def _decoded(text: str) -> Iterator[str]:

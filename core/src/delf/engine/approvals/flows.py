@@ -44,7 +44,7 @@ class Flow:
 def flow_of(
     origins: Origins, bound: BoundAction, arguments: Mapping[str, Any], allowed: Sequence[str]
 ) -> Flow:
-    """Find the sources of a call's values, and the reason why a person should look at it.
+    """Find the sources of all of a call's values, and the reason why a person should look at it.
 
     Args:
         origins: Those of the task, up to now.
@@ -52,31 +52,42 @@ def flow_of(
         arguments: Its arguments, without secrets.
         allowed: Flows that are no reason, as ``mail.read.sender -> mail.send.to``.
     """
-    found = origins.of(arguments)
-    judged = Flow(origins=found)
+    reason = reason_of(origins, bound, arguments, allowed)
+    return Flow(origins=origins.of(arguments), reason=reason)
+
+
+def reason_of(
+    origins: Origins, bound: BoundAction, arguments: Mapping[str, Any], allowed: Sequence[str]
+) -> str | None:
+    """Find the reason why a person should look at a call, and search no more than that needs.
+
+    Args:
+        origins: Those of the task, up to now.
+        bound: What is called.
+        arguments: Its arguments, without secrets.
+        allowed: Flows that are no reason.
+    """
     action = bound.action
     if not origins.has_read or bound.built_in:
-        return judged
+        return None
     if action.effect == "read" and not action.egress:
-        return judged
+        return None
     sinks = _sinks_of(bound, arguments)
-    decisive = {path: item for path, item in found.items() if _root(path) in sinks}
+    decisive = origins.of({name: item for name, item in arguments.items() if name in sinks})
     for path, origin in decisive.items():
         if not origin.is_sure and not _is_allowed(bound.name, path, origin, allowed):
-            return Flow(origins=found, reason=f"{path}: {origin.text}")
+            return f"{path}: {origin.text}"
     if action.egress:
-        for path, origin in found.items():
+        for path, origin in origins.of(arguments).items():
             if origin.kind == "result" and origin.trust == "own":
-                reason = f"it sends {path} out: {origin.text}"
-                return Flow(origins=found, reason=reason)
+                return f"it sends {path} out: {origin.text}"
     author = origins.author
     if action.effect == "read" or not author.read or _was_meant(origins, bound):
-        return judged
+        return None
     is_named = decisive and all(origin.kind == "task" for origin in decisive.values())
-    if is_named and not any(origin.is_others for origin in found.values()):
-        return judged
-    reason = f"the model wrote this call after it had read {author.told()}"
-    return Flow(origins=found, reason=reason)
+    if is_named and not any(origin.is_others for origin in origins.of(arguments).values()):
+        return None
+    return f"the model wrote this call after it had read {author.told()}"
 
 
 def _sinks_of(bound: BoundAction, arguments: Mapping[str, Any]) -> frozenset[str]:

@@ -20,7 +20,7 @@ from delf.engine.approvals.decision import (
     why_not,
     with_secrets,
 )
-from delf.engine.approvals.flows import Flow, flow_of
+from delf.engine.approvals.flows import Flow, flow_of, reason_of
 from delf.engine.approvals.identity import call_digest
 from delf.engine.approvals.inbox import Inbox
 from delf.engine.approvals.pending import PendingRequests
@@ -237,12 +237,14 @@ class TaskApprovals:
 
     def must_look(self, bound: BoundAction, arguments: Mapping[str, Any]) -> bool:
         """Tell whether a person has to look at a call for its flow, that needs no approval else."""
-        if not self._guards:
+        origins = self._origins
+        if not self._guards or origins is None:
             return False
         if bound.action.effect == "read" and not bound.action.egress:
             return False
-        flow = self.flow(bound, arguments)
-        return flow is not None and flow.reason is not None
+        origins.follow(self._log.events)
+        safe = self._log.redactor.value(arguments)
+        return reason_of(origins, bound, safe, self._shared.flow_rules) is not None
 
     # -- calls --------------------------------------------------------------------------
 
