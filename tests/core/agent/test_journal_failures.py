@@ -10,6 +10,7 @@ import pytest
 
 from delf import Agent, AlreadyDone, UnrecordedCallError, tool
 from delf import events as ev
+from delf.errors import OutcomeUnknownError
 from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
@@ -111,6 +112,39 @@ async def test_so_does_a_resumed_one_that_was_told_how_it_ended(bench: Bench) ->
         response = (await agent.aresume(task)).raise_for_status()
     assert response.text == "looked up\nwrote b\nend"
     assert len(bench.asked) == 1, "what was said is in the journal"
+
+
+LOST = """
+for turn in (1, 2):
+    try:
+        print(await pay(10))
+    except ToolError as error:
+        print("failed:", error)
+    if turn == 1:
+        print(await write("a"))
+"""
+
+
+async def test_an_answer_that_was_lost_is_asked_about_after_a_resume_too(bench: Bench) -> None:
+    """The first process saw that it was lost, and the second one makes the same call again."""
+    paid: list[int] = []
+
+    @tool(effect="write", confirm=False)
+    async def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        raise OutcomeUnknownError("no answer, so it may have been done")
+
+    bench.model.writes(LOST)
+    bench.journal.refuses = lambda event: is_end_of_call(event) and bool(bench.written)
+    async with bench.agent([pay]) as agent:
+        stopped = await agent.arun("Pay.")
+        assert isinstance(stopped.exception, UnrecordedCallError)
+        bench.journal.refuses = lambda _: False
+        response = (await agent.aresume(stopped.trace.task_id)).raise_for_status()
+    assert [(r.action, r.outcome_unknown) for r in bench.asked] == [("write", True), ("pay", True)]
+    assert paid == [10]
+    assert response.text == "failed: no answer, so it may have been done\nlooked up\nlooked up"
 
 
 async def test_a_journal_that_takes_nothing_any_more(

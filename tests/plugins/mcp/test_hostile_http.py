@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from delf.errors import ConnectionUnavailableError, ToolExecutionError
+from delf.errors import ConnectionUnavailableError, OutcomeUnknownError, ToolExecutionError
 from plugins.mcp.conftest import invoke
 
 TOOL = {"name": "good", "inputSchema": {"type": "object", "properties": {}}}
@@ -74,6 +74,14 @@ class Handler(BaseHTTPRequestHandler):
                     self.say(text)
             case "no end":
                 self.say(b"data: 1", kind="text/event-stream")
+            case "gateway":
+                self.say(b"bad gateway", status=502, kind="text/html")
+            case "gateway in time":
+                self.say(b"{}", status=504)
+            case "refused":
+                error = {"code": -32602, "message": "no such lamp"}
+                text = {"jsonrpc": "2.0", "id": number, "error": error}
+                self.say(json.dumps(text).encode(), status=400)
             case "page":
                 self.say(b"<html>\x1b[2J", kind="text/html")
             case _:
@@ -162,6 +170,26 @@ async def test_an_answer_that_is_none_costs_its_call_only(rogue, mode, says) -> 
                 await invoke(srv, "good")
             assert caught.value.message.isprintable()
             assert len(caught.value.message) < 5000
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_unknown"),
+    [
+        ("gateway", True),
+        ("gateway in time", True),
+        ("no end", True),
+        ("deep", True),
+        ("page", True),
+        ("large", True),
+        ("refused", False),
+    ],
+)
+async def test_a_call_whose_answer_is_lost_may_have_been_done(rogue, mode, is_unknown) -> None:
+    async with asyncio.timeout(30):
+        with pytest.raises(ToolExecutionError) as caught:
+            await invoke(rogue(mode), "good")
+    assert isinstance(caught.value, OutcomeUnknownError) == is_unknown
+    assert ("is not known" in caught.value.describe()) == is_unknown
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from delf.errors import (
     ConnectionFileNotFoundError,
     ConnectionUnavailableError,
     EnvironmentKeyError,
+    OutcomeUnknownError,
     ToolException,
     ToolExecutionError,
     ToolRefusedError,
@@ -98,7 +99,7 @@ async def test_the_server_says_how_it_is_used(remote) -> None:
 async def test_a_server_that_dies_in_a_call_is_an_error_and_is_started_again(open_mcp) -> None:
     srv = open_mcp()
     with pytest.raises(
-        ToolExecutionError, match="ended during die; whether it did it is not known"
+        OutcomeUnknownError, match="ended during die; whether it did it is not known"
     ):
         await invoke(srv, "die")
     assert await invoke(srv, "add", a=1, b=2) == {"result": 3}
@@ -111,7 +112,7 @@ async def test_one_death_fails_all_calls_under_way_and_no_later_one(open_mcp) ->
     with pytest.raises(ToolExecutionError):
         await actions["die"].call()
     results = await asyncio.gather(*waiting, return_exceptions=True)
-    assert [type(result) for result in results] == [ToolExecutionError] * 3
+    assert [type(result) for result in results] == [OutcomeUnknownError] * 3
     again = await asyncio.gather(*(actions["add"].call(a=n, b=1) for n in range(20)))
     assert again == [{"result": n + 1} for n in range(20)]
 
@@ -149,7 +150,7 @@ async def test_a_call_that_is_cancelled_is_cancelled_at_the_server(open_mcp, tmp
 
 async def test_a_silent_call_times_out_and_one_with_progress_does_not(open_mcp) -> None:
     srv = open_mcp(timeout=0.6)
-    with pytest.raises(ToolExecutionError, match=r"did not end within 0\.6 s"):
+    with pytest.raises(OutcomeUnknownError, match=r"did not end within 0\.6 s"):
         await invoke(srv, "silent", seconds=30.0)
     assert await invoke(srv, "slow", seconds=1.2) == {"result": "done"}
 

@@ -13,6 +13,7 @@ import pytest
 from delf.errors import (
     ConnectionConfigurationError,
     ConnectionUnavailableError,
+    OutcomeUnknownError,
     ToolExecutionError,
     ToolRefusedError,
 )
@@ -391,6 +392,51 @@ async def test_retries(method, status, attempts, open_api, invoke, server: RawSe
         await invoke(tool, "call")
     assert (len(server.seen), caught.value.status) == (attempts, status)
     assert naps.taken == [7.0] * (attempts - 1)
+
+
+@pytest.mark.parametrize(
+    ("method", "reply", "is_unknown"),
+    [
+        ("post", Reply(502, b""), True),
+        ("patch", Reply(504, b"late"), True),
+        ("post", Reply(500, b""), False),
+        ("post", Reply(409, b""), False),
+        ("delete", Reply(504, b""), False),
+        ("get", Reply(502, b""), False),
+        ("post", Reply(200, b"x" * 5000), True),
+        ("get", Reply(200, b"x" * 5000), False),
+    ],
+)
+async def test_a_change_whose_answer_is_lost_may_have_been_done(
+    method, reply, is_unknown, open_api, invoke, server: RawServer
+):
+    server.answer = lambda seen: reply
+    tool = open_api(one({}, method=method), retries=0, max_response_bytes=1000)
+    with pytest.raises(ToolExecutionError) as caught:
+        await invoke(tool, "call")
+    assert isinstance(caught.value, OutcomeUnknownError) == is_unknown
+    assert isinstance(caught.value, APIError) == (reply.status != 200)
+    assert ("may have been done" in caught.value.message) == is_unknown
+
+
+async def test_a_token_whose_answer_is_lost_has_changed_nothing(
+    open_api, invoke, server: RawServer
+):
+    server.answer = lambda seen: Reply(502, b"")
+    document = one({}, method="post")
+    document["components"] = {
+        "securitySchemes": {
+            "o": {
+                "type": "oauth2",
+                "flows": {"clientCredentials": {"tokenUrl": server.url + "/token", "scopes": {}}},
+            }
+        }
+    }
+    document["security"] = [{"o": []}]
+    tool = open_api(document, client_id="a", client_secret="b", retries=0)
+    with pytest.raises(ToolExecutionError, match="no OAuth2 token") as caught:
+        await invoke(tool, "call")
+    assert not isinstance(caught.value, OutcomeUnknownError)
 
 
 async def test_a_long_retry_after_is_not_waited_for(open_api, invoke, server: RawServer):

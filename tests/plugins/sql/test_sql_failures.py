@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
+import signal
 import socket
 import threading
 import traceback
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +20,7 @@ from delf.errors import (
     ConnectionUnavailableError,
     DelfError,
     OptionalDependencyError,
+    OutcomeUnknownError,
     ToolExecutionError,
 )
 from delf_sql import SQL
@@ -334,6 +338,69 @@ async def test_a_server_that_is_cut_off_holds_no_thread(kind, request, open_sql,
     finally:
         line.close()
         gc.collect()
+
+
+SLOW_WRITES = {
+    "postgresql": "INSERT INTO items SELECT 9, 'slow' FROM pg_sleep(25)",
+    "mariadb": SLOW["mariadb"].replace("SELECT", "INSERT INTO items SELECT 9,"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # psycopg's cursor
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+async def test_a_write_whose_connection_ends_may_have_been_done(kind, request, open_sql):
+    database = request.getfixturevalue(f"{kind}_database")
+    database.run(SETUP)
+    sql = open_sql(database, pool_size=1)
+    for call, statements, look in (
+        (sql.write, SLOW_WRITES, writing),
+        (sql.query, SLOW, running),
+    ):
+        task = asyncio.create_task(call(statements[database.kind]))
+        await until(lambda look=look: look(database) == 1)
+        end_connections(database)
+        error = await failure_of(task)
+        assert isinstance(error, OutcomeUnknownError) == (look is writing)
+        assert isinstance(error, ConnectionUnavailableError) == (look is running)
+        assert ("may have been done" in error.message) == (look is writing)
+        del error, task
+        gc.collect()
+
+
+async def test_a_write_of_sqlite_whose_process_ends_may_have_been_done(
+    sqlite_database, open_sql, tmp_path
+):
+    sqlite_database.run(SETUP)
+    sql = open_sql(sqlite_database)
+    endless = "WITH RECURSIVE r(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM r)"
+    task = asyncio.create_task(sql.write(f"INSERT INTO items {endless} SELECT n, 'x' FROM r"))
+    await until(lambda: [*tmp_path.glob("*-journal"), *tmp_path.glob("*-wal")])
+    for path in Path("/proc/self/task").glob("*/children"):
+        for pid in path.read_text().split():
+            if b"sqlite_child" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(int(pid), signal.SIGKILL)
+    assert isinstance(await failure_of(task), OutcomeUnknownError)
+    assert await sql.query("SELECT id FROM items") == [{"id": 1}]
+
+
+def end_connections(database) -> None:
+    if database.kind == "postgresql":
+        database.run(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = "
+            "current_database() AND pid <> pg_backend_pid()"
+        )
+    else:
+        ids = database.run(
+            "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
+        )
+        database.run("".join(f"KILL {i};" for i in ids.split()))
+
+
+async def test_a_refused_write_is_known_not_to_be_done(any_database, open_sql):
+    any_database.run(SETUP)
+    for text in ("INSERT INTO items VALUES (1, 'twice')", "INSERT INTO nowhere VALUES (1)"):
+        caught = await failure_of(open_sql(any_database).write(text))
+        assert not isinstance(caught, OutcomeUnknownError)
 
 
 async def test_closed_and_used_again(any_database, open_sql):

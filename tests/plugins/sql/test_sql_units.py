@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import re
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from delf.errors import ConnectionConfigurationError, DelfError, ToolRefusedErro
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import ConnectionLike, SupportsClose, SupportsContext
 from delf_sql import SQL
+from delf_sql.database import Database, LostError
 from delf_sql.gate import check_query, check_write
 from delf_sql.placeholders import bind
 from delf_sql.rows import unique_names
@@ -445,3 +448,43 @@ sys.exit("; ".join(failed) or 0)
 """
     for _ in range(4):
         subprocess.run([sys.executable, "-c", begin_together], check=True)
+
+
+class Stubborn:
+    """A backend whose statement ends when it is stopped, whole, or cannot be stopped at all."""
+
+    grace, one_at_a_time = 0.0, False
+
+    def __init__(self, can_stop: bool) -> None:
+        self.can_stop, self.leave = can_stop, threading.Event()
+
+    @contextlib.contextmanager
+    def session(self, *, reader: bool):
+        yield self
+
+    def stop(self, session):
+        if not self.can_stop:
+            raise OSError("no way to it")
+        self.leave.set()
+
+    def discard(self, session):
+        pass
+
+    def dispose(self):
+        pass
+
+
+@pytest.mark.parametrize("can_stop", [True, False])
+async def test_a_statement_that_ended_while_it_was_to_be_stopped_has_its_result(can_stop):
+    backend = Stubborn(can_stop)
+    database = Database(backend, 1, 0.01)
+    try:
+        running = database.run(lambda session: session.leave.wait(30), reader=False)
+        if can_stop:
+            assert await running is True
+        else:
+            with pytest.raises(LostError):
+                await running
+    finally:
+        backend.leave.set()
+        await database.aclose()

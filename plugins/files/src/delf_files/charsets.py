@@ -20,13 +20,13 @@ _WORD: Final = re.compile(r"[^\W\d_]{2,}")
 _KANA: Final = re.compile(r"[\u3041-\u30fe]")
 _HALF_KANA: Final = re.compile(r"[\uff61-\uff9f]")
 _SELDOM: Final = 0.9
-"""What one letter counts that is written in an encoding, and less often than others."""
+"""The weight of a letter that is written in an encoding less often than others."""
 
 _SYLLABLES: Final = frozenset(
     "이다는을가의에고지도하로사기은한자인리시어대서나정그수아해일들보부원라장전제주여상스성것만게있과구조소세면동경"
     "산김영안선용공우국문신유명적무를으관진비화년내생물오연거며모트회들당계간할마방학된드중위되요박최강울광천남북"
 )
-"""What most Korean texts are made of, names and towns included."""
+"""Common syllables of Korean texts, names and towns included."""
 _MARKS_OF_ASIA: Final = re.compile(r"[\u3000-\u3020\uff01-\uff60\uffe0-\uffe6]")
 
 # Letters of Western Europe, and the signs that are written between them.
@@ -79,7 +79,7 @@ def _sample_of(data: bytes) -> bytes:
 
 
 def _latin_share(sample: bytes) -> float:
-    """Return the share of bytes beyond ASCII that are letters among letters, or signs of Western Europe."""
+    """Return the share of bytes beyond ASCII that are Latin letters among letters, or signs."""
     fit = total = 0
     for run in _RUN.finditer(sample):
         total += len(run[0])

@@ -17,6 +17,7 @@ from delf import CallContext, Connection
 from delf.errors import (
     ConnectionConfigurationError,
     ConnectionUnavailableError,
+    OutcomeUnknownError,
     ToolDefinitionError,
     ToolExecutionError,
     did_you_mean,
@@ -33,7 +34,7 @@ from delf_schemas.actions import action_from_schema
 
 if TYPE_CHECKING:
     import mcp_types as types
-    from mcp import Client
+    from mcp import Client, MCPError
 
     from delf_mcp.asking import Asking, Patience
     from delf_mcp.link import Link
@@ -45,6 +46,10 @@ _log = logging.getLogger(__name__)
 _CONTEXT: Final = "delf_call_context"
 _READ: Final[Effect] = "read"
 _IRREVERSIBLE: Final[Effect] = "irreversible"
+_LOOK: Final = "look before it is done again"
+_PARSE_ERROR: Final = -32700
+_SAID_FOR_A_GATEWAY: Final = ("Server returned an error response", "Unexpected content type")
+"""The library's words where something answered that is no server of MCP, as a gateway does."""
 _MOST_TOLD: Final = 10
 _MOST_INSTRUCTIONS: Final = 1000
 _MORE_TOOLS: Final = "max_tools in the connection's settings allows more"
@@ -371,7 +376,7 @@ class MCP(Connection):
     async def _call(self, server: _Server, tool: types.Tool, arguments: dict[str, Any]) -> Any:
         from delf_mcp.results import files_of, result_of
 
-        async with self._link(server, tool.name) as (client, patience):
+        async with self._link(server, tool.name, calling=True) as (client, patience):
             server.asking.waiting(patience)
             result = await client.call_tool(tool.name, arguments, progress_callback=patience.alive)
         value = result_of(tool.name, result)
@@ -385,11 +390,12 @@ class MCP(Connection):
 
     @asynccontextmanager
     async def _link(
-        self, server: _Server, what: str, *, starting: bool = False
+        self, server: _Server, what: str, *, starting: bool = False, calling: bool = False
     ) -> AsyncGenerator[tuple[Client, Patience]]:
         """The server's client, and how long it is waited for.
 
-        What goes wrong with it is told as delf's errors.
+        What goes wrong with it is told as delf's errors. After a call of a tool whose answer does
+        not come, or cannot be read, nobody knows whether it was done.
         """
         import mcp_types as types
         from mcp import MCPError
@@ -408,6 +414,7 @@ class MCP(Connection):
                 "start_timeout",
                 settings.start_timeout,
             )
+        lost = OutcomeUnknownError if calling else kind
         client = await server.link.client()
         try:
             with quietly():
@@ -418,21 +425,25 @@ class MCP(Connection):
                 ending = server.link.ending
                 ending.over()
                 why = f" ({visible(ending.why)})" if ending.why else ""
-                raise kind(
+                raise lost(
                     f"{self.name}: the MCP server ended during {what}; whether it did it is not "
                     f"known{why}. The next call starts it again"
                 ) from None
             said = visible(" ".join(error.message[:MAX_TEXT].split()))
+            if calling and _is_of_the_client(error):
+                raise lost(
+                    f"{self.name}: {what}: {said}; whether it did it is not known", hint=_LOOK
+                ) from None
             raise kind(f"{self.name}: {what}: {said}") from None
         except TimeoutError:
-            raise kind(
+            raise lost(
                 f"{self.name}: {what} did not end within {seconds:g} s",
                 hint=f"{name} in the connection's settings",
             ) from None
         except ListError as error:
             raise kind(f"{self.name}: {what} cannot be used: {error}", hint=error.hint) from None
         except ValidationError as error:
-            raise kind(
+            raise lost(
                 f"{self.name}: {what}: the server's answer is not of the protocol: "
                 f"{error.error_count()} faults"
             ) from None
@@ -496,6 +507,12 @@ class _Server:
 
     def _others(self) -> None:
         self.stale = True
+
+
+def _is_of_the_client(error: MCPError) -> bool:
+    """Tell whether the library says it in place of the server, whose answer it could not use."""
+    said = error.message
+    return error.code == _PARSE_ERROR or said.startswith(_SAID_FOR_A_GATEWAY)
 
 
 def _resource(uri: str, item: Any) -> Resource:

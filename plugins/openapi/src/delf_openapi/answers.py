@@ -12,7 +12,7 @@ from delf.tools.json_schema import clean
 from delf_openapi.bodies import kind_of
 from delf_openapi.compiler import responses_of
 from delf_openapi.document import Document
-from delf_openapi.failures import APIError, SpecError
+from delf_openapi.failures import APIError, GatewayError, SpecError
 from delf_openapi.operations import Operation
 from delf_openapi.requests import Request
 from delf_openapi.sources import loads
@@ -20,6 +20,8 @@ from delf_schemas.shapes import Shapes, safe_text
 
 _ERROR_CHARS: Final = 1500
 _SHAPE_CHARS: Final = 300
+LOOK: Final = "look before it is done again"
+_LOST_BY_A_GATEWAY: Final = frozenset({502, 504})
 _HIDDEN_HEADERS: Final = frozenset({"set-cookie", "www-authenticate", "authorization"})
 
 
@@ -111,6 +113,9 @@ def failure(answer: Answer, request: Request, document: Document, operation: Ope
     if answer.status == 401 and request.unmet:
         hint = f"nothing is set for the security scheme {' or '.join(request.unmet)}"
     shown = {k: v for k, v in answer.headers.items() if k not in _HIDDEN_HEADERS}
+    if answer.status in _LOST_BY_A_GATEWAY and not request.is_repeatable:
+        text += f". The {request.method} may have been done"
+        return GatewayError(text, status=answer.status, headers=shown, hint=LOOK)
     return APIError(text, status=answer.status, headers=shown, hint=hint)
 
 

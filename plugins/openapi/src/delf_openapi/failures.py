@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from delf.errors import ConnectionConfigurationError, ToolExecutionError
+from delf.errors import ConnectionConfigurationError, OutcomeUnknownError, ToolExecutionError
 
 
 class SpecError(ConnectionConfigurationError):
@@ -42,6 +42,10 @@ class APIError(ToolExecutionError):
         super().__init__(message, hint=hint, can_retry=status not in (401, 403))
         self.status = status
         self.headers = dict(headers or {})
+
+
+class GatewayError(APIError, OutcomeUnknownError):
+    """A gateway lost the API's answer to a change: it may have been done, or not."""
 
 
 def pointer_of(tokens: Sequence[str]) -> str:

@@ -30,6 +30,8 @@ from delf_openapi.styles import (
 )
 from delf_openapi.values import Checker
 
+IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE", "QUERY"})
+
 FULL: Final = "full_response"
 """The keyword that every call takes beside its own: status, headers and body come back."""
 
@@ -49,6 +51,7 @@ class Request:
         oauth: The URL of a token that is to be had first.
         unmet: Security schemes that nothing was given for.
         spec_host: The host that the specification was had from.
+        harmless: True if it changes nothing, whatever its method, as for a token.
     """
 
     label: str
@@ -61,6 +64,12 @@ class Request:
     oauth: str | None = None
     unmet: tuple[str, ...] = ()
     spec_host: str | None = None
+    harmless: bool = False
+
+    @property
+    def is_repeatable(self) -> bool:
+        """True if sending it twice does the same as sending it once."""
+        return self.harmless or self.method in IDEMPOTENT
 
 
 class RequestBuilder:

@@ -107,4 +107,5 @@ class Tokens:
             content=urlencode(form).encode(),
             secret=headers,
             query="",
+            harmless=True,
         )

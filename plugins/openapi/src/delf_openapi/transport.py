@@ -13,8 +13,8 @@ from delf.bodies import ACCEPTED, BodyEncodingError, BodyTooLargeError, read_bod
 from delf.errors import ConnectionUnavailableError, OutcomeUnknownError, ToolExecutionError
 from delf.retries import pause, retry_after
 from delf.tls import trusted
-from delf_openapi.answers import Answer, scrub
-from delf_openapi.requests import Request
+from delf_openapi.answers import LOOK, Answer, scrub
+from delf_openapi.requests import IDEMPOTENT, Request
 from delf_openapi.settings import OpenAPISettings
 from delf_openapi.sources import is_private, origin_of
 from delf_openapi.tokens import Tokens
@@ -22,7 +22,6 @@ from delf_openapi.tokens import Tokens
 if TYPE_CHECKING:
     import httpx
 
-_IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE", "QUERY"})
 _PASSING: Final = frozenset({429, 502, 503, 504})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS: Final = 5
@@ -35,6 +34,13 @@ _HEADERS: Final = {"User-Agent": "delf", "Accept-Encoding": ACCEPTED}
 # httpx logs every address, and with it the credentials in queries.
 _ours: ContextVar[bool] = ContextVar("delf_openapi_request", default=False)
 _httpx_log: Final = logging.getLogger("httpx")
+
+
+def _unread(method: str, text: str) -> ToolExecutionError:
+    """The error for an answer that came and cannot be read: what was asked may be done."""
+    if method in IDEMPOTENT:
+        return ToolExecutionError(text)
+    return OutcomeUnknownError(f"{text}. The {method} may have been done", hint=LOOK)
 
 
 def _not_ours(record: logging.LogRecord) -> bool:
@@ -125,12 +131,12 @@ class Transport:
                     raise self._unreachable(request, error) from None
                 await self._sleep(pause(attempt))
             except httpx.TransportError as error:
-                if last or request.method not in _IDEMPOTENT:
+                if last or not request.is_repeatable:
                     raise self._unreachable(request, error, sent=True) from None
                 await self._sleep(pause(attempt))
             else:
                 wait = self._wait_for(answer, attempt)
-                if last or wait is None or request.method not in _IDEMPOTENT:
+                if last or wait is None or not request.is_repeatable:
                     return answer
                 await self._sleep(wait)
         raise AssertionError  # the last attempt returns or raises
@@ -156,10 +162,8 @@ class Transport:
         else:
             reason = f"{host} cannot be reached: {scrub(str(error), request)[:200]}"
         text = f"{request.label}: {reason}"
-        if sent and request.method not in _IDEMPOTENT:
-            return OutcomeUnknownError(
-                f"{text}, so it may have been done", hint="look before it is done again"
-            )
+        if sent and not request.is_repeatable:
+            return OutcomeUnknownError(f"{text}, so it may have been done", hint=LOOK)
         return ConnectionUnavailableError(text)
 
     # -- redirects ----------------------------------------------------------------------
@@ -229,11 +233,11 @@ class Transport:
                 head = response.status_code, response.reason_phrase, response.headers
                 return Answer(*head, content)
         except BodyTooLargeError:
-            raise ToolExecutionError(
-                f"{label}: the answer is larger than {limit:,} bytes; ask for less"
+            raise _unread(
+                method, f"{label}: the answer is larger than {limit:,} bytes; ask for less"
             ) from None
         except BodyEncodingError as error:
-            raise ToolExecutionError(f"{label}: the answer: {error}") from None
+            raise _unread(method, f"{label}: the answer: {error}") from None
         except TimeoutError:
             raise httpx.ReadTimeout("the whole exchange took too long") from None
         except httpx.LocalProtocolError:  # its text may hold a header's value

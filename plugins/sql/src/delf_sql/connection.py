@@ -200,7 +200,8 @@ class SQL(Connection):
 
     async def _on(self, reader: bool, work: Callable[[Backend, Any], T]) -> T:
         """Do something with a session, in a thread; drivers' exceptions become delf's."""
-        from delf_sql.failures import problem_of
+        from delf_sql.database import LostError
+        from delf_sql.failures import lost, problem_of
 
         backend, database = self._parts or await asyncio.to_thread(self._connect)
         try:
@@ -208,6 +209,8 @@ class SQL(Connection):
         except DelfError:
             raise
         except Exception as error:
+            if isinstance(error, LostError) and not reader:
+                raise lost("it did not end, and could not be ended", backend) from None
             problem = problem_of(error, backend)
             if problem is None:
                 text = self._target.scrub(f"{type(error).__name__}: {error}".split("\n", 1)[0])

@@ -22,6 +22,10 @@ _STOP_SECONDS: Final = 5.0
 _AGAIN_SECONDS: Final = 0.2
 
 
+class LostError(TimeoutError):
+    """A statement did not end in time, and could not be ended."""
+
+
 class _Job:
     """One statement in its thread, and whether somebody waits for it."""
 
@@ -56,7 +60,8 @@ class Database:
 
         Raises:
             ConnectionUnavailableError: When the database does not answer.
-            TimeoutError: When it did not end in time.
+            TimeoutError: When it did not end in time, and was ended.
+            LostError: When it could not be ended, so that nobody knows what became of it.
         """
         loop = asyncio.get_running_loop()
         clock = asyncio.timeout(None)
@@ -74,9 +79,14 @@ class Database:
         try:
             async with clock:
                 return await asyncio.wrap_future(future)
-        except (TimeoutError, asyncio.CancelledError):
+        except (TimeoutError, asyncio.CancelledError) as error:
             job.is_unwanted = True
-            await asyncio.shield(self._stop(future, job, reader))
+            is_ended = await asyncio.shield(self._stop(future, job, reader))
+            if isinstance(error, TimeoutError) and not future.cancelled():
+                if not is_ended:
+                    raise LostError from None
+                if future.exception() is None:  # it ended, whole, while it was to be stopped
+                    return future.result()
             raise
         finally:
             job.is_unwanted = True
@@ -107,10 +117,14 @@ class Database:
             if job.is_unwanted:
                 self._backend.discard(session)
 
-    async def _stop(self, future: Future[Any], job: _Job, reader: bool) -> None:
-        """End a statement in the database, so that its thread is free for another."""
+    async def _stop(self, future: Future[Any], job: _Job, reader: bool) -> bool:
+        """End a statement in the database, so that its thread is free for another.
+
+        Returns:
+            False if it could not be ended.
+        """
         if future.cancel() or future.done():
-            return
+            return True
         ended = asyncio.wrap_future(future)
         ended.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
@@ -124,6 +138,8 @@ class Database:
             if executor is not None:
                 executor.shutdown(wait=False)  # its thread may hang for good, with its place
             await asyncio.to_thread(self._backend.dispose)
+            return False
+        return True
 
     def _end(self, job: _Job) -> None:
         with job.lock:

@@ -7,6 +7,7 @@ from typing import Final
 from delf.errors import (
     ConnectionUnavailableError,
     DelfError,
+    OutcomeUnknownError,
     ToolExecutionError,
     ToolRefusedError,
 )
@@ -57,6 +58,22 @@ def _unreachable(text: str, backend: Backend) -> ConnectionUnavailableError:
     )
 
 
+def lost(text: str, backend: Backend) -> OutcomeUnknownError:
+    """The error for a write whose answer was lost: it may be committed, or not.
+
+    Args:
+        text: Why.
+        backend: Of that database.
+    """
+    return OutcomeUnknownError(
+        backend.target.scrub(
+            f"{backend.target.label}: the write was sent and its answer was lost "
+            f"({text[:_LONGEST]}), so it may have been done"
+        ),
+        hint="query what is there before it is done again",
+    )
+
+
 def failure(
     problem: Problem, backend: Backend, *, reader: bool, timeout: float, advice: str = ""
 ) -> DelfError:
@@ -71,6 +88,8 @@ def failure(
     """
     text = backend.target.scrub(problem.text[:_LONGEST])
     if problem.cause == "unavailable":
+        if problem.lost and not reader:
+            return lost(text, backend)
         return _unreachable(text, backend)
     if problem.cause == "timeout":
         return ToolExecutionError(

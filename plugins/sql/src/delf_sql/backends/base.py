@@ -54,11 +54,13 @@ class Problem:
         cause: What kind of failure it is.
         text: The database's own words, one line.
         table: A table that does not exist.
+        lost: True if the connection went, so that no answer tells what became of a statement.
         column: A column that does not exist.
     """
 
     cause: Cause
     text: str
+    lost: bool = False
     table: str | None = None
     column: str | None = None
 

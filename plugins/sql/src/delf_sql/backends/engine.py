@@ -318,7 +318,7 @@ class EngineBackend:
         cause = getattr(error, "orig", None)
         text = first_line(str(cause if cause is not None else error))
         lost = isinstance(error, DBAPIError) and error.connection_invalidated
-        return Problem(cause="unavailable" if lost else "statement", text=text)
+        return Problem(cause="unavailable" if lost else "statement", text=text, lost=lost)
 
 
 def _driver(session: sa.Connection) -> Any:

@@ -56,7 +56,8 @@ _SMALLEST_LARGEST: Final = 1_000_000
 """The bytes that delf's own queries need, whatever ``max_bytes`` is."""
 _TIMEOUTS: Final = (1969, 3024)
 _READ_ONLY: Final = (1792, 1290, 1836)
-_UNAVAILABLE: Final = (1040, 1044, 1045, 1049, 1053, 1129, 1130, 1152, 1203)
+_REFUSED: Final = (1040, 1044, 1045, 1049, 1129, 1130, 1152, 1203)
+_SHUTDOWN: Final = 1053
 _CLIENT_ERRORS: Final = range(2000, 3000)
 _SYNTAX_ERROR: Final = 1064
 _NO_TABLE: Final = 1146
@@ -303,8 +304,8 @@ class MysqlBackend(EngineBackend):
             return Problem(cause="timeout", text=text)
         if code in _READ_ONLY:
             return Problem(cause="read-only", text=text)
-        if code in _UNAVAILABLE or code in _CLIENT_ERRORS or code == 0:
-            return Problem(cause="unavailable", text=text)
+        if code in _REFUSED or code == _SHUTDOWN or code in _CLIENT_ERRORS or code == 0:
+            return Problem(cause="unavailable", text=text, lost=code not in _REFUSED)
         missing = _MISSING.search(text)
         name = missing.group(1) if missing else None
         return Problem(

@@ -59,6 +59,7 @@ for harmless ones of extensions; and whatever may be called by a name after a do
 
 _STOP_SECONDS: Final = 3.0
 _UNAVAILABLE: Final = ("08", "28", "3D", "53", "57P")
+_LOST: Final = ("08", "57P")
 _CONNECTIONS_ENDED: Final = re.compile(r"^(?:connection (?:failed|to server)[^:]*:\s*)+")
 _MISSING: Final = re.compile(r'(?:relation|column) "?([\w.$ ]+?)"? (?:of relation|does not exist)')
 
@@ -215,7 +216,8 @@ class PostgresBackend(EngineBackend):
             return Problem(cause="read-only", text=text)
         lost = isinstance(error, psycopg.OperationalError) and not state
         if lost or state.startswith(_UNAVAILABLE):
-            return Problem(cause="unavailable", text=text)
+            lost = lost or state.startswith(_LOST)
+            return Problem(cause="unavailable", text=text, lost=lost)
         missing = _MISSING.search(text)
         name = missing.group(1) if missing else None
         hinted = error.diag.message_hint is not None

@@ -58,6 +58,9 @@ SELECT id, seq, "table", "from", "to" FROM pragma_foreign_key_list(?, ?) ORDER B
 """
 
 
+_ENDED: Final = "disk I/O error: its process ended"
+
+
 class _SqliteError(Exception):
     """An error of SQLite."""
 
@@ -100,7 +103,7 @@ class _Child:
             self.close()
             if time.monotonic() - started >= self._opening.timeout:
                 raise TimeoutError from None
-            raise _SqliteError("disk I/O error: its process ended") from None
+            raise _SqliteError(_ENDED) from None
         finally:
             self._idle.set()
         return Fetched(tuple(columns), rows, more, changed, tuple(mended))
@@ -374,7 +377,7 @@ class SqliteBackend:
         if "not authorized" in text or "prohibited" in text:
             return Problem(cause="read-only", text="this is not allowed on a SQLite connection")
         if text.startswith(("unable to open", "file is not a database", "disk I/O")):
-            return Problem(cause="unavailable", text=text)
+            return Problem(cause="unavailable", text=text, lost=text == _ENDED)
         table, column = _MISSING_TABLE.search(text), _MISSING_COLUMN.search(text)
         return Problem(
             cause="statement",
