@@ -88,7 +88,7 @@ async def tokens(count):
     answers = walk(count)
     with OpenAIServer(lambda r: Reply(text=answers(r.prompt)[0])) as server:
         config = LLMConfig("m", base_url=server.base_url, api_key="k")
-        await run(config, StreamStrategy(way="replay", context_tokens=1_000_000), count)
+        await run(config, StreamStrategy(mode="replay", context_tokens=1_000_000), count)
         replay = sum(len(request.body) for request in server.requests) // 4
     async with RealtimeServer(answers) as live:
         config = LLMConfig("gpt-realtime", base_url=f"http://127.0.0.1:{live.port}/v1", api_key="k")

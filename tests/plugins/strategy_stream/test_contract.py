@@ -60,7 +60,7 @@ class TestEarly(TestMarkers):
 class TestWhole(TestMarkers):
     @pytest.fixture
     def strategy(self) -> Any:
-        return lambda: StreamStrategy(granularity="whole", way="replay")
+        return lambda: StreamStrategy(granularity="whole", mode="replay")
 
 
 class TestTools(StrategyContract):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 import pytest
 
 from delf import Agent, LLMConfig, tool
-from delf.testing import TestHost
+from delf.errors import ConfigurationError
+from delf.messages import ModelDelta, ModelReply, ModelRequest
+from delf.testing import ScriptedModel, TestHost
 from delf_strategy_stream.strategy import StreamStrategy
 from support.live_servers import GeminiServer, LiveServer, Piece, RealtimeServer
 from support.openai_server import OpenAIServer, Reply, Request
@@ -120,7 +123,7 @@ async def test_replay_with_a_model_of_sessions_opens_one_for_each_turn(
 ) -> None:
     world = World()
     async with kind(answers_of(notation)) as server:
-        response = await world.run(config_of(server), notation, way="replay")
+        response = await world.run(config_of(server), notation, mode="replay")
         assert (response.text, world.kept) == (END, list(NAMES))
         assert server.connections == 4
 
@@ -159,7 +162,7 @@ async def test_requests_take_the_place_of_sessions_that_end_again_and_again(nota
             assert server.connections == 2
             first, second = ended(response)
             assert "is opened anew" in first
-            assert "is not used any more" in second
+            assert "ended, and requests take its place" in second
         assert http.requests
 
 
@@ -169,7 +172,92 @@ async def test_a_session_that_cannot_be_had_is_told_and_done_without() -> None:
         async with RealtimeServer(in_markers, refuse=403) as server:
             response = await world.run(config_of(server, http), "markers")
             assert (response.text, world.kept) == (END, list(NAMES))
-            assert re.search(r"403|not allowed|no sessions today", ended(response)[0])
+            first, second = ended(response)
+            assert re.search(r"403|not allowed|no sessions today", first)
+            assert "could not be opened, and it is tried once more" in first
+            assert "could not be opened, and requests take its place" in second
+
+
+class Silent:
+    """A session that says its first pieces, and nothing more."""
+
+    closed = 0
+
+    def __init__(self, *pieces: ModelDelta) -> None:
+        self.pieces = pieces
+
+    async def send(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
+        for piece in self.pieces:
+            yield piece
+        await asyncio.Event().wait()
+
+    async def aclose(self) -> None:
+        Silent.closed += 1
+        await asyncio.Event().wait()
+
+
+KEEP = '<execute>[{"name": "keep", "args": {"name": "Ann"}}]</execute>'
+
+
+class Sessions(ScriptedModel):
+    """A model whose sessions are given."""
+
+    def __init__(self, *sessions: Any) -> None:
+        super().__init__()
+        self.sessions = list(sessions)
+
+    async def connect(self) -> Any:
+        session = self.sessions.pop(0)
+        return await session() if callable(session) else session
+
+
+async def stream(model: ScriptedModel, **options: Any) -> tuple[Any, list[str]]:
+    kept: list[str] = []
+
+    @tool(effect="write", confirm=False)
+    async def keep(name: str) -> str:
+        """Keep a name."""
+        kept.append(name)
+        return f"kept {name}"
+
+    host = TestHost.discover(environ={})
+    host.provide(model.spec, model.factory)
+    strategy = StreamStrategy(session_seconds=0.01, early="approved", **options)
+    async with Agent(tools=[keep], llm="scripted", host=host, strategy=strategy) as agent:
+        return await agent.arun("Keep Ann.", 20), kept
+
+
+async def test_a_silent_session_gives_way_to_requests_and_no_call_is_made_twice() -> None:
+    """Silent at the beginning, after a call was begun, and when it is closed."""
+    model = Sessions(Silent(ModelDelta(KEEP)), Silent())
+    model.replies.append("Done.")
+    response, kept = await stream(model)
+    assert (response.text, response.error, kept) == ("Done.", None, ["Ann"])
+    first, second = ended(response)
+    assert "silent for 0.01 s" in second
+    assert "is opened anew" in first
+    assert "requests take its place" in second
+
+
+async def test_a_session_that_does_not_open_in_time_is_done_without() -> None:
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    model = Sessions(never, never)
+    model.replies.append("Done.")
+    response, _ = await stream(model)
+    assert response.text == "Done."
+    assert all("could not be opened" in text for text in ended(response))
+
+
+async def test_sessions_can_be_asked_for_by_force() -> None:
+    response, _ = await stream(Sessions(Silent(), Silent()), mode="resume")
+    assert "silent for 0.01 s" in response.error
+    assert "the task fails" in ended(response)[-1]
+    with pytest.raises(ConfigurationError, match="has no sessions that stay open"):
+        await stream(Sessions(None), mode="resume")
+    with pytest.raises(ConfigurationError, match="mode"):
+        StreamStrategy(mode="rezume")
 
 
 async def test_after_a_farewell_the_conversation_goes_on_elsewhere() -> None:

@@ -14,6 +14,9 @@ from delf.errors import LLMExecutionError, ModelConfigurationError
 from delf.events import CallStarted, ModelWrote, Noted
 from delf.messages import ModelDelta, ModelReply, ModelRequest, ToolCall, ToolResult
 from delf.testing import ScriptedModel, TestHost
+from delf_strategy_stream.context import Turn, tokens_of
+from delf_strategy_stream.events import Called
+from delf_strategy_stream.notation import FunctionCalls, Markers
 from delf_strategy_stream.strategy import StreamStrategy
 
 
@@ -56,7 +59,7 @@ class Bench:
         self.seen: list[Any] = []
         self.events: list[Any] = []
         self.asked: list[str] = []
-        self.strategy = StreamStrategy(listener=self.seen.append, **options)
+        self.strategy = StreamStrategy(**{"listener": self.seen.append, **options})
 
     async def run(self, **options: Any) -> Any:
         @tool(effect="read", confirm=False)
@@ -347,7 +350,7 @@ async def test_a_model_without_tools_is_told_so() -> None:
 
 
 async def test_notifications_stand_between_turns_and_in_the_journal() -> None:
-    waiting = [["Mind the gap."], []]
+    waiting = [["Stand back."], ["Mind the gap."], []]
 
     async def source() -> list[str]:
         return waiting.pop(0)
@@ -356,8 +359,50 @@ async def test_notifications_stand_between_turns_and_in_the_journal() -> None:
     bench = Bench(*looks, "Done.", notifications=source)
     await bench.run()
     notes = [(event.topic, event.text) for event in bench.events if isinstance(event, Noted)]
-    assert notes == [("notification", "Mind the gap."), ("notification", "")]
+    texts = ["Stand back.", "Mind the gap.", ""]
+    assert notes == [("notification", text) for text in texts]
+    assert "Notice: Stand back." in bench.model.prompts[0]
     assert "Notice: Mind the gap." in bench.model.prompts[1]
+
+
+async def test_a_source_a_watcher_and_a_listener_that_fail_end_no_task() -> None:
+    async def source() -> list[str]:
+        raise OSError("the feed is away")
+
+    def listener(_: Any) -> None:
+        raise ValueError("broken")
+
+    async def watcher(request: ModelRequest) -> ModelReply:
+        raise LLMExecutionError("overloaded")
+
+    look = f"<execute>[{call('look', name='a')}]</execute>"
+    options = {"untrusted": ["look"], "watch": True, "granularity": "token"}
+    bench = Bench(look, "Done.", notifications=source, listener=listener, **options)
+    bench.model.complete = watcher
+    response = await bench.run()
+    assert response.text == "Done."
+    told = "\n".join(response.trace.warnings)
+    assert "the source of notifications failed: OSError: the feed is away" in told
+    assert "a result of look could not be looked through: overloaded" in told
+    assert "from_outside" in results_in(bench.last_prompt)[0]
+
+
+async def test_errors_of_untrusted_tools_are_set_apart_as_results_are() -> None:
+    calls = [call("look", name="nowhere"), call("look", nome="a")]
+    bench = Bench(f"<execute>[{', '.join(calls)}]</execute>", "Done.", untrusted=["look"])
+    await bench.run()
+    failed, refused = results_in(bench.last_prompt)
+    assert (failed["status"], "no nowhere" in failed["from_outside"]) == ("error", True)
+    assert "error" not in failed
+    assert (refused["status"], "from_outside" in refused) == ("refused", False)
+
+
+def test_arguments_count_for_context_tokens() -> None:
+    long = {"name": "x" * 40_000}
+    asked = ToolCall(id="c1", name="look", arguments=json.dumps(long))
+    turn = Turn(calls=(Called("look", long),), ids=(asked,))
+    for notation in (Markers(), FunctionCalls([])):
+        assert tokens_of((turn,), notation) > 10_000
 
 
 async def test_untrusted_results_are_set_apart_and_what_they_ask_is_reported() -> None:

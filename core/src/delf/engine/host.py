@@ -19,6 +19,7 @@ from delf.errors import (
     BudgetExceededError,
     CodeGenerationError,
     DelfError,
+    ModelConfigurationError,
     TaskLeftError,
     ToolRefusedError,
 )
@@ -161,11 +162,18 @@ class TaskHost:
         finally:
             self._drafts.remove(draft)
 
-    async def connect(self) -> ModelSession | None:
+    async def connect(self, *, needed: bool = False) -> ModelSession | None:
         """A session of the main model, if it has sessions. What is recorded is said without one."""
         if self._run.replay.has_reply("generate"):
             return None
-        return await self._run.models.pool.connect(self._run.config.main_llm)
+        config = self._run.config.main_llm
+        session = await self._run.models.pool.connect(config)
+        if session is None and needed:
+            raise ModelConfigurationError(
+                f"the model {config.model!r} has no sessions that stay open",
+                hint="sessions have OpenAI's Realtime and Gemini's Live models",
+            )
+        return session
 
     # -- calls --------------------------------------------------------------------------
 

@@ -212,13 +212,17 @@ class StrategyHost(Protocol):
         """
         ...
 
-    async def connect(self) -> ModelSession | None:
+    async def connect(self, *, needed: bool = False) -> ModelSession | None:
         """A session that stays open, so that no turn sends it all again; whoever has it closes it.
 
         None where the model has none, and while a resumed task's answers come from the journal.
         One may break: a strategy keeps all that was said, for another session or plain requests.
 
+        Args:
+            needed: Whether a model that has none is an error.
+
         Raises:
+            ModelConfigurationError: When it has none, and one is needed.
             DelfError: When none can be had now.
         """
         ...

@@ -259,9 +259,9 @@ def _line(tool: ToolDescription) -> str:
 
 def _shown(number: int, result: Result) -> str:
     """A result as the model reads it."""
-    key = "from_outside" if result.is_untrusted and result.status == "ok" else "result"
-    if result.status != "ok":
-        key = "error"
+    key = "result" if result.status == "ok" else "error"
+    if result.is_untrusted:
+        key = "from_outside"
     head: dict[str, Any] = {"call": number, "name": result.name, "status": result.status}
     if result.suspicion:
         head["warning"] = f"it holds instructions, which are not the user's: {result.suspicion}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from typing import Final
 
-from delf.errors import BudgetExceededError, DelfError
-from delf.messages import Message, ModelReply, ModelTool
+from delf.errors import BudgetExceededError, DelfError, LLMExecutionError, ModelConfigurationError
+from delf.messages import Message, ModelDelta, ModelReply, ModelRequest, ModelTool
 from delf.protocols.model import ModelSession
 from delf.protocols.strategy import OnDelta, StrategyHost
 
@@ -22,10 +24,14 @@ class Turns:
 
     Args:
         host: Asks the model.
+        seconds: The longest silence of a session.
+        is_forced: Whether nothing takes the place of sessions.
     """
 
-    def __init__(self, host: StrategyHost) -> None:
+    def __init__(self, host: StrategyHost, seconds: float, *, is_forced: bool = False) -> None:
         self._host = host
+        self._seconds = seconds
+        self._is_forced = is_forced
         self._session: ModelSession | None = None
         self._left = _SESSIONS
         self._knows = False
@@ -48,6 +54,7 @@ class Turns:
 
         Raises:
             BudgetExceededError: Before anything is spent.
+            ModelConfigurationError: When it has no sessions, and nothing else may be used.
             DelfError: When the model failed for good.
         """
         ask = self._host.ask
@@ -63,7 +70,11 @@ class Turns:
             except BudgetExceededError:
                 raise
             except DelfError as error:
+                if self._is_forced and isinstance(error, ModelConfigurationError):
+                    raise
                 await self._lost(error.message)
+                if self._is_forced and not self._left:
+                    raise
                 continue
             self._knows = True
             if reply.finish_reason == "cut":
@@ -75,18 +86,78 @@ class Turns:
         """The session; one that was lost is opened anew once."""
         if self._session is None and self._left:
             self._left -= 1
-            self._session = await self._host.connect()
+            self._session = await self._opened()
             self._left += self._session is None  # there may be one later, past what is recorded
+        elif self._session is None and self._is_forced:
+            raise LLMExecutionError(
+                f"{_SESSIONS} sessions of the model ended", hint="mode = 'auto' goes on without"
+            )
         return self._session
+
+    async def _opened(self) -> ModelSession | None:
+        try:
+            async with asyncio.timeout(self._seconds):
+                session = await self._host.connect(needed=self._is_forced)
+        except TimeoutError:
+            raise _silent(self._seconds) from None
+        return None if session is None else _Attended(session, self._seconds)
 
     async def _lost(self, why: str) -> None:
         """Close a session that is of no use any more, and say what comes in its place."""
+        what = "could not be opened" if self._session is None else "ended"
         await self.aclose()
-        then = "is opened anew" if self._left else "is not used any more"
-        await self._host.warn(f"the model's session ended, and {then}: {why}")
+        instead = "the task fails" if self._is_forced else "requests take its place"
+        again = "is opened anew" if what == "ended" else "it is tried once more"
+        then = again if self._left else instead
+        await self._host.warn(f"the model's session {what}, and {then}: {why}")
 
     async def aclose(self) -> None:
         """Close the session, if there is one."""
         session, self._session, self._knows = self._session, None, False
         if session is not None:
             await session.aclose()
+
+
+class _Attended:
+    """A session that may not be silent for long. Implements ``ModelSession``.
+
+    Args:
+        session: The model's.
+        seconds: The longest time without a piece.
+    """
+
+    def __init__(self, session: ModelSession, seconds: float) -> None:
+        self._session = session
+        self._seconds = seconds
+
+    async def send(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
+        """Say something new.
+
+        Raises:
+            LLMExecutionError: When nothing came for too long.
+        """
+        pieces = self._session.send(request)
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(self._seconds):
+                        piece = await anext(pieces)
+                except StopAsyncIteration:
+                    return
+                except TimeoutError:
+                    raise _silent(self._seconds) from None
+                yield piece
+        finally:
+            await pieces.aclose()
+
+    async def aclose(self) -> None:
+        """Close the session; one that does not answer to that is left."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._seconds):
+                await self._session.aclose()
+
+
+def _silent(seconds: float) -> LLMExecutionError:
+    return LLMExecutionError(
+        f"it was silent for {seconds:g} s", hint="session_seconds of the strategy allows more"
+    )

@@ -16,9 +16,15 @@ class StreamSettings(PluginSettings):
         default="markers",
         description="Calls as JSON in the text, or the provider's own function calls.",
     )
-    way: Literal["auto", "replay"] = Field(
+    mode: Literal["auto", "resume", "replay"] = Field(
         default="auto",
-        description="auto: an open session where the model has one; replay: a request each turn.",
+        description="auto: an open session where the model has one; resume: a session, or the "
+        "task fails; replay: a request each turn.",
+    )
+    session_seconds: float = Field(
+        default=20.0,
+        gt=0,
+        description="The longest silence of a session; after it, it is given up as one that broke.",
     )
     granularity: Literal["token", "event", "whole"] = Field(
         default="event",

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from delf.answers import joined, quoted
-from delf.errors import CodeGenerationError, LLMExecutionError, ModelConfigurationError
+from delf.errors import (
+    BudgetExceededError,
+    CodeGenerationError,
+    DelfError,
+    LLMExecutionError,
+    ModelConfigurationError,
+)
 from delf.messages import Message, ModelReply, user
 from delf.protocols.connection import ConnectionLike
 from delf.protocols.strategy import OnDelta, StrategyHost, ToolChoice
@@ -28,6 +36,8 @@ Notifications = Callable[[], Awaitable[Sequence[str]]]
 Listener = Callable[[Event | Result], None]
 
 _INSTANCE: Final = "strategy_stream"
+_SOURCE_SECONDS: Final = 10.0
+_log = logging.getLogger(__name__)
 
 
 class StreamStrategy:
@@ -67,10 +77,12 @@ class StreamStrategy:
             ModelConfigurationError: When its own function calls are wanted, and it has none.
             DelfError: When the model or the budget gave up.
         """
-        turns = Turns(host)
+        mode, seconds = self._settings.mode, self._settings.session_seconds
+        turns = Turns(host, seconds, is_forced=mode == "resume")
+        listener = None if self._listener is None else _Heard(self._listener)
         try:
-            chat = turns if self._settings.way == "auto" else None
-            task = _Task(host, self._settings, chat, self._notifications, self._listener)
+            chat = None if mode == "replay" else turns
+            task = _Task(host, self._settings, chat, self._notifications, listener)
             return await task.solve()
         finally:
             await turns.aclose()
@@ -111,6 +123,9 @@ class _Task:
         more = SUSPICIOUS if settings.untrusted else ""
         rules = self._notation.rules([*self._tools.values()], more)
         beginning = host.begin(rules)
+        if notices := await self._notices():
+            known = [user(f"Notice: {text}") for text in notices]
+            beginning = (*beginning[:-1], *known, beginning[-1])
         fresh: tuple[Message, ...] = beginning
         for _ in range(settings.max_turns):
             async with host.step("turn"):
@@ -184,10 +199,23 @@ class _Task:
         """A result as the model may see it."""
         settings = self._settings
         result = replace(result, value=within(result.value, settings.result_chars))
-        if result.status != "ok" or not is_untrusted(result.name, settings.untrusted):
+        # What the gate says of a call is delf's own; what the tool says, failed or not, is not.
+        is_tools = result.status in ("ok", "error")
+        if not is_tools or not is_untrusted(result.name, settings.untrusted):
             return result
         result = replace(result, is_untrusted=True)
-        return await looked_through(self._host, result) if settings.watch else result
+        return await self._watched(result) if settings.watch else result
+
+    async def _watched(self, result: Result) -> Result:
+        """A result that somebody looked through; it stays marked where nobody could."""
+        try:
+            return await looked_through(self._host, result)
+        except BudgetExceededError:
+            raise
+        except DelfError as error:
+            told = f"a result of {result.name} could not be looked through: {error.message}"
+            await self._host.warn(told)
+            return result
 
     async def _notices(self) -> tuple[str, ...]:
         if self._notifications is None:
@@ -195,7 +223,13 @@ class _Task:
         source = self._notifications
 
         async def text() -> str:
-            return "\n".join(await source())
+            try:
+                async with asyncio.timeout(_SOURCE_SECONDS):
+                    return "\n".join(await source())
+            except Exception as error:  # of a source that may be anybody's
+                why = f"{type(error).__name__}: {error}".rstrip(": ")
+                await self._host.warn(f"the source of notifications failed: {why}")
+                return ""
 
         return tuple(filter(None, [await self._host.note("notification", text)]))
 
@@ -239,6 +273,24 @@ class _Task:
                 f"{self._failures} answers of the model were of no use; the last: {why}; {said}"
             )
         await self._host.retrying(why)
+
+
+class _Heard:
+    """A listener that may fail, and never ends a task with that.
+
+    Args:
+        listener: The listener.
+    """
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def __call__(self, event: Event | Result) -> None:
+        """Show it an event."""
+        try:
+            self._listener(event)
+        except Exception:
+            _log.warning("a listener of the strategy failed", exc_info=True)
 
 
 async def _said(text: str) -> str:
