@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, Protocol, Self, runtime_checkable
 
@@ -88,6 +89,8 @@ class RememberedDecision:
         key: On whose behalf later tasks are that it holds for; None for the local user's.
         project: The folder of their project; None where it is for its own task only.
         at: When, as Unix time.
+        flow_rules: What was shown to come from others and is let pass from then on, for the
+            action with any arguments; as the agent's setting of that name.
     """
 
     request_id: str
@@ -102,6 +105,7 @@ class RememberedDecision:
     key: str | None
     project: str | None
     at: float
+    flow_rules: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -128,6 +132,7 @@ class RememberedDecision:
             key=key,
             project=project,
             at=at,
+            flow_rules=_flows_of(asked) if approved.covers == "action" else (),
         )
 
     @classmethod
@@ -151,6 +156,30 @@ class RememberedDecision:
         if self.arguments is not None:
             return self.digest == request.digest
         return self.has_reason or request.reason is None
+
+
+def flow_between(source: str, path: str, action: str, argument: str) -> tuple[str, str]:
+    """Name where a value is from and where it goes, as ``mail.read.sender`` and ``mail.send.to``.
+
+    Args:
+        source: The action with that result.
+        path: Where in the result, as ``[3].sender``.
+        action: What is called.
+        argument: Where in its arguments, as ``to[0]``.
+    """
+    names = [part for part in re.split(r"[.\[\]]+|\d+", path) if part]
+    return ".".join([source, *names]), f"{action}.{re.split(r'[.[]', argument, maxsplit=1)[0]}"
+
+
+def _flows_of(asked: ApprovalRequest) -> tuple[str, ...]:
+    """The flows of others' words that a request showed, as rules."""
+    found: list[str] = []
+    for argument, origin in asked.origins.items():
+        if asked.flow and origin["kind"] == "result" and origin["trust"] == "outside":
+            between = flow_between(origin["action"], origin["path"], asked.action, argument)
+            # A name in a result is others' word, too, and no pattern.
+            found.append(" -> ".join(re.sub(r"[*?[]", r"[\g<0>]", name) for name in between))
+    return tuple(dict.fromkeys(found))
 
 
 @runtime_checkable

@@ -78,6 +78,7 @@ def remembered_data(decision: RememberedDecision) -> dict[str, Any]:
         "action": decision.action,
         "covers": "action" if arguments is None else "call",
         "arguments": to_jsonable_or_repr(arguments),
+        "flow_rules": list(decision.flow_rules),
         "by": decision.by,
         "key": decision.key,
         "project": decision.project,

@@ -57,7 +57,8 @@ def remembered_line(decision: RememberedDecision) -> str:
     """Return the calls that pass, in one line."""
     who = f"{decision.worker}: " if decision.worker else ""
     if decision.arguments is None:
-        return one_line(f"{who}{decision.action}, with any arguments")
+        flows = "".join(f"; lets pass {rule}" for rule in decision.flow_rules)
+        return one_line(f"{who}{decision.action}, with any arguments{flows}")
     shown = ", ".join(f"{name}={_short(value)}" for name, value in decision.arguments.items())
     return one_line(f"{who}{decision.action}({shown})")
 

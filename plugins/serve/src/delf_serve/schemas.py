@@ -326,6 +326,9 @@ class Remembered(Shown):
     arguments: dict[str, Any] | None = Field(
         default=None, description="With what a call passes; null where any arguments do."
     )
+    flow_rules: list[str] = Field(
+        default_factory=list, description="Flows of others' words that pass, too."
+    )
     by: str
     key: str | None = Field(
         default=None, description="Whose tasks it holds for; null for the local user's."

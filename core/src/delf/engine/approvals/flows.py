@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from delf.engine.origins import Origin, Origins
 from delf.engine.toolset import BoundAction
+from delf.protocols.approval import flow_between
 from delf.records import dataclass
 
 _SINKS: Final = re.compile(
@@ -97,10 +98,6 @@ def _sinks_of(bound: BoundAction, arguments: Mapping[str, Any]) -> frozenset[str
     return frozenset(name for name in arguments if _SINKS.search(name.lower()))
 
 
-def _root(path: str) -> str:
-    return re.split(r"[.\[]", path, maxsplit=1)[0]
-
-
 def _was_meant(origins: Origins, bound: BoundAction) -> bool:
     """True if a script names the action, and its author had read nothing of others."""
     name = re.compile(rf"(?<![\w.]){re.escape(bound.name)}\s*\(")
@@ -111,9 +108,7 @@ def _is_allowed(action: str, path: str, origin: Origin, allowed: Sequence[str]) 
     """True if a rule lets a value go there."""
     if origin.kind != "result":
         return False
-    names = [part for part in re.split(r"[.\[\]]+|\d+", origin.path) if part]
-    source = ".".join([str(origin.action), *names])
-    goal = f"{action}.{_root(path)}"
+    source, goal = flow_between(str(origin.action), origin.path, action, path)
     for rule in allowed:
         left, _, right = (part.strip() for part in rule.partition("->"))
         if fnmatchcase(source, left) and fnmatchcase(goal, right):

@@ -221,19 +221,22 @@ class TaskApprovals:
 
     # -- flows --------------------------------------------------------------------------
 
-    def flow(self, bound: BoundAction, arguments: Mapping[str, Any]) -> Flow | None:
+    def flow(
+        self, bound: BoundAction, arguments: Mapping[str, Any], learned: Sequence[str] = ()
+    ) -> Flow | None:
         """Find the sources of a call's values; None where flows are off.
 
         Args:
             bound: What is called.
             arguments: Its validated arguments.
+            learned: Rules that a person's yes made, beside those of the settings.
         """
         origins, shared = self._origins, self._shared
         if origins is None or shared.flows == "off":
             return None
         origins.follow(self._log.events)
         safe = self._log.redactor.value(arguments)
-        return flow_of(origins, bound, safe, shared.flow_rules)
+        return flow_of(origins, bound, safe, (*shared.flow_rules, *learned))
 
     def must_look(self, bound: BoundAction, arguments: Mapping[str, Any]) -> bool:
         """Tell whether a person has to look at a call for its flow, that needs no approval else."""
@@ -269,6 +272,9 @@ class TaskApprovals:
         """
         bound = call.bound
         flow = self.flow(bound, call.arguments) if self._guards else None
+        if flow is not None and flow.reason is not None:
+            learned = await self._remembered.flow_rules(bound.name, bound.digest, self._task.worker)
+            flow = self.flow(bound, call.arguments, learned) if learned else flow
         suspicious = flow is not None and flow.reason is not None
         # By digest: a question in the midst of a call may have the name of an action.
         is_free = not (outcome_unknown or suspicious)

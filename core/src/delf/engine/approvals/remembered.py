@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from delf.engine.redact import Redactor
 from delf.errors import DelfError
@@ -66,6 +67,19 @@ class RememberedDecisions:
         """The decision by which a call passes; None where it has to be asked about."""
         known = (*self._of_task, *await self._lasting())
         return next((decision for decision in known if decision.covers(request)), None)
+
+    async def flow_rules(
+        self, action: str, action_digest: str, worker: str | None
+    ) -> tuple[str, ...]:
+        """The flows to an action that somebody let pass from then on."""
+        known = (*self._of_task, *await self._lasting())
+        same = [
+            decision.flow_rules
+            for decision in known
+            if (decision.action, decision.action_digest, decision.worker)
+            == (action, action_digest, worker)
+        ]
+        return tuple(chain.from_iterable(same))
 
     async def _lasting(self) -> Sequence[RememberedDecision]:
         """Those of the journal; where it cannot be read, a person is asked."""

@@ -6,7 +6,7 @@ import { el, fill, say, setText } from "./dom.js";
 import { ago, exact, pretty, shortId } from "./words.js";
 
 function what(one) {
-  if (one.covers === "action") return el("p", { class: "quiet" }, "with any arguments");
+  if (one.covers === "action") return el("p", { class: "quiet" }, ["with any arguments", ...one.flow_rules.map((rule) => `lets pass ${rule}`)].join("; "));
   const rows = Object.entries(one.arguments || {}).flatMap(([name, item]) =>
     [el("dt", {}, name), el("dd", {}, long(typeof item === "string" ? item : pretty(item)))]);
   return rows.length ? el("dl", { class: "fields" }, rows) : el("p", { class: "quiet" }, "without arguments");
