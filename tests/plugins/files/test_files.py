@@ -340,6 +340,12 @@ JSON = {
         [float("inf"), float("-inf")],
         ["a.json has what is no JSON, and it was read as a float: Infinity, -Infinity"],
     ),
+    "lines in a file for one value": (
+        "a.json",
+        '{"a": 1}\n{"a": 2}\n',
+        [{"a": 1}, {"a": 2}],
+        ["a.json has a value of JSON on each line, and was read as their list"],
+    ),
     "nothing to tell": ("a.json", '{"a": 1, "b": {"a": 1e3}}', {"a": 1, "b": {"a": 1000.0}}, []),
 }
 

@@ -18,6 +18,7 @@ from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.notes import notes_of_call
 from delf.plugins.formats import Formats
 from delf.testing import TestHost
+from delf_files import query
 from delf_files.connection import Files
 
 HOST = TestHost.discover(environ={})
@@ -97,6 +98,84 @@ async def test_files_are_tables(files):
         await files.read("shop.db", sheet="orders")
         == QUERIES["SELECT * FROM 'shop.db/orders' ORDER BY id"]
     )
+
+
+SMALL = {
+    "rows of different lengths": (
+        "t.csv",
+        "n,n\na,1\nb\nc,2,3\n",
+        [("a", "1", None), ("b", None, None), ("c", "2", "3")],
+        [],
+    ),
+    "one short row at the end": ("t.csv", "n,v\n1,2\nx\n", [("1", "2"), ("x", None)], []),
+    "a comment is a row": ("t.csv", "n,v\n#1,2\n", [("#1", "2")], []),
+    "another encoding": (
+        "t.csv",
+        "n,city\n1,東京都\n2,大阪府\n".encode("cp932"),
+        [("1", "東京都"), ("2", "大阪府")],
+        ["t.csv is not UTF-8 (byte 0x93 on line 2) and was read as Shift-JIS (Japanese)"],
+    ),
+    "UTF-16": ("t.tsv", "n\tv\n1\tä\n".encode("utf-16"), [("1", "ä")], []),
+    "a broken line": (
+        "t.jsonl",
+        '{"a": 1}\n{oops\n{"a": 3}\n',
+        [(1,), (3,)],
+        ["t.jsonl has 1 of 3 lines that are no JSON"],
+    ),
+    "a key that is there twice": ("t.json", '[{"a": 1, "a": 2}]', [(2,)], ["t.json has keys"]),
+    "a number that no float holds": ("t.json", '[{"a": 1e400}]', [("1e400",)], ["t.json has num"]),
+    "integers over 64 bits": (
+        "t.json",
+        '[{"a": 18446744073709551617, "b": 9007199254740993}, {"a": 1, "b": 2}]',
+        [("18446744073709551617", 9007199254740993), ("1", 2)],
+        ["t.json has integers over 64 bits, and came as text: 'a'"],
+    ),
+    "a key that comes late": (
+        "t.jsonl",
+        '{"a": 1}\n' * 900 + '{"b": 5}\n',
+        [*[(1, None)] * 900, (None, 5)],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SMALL)
+async def test_a_query_sees_the_rows_that_a_read_gives(tmp_path, case):
+    name, data, rows, told = SMALL[case]
+    (tmp_path / name).write_bytes(data if isinstance(data, bytes) else data.encode())
+    found = input_files(find_inputs([str(tmp_path / name)]), lambda path: path)
+    with notes_of_call() as notes:
+        got = await Files(found, Formats(HOST)).query(f"FROM '{name}'")
+    assert [tuple(row.values()) for row in got] == rows
+    assert [note[: len(start)] for note, start in zip(notes, told, strict=True)] == told
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("n,n\na,1\nb\n", [("a", "1"), ("b", None)]),
+        ("n;v\n1,5;x\n#y\n", [("1,5", "x"), ("#y", None)]),
+    ],
+)
+async def test_a_large_file_is_cut_as_a_small_one(tmp_path, monkeypatch, text, rows):
+    monkeypatch.setattr(query, "_is_small", lambda file: False)
+    (tmp_path / "t.csv").write_text(text)
+    found = input_files(find_inputs([str(tmp_path / "t.csv")]), lambda path: path)
+    got = await Files(found, Formats(HOST)).query("FROM 't.csv'")
+    assert [tuple(row.values()) for row in got] == rows
+
+
+async def test_integers_among_floats_are_not_rounded(tmp_path):
+    database = sqlite3.connect(tmp_path / "a.db")
+    database.executescript(
+        "CREATE TABLE t (v); INSERT INTO t VALUES (9007199254740993), (1.5);"
+        "CREATE TABLE u (v); INSERT INTO u VALUES (3), (1.5)"
+    )
+    database.close()
+    found = input_files(find_inputs([str(tmp_path / "a.db")]), lambda path: path)
+    files = Files(found, Formats(HOST))
+    assert await files.query("FROM 'a.db/t'") == [{"v": "9007199254740993"}, {"v": "1.5"}]
+    assert await files.query("FROM 'a.db/u'") == [{"v": 3.0}, {"v": 1.5}]
 
 
 REFUSED = {
@@ -182,6 +261,7 @@ import asyncio, resource
 from delf.engine.inputs import find_inputs, input_files
 from delf.plugins.formats import Formats
 from delf.testing import TestHost
+from delf_files import query
 from delf_files.connection import Files
 files = Files(input_files(find_inputs([{str(tmp_path / "big.parquet")!r}]), str), Formats(TestHost.discover(environ={{}})))
 print(asyncio.run(files.query("SELECT count(*) AS n, sum(c1) AS s FROM 'big.parquet' WHERE c0 % 2 = 0")))

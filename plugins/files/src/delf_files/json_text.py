@@ -90,9 +90,24 @@ def read_json(text: str, about: str) -> Any:
         ValueError: When it is no JSON.
     """
     reader = _Reader(about)
-    value = reader.value(text)
+    try:
+        value = reader.value(text)
+    except json.JSONDecodeError as error:
+        if error.msg != "Extra data":
+            raise
+        value = _values_of_lines(reader, text)
+        if value is None:
+            raise
+        note(f"{about} has a value of JSON on each line, and was read as their list")
     reader.tell()
     return value
+
+
+def _values_of_lines(reader: _Reader, text: str) -> list[Any] | None:
+    try:
+        return [reader.value(line) for line in text.split("\n") if line.strip()]
+    except (ValueError, RecursionError):
+        return None
 
 
 def read_json_lines(text: str, about: str) -> list[Any]:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from delf.conversion import unique_names
 from delf.errors import OptionalDependencyError, ToolExecutionError, ToolRefusedError
@@ -19,6 +19,9 @@ from delf.notes import note
 from delf.protocols.formats import FileFormats, InputFile
 from delf.values import dumps, loads
 from delf_files import query_child
+from delf_files.json_text import read_json, read_json_lines
+from delf_files.tables import TooWideError, read_table, separator_of
+from delf_files.text import decode
 
 MAX_ROWS: Final = 1000
 MAX_BYTES: Final = 16 * 1024 * 1024
@@ -35,6 +38,8 @@ _KINDS: Final = {
 }
 _KEPT_VARIABLES: Final = ("LD_LIBRARY_PATH", "TMPDIR", "PATH")
 _FIRST_LARGE_INT: Final = 2**63
+_LAST_EXACT_INT: Final = 2**53
+_SAMPLE: Final = 64_000
 _ALL: Final = 1_000_000
 
 QUERIED: Final = frozenset(_KINDS)
@@ -115,6 +120,16 @@ async def _tables(
 ) -> list[dict[str, Any]]:
     names = list(dict.fromkeys((file.name, file.visible)))
     kind = _KINDS.get(file.ending)
+    if kind in ("csv", "tsv", "json") and await asyncio.to_thread(_is_small, file):
+        try:
+            own = await asyncio.to_thread(_as_read, file, kind, f"{place}.jsonl")
+        except (ValueError, RecursionError) as error:
+            raise ToolExecutionError(f"{file.name}: {error}") from None
+        if own is not None:
+            return [{"names": names, **own}]
+    if kind in ("csv", "tsv"):
+        separator = "\t" if kind == "tsv" else await asyncio.to_thread(_separator, file)
+        return [{"names": names, "kind": "csv", "path": file.path, "separator": separator}]
     if kind is not None:
         return [{"names": names, "kind": kind, "path": file.path}]
     special = formats.reader(file.ending)
@@ -135,6 +150,64 @@ async def _tables(
     return made
 
 
+def _separator(file: InputFile) -> str:
+    with Path(file.path).open("rb") as data:
+        return separator_of(data.read(_SAMPLE).decode("utf-8-sig", "replace"))
+
+
+def _is_small(file: InputFile) -> bool:
+    try:
+        return file.size <= MAX_BYTES
+    except OSError as error:
+        raise ToolExecutionError(f"{file.name} cannot be read: {error.strerror}") from error
+
+
+def _as_read(file: InputFile, kind: str, path: str) -> dict[str, Any] | None:
+    """The rows that ``files.read`` gives, for DuckDB; None where they would be much larger.
+
+    What DuckDB guesses of a small file can leave out all rows of an uneven one.
+    """
+    text = decode(Path(file.path).read_bytes(), None, file.name)
+    if kind == "json":
+        lines = file.ending != ".json"
+        value: Any = read_json_lines(text, file.name) if lines else read_json(text, file.name)
+        values = cast("list[Any]", value) if isinstance(value, list) else [value]
+        large = {key for item in values for key in _large_ints(item)}
+        with Path(path).open("w", encoding="utf-8", errors="surrogatepass") as out:
+            out.writelines(f"{_line(item, large)}\n" for item in values)
+        if large:
+            listed = ", ".join(map(repr, sorted(large)))
+            note(f"{file.name} has integers over 64 bits, and came as text: {listed}")
+        return {"kind": "lines", "path": path} if values else None
+    try:
+        rows = read_table(text, ending=file.ending, most_bytes=3 * MAX_BYTES)
+    except TooWideError:
+        return None
+    if not rows:
+        return None
+    cells = [{name: value or None for name, value in row.items()} for row in rows]
+    return {"kind": "rows", "path": path, "columns": _write_rows(cells, path)}
+
+
+def _large_ints(record: Any) -> list[str]:
+    """The keys of a record that hold what DuckDB would round."""
+    if not isinstance(record, dict):
+        return []
+    items = cast("dict[str, Any]", record).items()
+    return [key for key, value in items if isinstance(value, int) and not _fits(value)]
+
+
+def _fits(value: int) -> bool:
+    return -_FIRST_LARGE_INT <= value < _FIRST_LARGE_INT
+
+
+def _line(record: Any, large: set[str]) -> str:
+    if large and isinstance(record, dict):
+        items = cast("dict[str, Any]", record).items()
+        record = {k: str(v) if k in large and type(v) is int else v for k, v in items}
+    return json.dumps(record, ensure_ascii=False)
+
+
 def _write_rows(rows: Sequence[Mapping[str, Any]], path: str) -> list[list[str]]:
     """Rows as lines of JSON, and the types of their columns."""
     names = unique_names(dict.fromkeys(name for row in rows for name in row)) or ["column_1"]
@@ -153,13 +226,18 @@ def _kind(values: Sequence[Any]) -> str:
         return "BOOLEAN"
     if found == {int} and all(abs(v) < _FIRST_LARGE_INT for v in values if v is not None):
         return "BIGINT"
-    if found and found <= {int, float}:
+    if found and found <= {int, float} and not any(map(_is_rounded, values)):
         return "DOUBLE"
     if found == {dt.date}:
         return "DATE"
     if found and found <= {dt.date, dt.datetime}:
         return "TIMESTAMP"
     return "VARCHAR"
+
+
+def _is_rounded(value: Any) -> bool:
+    """Tell whether a float would be another number."""
+    return isinstance(value, int) and abs(value) > _LAST_EXACT_INT
 
 
 def _cell(value: Any, kind: str) -> Any:

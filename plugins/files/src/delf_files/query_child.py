@@ -21,9 +21,10 @@ from delf.values import dumps, loads
 _OPEN_FILES: Final = 256
 _READERS: Final = {
     "parquet": "read_parquet({path})",
-    "csv": "read_csv({path}, all_varchar = true, header = true)",
-    "tsv": "read_csv({path}, all_varchar = true, header = true, delim = '\t')",
+    "csv": "read_csv({path}, all_varchar = true, header = true, delim = {separator}, quote = '\"', "
+    "escape = '\"', skip = 0, comment = '', null_padding = true)",
     "json": "read_json_auto({path})",
+    "lines": "read_json({path}, format = 'newline_delimited', sample_size = -1)",
     "rows": "read_json({path}, format = 'newline_delimited', columns = {columns})",
 }
 _MOMENTS: Final = ("DATE", "TIME", "INTERVAL")
@@ -95,7 +96,11 @@ def _make_view(connection: Any, table: dict[str, Any]) -> None:
             connection.register(name, rows)
         return
     columns = ", ".join(f"{_name(n)}: {_text(kind)}" for n, kind in table.get("columns", ()))
-    source = _READERS[table["kind"]].format(path=_text(table["path"]), columns=f"{{{columns}}}")
+    source = _READERS[table["kind"]].format(
+        path=_text(table["path"]),
+        columns=f"{{{columns}}}",
+        separator=_text(table.get("separator", ",")),
+    )
     first, *others = table["names"]
     connection.execute(f"CREATE VIEW {_name(first)} AS FROM {source}")
     for name in others:

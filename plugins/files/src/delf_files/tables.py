@@ -43,7 +43,7 @@ def read_table(text: str, *, ending: str = ".csv", most_bytes: int) -> list[dict
     named = _NAMED.match(text)
     if named is not None:
         text = text[named.end() :]
-    separator = named[1] if named else ("\t" if ending in (".tsv", ".tab") else _separator(text))
+    separator = named[1] if named else ("\t" if ending in (".tsv", ".tab") else separator_of(text))
     rows = _rows(text, separator)
     if not rows:
         return []
@@ -87,7 +87,7 @@ def _reader(lines: Iterable[str], separator: str) -> Reader:
     return csv.reader(lines, delimiter=separator, skipinitialspace=spaced)
 
 
-def _separator(text: str) -> str:
+def separator_of(text: str) -> str:
     """The character that cuts the first rows into the same number of columns, above one."""
     sample = text[:_SAMPLE_CHARS]
     if len(sample) < len(text) and "\n" in sample:
