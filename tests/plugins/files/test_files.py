@@ -287,6 +287,11 @@ TEXTS = {
         [{"n": "\x81é"}],
         "a.csv is not UTF-8 (byte 0x81 on line 2)",
     ),
+    "UTF-16 that is cut in the midst of a letter": (
+        "n;v\nx;1\n".encode("utf-16-le") + b"y",
+        [{"n": "x", "v": "1"}, {"n": "\ufffd", "v": ""}],
+        "a.csv has bytes that are no UTF-16-LE, the first on line 3",
+    ),
     "zeros in a text": (b"n\na\0b\n", [{"n": "a\0b"}], ""),
 }
 

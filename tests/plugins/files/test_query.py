@@ -165,6 +165,16 @@ async def test_a_large_file_is_cut_as_a_small_one(tmp_path, monkeypatch, text, r
     assert [tuple(row.values()) for row in got] == rows
 
 
+async def test_text_of_sqlite_that_is_none_is_told(tmp_path):
+    database = sqlite3.connect(tmp_path / "a.db")
+    database.executescript("CREATE TABLE t (v); INSERT INTO t VALUES (CAST(x'4dfc' AS TEXT))")
+    database.close()
+    found = input_files(find_inputs([str(tmp_path / "a.db")]), lambda path: path)
+    with notes_of_call() as notes:
+        assert await Files(found, Formats(HOST)).read("a.db") == [{"v": "M\ufffd"}]
+    assert [note[:40] for note in notes] == ["the SQLite file has text that is no UTF-"]
+
+
 async def test_integers_among_floats_are_not_rounded(tmp_path):
     database = sqlite3.connect(tmp_path / "a.db")
     database.executescript(

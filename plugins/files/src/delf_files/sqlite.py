@@ -10,6 +10,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from delf.errors import ToolExecutionError
+from delf.notes import note
 
 MAX_ROWS: Final = 200_000
 _TABLES: Final = (
@@ -95,4 +96,8 @@ def _opened(path: str) -> Generator[sqlite3.Connection]:
 
 
 def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        note("the SQLite file has text that is no UTF-8: each byte that is none was read as \ufffd")
+        return data.decode("utf-8", "replace")

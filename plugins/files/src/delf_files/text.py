@@ -44,7 +44,7 @@ def decode(data: bytes, encoding: str | None = None, about: str = "the file") ->
             return _whole(data, marked, about).removeprefix("\ufeff")
     wide = _without_mark(data)
     if wide is not None:
-        return data.decode(wide)
+        return _whole(data, wide, about)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -111,8 +111,9 @@ def _without_mark(data: bytes) -> str | None:
     """UTF-16 that lacks its mark: its zero bytes are all on one side, and what it says is text."""
     sample = data[: _SAMPLE - _SAMPLE % 2]
     zeros = sample.count(0)
-    if not zeros or len(data) % 2:
+    if not zeros:
         return None
+    data = data[: len(data) - len(data) % 2]  # it may be cut in the midst of a letter
     if _is_utf8(data) and zeros < 0.35 * len(sample):  # of ASCII, every other byte is zero
         return None
     for encoding, side in (("utf-16-le", 1), ("utf-16-be", 0)):
