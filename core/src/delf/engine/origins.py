@@ -403,6 +403,8 @@ class _Texts:
         self.size = 0
         self._blocks: set[int] = set()
         """Each block of the bytes of the letters, as a number."""
+        self._without_blocks: list[str] = []
+        """The letters whose blocks nothing has asked for yet."""
         self._short: dict[str, int] = {}
         """The first result with a short value, by its index."""
 
@@ -419,13 +421,11 @@ class _Texts:
             letters=letters,
             telling=telling,
         )
-        data = _bytes(letters)
-        data += bytes(-len(data) % _BLOCK)
-        self._blocks.update(memoryview(data).cast("Q"))
         for value in letters.split(_SEAM):
             if len(value) < _SHORT:
                 self._short.setdefault(value, len(self._results))
         self._results.append(result)
+        self._without_blocks.append(letters)
         self.size += len(letters)
 
     def places(self, letters: str, *, exact: bool, is_part: bool) -> Iterator[_Place]:
@@ -454,6 +454,10 @@ class _Texts:
 
     def _may_hold(self, data: memoryview) -> bool:
         """Tell whether all whole blocks of a piece are there, wherever its first one begins."""
+        for letters in self._without_blocks:
+            held = _bytes(letters)
+            self._blocks.update(memoryview(held + bytes(-len(held) % _BLOCK)).cast("Q"))
+        self._without_blocks.clear()
         return any(
             self._blocks.issuperset(data[at : len(data) - (len(data) - at) % _BLOCK].cast("Q"))
             for at in range(_BLOCK)
