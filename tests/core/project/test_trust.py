@@ -161,6 +161,7 @@ def test_workers_are_those_that_are_found_with_the_python_beside_them(folder):
         "workers/tools.py",
         "workers/b/worker.worker",
         "workers/b/tools.py",
+        "workers/b/notes.txt",  # instructions may take it in
         "workers/generated/c/worker.worker",
         "agents/d.worker",
         "agents/helper.py",
