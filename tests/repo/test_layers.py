@@ -25,6 +25,7 @@ CONTRACTS = frozenset(
         "delf.filenames",
         "delf.hookspecs",
         "delf.isolation",
+        "delf.json_reader",
         "delf.libraries",
         "delf.llm",
         "delf.messages",

@@ -17,6 +17,7 @@ from delf.errors import (
     ToolExecutionError,
     ToolRefusedError,
 )
+from delf.notes import notes_of_call
 from delf_openapi import APITool
 from delf_openapi.failures import APIError
 from support.openapi_specs import PETS, body, one, param, spec
@@ -437,6 +438,27 @@ async def test_a_token_whose_answer_is_lost_has_changed_nothing(
     with pytest.raises(ToolExecutionError, match="no OAuth2 token") as caught:
         await invoke(tool, "call")
     assert not isinstance(caught.value, OutcomeUnknownError)
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "value", "told"),
+    [
+        ("json", b'{"a": 1, "a": 2}', {"a": 2}, "the answer has keys that are twice"),
+        ("json", b"[1e400]", ["1e400"], "the answer has numbers that no float or int holds"),
+        ("json", b"18446744073709551617", 18446744073709551617, ""),
+        ("json", b"[Infinity]", [float("inf")], "the answer has what is no JSON"),
+        ("json", b'"caf\xe9"', "caf\ufffd", "the answer has bytes that are no UTF-8"),
+        ("json", b'{"a": 1}', {"a": 1}, ""),
+    ],
+)
+async def test_an_answer_is_never_silently_another_value(
+    kind, content, value, told, open_api, invoke, server: RawServer
+):
+    server.answer = lambda seen: Reply(200, content, {"Content-Type": f"application/{kind}"})
+    with notes_of_call() as notes:
+        assert await invoke(open_api(one({})), "call") == value
+    assert len(notes) == bool(told)
+    assert "".join(notes).startswith(told)
 
 
 async def test_a_long_retry_after_is_not_waited_for(open_api, invoke, server: RawServer):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Mapping
 from email.message import EmailMessage
 from typing import Any, Final, cast
 
+from delf.json_reader import JSONReader
+from delf.notes import note
 from delf.tools.json_schema import clean
 from delf_openapi.bodies import kind_of
 from delf_openapi.compiler import responses_of
@@ -15,7 +18,6 @@ from delf_openapi.document import Document
 from delf_openapi.failures import APIError, GatewayError, SpecError
 from delf_openapi.operations import Operation
 from delf_openapi.requests import Request
-from delf_openapi.sources import loads
 from delf_schemas.shapes import Shapes, safe_text
 
 _ERROR_CHARS: Final = 1500
@@ -65,18 +67,29 @@ class Answer:
         return self.content
 
     def _json(self) -> Any:
+        reader = JSONReader("the answer")
         try:
-            return loads(self.content)
-        except ValueError:  # a mark at its beginning, or another charset
-            return json.loads(self._text().removeprefix("\ufeff"))
+            text = self.content.decode("utf-8-sig")
+        except ValueError:
+            text = self._text().removeprefix("\ufeff")
+        try:
+            value = reader.value(text)
+        except ValueError:  # bytes that can be UTF-8, and are of the charset that was said
+            value = reader.value(self._text().removeprefix("\ufeff"))
+        reader.tell()
+        return value
 
     def _text(self) -> str:
         declared = self.headers.get("content-type", "").lower().partition("charset=")[2]
         charset = declared.partition(";")[0].strip(" \"'") or "utf-8"
         try:
-            return self.content.decode(charset, "replace")
+            codecs.lookup(charset)
         except LookupError:
-            return self.content.decode("utf-8", "replace")
+            charset = "utf-8"
+        text = self.content.decode(charset, "replace")
+        if "\ufffd" in text and "\ufffd".encode() not in self.content:
+            note(f"the answer has bytes that are no {charset.upper()}: each was read as \ufffd")
+        return text
 
     @property
     def filename(self) -> str | None:

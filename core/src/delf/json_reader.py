@@ -1,0 +1,91 @@
+"""JSON from outside: what it says twice, or what no number can hold, is told."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Final
+
+from delf.notes import note
+
+_MOST_NAMED: Final = 5
+_MOST_DIGITS: Final = 4000
+_LONGEST: Final = 60
+
+
+class JSONReader:
+    """Reads values of one source, and keeps what has to be told of them.
+
+    Args:
+        about: The source, as notes call it.
+    """
+
+    def __init__(self, about: str) -> None:
+        self._about = about
+        self._twice: dict[str, None] = {}
+        self._texts: dict[str, None] = {}
+        self._constants: dict[str, None] = {}
+        self._decoder = json.JSONDecoder(
+            object_pairs_hook=self._object,
+            parse_float=self._float,
+            parse_int=self._int,
+            parse_constant=self._constant,
+        )
+
+    def value(self, text: str) -> Any:
+        """One value.
+
+        Args:
+            text: The JSON.
+
+        Raises:
+            ValueError: When it is no JSON.
+        """
+        return self._decoder.decode(text)
+
+    def tell(self) -> None:
+        """Note what was found, a sentence for each kind."""
+        for found, what in (
+            (self._twice, "has keys that are twice in one object, and the last value was taken"),
+            (self._texts, "has numbers that no float or int holds, and they came as text"),
+            (self._constants, "has what is no JSON, and it was read as a float"),
+        ):
+            if found:
+                note(f"{self._about} {what}: {listed(list(found))}")
+
+    def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            seen: set[str] = set()
+            for key, _ in pairs:
+                if key in seen:
+                    self._twice[repr(key[:_LONGEST])] = None
+                seen.add(key)
+        return made
+
+    def _float(self, text: str) -> float | str:
+        number = float(text)
+        if math.isinf(number) or (not number and text.lower().partition("e")[0].strip("-0.")):
+            self._texts[text[:_LONGEST]] = None
+            return text
+        return number
+
+    def _int(self, text: str) -> int | str:
+        if len(text) > _MOST_DIGITS:
+            self._texts[f"{text[:20]}… ({len(text):,} digits)"] = None
+            return text
+        return int(text)
+
+    def _constant(self, name: str) -> float:
+        self._constants[name] = None
+        return float(name)
+
+
+def listed(names: list[str]) -> str:
+    """The first of some names, and how many more there are.
+
+    Args:
+        names: All of them.
+    """
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
