@@ -733,12 +733,16 @@ def test_a_cache_that_others_can_write_is_not_used(tmp_path, monkeypatch):
     theirs.chmod(0o777)
     monkeypatch.setattr("platformdirs.user_cache_path", lambda _: theirs)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    backend._zipapp_path.cache_clear()
-    try:
-        assert backend._zipapp_path().parent == tmp_path / f"delf-{os.getuid()}"
-        assert list(theirs.iterdir()) == []
-    finally:
-        backend._zipapp_path.cache_clear()
+    assert backend._zipapp_path().parent == tmp_path / f"delf-{os.getuid()}"
+    assert list(theirs.iterdir()) == []
+
+
+async def test_a_cache_that_is_emptied_meanwhile_is_filled_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for _ in range(2):
+        async with local_session(session_spec()) as session:
+            assert isinstance(await session.execute("1", NotingHost()), Done)
+        shutil.rmtree(tmp_path / "cache")
 
 
 # -- threads ------------------------------------------------------------------------------

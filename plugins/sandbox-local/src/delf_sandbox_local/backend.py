@@ -10,7 +10,6 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -308,7 +307,6 @@ def _is_ours(path: Path) -> bool:
     return ours and kind in (stat.S_IFDIR, stat.S_IFREG)
 
 
-@cache
 def _zipapp_path() -> Path:
     """The guest's archive on disk, written once for each version of it and of Python.
 
