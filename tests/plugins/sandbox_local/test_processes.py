@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
