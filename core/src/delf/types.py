@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 Effect = Literal["read", "write", "irreversible"]
-"""The effect of an action on the world; each level is stricter than those before it."""
-"""The effect of an action: it looks, it changes what can be changed back, or neither."""
+"""The effect of an action: it looks, it changes what can be changed back, or neither.
+
+Each level is stricter than those before it.
+"""
 
 Settle = Literal["ask", "again", "done"]
 """The decision about a call without a recorded end: ask a person, make it again, or take it as
@@ -35,6 +37,16 @@ FlowMode = Literal["off", "show", "guard", "deny"]
 
 IN_PROCESS: Final = "none"
 """The name of the journal that the core brings: events live as long as their process."""
+
+
+def can_be_undone(effect: str) -> bool:
+    """Tell whether what an action does can be changed back: levels up to ``write`` can.
+
+    Args:
+        effect: The name of a level. One that is not known here counts as the strictest.
+    """
+    levels: tuple[str, ...] = get_args(Effect)
+    return effect in levels[: levels.index("write") + 1]
 
 
 def isolation_rank(isolation: Isolation) -> int:

@@ -149,6 +149,47 @@ def test_the_command_line(delf, tmp_path: Path) -> None:
     delf("import", str(tmp_path / "all.jsonl"), code=1)
 
 
+@pytest.mark.parametrize(
+    ("chosen", "told"),
+    [
+        ("jsonfacts", "delf memory works on the store semantic; this project's is jsonfacts"),
+        ("semantik", "did you mean 'semantic'"),
+    ],
+)
+def test_another_store_than_tasks_use_is_not_worked_on(
+    delf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str, told: str
+) -> None:
+    from delf.hookspecs import hookimpl
+    from delf.plugins.host import PluginHost
+    from delf.specs import MemorySpec
+
+    class Plugin:
+        @hookimpl
+        def delf_memory_stores(self):
+            yield MemorySpec(name="jsonfacts", summary="Facts.", factory="json:loads")
+
+    monkeypatch.chdir(tmp_path)
+    host = PluginHost.discover(extra=[("jsonfacts", Plugin())])
+    monkeypatch.setattr("delf_cli.state.State.discover", lambda *_, **__: host)
+    (tmp_path / "delf.toml").write_text('[agent]\nmemory = "semantic"\n')
+    delf("add", "Ada likes lamps.")
+    (tmp_path / "delf.toml").write_text(f'[agent]\nmemory = "{chosen}"\n')
+    assert told in " ".join(delf("list", code=2).split())
+    assert told in " ".join(delf("add", "Ada likes tea.", code=2).split())
+    monkeypatch.setenv("DELF_MEMORY", "semantic")
+    assert delf("list").split() == ["1", "Ada", "likes", "lamps."]
+
+
+def test_a_memory_of_another_format_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    Memory(path=path, embedding_model="off").save("Ada likes tea.")
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE delf_memory_meta SET value = '1' WHERE key = 'version'")
+    connection.close()
+    with pytest.raises(MemorySetupError, match=r"the memory .*m\.db has the format 1"):
+        Memory(path=path, embedding_model="off").save("More.")
+
+
 def of_delfhos(path: Path, *rows: tuple[str, str, str | None]) -> Path:
     """A memory as Delfhos 0.9 writes it."""
     with sqlite3.connect(path) as connection:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from delf.events import content_of
 from delf.protocols.approval import ApprovalRequest
 from delf.terminal import visible
+from delf.types import can_be_undone
 
 HELP: Final = """\
 a  make the call with these arguments
@@ -230,7 +231,7 @@ def request_text(
         waiting: How many more requests wait.
         whole: Show every value in full.
     """
-    mark = "red" if request.effect == "irreversible" else "yellow"
+    mark = "yellow" if can_be_undone(request.effect) else "red"
     more = f" · {waiting} more waiting" if waiting else ""
     effect = f"{request.effect}, {_EFFECTS.get(request.effect, '')}"
     title = f"{_question(request)} · {effect}{more}"

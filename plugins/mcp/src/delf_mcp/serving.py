@@ -21,6 +21,7 @@ from delf import Agent, __version__
 from delf.errors import DelfError
 from delf.events import CallPrinted, CallStarted, Event, ModelCalled
 from delf.protocols.approval import ApprovalRequest, Decision, Rejected
+from delf.types import can_be_undone
 from delf_mcp.forms import decision_of, question_of
 from delf_mcp.outputs import Outputs
 from delf_mcp.results import blocks_of
@@ -277,7 +278,7 @@ def _tool(name: str, told: Mapping[str, Any]) -> types.Tool:
         annotations=types.ToolAnnotations(
             title=told["name"],
             read_only_hint=effect == "read",
-            destructive_hint=effect == "irreversible",
+            destructive_hint=not can_be_undone(effect),
         ),
     )
 

@@ -14,6 +14,8 @@ from typing import Any, Final, TypeVar
 import click
 
 from delf import plugin_context
+from delf.errors import ConfigurationError
+from delf.specs import MemorySpec
 from delf_memory_semantic.database import StoredFact
 from delf_memory_semantic.delfhos import facts_of, is_database
 from delf_memory_semantic.store import SemanticStore
@@ -22,6 +24,7 @@ from delf_memory_semantic.texts import pieces, read
 T = TypeVar("T")
 
 _PLUGIN: Final = "memory-semantic"
+_STORE: Final = "semantic"
 _ENDINGS: Final = (".txt", ".md", ".pdf")
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
@@ -51,6 +54,7 @@ class _Opened:
         default = "default" if project is None else project.agent.memory_namespace
         given: dict[str, Any] = {}
         if project is not None:
+            _check_store(state, project)
             given = project.plugin_options.get(_PLUGIN, given)
         self._context = plugin_context(project, namespace=namespace or default)
         self._options = given
@@ -66,6 +70,18 @@ class _Opened:
                 await store.aclose()
 
         return asyncio.run(main())
+
+
+def _check_store(state: Any, project: Any) -> None:
+    """Refuse to work on another store than the one that tasks of the project use."""
+    name = project.agent.memory
+    if name in (None, _STORE):
+        return
+    state.discover(project.environ).spec(MemorySpec, name)  # tells of one that is not known
+    raise ConfigurationError(
+        f"delf memory works on the store {_STORE}; this project's is {name}",
+        hint=f"DELF_MEMORY={_STORE} before the command looks at {_STORE} all the same",
+    )
 
 
 @memory.command("add")

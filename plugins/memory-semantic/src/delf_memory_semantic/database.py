@@ -411,6 +411,13 @@ class FactDatabase:
         return engine
 
 
+def _place_of(engine: sa.Engine) -> str:
+    """The file of a memory, or its server's address without the password."""
+    url = engine.url
+    is_file = engine.dialect.name == "sqlite" and url.database
+    return str(url.database) if is_file else url.render_as_string(hide_password=True)
+
+
 def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -433,7 +440,8 @@ def _make_tables(engine: sa.Engine) -> None:
             version = connection.scalar(sa.select(_meta.c.value).where(_meta.c.key == "version"))
             if version not in (_VERSION, None):
                 raise MemorySetupError(
-                    f"the memory has the format {version}, and this version knows {_VERSION}",
+                    f"the memory {_place_of(engine)} has the format {version}, and this version "
+                    f"knows {_VERSION}",
                     hint="use the version of delf-plugin-memory-semantic that wrote it",
                 )
             if version is not None:

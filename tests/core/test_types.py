@@ -1,0 +1,22 @@
+"""The small types that every layer speaks."""
+
+from typing import Literal
+
+import pytest
+
+from delf.types import can_be_undone
+
+
+@pytest.mark.parametrize(
+    ("effect", "can_be"),
+    [("read", True), ("write", True), ("irreversible", False), ("of a newer version", False)],
+)
+def test_what_is_stricter_than_write_is_marked(effect: str, can_be: bool) -> None:
+    assert can_be_undone(effect) is can_be
+
+
+def test_a_new_level_counts_by_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    levels = Literal["read", "note", "write", "costly", "irreversible"]
+    monkeypatch.setattr("delf.types.Effect", levels)
+    assert can_be_undone("note")
+    assert not can_be_undone("costly")
