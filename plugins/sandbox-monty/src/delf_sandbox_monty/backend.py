@@ -52,7 +52,7 @@ class MontyBackend:
     async def open(self, spec: SessionSpec) -> MontySession:
         """A session in a worker of its own."""
         pool = await self._started()
-        folder = await asyncio.to_thread(self._make_folder, spec)
+        folder = await self._new_folder(spec)
         mounts: list[Any] = []
         try:
             mounts = _mounts(folder, spec)
@@ -76,6 +76,17 @@ class MontyBackend:
             await session.aclose()
             raise
         return session
+
+    async def _new_folder(self, spec: SessionSpec) -> Path:
+        """Make a session's folder in a thread; one whose caller is gone meanwhile is removed."""
+        making = asyncio.ensure_future(asyncio.to_thread(self._make_folder, spec))
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            await asyncio.wait({making})
+            if making.exception() is None:
+                remove_folder(str(making.result()))
+            raise
 
     async def warm_up(self, spec: SessionSpec) -> None:
         """Start the pool."""
