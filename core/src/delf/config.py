@@ -164,10 +164,13 @@ class AgentConfig(BaseModel):
         description="Where nobody can be asked, wait for `delf approvals` or `agent.approve()`.",
     )
     approvals: list[str] = Field(
-        default_factory=lambda: ["terminal"], description="Approval channels, in order."
+        default_factory=lambda: ["terminal"],
+        description="Names of approval channels, in order; `delf plugins` lists those installed. "
+        "A function goes into on_confirm, options into plugins.approval-NAME.",
     )
     observers: list[str] = Field(
-        [], description="Observers to use besides those that are always used, such as otel."
+        [],
+        description="Names of observers to use besides those that are always used, such as otel.",
     )
     approval_timeout: float = Field(
         default=300.0, gt=0, description="Seconds until a request expires, which means no."

@@ -1,5 +1,6 @@
 """``delf plugins install | uninstall | check``: what is handed to pip, and what is found wrong."""
 
+import json
 import os
 import pty
 import subprocess
@@ -117,6 +118,25 @@ def test_a_folder_is_used_where_it_is_with_what_its_extras_need_of_the_clone(tmp
         f"--editable={mine}[test]",
     ]
     assert arguments(here, str(mine)) == [f"mine @ {mine.as_uri()}"]
+
+
+@pytest.mark.parametrize(("written", "again"), [(-60, False), (60, True)])
+def test_a_folder_whose_project_has_changed_is_installed_again(
+    tmp_path, monkeypatch, written: int, again: bool
+):
+    mine, info = tmp_path / "mine", tmp_path / "site" / "delf_made_up_mine-1.0.dist-info"
+    mine.mkdir()
+    info.mkdir(parents=True)
+    project = mine / "pyproject.toml"
+    project.write_text('[project]\nname = "delf-made-up-mine"\nversion = "1.0"\n')
+    (info / "METADATA").write_text("Metadata-Version: 2.4\nName: delf-made-up-mine\nVersion: 1.0\n")
+    (info / "RECORD").write_text(f"{info.name}/METADATA,,\n{info.name}/RECORD,,\n")
+    origin = {"url": mine.as_uri(), "dir_info": {"editable": True}}
+    (info / "direct_url.json").write_text(json.dumps(origin))
+    installed = (info / "RECORD").stat().st_mtime
+    os.utime(project, (installed + written, installed + written))
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    assert arguments(Sources(), str(mine), editable=True) == [f"--editable={mine}"] * again
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ class Sources:
         path = _path_in(name)
         if path is not None:
             package, extras = _package_at(path, editable=editable), _extras_in(name)
-            yield from self._with_needs(package, extras)
+            yield from self._with_needs(package, extras, is_changed=_is_changed(package))
             return
         wanted = _requirement(name)
         full = _known(wanted.name)
@@ -140,9 +140,11 @@ class Sources:
             )
         yield from self._with_needs(package, wanted.extras)
 
-    def _with_needs(self, package: Package, extras: Iterable[str]) -> Iterator[Item]:
+    def _with_needs(
+        self, package: Package, extras: Iterable[str], *, is_changed: bool = False
+    ) -> Iterator[Item]:
         yield from self._needs_of(package, frozenset(extras), set())
-        yield from self._itself(package, extras, is_there=_is_current(package))
+        yield from self._itself(package, extras, is_there=_is_current(package) and not is_changed)
 
     def _needs_of(
         self, package: Package, extras: frozenset[str], seen: set[tuple[str, frozenset[str]]]
@@ -210,6 +212,23 @@ def _is_current(package: Package) -> bool:
         return False
     origin = _origin(package.name)
     return _is_editable(origin) and _path_of(origin) == package.path
+
+
+def _is_changed(package: Package) -> bool:
+    """Tell whether a folder's pyproject.toml was written after it was installed."""
+    project = package.path / "pyproject.toml"
+    is_ours = package.name == DISTRIBUTION
+    if is_ours or not project.is_file() or not is_installed(package.name):
+        return False
+    record = _record_of(package.name)
+    return record is not None and project.stat().st_mtime > record.stat().st_mtime
+
+
+def _record_of(name: str) -> Path | None:
+    """The file that an installer writes last: it has the names of all others."""
+    files = metadata.distribution(name).files or ()
+    found = (Path(str(file.locate())) for file in files if file.name == "RECORD")
+    return next((path for path in found if path.is_file()), None)
 
 
 def _origin(name: str) -> dict[str, Any]:

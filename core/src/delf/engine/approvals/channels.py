@@ -26,6 +26,8 @@ from delf.threads import in_own_thread
 
 _log = logging.getLogger(__name__)
 
+_MOST_OF_A_FAILURE = 200
+
 
 @dataclass(frozen=True, slots=True)
 class NamedChannel:
@@ -47,24 +49,32 @@ async def ask_channels(
     request: ApprovalRequest,
     task: TaskRequest,
     redactor: Redactor,
+    failures: list[str],
 ) -> Answer | None:
     """Ask the channels in order and return the first answer.
 
     Each gets a copy of the request, so that none can change the call. What is no decision is a
     failure of the channel, and what the request cannot have is a no.
+
+    Args:
+        channels: The channels.
+        request: What is asked.
+        task: The task that asks.
+        redactor: Takes secrets out of what is told of a failure.
+        failures: Each channel that fails is told here.
     """
     for named in channels:
         if named.needs_presence and not task.attended:
             continue
         shown = replace(request, arguments=copy_of(request.arguments))
-        decision = await _ask_channel(named, shown, redactor)
+        decision = await _ask_channel(named, shown, redactor, failures)
         if decision is not None:
             return Answer(decision, named.name)
     return None
 
 
 async def _ask_channel(
-    named: NamedChannel, request: ApprovalRequest, redactor: Redactor
+    named: NamedChannel, request: ApprovalRequest, redactor: Redactor, failures: list[str]
 ) -> Decision | None:
     """A channel's answer; one that fails is passed over, which can only end in a no."""
     try:
@@ -75,6 +85,8 @@ async def _ask_channel(
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise  # it does not wait any more; a channel can raise the same by itself
         redactor.log_failure(_log, f"the approval channel {named.name!r} failed", error)
+        why = redactor.text(str(error) or type(error).__name__)
+        failures.append(f"{named.name} failed: {why[:_MOST_OF_A_FAILURE]}")
         return None
 
 

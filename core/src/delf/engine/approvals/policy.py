@@ -56,10 +56,12 @@ from delf.types import ApprovalMode, FlowMode
 
 _log = logging.getLogger(__name__)
 
-NOBODY: Final = (
-    "it needs a person's approval and nobody could be asked; run it on a terminal, let it wait for "
-    "`delf approvals` (--wait-approvals), allow it (--approve all), or give a program on_confirm"
+_UNASKED: Final = "it needs a person's approval and nobody could be asked"
+_TO_DO: Final = (
+    "run it on a terminal, let it wait for `delf approvals` (--wait-approvals), allow it "
+    "(--approve all), or give a program on_confirm"
 )
+NOBODY: Final = f"{_UNASKED}; {_TO_DO}"
 SCRIPT: Final = "script"
 """The action of a request for a whole script."""
 Question = tuple[ApprovalRequested | None, ApprovalDecided | None]
@@ -518,11 +520,12 @@ class TaskApprovals:
         asking: asyncio.Task[Answer | None] | None = None
         cancelled: asyncio.CancelledError | None = None
         how = "cancelled"
+        failures: list[str] = []
         try:
             try:
                 await told
-                asking = asyncio.ensure_future(self._ask_channels(request, again=again))
-                said = await self._first_answer(request, asking, answer)
+                asking = asyncio.ensure_future(self._ask_channels(request, failures, again=again))
+                said = await self._first_answer(request, asking, answer, failures)
             except asyncio.CancelledError as error:
                 cancelled = error
                 said = _said_by_now(asking) or _unanswered(call)
@@ -548,8 +551,15 @@ class TaskApprovals:
         request: ApprovalRequest,
         asking: asyncio.Task[Answer | None],
         answer: asyncio.Future[Answer],
+        failures: Sequence[str],
     ) -> Answer:
         """Return the first answer of a channel or of anybody else.
+
+        Args:
+            request: The request.
+            asking: Asks the channels.
+            answer: What anybody else answers.
+            failures: The channels that have failed by the end of ``asking``.
 
         Raises:
             UndecidedCallError: When nobody says what became of a call. That is no decision: the
@@ -567,8 +577,9 @@ class TaskApprovals:
                     return said
                 if not (self._task.patient or self._shared.wait or self._shared.pending.watched):
                     if request.outcome_unknown:
-                        raise _undecided(request, "nobody could be asked about it")
-                    return Answer(Rejected(reason=NOBODY), "nobody", source="nobody")
+                        told = f" ({'; '.join(failures)})" if failures else ""
+                        raise _undecided(request, f"nobody could be asked about it{told}")
+                    return Answer(Rejected(reason=_nobody(failures)), "nobody", source="nobody")
                 return await asyncio.shield(answer)
         except TimeoutError:
             if request.outcome_unknown:
@@ -577,13 +588,15 @@ class TaskApprovals:
             expired = Expired(after_seconds=self._shared.timeout)
             return Answer(expired, "clock", source="timeout")
 
-    async def _ask_channels(self, request: ApprovalRequest, *, again: bool) -> Answer | None:
+    async def _ask_channels(
+        self, request: ApprovalRequest, failures: list[str], *, again: bool
+    ) -> Answer | None:
         if again and self._shared.inbox is not None:
             await self._shared.inbox.take_earlier(request.task_id)
             if self._shared.pending.find(request.request_id) is None:
                 return None  # it was answered meanwhile
         channels, redactor = self._shared.channels, self._log.redactor
-        return await ask_channels(channels, request, self._task, redactor)
+        return await ask_channels(channels, request, self._task, redactor, failures)
 
     async def _take(self, request: ApprovalRequest, said: Answer, call: Call | None) -> Answer:
         """Journal an answer, remember it if it says so, and give it as it is carried out."""
@@ -627,6 +640,11 @@ def _arguments_of(call: Call | None) -> Mapping[str, Any] | None:
 
 def _unanswered(call: Call | None) -> Answer:
     return unanswered(given_up=call is not None and call.given_up)
+
+
+def _nobody(failures: Sequence[str]) -> str:
+    """The reason of a no that nobody gave, with the channels that failed."""
+    return f"{_UNASKED} ({'; '.join(failures)}); {_TO_DO}" if failures else NOBODY
 
 
 def _undecided(request: ApprovalRequest, why: str) -> UndecidedCallError:

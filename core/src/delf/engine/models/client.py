@@ -50,6 +50,7 @@ from delf.protocols.model import (
 )
 from delf.protocols.strategy import OnDelta
 from delf.records import dataclass
+from delf.specs import ModelSpec
 
 Pieces: TypeAlias = AsyncGenerator[ModelDelta | ModelReply]
 _PACKED_AT_ONCE: Final = 64 * 1024
@@ -111,13 +112,28 @@ class ModelPool:
         model = self._open.get(key)
         if model is None:
             spec = self._host.model_spec(config)
-            made: Model = self._host.resolve(spec)(config, self._context)
+            made: Model = self._made(spec, config)
             check_made("model", made, f"the model {spec.name!r}")
             if isinstance(made, SupportsPrice):
                 self._priced[key] = made
             model = self._open[key] = self._recorded(made)
         self._last = config, model
         return model
+
+    def _made(self, spec: ModelSpec, config: LLMConfig) -> Model:
+        """Make a model; whatever is wrong with its factory is told with the plugin's name."""
+        factory = self._host.resolve(spec)
+        try:
+            return factory(config, self._context)
+        except DelfError:
+            raise
+        except Exception as error:
+            raise PluginError(
+                f"the model {spec.name!r} of {self._host.origin(spec)} cannot be made: "
+                f"{type(error).__name__}: {error}",
+                hint=f"its factory {spec.factory} is called with (config, context), and gives a "
+                "model",
+            ) from error
 
     def priced(self, config: LLMConfig) -> SupportsPrice | None:
         """Return the object that knows a model's price beforehand, if there is one."""
