@@ -19,7 +19,14 @@ from support.every_error import EVERY
 from support.google import google_server
 from support.google.fixtures import ALL, USER
 from support.pages import PageError, run_page
-from support.tables import DIRECTORY, hook_page, with_optional, with_others, with_tables
+from support.tables import (
+    DIRECTORY,
+    hook_page,
+    with_fields,
+    with_optional,
+    with_others,
+    with_tables,
+)
 from support.tables import PAGE as CONFIGURATION
 from support.workspace import ROOT
 
@@ -168,6 +175,12 @@ def test_the_page_of_a_hook_has_each_optional_method_with_types(kind: str) -> No
     text = hook_page(kind).read_text(encoding="utf-8")
     assert "<!-- optional members" in text
     assert with_optional(text, kind) == text, "cd tests && ../.venv/bin/python -m support.tables"
+
+
+def test_the_page_of_approval_channels_has_the_fields_of_requests() -> None:
+    text = hook_page("approval").read_text(encoding="utf-8")
+    assert "| `origins` |" in text
+    assert with_fields(text) == text, "cd tests && ../.venv/bin/python -m support.tables"
 
 
 def test_every_error_has_a_paragraph() -> None:

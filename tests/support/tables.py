@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, get_args, get_origin
 
@@ -16,6 +17,7 @@ from pydantic_core import PydanticUndefined
 from delf.config import LLM_FIELDS, AgentConfig
 from delf.hookspecs import HOOKS
 from delf.plugins.shapes import MORE, PROTOCOLS, members
+from delf.protocols.approval import ApprovalRequest, Approved
 from support.workspace import ROOT
 
 PAGE: Final = ROOT / "docs/configuration.md"
@@ -29,6 +31,9 @@ _PLACE: Final = re.compile(
 _OPTIONAL: Final = re.compile(
     r"(<!-- optional members[^\n]*-->\n).*?(<!-- end of optional members -->)", re.DOTALL
 )
+
+
+_FIELDS: Final = re.compile(r"(<!-- fields[^\n]*-->\n).*?(<!-- end of fields -->)", re.DOTALL)
 
 
 _OTHERS: Final = re.compile(r"(<!-- directory[^\n]*-->\n).*?(<!-- end of directory -->)", re.DOTALL)
@@ -86,6 +91,26 @@ def with_optional(text: str, kind: str) -> str:
     return _OPTIONAL.sub(lambda match: f"{match[1]}{optional_members(kind)}{match[2]}", text)
 
 
+def described_fields(of: type) -> str:
+    """The fields of a class with the words of its docstring, as a table."""
+    types = {field.name: str(field.type) for field in fields(of)}
+    lines = [f"| field of `{of.__name__}` | is | meaning |", "|---|---|---|"]
+    given = (inspect.getdoc(of) or "").partition("Args:\n")[2]
+    for name, said in re.findall(r"^    (\w+): (.*(?:\n {8,}.*)*)", given, re.MULTILINE):
+        words = re.sub(r":\w+:`~?([^`]*)`", r"`\1`", " ".join(said.split())).replace("``", "`")
+        kind = types.pop(name).replace("|", "\\|")
+        lines.append(f"| `{name}` | `{kind}` | {words} |")
+    if types:
+        raise ValueError(f"{of.__name__} does not describe {', '.join(types)}")
+    return "\n".join(lines) + "\n"
+
+
+def with_fields(text: str) -> str:
+    """The page of approval channels with its tables of fields made anew."""
+    made = "\n".join(map(described_fields, (ApprovalRequest, Approved)))
+    return _FIELDS.sub(lambda match: f"{match[1]}{made}{match[2]}", text)
+
+
 def _signature(name: str, declared: Any) -> str:
     if isinstance(declared, property) and declared.fget is not None:
         return f"{name}: {inspect.signature(declared.fget).return_annotation}"
@@ -133,3 +158,5 @@ if __name__ == "__main__":
     for each in MORE:
         page = hook_page(each)
         page.write_text(with_optional(page.read_text(encoding="utf-8"), each), encoding="utf-8")
+    channels = hook_page("approval")
+    channels.write_text(with_fields(channels.read_text(encoding="utf-8")), encoding="utf-8")

@@ -17,3 +17,23 @@ async def test_a_factory_that_fails_is_named(delf_host, scripted_model, told: st
             (await agent.arun("x")).raise_for_status()
     assert told in str(caught.value)
     assert "called with (config, context)" in str(getattr(caught.value, "hint", ""))
+
+
+async def test_a_model_that_fails_unexpectedly_is_named(delf_host, scripted_model) -> None:
+    class Broken:
+        async def complete(self, request):
+            raise AttributeError("'LLMConfig' object has no attribute 'popleft'")
+
+        def stream(self, request):
+            raise AssertionError("it is not asked for")
+
+        async def count_tokens(self, request):
+            return 1
+
+        async def aclose(self):
+            """Nothing is held."""
+
+    delf_host.provide(scripted_model.spec, lambda config, context: Broken())
+    async with Agent(llm="scripted", host=delf_host) as agent:
+        response = await agent.arun("x")
+    assert "unexpected AttributeError inside the model 'scripted' of" in str(response.error)

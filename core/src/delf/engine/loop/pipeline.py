@@ -177,7 +177,7 @@ class TaskPipeline:
             message = f"task {self._log.task_id} failed inside delf"
             self._log.redactor.log_failure(_log, message, error)
             inside = DelfError(
-                f"an unexpected {type(error).__name__} inside delf or a plugin: {error}",
+                f"an unexpected {type(error).__name__} inside {_place_of(error)}: {error}",
                 hint="the log has the traceback; please report it",
             )
             inside.__cause__ = error
@@ -341,3 +341,10 @@ async def load_context(run: TaskRun) -> None:
         texts = await asyncio.gather(*asked)
         live = {name: text for name, text in zip(sources, texts, strict=True) if text}
         run.context = replace(run.context, live=live)
+
+
+def _place_of(error: BaseException) -> str:
+    """The model in which an error happened, as its caller noted; libraries add notes, too."""
+    notes: list[str] = getattr(error, "__notes__", [])
+    models = [note for note in notes if note.startswith("the model ")]
+    return models[-1] if models else "delf or a plugin"

@@ -120,6 +120,11 @@ class ModelPool:
         self._last = config, model
         return model
 
+    def name_of(self, config: LLMConfig) -> str:
+        """Name a model and the plugin that it is from, for whoever reads of its failure."""
+        spec = self._host.model_spec(config)
+        return f"the model {spec.name!r} of {self._host.origin(spec)}"
+
     def _made(self, spec: ModelSpec, config: LLMConfig) -> Model:
         """Make a model; whatever is wrong with its factory is told with the plugin's name."""
         factory = self._host.resolve(spec)
@@ -129,8 +134,7 @@ class ModelPool:
             raise
         except Exception as error:
             raise PluginError(
-                f"the model {spec.name!r} of {self._host.origin(spec)} cannot be made: "
-                f"{type(error).__name__}: {error}",
+                f"{self.name_of(config)} cannot be made: {type(error).__name__}: {error}",
                 hint=f"its factory {spec.factory} is called with (config, context), and gives a "
                 "model",
             ) from error
@@ -407,7 +411,10 @@ class ModelClient:
         shown: list[str] = []
         try:
             reply = await self._answer(config, request, on_delta, session, draft, shown)
-        except DelfError as error:
+        except Exception as error:
+            if not isinstance(error, DelfError):
+                error.add_note(self.pool.name_of(config))  # says where, beside the traceback
+                raise
             if draft is not None:
                 await draft.keep()
             await self.log.record(
