@@ -128,14 +128,17 @@ class _Bait:
 
     @property
     def is_hit(self) -> bool:
-        """True if the process was ended, or is traced."""
+        """True if the process was ended or is about to be, or is traced."""
         if self.process is None or self.process.poll() is not None:
             return True
         try:
             status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
         except OSError:  # it is gone, and not yet told; or there is no such folder here
             return Path("/proc/self").exists()
-        return "State:\tZ" in status or "TracerPid:\t0" not in status
+        fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        pending = any(int(fields[name], 16) for name in ("SigPnd", "ShdPnd"))
+        ends = "VmSize" not in fields  # its memory goes first
+        return pending or ends or fields["TracerPid"] != "0"
 
     def has_strange_files(self) -> bool:
         """Tell whether a script made something in a folder."""
