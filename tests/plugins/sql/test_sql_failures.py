@@ -390,9 +390,12 @@ def end_connections(database) -> None:
             "current_database() AND pid <> pg_backend_pid()"
         )
     else:
-        ids = database.run(
-            "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
-        )
+        ids = ""
+        while not ids.strip():  # one that has just connected is not listed with its database
+            ids = database.run(
+                "SELECT id FROM information_schema.processlist "
+                "WHERE db = DATABASE() AND id <> CONNECTION_ID()"
+            )
         database.run("".join(f"KILL {i};" for i in ids.split()))
 
 

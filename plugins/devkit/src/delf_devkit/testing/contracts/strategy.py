@@ -25,6 +25,7 @@ from delf_devkit.testing.models import Answer, ScriptedModel
 
 _COST = 1.0
 _INSTANT = 0.01
+_LOOKS = 3
 _AT_ONCE = 3
 _TOGETHER_SECONDS = 1.0
 """The seconds that a first request waits for those of the other tasks."""
@@ -183,13 +184,15 @@ class StrategyContract(Contract):
 
     async def test_asks_the_same_each_time(self, strategy: Any) -> None:
         prompts: list[str] = []
-        for _ in range(2):
+        for _ in range(_LOOKS):
             model = ScriptedModel()
             async with self._agent(strategy, self.replies, _World(), None, model) as agent:
                 await self.within(agent.arun("Add 1 and 2.", 20))
             prompts.append(model.prompts[0])
+            if prompts[-2:-1] == prompts[-1:]:
+                return  # the minute, which a prompt may name, changes once at the most
             await asyncio.sleep(_INSTANT)
-        assert prompts[0] == prompts[1], (
+        pytest.fail(
             "the same task has another prompt: leave times and random names out, and sort what "
             "comes from a set, so that prompts can be cached"
         )
