@@ -8,7 +8,6 @@ import queue
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 
 @dataclass
@@ -85,18 +84,18 @@ class RawServer:
 async def raw_server(answer: Callable[[Seen], Reply] | None = None) -> AsyncIterator[RawServer]:
     """A server on a free port of loopback."""
     server = RawServer(answer)
-    tasks: set[Any] = set()
+    connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
-    async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        tasks.add(task)
-        # The end of a server cancels it, of which asyncio would make a complaint.
-        with contextlib.suppress(asyncio.CancelledError):
+    def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(serve(reader, writer))
+        connections[task] = writer
+        task.add_done_callback(connections.pop)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
             await server.serve(reader, writer)
-        writer.close()
-        with contextlib.suppress(ConnectionError, asyncio.CancelledError):
-            await writer.wait_closed()
-        tasks.discard(task)
+        finally:
+            writer.close()
 
     listening = await asyncio.start_server(on_connection, "127.0.0.1", 0)
     server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
@@ -104,9 +103,13 @@ async def raw_server(answer: Callable[[Seen], Reply] | None = None) -> AsyncIter
         yield server
     finally:
         listening.close()
-        for task in list(tasks):
+        open_connections = dict(connections)
+        for task, writer in open_connections.items():
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+            # Its socket is closed in the next turn of the loop, also where `serve` never began.
+            writer.transport.abort()
+        await asyncio.gather(*open_connections, return_exceptions=True)
+        await asyncio.sleep(0)
 
 
 @contextlib.contextmanager
