@@ -96,3 +96,40 @@ def test_an_unknown_setting():
     ) as caught:
         LLMConfig("m", settings={"temprature": 1})
     assert "top_p" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "given", ["web_search", ["web_search"], [{"tool_type": "web_search", "max_uses": None}]]
+)
+def test_the_providers_own_search_is_asked_for_by_name_or_table(given):
+    config = LLMConfig("m", settings={"server-side-tools": given})
+    assert config.settings == {"server_side_tools": [{"tool_type": "web_search"}]}
+    assert config.server_side_tools_for("generate") == ("web_search",)
+    assert config.server_side_tools_for("prefilter") == ()
+    assert LLMConfig("m", settings={"server_side_tools": []}).server_side_tools_for("call") == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([{"tool_type": "code_execution"}], "tool_type 'code_execution' is not asked for"),
+        ([7], "a list of names or tables"),
+        ([{"tool_type": "web_search", "max_use": 3}], "unknown field 'max_use'.*max_uses"),
+        ([{"tool_type": "web_search", "max_uses": 0}], "a whole number from 1"),
+        ([{"tool_type": "web_search", "max_uses": True}], "a whole number from 1"),
+        ([{"tool_type": "web_search", "allowed_domains": [1]}], "names of hosts"),
+        (
+            [{"tool_type": "web_search", "allowed_domains": ["a"], "blocked_domains": ["b"]}],
+            "not both",
+        ),
+    ],
+)
+def test_a_tool_of_the_provider_that_delf_does_not_know_is_refused(given, message):
+    with pytest.raises(ModelConfigurationError, match=message):
+        LLMConfig("m", settings={"server_side_tools": given})
+
+
+def test_what_there_is_instead_of_a_providers_tool_is_said():
+    with pytest.raises(ModelConfigurationError) as caught:
+        LLMConfig("m", settings={"server_side_tools": ["url_context"]})
+    assert caught.value.hint == "the connection web reads pages"

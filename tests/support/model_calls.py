@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from delf.errors import ModelConfigurationError
 from delf.messages import ModelRequest, ModelTool, Usage, assistant, system, user
 from support.model_fixtures import ask, read_stream
 from support.openai_server import Reply
@@ -253,3 +254,42 @@ class ModelCalls:
             pieces, reply = await read_stream(model, ask())
             assert (reply.text, "".join(pieces)) == ("a b", "a b")
         assert len(server.requests) <= 5  # it is asked the other way once
+
+    @pytest.mark.parametrize("stream", [False, True])
+    @pytest.mark.parametrize("provider", PROVIDERS)
+    async def test_the_providers_own_search_of_the_web(
+        self, provider, stream, openai_server, make_model
+    ):
+        server = openai_server(["found", "found", "summed up"])
+        tools = [{"tool_type": "web_search", "max_uses": 3}]
+        model = make_model(**at(server, provider, settings={"server_side_tools": tools}))
+        if stream:
+            await read_stream(model, ask())
+        else:
+            await model.complete(ask())
+        await model.complete(ModelRequest(messages=(user("a page"),), purpose="call"))
+        await model.complete(ModelRequest(messages=(user("sum up"),), purpose="summarize"))
+        for asked in server.json[:2]:
+            if provider == "openai":
+                assert asked["web_search_options"] == {}
+            elif provider == "anthropic":
+                (tool,) = asked["tools"]
+                assert tool["type"].startswith("web_search_")
+                assert (tool["name"], tool["max_uses"]) == ("web_search", 3)
+            else:
+                assert asked["tools"] == [{"googleSearch": {}}]
+        assert not {"tools", "web_search_options", "server_side_tools"} & set(server.json[2])
+
+    async def test_a_search_that_cannot_be_as_it_should_is_refused(self, openai_server, make_model):
+        server = openai_server(["never"])
+        limited = [{"tool_type": "web_search", "allowed_domains": ["example.org"]}]
+        for provider in ("openai", "google"):
+            with pytest.raises(ModelConfigurationError, match="only Anthropic knows allowed_doma"):
+                make_model(**at(server, provider, settings={"server_side_tools": limited}))
+        with pytest.raises(ModelConfigurationError, match="gpt-5-search-api") as caught:
+            make_model(model="gpt-4o-mini", settings={"server_side_tools": ["web_search"]})
+        assert "websearch" in caught.value.hint
+        make_model(model="gpt-5-search-api", settings={"server_side_tools": ["web_search"]})
+        model = make_model(**at(server, "anthropic", settings={"server_side_tools": limited}))
+        await model.complete(ask())
+        assert server.json[0]["tools"][0]["allowed_domains"] == ["example.org"]

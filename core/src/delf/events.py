@@ -175,7 +175,8 @@ class ModelCalled(_Event):
 
     ``number`` counts a task's model calls from 1. ``prompt`` has the messages that the call before
     for the same purpose did not have, packed, and ``same`` says how many it did; None where
-    prompts are not kept, or not any more. ``delf.engine.views.prompts`` reads them.
+    prompts are not kept, or not any more. ``delf.engine.views.prompts`` reads them. ``server_side``
+    names the tools that the provider may use by itself, such as its search of the web.
     """
 
     model: str
@@ -185,6 +186,7 @@ class ModelCalled(_Event):
     same: int = 0
     prompt: str | None = None
     tools: tuple[str, ...] = ()
+    server_side: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, cast
 
 from delf.environment import FileText, SourcedText
 from delf.errors import ModelConfigurationError, did_you_mean
@@ -15,6 +15,12 @@ PROVIDERS: Final = ("auto", "google", "openai", "anthropic")
 
 DEFAULT_TIMEOUT: Final = 300.0
 """Seconds for one request when the setting ``timeout`` is not given."""
+
+SERVER_SIDE_TOOLS: Final = "server_side_tools"
+"""The setting that names tools which the provider runs by itself."""
+
+LOOKS_OUTSIDE: Final = frozenset({"generate", "call"})
+"""The purposes of model calls in which those tools are used."""
 
 MOST_LETTERS: Final = 8_000_000
 """The longest answer that is taken; the longest that a model gives has about half a million."""
@@ -30,7 +36,16 @@ SETTINGS: Final = (
     "seed",
     "timeout",
     "live_model",
+    "server_side_tools",
 )
+
+_TOOL_FIELDS: Final = ("tool_type", "max_uses", "allowed_domains", "blocked_domains")
+_ELSEWHERE: Final = {
+    "url_context": "the connection web reads pages",
+    "code_execution": "scripts run in delf's own sandbox",
+    "image_generation": "an answer is text",
+}
+"""Tools of providers that delf does not ask for, and what there is instead."""
 
 
 _SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -134,8 +149,9 @@ class LLMConfig:
         headers: Extra HTTP headers for every request. Never shown.
         settings: Generation settings: ``temperature``, ``top_p``, ``top_k``, ``max_tokens``,
             ``presence_penalty``, ``frequency_penalty``, ``stop``, ``seed``, ``timeout`` (seconds
-            for one request) and ``live_model`` (the one whose sessions are used, by its name or
-            as the address ``wss://…?model=NAME``). ``top-k`` and ``max-tokens`` mean the same.
+            for one request), ``live_model`` (the one whose sessions are used, by its name or
+            as the address ``wss://…?model=NAME``) and ``server_side_tools`` (``["web_search"]``:
+            the provider's own search). ``top-k`` and ``max-tokens`` mean the same.
         provider: The protocol to speak; ``auto`` infers it from the name.
 
     Raises:
@@ -200,6 +216,16 @@ class LLMConfig:
             f"settings={self.settings!r}, provider={self.provider!r})"
         )
 
+    def server_side_tools_for(self, purpose: str) -> tuple[str, ...]:
+        """Name the tools that the provider may use for an answer.
+
+        Args:
+            purpose: What the answer is for: only scripts and calls by scripts look outside.
+        """
+        if purpose not in LOOKS_OUTSIDE:
+            return ()
+        return tuple(tool["tool_type"] for tool in self.settings.get(SERVER_SIDE_TOOLS) or ())
+
     def with_settings(self, **settings: Any) -> LLMConfig:
         """A copy with these settings added or changed; this one stays as it is."""
         return replace(self, settings={**self.settings, **settings})
@@ -240,8 +266,51 @@ def normalise_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
                 f"unknown model setting {name!r}{did_you_mean(canonical, SETTINGS)}",
                 hint=f"known settings: {', '.join(SETTINGS)}",
             )
-        result[canonical] = value
+        result[canonical] = _server_side_tools(value) if canonical == SERVER_SIDE_TOOLS else value
     return result
+
+
+def _server_side_tools(given: Any) -> list[dict[str, Any]]:
+    """Tools that the provider runs by itself, as tables.
+
+    Raises:
+        ModelConfigurationError: For another shape, tool or field.
+    """
+    where = f"model setting {SERVER_SIDE_TOOLS!r}"
+    tools: dict[str, dict[str, Any]] = {}
+    for item in _listed(given):
+        table = {"tool_type": item} if isinstance(item, str) else item
+        if not isinstance(table, Mapping):
+            raise ModelConfigurationError(f'{where}: a list of names or tables, as ["web_search"]')
+        fields = dict(cast("Mapping[Any, Any]", table))
+        kind = fields.get("tool_type")
+        if kind != "web_search":
+            hint = _ELSEWHERE.get(str(kind))
+            raise ModelConfigurationError(
+                f"{where}: tool_type {kind!r} is not asked for; web_search is", hint=hint
+            )
+        for name, value in fields.items():
+            if name not in _TOOL_FIELDS:
+                close = did_you_mean(str(name), _TOOL_FIELDS)
+                raise ModelConfigurationError(f"{where}: unknown field {name!r}{close}")
+            if name.endswith("_domains") and value is not None:
+                domains = _listed(value)
+                if not all(isinstance(domain, str) and domain for domain in domains):
+                    raise ModelConfigurationError(f"{where}: {name}: a list of names of hosts")
+                fields[name] = list(domains)
+        uses = fields.get("max_uses")
+        if uses is not None and (type(uses) is not int or uses < 1):
+            raise ModelConfigurationError(f"{where}: max_uses: a whole number from 1")
+        if fields.get("allowed_domains") and fields.get("blocked_domains"):
+            raise ModelConfigurationError(f"{where}: allowed_domains or blocked_domains, not both")
+        tools[kind] = {name: value for name, value in fields.items() if value is not None}
+    return list(tools.values())
+
+
+def _listed(given: Any) -> Sequence[Any]:
+    if isinstance(given, (list, tuple)):
+        return cast("Sequence[Any]", given)
+    return () if given is None else (given,)
 
 
 def as_llm_config(value: str | LLMConfig) -> LLMConfig:

@@ -249,6 +249,8 @@ class ModelReply:
         calls: What it asks to be called.
         reasoning: What it thought aloud, which is no part of the answer.
         max_tokens: The most that delf, and not the provider, let the answer have.
+        fees_usd: The price of what is no token, such as searches by the provider; a part of
+            ``cost_usd``. None where it is not known.
     """
 
     text: str
@@ -259,6 +261,7 @@ class ModelReply:
     calls: tuple[ToolCall, ...] = ()
     reasoning: str = ""
     max_tokens: int | None = None
+    fees_usd: float | None = 0.0
 
     @property
     def broken_by(self) -> BrokenBy | None:

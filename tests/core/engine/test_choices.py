@@ -293,6 +293,7 @@ class Model:
     def __init__(self, config, context):
         self.config, self.closed, self.asked = config, 0, []
         self.error = None
+        self.fees = 0.0
 
     async def complete(self, request):
         self.asked.append(request)
@@ -303,6 +304,7 @@ class Model:
             model=self.config.model,
             usage=Usage(input_tokens=10, output_tokens=5),
             cost_usd=0.25,
+            fees_usd=self.fees,
         )
 
     async def stream(self, request):
@@ -448,6 +450,14 @@ def test_the_most_specific_pattern_wins(model, expected):
 @pytest.mark.parametrize(("priced", "cost"), [("m", 10e-6), ("n", 0.25)])
 async def test_the_users_price_wins_over_the_providers(pool, priced, cost):
     prices = Prices({priced: Price(input=0, output=2, cached_input=0)})
+    reply = await asker(pool, pricing=prices.find).ask(M, REQUEST)
+    assert reply.cost_usd == pytest.approx(cost)
+
+
+@pytest.mark.parametrize(("fees", "cost"), [(0.02, 0.02 + 10e-6), (None, None)])
+async def test_what_is_no_token_is_paid_beside_the_users_price(pool, fees, cost):
+    pool.get(M).fees = fees
+    prices = Prices({"m": Price(input=0, output=2, cached_input=0)})
     reply = await asker(pool, pricing=prices.find).ask(M, REQUEST)
     assert reply.cost_usd == pytest.approx(cost)
 

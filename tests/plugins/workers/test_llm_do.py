@@ -2,6 +2,7 @@
 
 import pytest
 
+from delf import events as ev
 from delf.errors import ConfigurationError, ToolRefusedError
 from delf_workers import Workers
 from delf_workers.registry import Registry
@@ -123,3 +124,41 @@ async def test_a_plain_function_asks_unless_it_is_approved(bench):
     response = await bench.run(script, Workers())
     assert "factorial" in response.text
     assert "6" not in response.text.split()
+
+
+async def test_a_worker_asks_its_model_to_search_by_itself(bench):
+    bench.worker("scout", "server_side_tools: [{tool_type: web_search, max_uses: 3}]")
+    bench.answers("look it up", "print('found')")
+    response = await bench.run("print(await workers.call('scout', 'look it up'))", Workers())
+    assert response.text == "found"
+    told = {c.model: c.settings.get("server_side_tools") for c in bench.model.configs}
+    assert told == {"scripted": [{"tool_type": "web_search", "max_uses": 3}]}
+    asked = [event.server_side for event in bench.of(ev.ModelCalled)]
+    assert asked == [(), ("web_search",)]
+
+
+async def test_a_worker_with_a_model_of_its_own_may_search_too(bench):
+    head = "model: scripted:own\nserver_side_tools: [web_search]"
+    bench.worker("scout", head)
+    bench.answers("look it up", "print('found')")
+    await bench.run("print(await workers.call('scout', 'look it up'))", Workers())
+    config = bench.model.configs[-1]
+    assert (config.model, len(config.settings["server_side_tools"])) == ("scripted:own", 1)
+
+
+@pytest.mark.parametrize(
+    ("tools", "message"),
+    [
+        ("[{tool_type: image_generation}]", "line 2: server_side_tools: .*'image_generation'"),
+        ("[{tool_type: web_search, uses: 3}]", "unknown field 'uses'"),
+        ("web_search", "line 2: server_side_tools"),
+    ],
+)
+def test_a_tool_that_the_provider_is_not_asked_for_is_told_with_its_line(tmp_path, tools, message):
+    with pytest.raises(ConfigurationError, match=message):
+        worker(tmp_path, f"server_side_tools: {tools}", "x")
+
+
+def test_a_generated_worker_brings_no_tools_of_its_provider(tmp_path):
+    with pytest.raises(ConfigurationError, match="a generated worker has its maker's"):
+        Registry([tmp_path]).text_of({"name": "made", "server_side_tools": ["web_search"]}, "x")

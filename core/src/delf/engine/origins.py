@@ -29,6 +29,7 @@ OriginKind = Literal["task", "script", "result", "unknown"]
 
 _CONVERSATION: Final = "this conversation"
 _FILES: Final = "the input files"
+_LOOKED_UP: Final = "the web, where its provider searches"
 _MOST_CHARACTERS: Final = 4_000_000
 """Letters of results of one trust that are searched; later ones are not."""
 _MOST_VALUES: Final = 200_000
@@ -232,6 +233,8 @@ class Origins:
             match event:
                 case ModelCalled(purpose="generate"):
                     self._take_before()
+                    if event.server_side:
+                        self._read.append((0, _LOOKED_UP))
                     files = ((0, _FILES),) if self._has_files and self._has_run else ()
                     self._asked = (*files, *self._read)
                     self._author, self._code = Author(read=self._asked), None

@@ -7,8 +7,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, Final
 
-from delf.llm import DEFAULT_TIMEOUT
+from delf.llm import DEFAULT_TIMEOUT, LOOKS_OUTSIDE
 from delf.messages import ModelDelta, ModelReply, ModelRequest
+from delf_model_providers import searches
 from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.failures import Failure, UnreadableError
 from delf_model_providers.retry import Attempts, RetryPolicy
@@ -36,6 +37,7 @@ class EndpointModel(ABC):
     ) -> None:
         self._endpoint = endpoint
         self._settings = dict(settings)
+        self._search = searches.tool_of(settings, endpoint)
         self._retry = retry or RetryPolicy()
         self._sleep = sleep
         self._always_streams = self._never_streams = False
@@ -43,6 +45,16 @@ class EndpointModel(ABC):
     def __repr__(self) -> str:
         kind, at = type(self).__name__, self._endpoint
         return f"{kind}({at.model!r}, provider={at.provider!r})"
+
+    def _search_for(self, request: ModelRequest) -> searches.Tool | None:
+        """Return the provider's own search, where a request is one that may look outside."""
+        return self._search if request.purpose in LOOKS_OUTSIDE else None
+
+    def _fees(self, request: ModelRequest, searched: int) -> float | None:
+        """Return what an answer cost beside its tokens."""
+        if self._search_for(request) is None:
+            return 0.0
+        return searches.fees(self._endpoint, searched)
 
     @property
     def takes_tools(self) -> bool:

@@ -84,12 +84,14 @@ class Answer:
         finish_reason: In the provider's own words.
         ended: Whether the provider said that the answer is whole.
         last: Whether nothing comes after it any more, such as its usage.
+        searches: How often the provider searched for it.
     """
 
     tokens: Tokens | None = None
     finish_reason: str | None = None
     ended: bool = False
     last: bool = False
+    searches: int = 0
     _texts: list[str] = field(default_factory=list[str])
     _calls: list[_Call] = field(default_factory=list[_Call])
 

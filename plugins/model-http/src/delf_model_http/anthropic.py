@@ -29,8 +29,9 @@ from delf_model_http.answer import (
     required,
 )
 from delf_model_http.catalog import Facts
-from delf_model_providers import chat
+from delf_model_providers import chat, searches
 from delf_model_providers.endpoint import Endpoint
+from delf_model_providers.searches import Tool
 
 _URL: Final = "https://api.anthropic.com"
 _VERSION: Final = "2023-06-01"
@@ -93,6 +94,7 @@ class Messages:
         facts: Facts,
         *,
         stream: bool,
+        search: Tool | None = None,
     ) -> dict[str, Any]:
         """A request."""
         result: dict[str, Any] = {
@@ -111,17 +113,20 @@ class Messages:
                 result[_SETTINGS[name]] = listed(value) if name == "stop" else value
         if facts.longest:
             result["max_tokens"] = min(result["max_tokens"], facts.longest)
-        if request.tools:
-            result["tools"] = [
-                {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "input_schema": dict(tool.parameters),
-                }
-                for tool in request.tools
-            ]
-            if request.must_call:
-                result["tool_choice"] = {"type": "any"}
+        tools = [
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "input_schema": dict(tool.parameters),
+            }
+            for tool in request.tools
+        ]
+        if search is not None:
+            tools.append(searches.of_anthropic(search))
+        if tools:
+            result["tools"] = tools
+        if request.tools and request.must_call:
+            result["tool_choice"] = {"type": "any"}
         if stream:
             result["stream"] = True
         return result
@@ -133,7 +138,8 @@ class Messages:
     def whole(self, given: Any) -> Answer:
         """An answer that came as one."""
         _check(given)
-        answer = Answer(tokens=_tokens(fields(given).get("usage")), ended=True)
+        used = fields(given).get("usage")
+        answer = Answer(tokens=_tokens(used), searches=_searches(used), ended=True)
         required(given, "content")
         for block in items(fields(given).get("content")):
             _begin(fields(block), answer)
@@ -159,6 +165,7 @@ class Messages:
                 delta = fields(piece.get("delta"))
                 answer.finish_reason = delta.get("stop_reason") or answer.finish_reason
                 answer.tokens = _tokens(piece.get("usage"), answer.tokens)
+                answer.searches = max(answer.searches, _searches(piece.get("usage")))
             case "message_stop":
                 answer.ended = answer.last = True
             case _:
@@ -220,6 +227,10 @@ def _check(given: Any) -> None:
     if fields(given).get("type") == "error":
         kind = fields(fields(given).get("error")).get("type")
         raise ToldError(_STATUSES.get(str(kind), 500), given)
+
+
+def _searches(used: Any) -> int:
+    return count(fields(used).get("server_tool_use"), "web_search_requests")
 
 
 def _tokens(used: Any, before: Tokens | None = None) -> Tokens | None:

@@ -9,6 +9,7 @@ from delf.messages import ModelDelta, ModelRequest
 from delf_model_http.answer import Answer
 from delf_model_http.catalog import Facts
 from delf_model_providers.endpoint import Endpoint
+from delf_model_providers.searches import Tool
 
 
 class Dialect(Protocol):
@@ -36,6 +37,7 @@ class Dialect(Protocol):
         facts: Facts,
         *,
         stream: bool,
+        search: Tool | None = None,
     ) -> dict[str, Any]:
         """A request.
 
@@ -45,6 +47,7 @@ class Dialect(Protocol):
             endpoint: Who is asked.
             facts: What is known of the model.
             stream: Whether the answer is to come in pieces.
+            search: The provider's own search, where it is wanted.
         """
         ...
 

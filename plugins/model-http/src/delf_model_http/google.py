@@ -31,9 +31,10 @@ from delf_model_http.answer import (
     required,
 )
 from delf_model_http.catalog import Facts
-from delf_model_providers import chat
+from delf_model_providers import chat, searches
 from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.failures import UnreadableError
+from delf_model_providers.searches import Tool
 
 _URL: Final = "https://generativelanguage.googleapis.com"
 
@@ -73,6 +74,7 @@ class GenerateContent:
         facts: Facts,
         *,
         stream: bool,
+        search: Tool | None = None,
     ) -> dict[str, Any]:
         """A request."""
         result: dict[str, Any] = {
@@ -94,6 +96,8 @@ class GenerateContent:
             result["tools"] = declared(request.tools)
             if request.must_call:
                 result["toolConfig"] = {"functionCallingConfig": {"mode": "ANY"}}
+        if search is not None:
+            result["tools"] = [*result.get("tools", ()), searches.of_google()]
         return result
 
     def longest(self, facts: Facts) -> int | None:
@@ -121,6 +125,8 @@ class GenerateContent:
         for candidate in items(piece.get("candidates"))[:1]:
             for part in items(fields(fields(candidate).get("content")).get("parts")):
                 pieces += _take(fields(part), answer)
+            grounds = fields(fields(candidate).get("groundingMetadata"))
+            answer.searches = max(answer.searches, len(items(grounds.get("webSearchQueries"))))
             if reason := fields(candidate).get("finishReason"):
                 is_call = reason == "STOP" and answer.last_call >= 0
                 answer.finish_reason, answer.ended = "tool_calls" if is_call else reason, True

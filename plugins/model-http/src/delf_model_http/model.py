@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 from delf.bodies import BodyError, pieces
 from delf.environment import SourcedText, source_of
 from delf.errors import ModelConfigurationError
-from delf.llm import LLMConfig
+from delf.llm import SERVER_SIDE_TOOLS, LLMConfig
 from delf.messages import ModelDelta, ModelReply, ModelRequest, Price
 from delf.protocols.model import ModelContext
 from delf_model_http import catalog
@@ -55,7 +55,7 @@ _LIVE: Final[Mapping[str, Callable[[str], LiveDialect]]] = {
 _LIVE_NAME: Final = re.compile(r"realtime|-live|native-audio")
 """Models that answer in sessions only."""
 
-_OWN: Final = frozenset({"timeout", "live_model"})
+_OWN: Final = frozenset({"timeout", "live_model", SERVER_SIDE_TOOLS})
 """Settings that no provider is sent."""
 
 _HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "delf"}
@@ -121,7 +121,7 @@ class HttpModel(EndpointModel):
             DelfError: When none can be had now.
         """
         name = self._live
-        if name is None:
+        if name is None or self._search is not None:
             return None
         self._endpoint.require_key()
         timeout = self._timeout()
@@ -189,8 +189,8 @@ class HttpModel(EndpointModel):
         ):
             body = await read(response, MAX_BYTES)
         if body.lstrip().startswith(_STREAMED):
-            return self._reply(self._of_events(body))
-        return self._reply(self._dialect.whole(parsed(body)))
+            return self._reply(self._of_events(body), request=request)
+        return self._reply(self._dialect.whole(parsed(body)), request=request)
 
     def _of_events(self, body: bytes) -> Answer:
         """A streamed answer that was not asked for, out of its whole body."""
@@ -228,7 +228,7 @@ class HttpModel(EndpointModel):
                     yield piece
         if not answer.ended:
             raise (UnreadableError if answer.is_empty else BrokenStreamError)("it has no end")
-        yield self._reply(answer)
+        yield self._reply(answer, request=request)
 
     async def _received(
         self, request: ModelRequest, deadline: float, answer: Answer
@@ -285,16 +285,25 @@ class HttpModel(EndpointModel):
         endpoint, dialect = self._endpoint, self._dialect
         settings = {**self._settings, **request.settings}
         given = {n: v for n, v in settings.items() if v is not None and n not in _OWN}
-        body = dialect.body(request, given, endpoint, self._facts, stream=stream)
+        search = self._search_for(request)
+        body = dialect.body(request, given, endpoint, self._facts, stream=stream, search=search)
         return self._pool.posted(dialect.address(endpoint, stream=stream), self._headers, body)
 
-    def _reply(self, answer: Answer, facts: catalog.Facts | None = None) -> ModelReply:
+    def _reply(
+        self,
+        answer: Answer,
+        facts: catalog.Facts | None = None,
+        request: ModelRequest | None = None,
+    ) -> ModelReply:
         reason = answer.finish_reason or "stop"
+        fees = 0.0 if request is None else self._fees(request, answer.searches)
+        cost = (facts or self._facts).cost(answer.tokens)
         usage = answer.tokens.usage if answer.tokens else None
         reply = ModelReply(
             text=answer.text,
             model=self._endpoint.model,
-            cost_usd=(facts or self._facts).cost(answer.tokens),
+            cost_usd=None if cost is None or fees is None else cost + fees,
+            fees_usd=fees,
             finish_reason=self._dialect.finished.get(reason, reason),
             calls=answer.calls,
             max_tokens=None

@@ -19,8 +19,9 @@ from delf_model_http.answer import (
     required,
 )
 from delf_model_http.catalog import Facts
-from delf_model_providers import chat
+from delf_model_providers import chat, searches
 from delf_model_providers.endpoint import OPENAI_URL, Endpoint
+from delf_model_providers.searches import Tool
 
 _REASONING: Final = re.compile(r"(?:ft:)?(?:o[1-9](?:-|$)|gpt-5(?!.*chat))")
 _FIXED: Final = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "stop")
@@ -48,6 +49,7 @@ class ChatCompletions:
         facts: Facts,
         *,
         stream: bool,
+        search: Tool | None = None,
     ) -> dict[str, Any]:
         """A request."""
         sent = dict(settings)
@@ -64,6 +66,7 @@ class ChatCompletions:
             "messages": chat.messages(request.messages),
             **sent,
             **chat.tools(request.tools, must_call=request.must_call),
+            **({} if search is None else searches.of_openai()),
         }
         if stream:
             result |= {"stream": True, "stream_options": {"include_usage": True}}

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from delf.llm import SERVER_SIDE_TOOLS
 from delf.messages import Message, ModelTool, Price, Usage
-from delf_model_providers import chat
+from delf_model_providers import chat, searches
 from delf_model_providers.endpoint import Endpoint
+from delf_model_providers.searches import Tool
 
 _CACHE_FROM: Final = 4000
 """Characters from which a system message is worth Anthropic's prompt cache (1,024 tokens)."""
@@ -21,12 +23,17 @@ def messages(given: Sequence[Message], endpoint: Endpoint) -> list[dict[str, Any
     return result
 
 
-def tools(given: Sequence[ModelTool], *, must_call: bool) -> dict[str, Any]:
+def tools(
+    given: Sequence[ModelTool], endpoint: Endpoint, search: Tool | None, *, must_call: bool
+) -> dict[str, Any]:
     """Describe the tools for a model, as litellm takes them."""
-    if not given:
-        return {}
+    result = chat.tools(given, must_call=must_call)
+    if search is not None and endpoint.dialect == "anthropic":
+        result["tools"] = [*result.get("tools", ()), searches.of_anthropic(search)]
+    elif search is not None:
+        result |= searches.of_openai()
     # Else litellm imports its proxy, which needs packages that it does not install.
-    return {**chat.tools(given, must_call=must_call), "_skip_mcp_handler": True}
+    return {**result, "_skip_mcp_handler": True} if result else {}
 
 
 def _mark_cached(given: list[dict[str, Any]]) -> None:
@@ -42,6 +49,7 @@ def settings(config: Mapping[str, Any], request: Mapping[str, Any], endpoint: En
     merged: dict[str, Any] = {k: v for k, v in {**config, **request}.items() if v is not None}
     merged.pop("timeout", None)
     merged.pop("live_model", None)
+    merged.pop(SERVER_SIDE_TOOLS, None)
     if endpoint.provider == "openai" and not endpoint.custom:
         merged.pop("top_k", None)  # OpenAI itself refuses it; compatible servers know it
     return merged
@@ -59,6 +67,13 @@ def usage(given: Any) -> Usage:
         output_tokens=int(getattr(given, "completion_tokens", 0) or 0),
         reasoning_tokens=int(getattr(thought, "reasoning_tokens", 0) or 0),
     )
+
+
+def searched(given: Any) -> int:
+    """Return how often the provider searched; 0 where it says nothing of it."""
+    asked = getattr(getattr(given, "server_tool_use", None), "web_search_requests", None)
+    details = getattr(given, "prompt_tokens_details", None)
+    return int(asked or getattr(details, "web_search_requests", None) or 0)
 
 
 def price(known: Mapping[str, Any]) -> Price | None:

@@ -18,6 +18,7 @@ from delf_model_litellm import convert, library
 from delf_model_litellm.clients import Clients, cancellable
 from delf_model_litellm.failures import explain
 from delf_model_litellm.streams import StreamedError, WholeError, wants_stream
+from delf_model_providers import searches
 from delf_model_providers.endpoint import Endpoint, resolve
 from delf_model_providers.failures import BrokenStreamError, Failure, UnreadableError, chain
 from delf_model_providers.model import EndpointModel
@@ -129,6 +130,9 @@ class LiteLLMModel(EndpointModel):
         if stream:
             await library.load_for_streams()
         endpoint = self._endpoint
+        search = self._search_for(request)
+        if search is not None and not _can_search(litellm, endpoint):
+            raise searches.cannot(endpoint, "litellm knows no search of this provider")
         arguments: dict[str, Any] = {
             "model": endpoint.name,
             "messages": convert.messages(request.messages, endpoint),
@@ -137,7 +141,7 @@ class LiteLLMModel(EndpointModel):
             "num_retries": 0,
             "drop_params": True,
             **convert.settings(self._settings, request.settings, endpoint),
-            **convert.tools(request.tools, must_call=request.must_call),
+            **convert.tools(request.tools, endpoint, search, must_call=request.must_call),
         }
         optional = {
             "custom_llm_provider": _prefix(endpoint),
@@ -176,7 +180,7 @@ class LiteLLMModel(EndpointModel):
             ToolCall(id=c.id, name=c.function.name or "", arguments=c.function.arguments or "")
             for c in asked
         )
-        return await self._reply(text, used, finish, calls)
+        return await self._reply(request, text, used, finish, calls)
 
     async def _pieces(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         collected = _Collected()
@@ -196,24 +200,33 @@ class LiteLLMModel(EndpointModel):
                 _check_end(response, collected)
         finally:
             await response.aclose()
-        yield await self._streamed(collected)
+        yield await self._streamed(request, collected)
 
-    async def _streamed(self, collected: _Collected) -> ModelReply:
+    async def _streamed(self, request: ModelRequest, collected: _Collected) -> ModelReply:
         text = "".join(collected.texts)
         calls = tuple(
             ToolCall(id=call.id, name=call.name, arguments="".join(call.arguments))
             for call in collected.calls
         )
-        return await self._reply(text, collected.usage, collected.finish_reason, calls)
+        used, reason = collected.usage, collected.finish_reason
+        return await self._reply(request, text, used, reason, calls)
 
     async def _reply(
-        self, text: str, used: Any, finish_reason: str | None, calls: tuple[ToolCall, ...]
+        self,
+        request: ModelRequest,
+        text: str,
+        used: Any,
+        finish_reason: str | None,
+        calls: tuple[ToolCall, ...],
     ) -> ModelReply:
+        fees = self._fees(request, convert.searched(used))
+        cost = await self._cost(used)
         return ModelReply(
             text=text,
             model=self._endpoint.model,
             usage=convert.usage(used),
-            cost_usd=await self._cost(used),
+            cost_usd=None if cost is None or fees is None else cost + fees,
+            fees_usd=fees,
             finish_reason=finish_reason or "stop",
             calls=calls,
         )
@@ -247,6 +260,14 @@ def _is_json(text: str) -> bool:
 def _prefix(endpoint: Endpoint) -> str | None:
     """A provider as litellm calls it; None where litellm finds out."""
     return "gemini" if endpoint.dialect == "google" else endpoint.dialect
+
+
+def _can_search(litellm: Any, endpoint: Endpoint) -> bool:
+    """Tell whether litellm would pass the wish for a search on; else it leaves it out."""
+    if endpoint.dialect is not None:
+        return True
+    known: Any = litellm.get_supported_openai_params(model=endpoint.name)
+    return "web_search_options" in (known or ())
 
 
 def _limits(seconds: float, endpoint: Endpoint) -> Any:

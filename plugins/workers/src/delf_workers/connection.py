@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from delf import Agent, CallContext, Connection, action
 from delf.errors import ConfigurationError, ToolExecutionError, ToolRefusedError
-from delf.llm import LLMConfig
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.settings import current_folder, current_trust
 from delf_workers import attachments as files_of
@@ -194,9 +193,9 @@ class Workers(Connection):
         files_of.check(found, given)
         told = found.told(inputs or {})
         line = await asyncio.to_thread(lineage, self.registry, found)
-        model = context.llm if found.model is None else _model(found.model)
+        model = found.llm(context.llm)
         for ancestor in line:
-            ancestor.check_model(model.model)
+            ancestor.check_model((model or context.llm).model)
         tools = await asyncio.to_thread(self._shop(context).tools_of, found, self.agent)
         budgets = [ancestor.budget_usd for ancestor in line if ancestor.budget_usd is not None]
         folder = _copies(context)
@@ -204,7 +203,7 @@ class Workers(Connection):
             result = await context.delegate(
                 task,
                 tools=tools,
-                llm=None if found.model is None else model,
+                llm=model,
                 system_prompt=told,
                 files=await asyncio.to_thread(
                     files_of.copy_to, folder, given, found.attachments.max_total_bytes
@@ -298,10 +297,6 @@ def _line(worker: WorkerDefinition) -> str:
 
 def _inputs(worker: WorkerDefinition) -> list[tuple[str, Any]]:
     return list(worker.inputs.items())
-
-
-def _model(given: str | Mapping[str, Any]) -> LLMConfig:
-    return LLMConfig(given) if isinstance(given, str) else LLMConfig(**given)
 
 
 def _copies(context: CallContext) -> Path:

@@ -17,8 +17,13 @@ from pydantic import (
     field_validator,
 )
 
-from delf.errors import ConfigurationError, ToolRefusedError, did_you_mean
-from delf.llm import spellings
+from delf.errors import (
+    ConfigurationError,
+    ModelConfigurationError,
+    ToolRefusedError,
+    did_you_mean,
+)
+from delf.llm import LLMConfig, as_llm_config, normalise_settings, spellings
 from delf_workers import frontmatter, shape
 from delf_workers.template import Instructions, InstructionsError
 
@@ -35,7 +40,7 @@ _POLICY: Final = {
 """The keys of ``attachment_policy``, as ``attachments`` has them."""
 _HIDDEN: Final = ("instructions", "file", "generated", "lines", "read")
 """Fields that are no keys of a file."""
-_GIVEN_BY_MAKER: Final = ("model", "sandbox", "limits")
+_GIVEN_BY_MAKER: Final = ("model", "server_side_tools", "sandbox", "limits")
 _ALIASES: Final = {"filesystem": "filesystem", "shell": "shell", "delegation": "workers"}
 TOOLS: Final = "custom"
 """The alias of the ``tools.py`` beside a worker."""
@@ -97,6 +102,9 @@ class WorkerDefinition(_Part):
     compatible_models: tuple[str, ...] = Field(
         default=(), description="Patterns of models that it is written for; any when empty."
     )
+    server_side_tools: tuple[str | dict[str, Any], ...] = Field(
+        default=(), description="What the model's provider runs by itself: web_search."
+    )
     connections: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="What it may use, by alias, type or class path."
     )
@@ -128,6 +136,22 @@ class WorkerDefinition(_Part):
         if own is not None:
             return str(own)
         return name if "." in name else _ALIASES.get(name)
+
+    def llm(self, callers: LLMConfig) -> LLMConfig | None:
+        """Return its own model, or its caller's with tools of its own; None for the caller's.
+
+        Args:
+            callers: The caller's model.
+
+        Raises:
+            ModelConfigurationError: When there can be no such model.
+        """
+        own = LLMConfig(**self.model) if isinstance(self.model, dict) else self.model
+        made = None if own is None else as_llm_config(own)
+        if not self.server_side_tools:
+            return made
+        tools = list(self.server_side_tools)
+        return (made or callers).with_settings(server_side_tools=tools)
 
     def check_model(self, model: str) -> None:
         """Refuse a model that it is not written for.
@@ -305,6 +329,10 @@ def _check(front: frontmatter.FrontMatter, made: WorkerDefinition, name: str) ->
     check_name(made.name, front.place(("name",)))
     if made.name != name:
         raise front.error(f"the file is that of {name!r}", ("name",), "both are one name")
+    try:
+        normalise_settings({"server_side_tools": list(made.server_side_tools)})
+    except ModelConfigurationError as error:
+        raise front.error(error.message, ("server_side_tools",), error.hint or "") from None
     if made.result is not None:
         problem = shape.schema_problem(made.result)
         if problem is not None:

@@ -114,3 +114,13 @@ def test_others_words_come_before_ones_own():
 )
 def test_the_users_words_count_as_words_of_their_own(value, says, is_there):
     assert (origin(value, task=says, outside="x").kind == "task") is is_there
+
+
+def test_a_script_whose_author_searched_the_web_is_in_others_words():
+    origins = Origins("Pay the bill", list, lambda action: Wording(trust="own"))
+    asked = ModelCalled(**SEEN, model="m", purpose="generate", server_side=("web_search",))
+    origins.follow([asked, ScriptGenerated(**SEEN, code="pay('DE89 3704')", attempt=1)])
+    found = origins.of({"to": "DE89 3704"})["to"]
+    assert (found.kind, found.trust) == ("script", "outside")
+    assert "its provider searches" in origins.author.told()
+    assert origins.of({"what": "the bill"})["what"].kind == "task"

@@ -368,7 +368,9 @@ class ModelClient:
         price = self.pool.pricing(reply.model)
         if price is None and used != reply.usage and (source := self.pool.priced(config)):
             price = await source.price()
-        return reply.cost_usd if price is None else price.cost(used)
+        if price is None:
+            return reply.cost_usd
+        return None if reply.fees_usd is None else price.cost(used) + reply.fees_usd
 
     async def _list_price(self, source: SupportsPrice, config: LLMConfig) -> Price | None:
         self.ledger.check()
@@ -406,6 +408,7 @@ class ModelClient:
             same=same,
             prompt=prompt,
             tools=tuple(tool.name for tool in request.tools),
+            server_side=config.server_side_tools_for(request.purpose),
         )
         started = time.perf_counter()
         shown: list[str] = []

@@ -44,7 +44,7 @@ class Prompt:
         attempt: The pass through the loop.
         at: When, as Unix time.
         messages: What was sent; None where that is not kept, or not any more.
-        tools: The functions that it was given.
+        tools: The functions that it was given, and the tools that its provider may use.
         answer: What it said; None while it has not, and where it failed.
         calls: The calls that it asked for.
         usage: Its tokens.
@@ -99,7 +99,7 @@ def prompts_of(events: Sequence[Event]) -> list[Prompt]:
                     attempt=event.attempt,
                     at=event.at,
                     messages=messages,
-                    tools=event.tools,
+                    tools=(*event.tools, *event.server_side),
                 )
             case ModelReplied():
                 prompt = _of(found, event)

@@ -1,0 +1,80 @@
+"""A provider's own search of the web, as the setting ``server_side_tools`` asks for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from delf.errors import ModelConfigurationError
+from delf.llm import SERVER_SIDE_TOOLS
+from delf_model_providers.endpoint import Endpoint
+
+_SEARCHING: Final = re.compile(r"search")
+"""In names of OpenAI's models that search in chat completions."""
+_FEES: Final = {"anthropic": 0.01, "google": 0.014, "openai": 0.01}
+"""USD for a search by the providers' lists, as of November 2026."""
+_HINT: Final = "the connection websearch, with llm or searxng, works with every model"
+
+Tool = Mapping[str, Any]
+
+
+def tool_of(settings: Mapping[str, Any], endpoint: Endpoint) -> Tool | None:
+    """Return the search that the settings ask for, if its provider can do it.
+
+    Raises:
+        ModelConfigurationError: When it cannot.
+    """
+    tools: Sequence[Tool] = settings.get(SERVER_SIDE_TOOLS) or ()
+    if not tools:
+        return None
+    tool = tools[0]
+    is_openai = endpoint.dialect == "openai" and not endpoint.custom
+    if is_openai and not _SEARCHING.search(endpoint.name):
+        why = "of OpenAI's models those for searches do that, such as gpt-5-search-api"
+        raise cannot(endpoint, why)
+    limits = [field for field in ("allowed_domains", "blocked_domains") if tool.get(field)]
+    if limits and endpoint.dialect != "anthropic":
+        raise cannot(endpoint, f"only Anthropic knows {limits[0]}")
+    return tool
+
+
+def cannot(endpoint: Endpoint, why: str) -> ModelConfigurationError:
+    """Make the error for a model that cannot search as it should."""
+    return ModelConfigurationError(
+        f"{endpoint.model!r} with {SERVER_SIDE_TOOLS}: it cannot search the web so: {why}",
+        hint=_HINT,
+    )
+
+
+def of_anthropic(tool: Tool) -> dict[str, Any]:
+    """A tool of Anthropic's messages."""
+    limits = {name: value for name, value in tool.items() if name != "tool_type"}
+    return {"type": "web_search_20250305", "name": "web_search", **limits}
+
+
+def of_google() -> dict[str, Any]:
+    """A tool of Gemini's ``generateContent``."""
+    return {"googleSearch": {}}
+
+
+def of_openai() -> dict[str, Any]:
+    """The field of a chat completion."""
+    return {"web_search_options": {}}
+
+
+def fees(endpoint: Endpoint, searches: int) -> float | None:
+    """Return the price of searches beside tokens, in USD.
+
+    Args:
+        endpoint: Who searched.
+        searches: How often, where the server says so.
+
+    Returns:
+        None where that is not known, as at a server of another provider.
+    """
+    if endpoint.dialect == "openai":
+        searches = 1  # its models for searches search each time, and do not say how often
+    if endpoint.dialect is None or (searches and endpoint.custom):
+        return None
+    return searches * _FEES[endpoint.dialect]

@@ -1,0 +1,30 @@
+"""The provider's own search: what it costs beside tokens."""
+
+import pytest
+
+from delf.llm import LLMConfig
+from delf.protocols.model import ModelContext
+from delf_model_providers.endpoint import resolve
+from delf_model_providers.searches import fees
+
+
+@pytest.mark.parametrize(
+    ("model", "searches", "price"),
+    [
+        ("claude-opus-4-8", 0, 0.0),
+        ("claude-opus-4-8", 3, 0.03),
+        ("gemini-3.5-flash", 2, 0.028),
+        ("gpt-5-search-api", 0, 0.01),  # its server does not say how often
+        ("xai/grok-4", 0, None),
+    ],
+)
+def test_a_search_is_paid_beside_its_tokens(model, searches, price):
+    endpoint = resolve(LLMConfig(model), ModelContext())
+    assert fees(endpoint, searches) == (price if price is None else pytest.approx(price))
+
+
+def test_searches_of_somebody_elses_server_have_no_known_price():
+    config = LLMConfig("claude-opus-4-8", base_url="http://localhost:1", provider="anthropic")
+    endpoint = resolve(config, ModelContext())
+    assert fees(endpoint, 0) == 0
+    assert fees(endpoint, 1) is None
