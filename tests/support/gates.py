@@ -73,6 +73,7 @@ async def gate_bench(
     project: str = "/home/ada/shop",
     secrets: Sequence[str] = (),
     replay: Replay | None = None,
+    contexts: Any = None,
 ) -> GateBench:
     """A gate before some connections.
 
@@ -90,6 +91,7 @@ async def gate_bench(
         project: Its folder.
         secrets: What must not get to the journal and to scripts.
         replay: What the journal of a resumed task holds.
+        contexts: Tell actions of the task.
     """
     tools = await load_toolset(connections)
     redactor = Redactor(secrets)
@@ -110,5 +112,6 @@ async def gate_bench(
     request = TaskRequest(task="a task", timeout=60, task_id=task_id, key=key)
     permit = Permit(asyncio.Semaphore(10))
     of_task = approvals.for_task(request, log, permit)
-    gate = Gate(tools, of_task, log, ToolThreads(4), max_result_bytes, redactor, replay)
+    threads = ToolThreads(4)
+    gate = Gate(tools, of_task, log, threads, max_result_bytes, redactor, replay, contexts)
     return GateBench(tools, gate, log, of_task, asked)

@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
+from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.changes import changes_of, used_tools
 from delf.engine.models.client import Draft
@@ -52,12 +53,16 @@ class TaskHost:
         run: The task.
         gate: The way that every call takes.
         scripts: Runs scripts.
+        children: The child tasks of its calls.
     """
 
-    def __init__(self, run: TaskRun, gate: Gate, scripts: ScriptRunner) -> None:
+    def __init__(
+        self, run: TaskRun, gate: Gate, scripts: ScriptRunner, children: ChildTasks
+    ) -> None:
         self._run = run
         self._gate = gate
         self.scripts = scripts
+        self._children = children
         self.stopped: DelfError | None = None
         """Set once the task must stop without an end, whatever its strategy makes of that."""
         self._output = run.request.output
@@ -397,10 +402,12 @@ class TaskHost:
     def close(self, *, left: bool = False) -> None:
         """Let no call begin any more, of a task that is over, or is ``left`` to be resumed."""
         self._closed = True
-        self._gate.close(left=left)
+        self._gate.close()
+        if left:
+            self._children.leave()
 
     async def wait_for_rest(self, seconds: float) -> None:
-        """Wait until no call and no file is under way.
+        """Wait until no call, no child task and no file is under way.
 
         Raises:
             UnrecordedCallError: When the end of a call could not be recorded.
@@ -408,6 +415,7 @@ class TaskHost:
         try:
             await self._gate.wait_for_calls(seconds)
         finally:
+            await self._children.end()
             await self.scripts.output.all_written(seconds)
 
 

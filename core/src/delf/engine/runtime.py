@@ -13,6 +13,7 @@ from typing import Any
 
 from delf.descriptors import descriptors_left
 from delf.engine.calls.children import ChildTasks
+from delf.engine.calls.contexts import CallContexts
 from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
 from delf.engine.elsewhere import outcome_of
@@ -257,6 +258,7 @@ class Runtime:
         """Put together what works a task."""
         resources = self.resources
         run = await TaskRun.begin(resources, request, permit)
+        children = ChildTasks(self, run)
         gate = Gate(
             run.tools,
             run.approvals,
@@ -265,10 +267,11 @@ class Runtime:
             resources.limits.frame_bytes - _FRAME_HEAD,
             resources.redactor,
             run.replay,
-            ChildTasks(self, run),
+            CallContexts(run, children),
         )
         closing = partial(self._close_later, request.task_id)
-        host = TaskHost(run, gate, ScriptRunner(run, gate, closing))
+        scripts = ScriptRunner(run, gate, children, closing)
+        host = TaskHost(run, gate, scripts, children)
         return TaskPipeline(run, host, resources.agent.strategy_named(run.config.strategy))
 
     def leave_all(self) -> None:

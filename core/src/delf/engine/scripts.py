@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Final, NoReturn
 
+from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.journal.recording import RecordedScript
 from delf.engine.journal.replay import RecordedLimit
@@ -134,6 +135,7 @@ class ScriptRunner:
     Args:
         run: The task.
         gate: The way that every call takes.
+        children: The child tasks of its calls.
         in_background: Lets something end after the task.
     """
 
@@ -141,6 +143,7 @@ class ScriptRunner:
         self,
         run: TaskRun,
         gate: Gate,
+        children: ChildTasks,
         in_background: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         spec, sandbox = run.session_spec, run.resources.sandbox
@@ -148,6 +151,7 @@ class ScriptRunner:
         self._replay = run.replay
         self._seed = run.seed
         self._gate = gate
+        self._children = children
         self._approvals = run.approvals
         self._sandbox = sandbox
         self._spec = spec
@@ -263,9 +267,9 @@ class ScriptRunner:
         async with self._log.step(Step.EXECUTE, attempt):
             started = time.perf_counter()
             outcome = await self._run_or_recall(code, attempt)
-            await self._gate.end_cut_off()
             if not isinstance(outcome, Done):  # before another script, or an answer of a model
                 await self._gate.wait_for_calls(_LATE_SECONDS)
+                await self._children.end()
             status, error = describe_outcome(outcome)
             # One that died after its script had ended is rebuilt before the next.
             lost = not self.alive and isinstance(outcome, (Crashed, LimitReached))

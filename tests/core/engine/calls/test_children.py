@@ -285,6 +285,32 @@ async def test_it_is_cancelled_with_its_parent(bench):
     assert not told.status
 
 
+async def test_a_child_that_its_action_stops_waiting_for_ends_with_the_call(bench):
+    begun = asyncio.Event()
+
+    @tool(effect="read", confirm=False)
+    async def wait() -> None:
+        """Wait."""
+        begun.set()
+        await asyncio.Event().wait()
+
+    @tool(effect="read", confirm=False)
+    async def impatient(context: CallContext) -> str:
+        """Wait for a child until it begins."""
+        work = asyncio.ensure_future(context.delegate("the child"))
+        await begun.wait()
+        work.cancel()
+        return "went on"
+
+    response = await bench.run("print(await impatient())", "await wait()", tools=[wait, impatient])
+    assert response.text == "went on"
+    (child,) = (e for e in bench.journal.order if isinstance(e, ev.ChildStarted))
+    (end,) = bench.journal.of(child.child_id, ev.TaskFinished)
+    assert end.state == "stopped"
+    names = [type(e).__name__ for e in bench.journal.of(child.task_id)]
+    assert names.index("ChildFinished") < names.index("CallFinished")
+
+
 # -- resumed --------------------------------------------------------------------------------------
 
 CHILD = "a = await write('one')\nb = await write('two')\nprint(a + b)"

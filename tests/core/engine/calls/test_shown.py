@@ -113,8 +113,8 @@ async def test_an_edited_call_is_asked_about_again_where_it_is_about_something_e
 
 async def test_the_action_gets_the_basis_that_was_approved():
     drafts = Drafts({1: "dear Ann"})
-    bench = await gate_bench(drafts, decide=lambda request: Approved(remember="task"))
-    bench.gate._children = Contexts()
+    remembered = Approved(remember="task")
+    bench = await gate_bench(drafts, decide=lambda request: remembered, contexts=Contexts())
     await bench.call("drafts.send", 1)
     drafts.texts[1] = "dear Eve"
     await bench.call("drafts.send", 1)
@@ -122,21 +122,21 @@ async def test_the_action_gets_the_basis_that_was_approved():
 
 
 class Contexts:
-    """In place of a task's children: tells an action of its call."""
+    """Tells an action of its call, without a task."""
 
-    held_back = ()
-
-    class output:
-        under_way = ()
-
-    def context(self, call, again=False):
+    def of(self, call, again=False):
         return type("Context", (), {"basis": call.basis})
+
+    async def files_written(self):
+        """There are none."""
+
+    async def ended(self, call, is_cut_off):
+        """It has no child task."""
 
 
 async def test_the_mode_approves_without_a_second_look():
     drafts = Drafts({1: "dear Ann"})
-    bench = await gate_bench(drafts, mode="approve_all")
-    bench.gate._children = Contexts()
+    bench = await gate_bench(drafts, mode="approve_all", contexts=Contexts())
     assert isinstance(await bench.call("drafts.send", 1), Returned)
     assert drafts.seen == [None]
 

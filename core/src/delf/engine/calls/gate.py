@@ -23,7 +23,7 @@ from delf.engine.approvals.decision import Answer, why_not
 from delf.engine.approvals.identity import identity
 from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.call import Call
-from delf.engine.calls.children import ChildTasks
+from delf.engine.calls.contexts import CallContexts
 from delf.engine.calls.records import CallRecords
 from delf.engine.calls.results import Results
 from delf.engine.calls.threads import ToolThreads
@@ -70,7 +70,7 @@ class Gate:
         max_result_bytes: The largest result that can be passed to a script.
         redactor: Takes secrets out of what scripts get.
         replay: Of a task that is resumed: the calls that were made before.
-        children: The child tasks of calls, and what actions are told of the task.
+        contexts: Tell actions of the task.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Gate:
         max_result_bytes: int,
         redactor: Redactor | None = None,
         replay: Replay | None = None,
-        children: ChildTasks | None = None,
+        contexts: CallContexts | None = None,
     ) -> None:
         self._tools = tools
         self._approvals = approvals
@@ -91,7 +91,7 @@ class Gate:
         self._redactor = Redactor() if redactor is None else redactor
         self._results = Results(self._redactor, max_result_bytes)
         self._replay = Replay() if replay is None else replay
-        self._children = children
+        self._contexts = contexts
         self._numbers = itertools.count(self._replay.last_call + 1)
         self.answer: Returned | None = None
         """The answer that was given last, of a task that wants data."""
@@ -113,16 +113,9 @@ class Gate:
         """The script does not wait for a call any more, by the number that its session gave it."""
         self._records.gave_up(request)
 
-    def close(self, *, left: bool = False) -> None:
-        """No call starts any more: the task is over, or is ``left`` to be resumed."""
+    def close(self) -> None:
+        """No call starts any more: the task is over, or is left to be resumed."""
         self._closed = True
-        if self._children is not None:
-            self._children.end(left=left)
-
-    async def end_cut_off(self) -> None:
-        """End the child tasks of calls that were cut off, as their script does not run again."""
-        if self._children is not None:
-            await self._children.end_cut_off()
 
     async def wait_for_calls(self, seconds: float) -> None:
         """Wait until no call is under way any more, after their script came to its end.
@@ -144,8 +137,6 @@ class Gate:
                 await self._records.end(call, "cancelled", error=why, cancellation="cut_off")
         for task in late:
             task.cancel()
-        if self._closed:
-            await self.end_cut_off()
         if self._records.lost is not None:
             raise self._records.lost
 
@@ -166,7 +157,7 @@ class Gate:
         try:
             given = await self._take(request)
         except TaskLeftError:
-            self.close(left=True)
+            self.close()
             raise
         finally:
             self._at_work.discard(task)
@@ -221,8 +212,8 @@ class Gate:
         try:
             if self._approvals.permit.returning is not None:
                 await self._approvals.permit.regained()
-            if self._children is not None and self._children.output.under_way:
-                await self._children.output.settled()  # the call may name a file of the script's
+            if self._contexts is not None:
+                await self._contexts.files_written()
         except asyncio.CancelledError:
             await self._records.never_made(call)
             raise
@@ -252,7 +243,7 @@ class Gate:
                 action=call.bound.action.name,
                 arguments=copy.deepcopy(call.arguments),
                 description=call.description,
-                context=None if self._children is None else self._children.context(call),
+                context=None if self._contexts is None else self._contexts.of(call),
             )
             if inspect.iscoroutinefunction(check):
                 verdict = await check(asked)
@@ -335,7 +326,7 @@ class Gate:
         """Tell whether a call that was begun is made again without a question."""
         if call.bound.action.resumes:
             return True
-        return self._children is not None and bool(self._children.begun(call.number))
+        return self._contexts is not None and self._contexts.has_begun(call)
 
     async def _take_as_made(self, call: Call, result: Any) -> CallAnswer:
         result = self._redactor.value(result)
@@ -431,8 +422,8 @@ class Gate:
         if self._closed:  # while a person thought about it
             return self._too_late()
         action, arguments = call.bound.action, call.arguments
-        if action.context is not None and self._children is not None:
-            told = self._children.context(call, again=call.begun)
+        if action.context is not None and self._contexts is not None:
+            told = self._contexts.of(call, again=call.begun)
             arguments = {**arguments, action.context: told}
         await self._records.begin(call)
         started = time.perf_counter()
@@ -448,8 +439,9 @@ class Gate:
                         if asyncio.iscoroutine(result):
                             result = await result
             finally:
-                if self._children is not None and self._children.held_back:
-                    self._children.said_all(call)
+                if self._contexts is not None:
+                    is_cut_off = _is_cancelled() and not call.given_up
+                    await self._contexts.ended(call, is_cut_off=is_cut_off)
             result, encoded, note = await self._results.take(result)
         except asyncio.CancelledError:
             if _is_cancelled():

@@ -27,6 +27,8 @@ _KEYS: Final[Mapping[type[ev.Event], tuple[str, ...]]] = {
     ev.ApprovalRemembered: ("call_id", "digest"),
     ev.Warned: ("message",),
     ev.Noted: ("topic", "text"),
+    ev.ChildStarted: ("child_id",),
+    ev.ChildFinished: ("child_id",),
 }
 """The fields that identify an event of each kind in the journal."""
 

@@ -1,0 +1,163 @@
+"""Contexts of calls: what an action is told of its task, and can ask of it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from delf.engine.approvals.identity import call_digest
+from delf.engine.calls.call import Call
+from delf.engine.calls.children import ChildTasks
+from delf.engine.task_run import TaskRun
+from delf.engine.toolset import BoundAction
+from delf.events import CallPrinted, ChangeKept
+from delf.llm import LLMConfig, as_llm_config
+from delf.messages import Message, ModelReply, ModelRequest
+from delf.protocols.approval import Approved, Edited
+from delf.protocols.connection import NeedsApproval
+from delf.tools.action import Action
+from delf.tools.context import CallContext, ChildResult, ChildTask
+
+
+class CallContexts:
+    """Makes the contexts of one task's calls.
+
+    Args:
+        run: The task.
+        children: Its child tasks.
+    """
+
+    def __init__(self, run: TaskRun, children: ChildTasks) -> None:
+        self._run = run
+        self._children = children
+        self._held_back: dict[int, Callable[[], str]] = {}
+        """The latest prints of calls, which could be the beginning of a secret."""
+
+    def has_begun(self, call: Call) -> bool:
+        """Tell whether a call has begun child tasks."""
+        return bool(self._children.begun(call.number))
+
+    async def files_written(self) -> None:
+        """Wait for the files that the script has handed over: a call may name one of them."""
+        if self._run.output.under_way:
+            await self._run.output.settled()
+
+    async def ended(self, call: Call, *, is_cut_off: bool) -> None:
+        """An action came to its end.
+
+        Args:
+            call: The call.
+            is_cut_off: Whether its script may run again, and come for its child tasks.
+        """
+        end = self._held_back.pop(call.number, None)
+        if end is not None:  # what it said last could have been the beginning of a secret
+            self._tell(call.number, end())
+        if not is_cut_off:
+            await self._children.end(call)
+
+    def _tell(self, call_id: int, text: str) -> None:
+        if text:
+            self._run.log.record_soon(CallPrinted, call_id=call_id, text=text)
+
+    def of(self, call: Call, *, again: bool = False) -> CallContext:
+        """The context of a call.
+
+        Args:
+            call: The call.
+            again: Whether it was begun before the task was resumed.
+        """
+        begun = self._children.begun(call.number) if again else []
+        context = self._run.resources.agent.context
+
+        def delegate(child: ChildTask) -> Awaitable[ChildResult]:
+            if child.tools is not None and child.worker is None:
+                # What was approved for tools of the same name is not approved for these.
+                child = replace(child, worker=call.bound.connection.name)
+            return self._children.delegate(call, child, begun)
+
+        printing = self._run.log.redactor.stream()
+
+        def say(text: str) -> None:
+            self._tell(call.number, printing.feed(text))
+            self._held_back[call.number] = printing.end
+
+        def keep(what: str, data: Mapping[str, Any]) -> Awaitable[None]:
+            return self._run.log.record(ChangeKept, call_id=call.number, what=what, data=dict(data))
+
+        return CallContext(
+            task_id=self._run.log.task_id,
+            task=self._run.request.task,
+            call_id=call.number,
+            connection=call.bound.connection.name,
+            folder=context.folder,
+            depth=self._children.depth,
+            worker=self._run.request.worker,
+            input_files={file.name: Path(file.path) for file in self._run.inputs},
+            llm=self._run.config.main_llm,
+            vision_llm=self._run.config.image_llm,
+            strategy=self._run.config.strategy,
+            tools={connection.name: connection for connection in self._run.agent_tools.connections},
+            connect=context.connect,
+            basis=call.basis,
+            _say=say,
+            _keep=keep,
+            _loop=asyncio.get_running_loop(),
+            _output_files=self._output_files,
+            _add_file=self._run.output.take_from_call,
+            _delegate=delegate,
+            _ask=self._ask,
+            _consent=functools.partial(self._consent, call),
+        )
+
+    def _output_files(self) -> Mapping[str, Path]:
+        return {name: Path(path) for name, path in self._run.output.files.items()}
+
+    async def _ask(
+        self, messages: Sequence[Message], llm: str | LLMConfig | None, settings: Mapping[str, Any]
+    ) -> ModelReply:
+        """A model's answer to a call."""
+        config = self._run.config.main_llm if llm is None else as_llm_config(llm)
+        request = ModelRequest(messages=tuple(messages), purpose="call", settings=settings)
+        return await self._run.models.ask_whole(config, request)
+
+    async def _consent(
+        self,
+        call: Call,
+        question: str,
+        arguments: dict[str, Any],
+        name: str,
+        fit: Callable[[Mapping[str, Any]], dict[str, Any]],
+    ) -> Mapping[str, Any] | None:
+        """Return the arguments that a person agreed to; None for a no.
+
+        What becomes of a yes is in nobody's hands any more, whatever the action says of itself.
+        """
+        asked = Action(
+            name=name,
+            permission=name,
+            effect="irreversible",
+            summary=question,
+            parameters=(),
+            returns="None",
+            validate=fit,
+            call=fit,
+        )
+        title = f"{call.bound.connection.name}.{name}"
+        inner = replace(
+            call,
+            bound=BoundAction(call.bound.connection, asked, title, asks=True),
+            arguments=arguments,
+            description=None,
+            digest=call_digest(title, {"question": question, "arguments": arguments}),
+            alone=False,
+            line=None,
+        )
+        verdict = NeedsApproval(reason=f"{call.bound.name} asks", preview=question)
+        answer = await self._run.approvals.decide(inner, verdict)
+        if isinstance(answer.decision, Edited):
+            return fit(answer.decision.arguments)
+        return arguments if isinstance(answer.decision, Approved) else None
