@@ -260,6 +260,12 @@ def _(w: World) -> None:
     w.fails("no choice", delete, hang, prefilter_mode="filter")
 
 
+@raises(errors.UnknownKeywordError)
+def _(w: World) -> None:
+    more: Any = {"file": [SECRET]}
+    w.agent().submit("go", **more)
+
+
 @raises(errors.TaskStoppedError)
 def _(w: World) -> None:
     w.model.writes("await hang()")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Any,
+    Final,
     Generic,
     Self,
     TypedDict,
@@ -22,7 +23,12 @@ from typing import (
 from delf.background import BackgroundTasks, Granularity, HandingIn, handed_in, past_end, stream_of
 from delf.engine.elsewhere import snapshot_of
 from delf.engine.task import TaskRequest, check_task, new_task_id
-from delf.errors import AgentConfirmationError, AgentStateError, ConfigurationError
+from delf.errors import (
+    AgentConfirmationError,
+    AgentStateError,
+    ConfigurationError,
+    UnknownKeywordError,
+)
 from delf.events import TaskFinished, TaskQueued, TaskStarted
 from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected, RememberedDecision
 from delf.protocols.journal import Journal, SharedJournal
@@ -79,6 +85,14 @@ class Watching(TypedDict, total=False):
     setup: Mapping[str, Any] | None
     conversation_id: str | None
     strategy: str | None
+
+
+_RUN: Final = ("output", "files", "conversation_id", "strategy")
+_ARUN: Final = ("output", *Watching.__annotations__)
+_ASUBMIT: Final = (*_RUN, "listeners", "setup", "task_id", "key")
+_ARESUME: Final = ("settle", "retries", "retry_after", "listeners", "on_delta")
+_SUBMIT: Final = (*_RUN, *HandingIn.__annotations__)
+"""The keywords of methods that pass them on, for the message about one that they do not have."""
 
 
 def _output_of(kind: type[Any] | Mapping[str, Any] | None) -> Output[Any] | None:
@@ -309,6 +323,7 @@ class Agent(Generic[T]):
                 conversation cannot be opened, or a file cannot be read.
             AgentStateError: When called from the event loop that the agent works on.
         """
+        UnknownKeywordError.check("run", given, _RUN)
         elsewhere = threading.current_thread() is not threading.main_thread()
         request = self._request(
             task, timeout, patient=elsewhere, bounded=timeout is not None, **given
@@ -359,6 +374,7 @@ class Agent(Generic[T]):
             given: As for :meth:`run`; and ``setup``, which is kept in the journal for whoever
                 resumes the task: plain data, no secrets.
         """
+        UnknownKeywordError.check("arun", given, _ARUN)
         request = self._request(task, timeout, **given)
         seen = replace(
             request, listeners=listeners, child_listeners=child_listeners, on_delta=on_delta
@@ -400,6 +416,7 @@ class Agent(Generic[T]):
         **more: Any,
     ) -> Response:
         """The same; what looks on sees what is new; ``more``: settle, retries, retry_after."""
+        UnknownKeywordError.check("aresume", more, _ARESUME)
         more |= {"listeners": listeners, "on_delta": on_delta}
         return await self._home.call_async(lambda r: self._resume(r, task_id, timeout, **more))
 
@@ -483,6 +500,7 @@ class Agent(Generic[T]):
         Returns:
             The task's id, for :meth:`poll`, :meth:`wait` and :meth:`cancel`.
         """
+        UnknownKeywordError.check("submit", handing, _SUBMIT)
         given: dict[str, Any] = {"output": output, "files": files, "strategy": strategy}
         request = self._request(task, timeout, conversation_id, attended=False, **given)
         if handing:
@@ -504,6 +522,7 @@ class Agent(Generic[T]):
 
         ``key`` says on whose behalf it is done, if not for the local user.
         """
+        UnknownKeywordError.check("asubmit", more, _ASUBMIT)
         request = self._request(task, timeout, attended=False, **more)
         request = replace(request, listeners=listeners)
         request = await self._home.call_async(lambda runtime: runtime.enqueue(request))

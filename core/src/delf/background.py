@@ -53,7 +53,16 @@ class HandingIn(TypedDict, total=False):
 
 
 def handed_in(request: TaskRequest, how: HandingIn) -> TaskRequest:
-    """A request as runners get it."""
+    """A request as runners get it.
+
+    Raises:
+        ConfigurationError: When no queue is named.
+    """
+    if "queue" not in how:
+        names = ", ".join(how)
+        raise ConfigurationError(
+            f"submit() takes {names} only with a queue", hint='name one: queue="reports"'
+        )
     delay = how.get("delay", 0.0)
     return replace(
         request,

@@ -4,6 +4,7 @@
 
     DelfError                              ERR-DELF-001
     ├── ConfigurationError                 ERR-CONFIG-001   delf.toml, DELF_*, flags
+    │   ├── UnknownKeywordError            ERR-CONFIG-002   of a method, a TypeError
     │   ├── ModelConfigurationError        ERR-MODEL-001
     │   ├── AgentConfirmationError         ERR-AGENT-001
     │   ├── EnvironmentKeyError            ERR-ENV-001
@@ -104,6 +105,30 @@ class ConfigurationError(DelfError):
 
     code = "ERR-CONFIG-001"
     default_can_retry = False
+
+
+class UnknownKeywordError(ConfigurationError, TypeError):
+    """A method of the agent has no keyword of this name."""
+
+    code = "ERR-CONFIG-002"
+
+    @classmethod
+    def check(cls, method: str, given: Iterable[str], known: Iterable[str]) -> None:
+        """Refuse keywords that a method does not have.
+
+        Args:
+            method: The method's name.
+            given: The keywords.
+            known: Those that it has.
+
+        Raises:
+            UnknownKeywordError: For the first that it does not have.
+        """
+        names = list(known)
+        for name in given:
+            if name not in names:
+                message = f"{method}() has no keyword {name!r}{did_you_mean(name, names)}"
+                raise cls(message, hint=f"it takes: {', '.join(names)}")
 
 
 class ModelConfigurationError(ConfigurationError):

@@ -7,8 +7,9 @@ import textwrap
 
 import pytest
 
-from delf import Agent, UnknownTaskError, tool
+from delf import Agent, ConfigurationError, UnknownTaskError, tool
 from delf import events as ev
+from delf.errors import UnknownKeywordError
 from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import JournalSpec
 from support.program import run
@@ -52,6 +53,19 @@ def test_it_is_in_the_journal_when_submit_returns(make, journal, scripted_model)
     assert kinds[:2] == [ev.TaskQueued, ev.TaskStarted]
     assert ev.TaskResumed not in kinds
     assert [event.seq for event in of(journal, task)] == list(range(1, len(kinds) + 1))
+
+
+@pytest.mark.parametrize("method", ["run", "submit", "arun", "asubmit", "aresume"])
+async def test_a_keyword_that_a_method_does_not_have_is_named(make, method):
+    with pytest.raises(TypeError, match=rf"{method}\(\) has no keyword 'file'") as caught:
+        await getattr(make(), method)("add them", file=["a.txt"])
+    assert isinstance(caught.value, UnknownKeywordError)
+    assert ("files" if method != "aresume" else "settle") in caught.value.hint
+
+
+def test_what_only_a_queue_knows_needs_a_queue(make):
+    with pytest.raises(ConfigurationError, match="takes priority only with a queue"):
+        make().submit("add them", priority=3)
 
 
 async def test_also_from_the_loop_that_the_agent_works_on(make, journal, scripted_model):
