@@ -129,13 +129,23 @@ def unpack(
         values: dict[str, Any] = json.loads(data)
         if blobs:
             for name, digest in json.loads(blobs).items():
-                values[name] = json.loads(zlib.decompress(blob(digest)))
+                values[name] = value_of(digest, blob)
         record = {"type": kind, "v": version, "task_id": task_id, "seq": seq, "at": at}
         return decode({**record, "data": values})
     except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
         raise JournalError(
             f"event {seq} of task {task_id} is damaged: {type(error).__name__}: {error}"
         ) from error
+
+
+def value_of(digest: str, blob: Callable[[str], bytes]) -> Any:
+    """The value of a field that is a blob, as JSON.
+
+    Args:
+        digest: The digest of the blob.
+        blob: Gives a blob by its digest.
+    """
+    return json.loads(zlib.decompress(blob(digest)))
 
 
 def plain_text(text: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -68,8 +69,31 @@ class Changes(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class WordSearch:
+    """The dialect of a table of words, ``delf_index_words``, whose key is ``rowid``.
+
+    Args:
+        create: The statements that make it.
+        insert: The statement that adds ``:words``, with a space between two, at ``:place``.
+        match: The condition for the query ``:query``.
+        query: Makes that query of terms, each of words that follow each other; the last word of
+            the last term may be the beginning of one.
+        whole: A number, as ``{}``, without what is behind its point.
+    """
+
+    create: Sequence[str]
+    insert: str
+    match: str
+    query: Callable[[Sequence[Sequence[str]]], str]
+    whole: str
+
+
 class Database(Protocol):
     """A place for a journal."""
+
+    words: WordSearch
+    """The dialect of the search for words."""
 
     types: Mapping[str, str]
     """The dialect's types for ``{serial}``, ``{real}``, ``{bytes}`` and ``{big}``."""

@@ -13,10 +13,11 @@ from typing import Any, Final, TypeVar
 from delf.events import Event
 from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import JournalSize, Note, Pruned, RequestRecord, TaskRecord
+from delf.protocols.search import FigureBy, Figures, Found, TaskFilter
 from delf.protocols.sessions import SessionRecord
 from delf.settings import check_variables
 from delf.values import to_jsonable
-from delf_journal_sql import inbox, sessions, store
+from delf_journal_sql import inbox, index, search, sessions, store
 from delf_journal_sql.codec import Packed, encode_large, pack, put_together, take_out
 from delf_journal_sql.conversations import SqlConversations, namespaces
 from delf_journal_sql.database import Connection, transaction
@@ -33,6 +34,8 @@ T = TypeVar("T")
 _READERS: Final = 4
 _PRUNED_AT_ONCE: Final = 20
 """Tasks that one transaction removes: others write in between."""
+_INDEXED_AT_ONCE: Final = 200
+"""Events that one transaction indexes."""
 
 
 class SqlJournal:
@@ -423,6 +426,34 @@ class SqlJournal:
         """
         names = tuple(task_ids)
         return await self._write(lambda c: store.remove_tasks(c, names, self._database.now(c)))
+
+    async def index(self, seconds: float) -> int:
+        """Bring the index up to date; see :class:`delf.protocols.search.SupportsSearch`."""
+        end = time.monotonic() + seconds
+        while True:
+            left = await self._write(lambda c: index.advance(c, self._database, _INDEXED_AT_ONCE))
+            if not left or time.monotonic() >= end:
+                return left
+
+    async def search(self, wanted: TaskFilter, limit: int = 50, before: str | None = None) -> Found:
+        """The newest tasks that meet a filter; see :class:`delf.protocols.search.SupportsSearch`.
+
+        Raises:
+            UnknownTaskError: When ``before`` is not known.
+        """
+        return await self._read(
+            lambda c: search.find(c, self._database, wanted, limit=limit, before=before)
+        )
+
+    async def figures(
+        self, by: FigureBy, wanted: TaskFilter, zone: str = "UTC"
+    ) -> Sequence[Figures]:
+        """The figures of tasks by group; see :class:`delf.protocols.search.SupportsSearch`.
+
+        Raises:
+            DelfError: When the zone is unknown.
+        """
+        return await self._read(lambda c: search.figures(c, self._database, by, wanted, zone))
 
     def conversations(self, namespace: str) -> SqlConversations:
         """The conversations of a namespace, kept beside the events."""

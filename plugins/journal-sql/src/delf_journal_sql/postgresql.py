@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import OptionalDependencyError
-from delf_journal_sql.database import Connection, SqlRow, in_chunks
+from delf_journal_sql.database import Connection, SqlRow, WordSearch, in_chunks
 from delf_journal_sql.errors import (
     ConnectionLostError,
     DuplicateRowError,
@@ -120,6 +120,21 @@ class PostgresDatabase:
         "real": "DOUBLE PRECISION",
         "bytes": "BYTEA",
     }
+    words = WordSearch(
+        create=(
+            "CREATE TABLE delf_index_words (rowid BIGINT PRIMARY KEY, words TSVECTOR NOT NULL)",
+            "CREATE INDEX delf_index_words_gin ON delf_index_words USING gin (words)",
+        ),
+        insert=(
+            "INSERT INTO delf_index_words (rowid, words) "
+            "VALUES (:place, to_tsvector('simple', :words))"
+        ),
+        match="words @@ to_tsquery('simple', :query)",
+        query=lambda terms: (
+            " & ".join(" <-> ".join(f"'{w}'" for w in term) for term in terms) + ":*"
+        ),
+        whole="CAST(FLOOR({}) AS BIGINT)",
+    )
 
     def __init__(self, rest: str, settings: JournalSettings) -> None:
         try:

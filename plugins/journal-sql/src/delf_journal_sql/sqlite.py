@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from delf_journal_sql.database import Connection, SqlRow, in_chunks
+from delf_journal_sql.database import Connection, SqlRow, WordSearch, in_chunks
 from delf_journal_sql.errors import DuplicateRowError, JournalError, JournalSetupError
 from delf_journal_sql.settings import JournalSettings
 
@@ -147,6 +147,13 @@ class SqliteDatabase:
         "real": "REAL",
         "bytes": "BLOB",
     }
+    words = WordSearch(
+        create=("CREATE VIRTUAL TABLE delf_index_words USING fts5(words, tokenize='ascii')",),
+        insert="INSERT INTO delf_index_words (rowid, words) VALUES (:place, :words)",
+        match="delf_index_words MATCH :query",
+        query=lambda terms: " AND ".join(f'"{" ".join(term)}"' for term in terms) + "*",
+        whole="CAST({} AS INTEGER)",
+    )
 
     def __init__(self, path: Path, settings: JournalSettings) -> None:
         self.name = str(path)

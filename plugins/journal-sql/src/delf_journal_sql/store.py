@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from delf.errors import DelfError, UnknownTaskError
 from delf.events import Event
 from delf.protocols.journal import TaskRecord
+from delf_journal_sql import index
+from delf_journal_sql.blobs import blob_data
 from delf_journal_sql.codec import unpack
 from delf_journal_sql.database import Connection, SqlRow
-from delf_journal_sql.errors import JournalError
 from delf_journal_sql.owners import COLUMNS, is_alive, living, looking, owner_of
 
 EVENT: Final = "e.seq, e.at, e.type, e.v, e.data, e.blobs"
@@ -92,21 +93,6 @@ def changed_since(connection: Connection, position: int) -> tuple[int, set[str]]
     return max((int(row[0]) for row in rows), default=position), {str(row[1]) for row in rows}
 
 
-def blob_data(connection: Connection, key: int, digest: str) -> bytes:
-    """A large value of a task, compressed.
-
-    Raises:
-        JournalError: When it is missing.
-    """
-    rows = connection.execute(
-        "SELECT data FROM delf_blobs WHERE task = :task AND digest = :digest",
-        {"task": key, "digest": digest},
-    )
-    if not rows:
-        raise JournalError(f"the journal is damaged: the value {digest[:12]}… is missing")
-    return bytes(rows[0][0])
-
-
 def find_tasks(
     connection: Connection,
     now: float,
@@ -128,15 +114,10 @@ def find_tasks(
     """
     where: list[str] = []
     values: dict[str, Any] = {"limit": limit}
-    if state in ("running", "interrupted"):
-        where.append("t.state = 'running'")
-        owners = {f"owner{number}": key for number, key in enumerate(living(connection, now))}
-        values |= owners
-        among = f"t.owner IN ({', '.join(f':{name}' for name in owners) or 'NULL'})"
-        where.append(among if state == "running" else f"({among}) IS NOT TRUE")
-    elif state is not None:
-        where.append("t.state = :state")
-        values["state"] = state
+    if state is not None:
+        condition, named = in_state(connection, now, state)
+        where.append(condition)
+        values |= named
     if text is not None:
         where.append("LOWER(t.task) LIKE :text ESCAPE '!'")
         values["text"] = f"%{like_text(text.lower())}%"
@@ -153,6 +134,22 @@ def find_tasks(
     lives = looking(now)
     found = [stored_task(row, lives) for row in rows]
     return [task for task in found if state in (None, task.state)]  # one may end meanwhile
+
+
+def in_state(connection: Connection, now: float, state: str) -> tuple[str, Mapping[str, str]]:
+    """The condition for tasks ``t`` in a state, with its parameters.
+
+    Args:
+        connection: For reading.
+        now: The time by which heartbeats are compared.
+        state: The state.
+    """
+    if state not in ("running", "interrupted"):
+        return "t.state = :state", {"state": state}
+    owners = {f"owner{number}": key for number, key in enumerate(living(connection, now))}
+    among = f"t.owner IN ({', '.join(f':{name}' for name in owners) or 'NULL'})"
+    alive = among if state == "running" else f"({among}) IS NOT TRUE"
+    return f"t.state = 'running' AND {alive}", owners
 
 
 def one_task(connection: Connection, now: float, task_id: str) -> TaskRecord:
@@ -266,6 +263,7 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
         for key, state, *owner in rows:
             if state == "queued" or (state == "running" and is_alive(owner_of(owner), now)):
                 continue
+            index.forget(connection, key)
             for table in ("delf_events", "delf_blobs", "delf_notes"):
                 connection.execute(f"DELETE FROM {table} WHERE task = :task", {"task": key})  # noqa: S608 - own names
             connection.execute("DELETE FROM delf_tasks WHERE id = :task", {"task": key})

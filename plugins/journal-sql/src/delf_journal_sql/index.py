@@ -1,0 +1,327 @@
+"""The index for search and figures: tables beside the events, made of them.
+
+It is no part of the journal's schema: what is in it can be read again from the events. A task
+costs nothing more for it, as it is brought up to date by those who search.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, cast
+
+from delf.protocols.search import Place
+from delf_journal_sql.blobs import blob_data
+from delf_journal_sql.codec import value_of
+from delf_journal_sql.database import Connection, Database, SqlRow
+
+_VERSION: Final = 1
+"""To be raised with every change of what is indexed: an index of another version is made anew."""
+_TABLES: Final = ("delf_index", "delf_index_tasks", "delf_index_uses", "delf_index_words")
+_LONGEST: Final = 20_000
+"""Characters of one text that are indexed."""
+SEQ_BITS: Final = 24
+"""The bits of a place that say the number of an event in its task."""
+_WORD: Final = re.compile(r"[^\W_]+")
+_NO_SPACES: Final = re.compile(
+    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff])"
+)
+"""A character of a script that is written without spaces: each is a word of its own."""
+
+_CREATE: Final = """
+CREATE TABLE delf_index (version INTEGER NOT NULL, position {big} NOT NULL);
+CREATE TABLE delf_index_tasks (
+    task {big} PRIMARY KEY, person TEXT NOT NULL, is_child INTEGER NOT NULL
+);
+CREATE INDEX delf_index_persons ON delf_index_tasks (person);
+CREATE TABLE delf_index_uses (
+    task {big} NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, connection TEXT NOT NULL,
+    calls INTEGER NOT NULL, failed INTEGER NOT NULL, questions INTEGER NOT NULL,
+    waiting INTEGER NOT NULL, waited {real} NOT NULL, input {big} NOT NULL, cached {big} NOT NULL,
+    output {big} NOT NULL, cost {real} NOT NULL, unpriced INTEGER NOT NULL,
+    PRIMARY KEY (task, kind, name)
+);
+CREATE INDEX delf_index_names ON delf_index_uses (kind, name, task);
+CREATE INDEX delf_index_connections ON delf_index_uses (connection, task)
+"""
+
+Kind = Literal["action", "model"]
+
+
+@dataclass(slots=True)
+class _Use:
+    """What a task did with one action or model, in some events.
+
+    ``waited`` has the times of decisions less those of the requests: a request that waits is
+    counted in ``waiting``, and its time is still to be added.
+    """
+
+    calls: int = 0
+    failed: int = 0
+    questions: int = 0
+    waiting: int = 0
+    waited: float = 0.0
+    input: int = 0
+    cached: int = 0
+    output: int = 0
+    cost: float = 0.0
+    unpriced: int = 0
+
+
+_COUNTED: Final = tuple(_Use.__dataclass_fields__)
+
+
+@dataclass
+class _Step:
+    """What some events add to the index."""
+
+    uses: defaultdict[tuple[int, Kind, str], _Use] = field(
+        default_factory=lambda: defaultdict[tuple[int, Kind, str], _Use](_Use)
+    )
+    tasks: dict[int, tuple[str, int]] = field(default_factory=dict[int, tuple[str, int]])
+    words: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    """The place of an event, and its words with a space between two."""
+
+
+def place_of(task: int, seq: int = 0) -> int:
+    """The key of an event's words: those of the newest tasks are the last.
+
+    Args:
+        task: The key of its task.
+        seq: Its number there.
+    """
+    return (task << SEQ_BITS) + seq
+
+
+def event_at(place: int) -> tuple[int, int]:
+    """The key of the task and the number of the event at a place."""
+    return place >> SEQ_BITS, place & ((1 << SEQ_BITS) - 1)
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text as they are indexed."""
+    return _WORD.findall(_NO_SPACES.sub(r" \1 ", normal(text)))
+
+
+def normal(text: str) -> str:
+    """The beginning of a text in small letters and without accents."""
+    plain = unicodedata.normalize("NFKD", text[:_LONGEST]).casefold()
+    bare = "".join(c for c in plain if not unicodedata.combining(c))
+    return unicodedata.normalize("NFC", bare)
+
+
+def texts_of(kind: str, data: Mapping[str, Any]) -> list[tuple[Place, str]]:
+    """The texts of an event that are searched.
+
+    Args:
+        kind: The event's class.
+        data: Its fields as JSON.
+    """
+    match kind:
+        case "TaskQueued" | "TaskStarted":
+            return [("task", str(data["task"]))]
+        case "ScriptGenerated":
+            return [("script", str(data["code"]))]
+        case "CallStarted":
+            arguments = "\n".join(_leaves(data["arguments"]))
+            return [("call", f"{data['action']}\n{data.get('description') or ''}\n{arguments}")]
+        case "TaskFinished":
+            return [("answer", str(data["text"])), ("error", str(data.get("error") or ""))]
+        case _:
+            return [("error", str(data.get("error") or ""))]
+
+
+def _leaves(value: Any, name: str = "") -> list[str]:
+    """The values in plain data, each after its name."""
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, Any]", value)
+        return [leaf for key, item in fields.items() for leaf in _leaves(item, key)]
+    if isinstance(value, list):
+        return [leaf for item in cast("list[Any]", value) for leaf in _leaves(item, name)]
+    return [f"{name}={value}" if name else str(value)]
+
+
+def is_there(connection: Connection) -> bool:
+    """Tell whether there is an index, and it is of this version."""
+    if not connection.has_table("delf_index"):
+        return False
+    return [row[0] for row in connection.execute("SELECT version FROM delf_index")] == [_VERSION]
+
+
+def behind(connection: Connection) -> int:
+    """The number of positions that the index lags behind the events."""
+    position = "(SELECT MAX(position) FROM delf_index)" if is_there(connection) else "0"
+    rows = connection.execute(
+        f"SELECT COALESCE(MAX(pos), 0) - {position} FROM delf_events"  # noqa: S608 - own names
+    )
+    return max(int(rows[0][0]), 0)
+
+
+def advance(connection: Connection, database: Database, limit: int) -> int:
+    """Read some more events, in a transaction that writes; how many are left.
+
+    Args:
+        connection: In a transaction.
+        database: Whose dialect it is.
+        limit: How many events at the most.
+    """
+    if not is_there(connection):
+        _make(connection, database)
+    ((position,),) = connection.execute("SELECT position FROM delf_index")
+    rows = connection.execute(
+        "SELECT pos, task, seq, at, type, data, blobs FROM delf_events WHERE pos > :pos "
+        "ORDER BY pos LIMIT :limit",
+        {"pos": position, "limit": limit},
+    )
+    if not rows:
+        return 0
+    step = _Step()
+    for row in rows:
+        if row[4] in _READ:
+            _read(connection, step, row)
+    _store(connection, database, step)
+    connection.execute("UPDATE delf_index SET position = :pos", {"pos": rows[-1][0]})
+    return behind(connection) if len(rows) == limit else 0
+
+
+def forget(connection: Connection, task: int) -> None:
+    """Remove a task from the index.
+
+    Args:
+        connection: In a transaction.
+        task: Its key in the tables.
+    """
+    if not is_there(connection):
+        return
+    connection.execute(
+        "DELETE FROM delf_index_words WHERE rowid >= :first AND rowid < :end",
+        {"first": place_of(task), "end": place_of(task + 1)},
+    )
+    for table in ("delf_index_tasks", "delf_index_uses"):
+        connection.execute(f"DELETE FROM {table} WHERE task = :task", {"task": task})  # noqa: S608 - own names
+
+
+def _make(connection: Connection, database: Database) -> None:
+    for table in _TABLES:
+        connection.execute(f"DROP TABLE IF EXISTS {table}")
+    for sql in (*_CREATE.format(**database.types).split(";"), *database.words.create):
+        connection.execute(sql)
+    connection.execute(
+        "INSERT INTO delf_index (version, position) VALUES (:version, 0)", {"version": _VERSION}
+    )
+
+
+def _store(connection: Connection, database: Database, step: _Step) -> None:
+    for task, (person, is_child) in step.tasks.items():
+        connection.execute(
+            "INSERT INTO delf_index_tasks (task, person, is_child) VALUES (:task, :person, :child) "
+            "ON CONFLICT (task) DO NOTHING",
+            {"task": task, "person": person, "child": is_child},
+        )
+    added = ", ".join(f"{name} = delf_index_uses.{name} + excluded.{name}" for name in _COUNTED)
+    names = ", ".join(_COUNTED)
+    places = ", ".join(f":{name}" for name in _COUNTED)
+    for (task, kind, name), use in step.uses.items():
+        connection.execute(
+            f"INSERT INTO delf_index_uses (task, kind, name, connection, {names}) "  # noqa: S608 - own names
+            f"VALUES (:task, :kind, :name, :connection, {places}) "
+            f"ON CONFLICT (task, kind, name) DO UPDATE SET {added}",
+            {
+                "task": task,
+                "kind": kind,
+                "name": name,
+                "connection": name.partition(".")[0] if kind == "action" else "",
+                **{column: getattr(use, column) for column in _COUNTED},
+            },
+        )
+    for place, words in step.words:
+        connection.execute(database.words.insert, {"place": place, "words": words})
+
+
+# -- events -----------------------------------------------------------------------------------
+
+_READ: Final = frozenset(
+    {
+        "TaskQueued",
+        "TaskStarted",
+        "TaskFinished",
+        "ScriptGenerated",
+        "CallStarted",
+        "CallFinished",
+        "ModelReplied",
+        "ModelFailed",
+        "ApprovalRequested",
+        "ApprovalDecided",
+    }
+)
+_NO_WORDS: Final = frozenset({"ModelReplied", "ApprovalRequested", "ApprovalDecided"})
+
+
+def _read(connection: Connection, step: _Step, row: SqlRow) -> None:
+    """Add an event to a step."""
+    _, task, seq, at, kind, raw, blobs = row
+    data: dict[str, Any] = json.loads(raw)
+    blob = functools.partial(blob_data, connection, task)
+    for name, digest in json.loads(blobs or "{}").items():
+        data[name] = value_of(digest, blob)
+    match kind:
+        case "TaskQueued" | "TaskStarted":
+            step.tasks.setdefault(task, (_person(data), int(data.get("parent") is not None)))
+        case "CallStarted":
+            step.uses[task, "action", data["action"]].calls += 1
+        case "CallFinished" if data["status"] == "error":
+            step.uses[task, "action", data["action"]].failed += 1
+        case "ModelReplied":
+            _count_reply(step.uses[task, "model", data["model"]], data)
+        case "ModelFailed":
+            use = step.uses[task, "model", data["model"]]
+            use.calls += 1
+            use.failed += 1
+        case "ApprovalRequested":
+            use = step.uses[task, "action", data["action"]]
+            use.questions += 1
+            use.waiting += 1
+            use.waited -= at
+        case "ApprovalDecided":
+            action = _asked_of(connection, task, data["request_id"])
+            if action is not None:
+                step.uses[task, "action", action].waiting -= 1
+                step.uses[task, "action", action].waited += at
+        case _:
+            pass
+    if kind not in _NO_WORDS:
+        words = [word for _, text in texts_of(kind, data) for word in words_of(text)]
+        if words:
+            step.words.append((place_of(task, seq), " ".join(words)))
+
+
+def _person(data: Mapping[str, Any]) -> str:
+    """The name of who asked for a task."""
+    setup: Mapping[str, Any] = data.get("setup") or {}
+    server: Mapping[str, Any] = setup.get("serve") or {}
+    return str(server.get("key") or data.get("key") or "")
+
+
+def _count_reply(use: _Use, data: Mapping[str, Any]) -> None:
+    usage: Mapping[str, int] = data["usage"]
+    use.calls += 1
+    use.input += usage.get("input_tokens", 0)
+    use.cached += usage.get("cached_tokens", 0)
+    use.output += usage.get("output_tokens", 0)
+    use.cost += data.get("cost_usd") or 0.0
+    use.unpriced += data.get("cost_usd") is None
+
+
+def _asked_of(connection: Connection, task: int, request_id: str) -> str | None:
+    """The action of a request for approval."""
+    rows = connection.execute(
+        "SELECT data FROM delf_events WHERE task = :task AND type = 'ApprovalRequested' "
+        "AND data LIKE :named ORDER BY seq LIMIT 1",
+        {"task": task, "named": f'%"{request_id}"%'},
+    )
+    return str(json.loads(rows[0][0])["action"]) if rows else None

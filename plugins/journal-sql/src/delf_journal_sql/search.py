@@ -1,0 +1,376 @@
+"""Queries of the index: tasks by what happened in them, and their figures."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, tzinfo
+from typing import Any, Final, cast
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from delf.errors import DelfError
+from delf.protocols.search import FigureBy, Figures, Found, FoundTask, Place, TaskFilter
+from delf.values import to_jsonable
+from delf_journal_sql.blobs import blob_data
+from delf_journal_sql.codec import unpack
+from delf_journal_sql.database import Connection, Database, SqlRow
+from delf_journal_sql.index import (
+    SEQ_BITS,
+    behind,
+    event_at,
+    is_there,
+    normal,
+    place_of,
+    texts_of,
+    words_of,
+)
+from delf_journal_sql.owners import COLUMNS, looking
+from delf_journal_sql.store import EVENT, TASK, in_state, key_of, stored_task
+
+_AROUND: Final = 80
+"""Characters that an excerpt shows before and after what was found."""
+_SLOT: Final = 900
+"""Seconds: every zone's day begins at a multiple of them."""
+_HITS: Final = 2_000
+"""Places of words that are read at once."""
+_SUMS: Final = (
+    "SUM(u.calls), SUM(u.failed), SUM(u.questions), "
+    "SUM(u.waited + u.waiting * COALESCE(t.finished_at, :now)), "
+    "SUM(u.input), SUM(u.cached), SUM(u.output), SUM(u.cost), SUM(u.unpriced)"
+)
+
+
+def terms_of(text: str) -> Sequence[tuple[str, ...]]:
+    """The terms of a query, each of words that follow each other; empty for a text without words.
+
+    Args:
+        text: Words; what stands in double quotes is one term.
+    """
+    terms: list[tuple[str, ...]] = []
+    for number, part in enumerate(text.split('"')):
+        if number % 2:
+            terms.append(tuple(words_of(part)))
+        else:  # `ada@example.org` is one term of three words
+            terms += [tuple(words_of(chunk)) for chunk in part.split()]
+    return [term for term in terms if term]
+
+
+def find(
+    connection: Connection,
+    database: Database,
+    wanted: TaskFilter,
+    *,
+    limit: int,
+    before: str | None,
+) -> Found:
+    """The newest tasks that meet a filter; see :class:`delf.protocols.search.SupportsSearch`."""
+    left = behind(connection)
+    terms = terms_of(wanted.text or "")
+    if not is_there(connection) or (wanted.text and not terms):
+        return Found(behind=left)
+    now = database.now(connection)
+    end = None if before is None else key_of(connection, before)
+    found: list[tuple[FoundTask, int | None]] = []
+    if terms:
+        for places in _places(connection, database, terms, end):
+            only = [f"t.id IN ({', '.join(map(str, places))})"] if places else ["1 = 0"]
+            some = _newest(connection, now, wanted, only, limit + 1 - len(found))
+            found += [(task, places[key]) for key, task in some]
+            if len(found) > limit:
+                break
+    else:
+        only = [] if end is None else [f"t.id < {end}"]
+        found = [(task, None) for _, task in _newest(connection, now, wanted, only, limit + 1)]
+    tasks = [
+        task if place is None else _with_excerpt(connection, place, task, terms)
+        for task, place in found[:limit]
+    ]
+    return Found(tasks=tuple(tasks), more=len(found) > limit, behind=left)
+
+
+def _newest(
+    connection: Connection, now: float, wanted: TaskFilter, only: Sequence[str], limit: int
+) -> list[tuple[int, FoundTask]]:
+    """The newest tasks that meet a filter and other conditions, with their keys."""
+    where, values = _conditions(connection, now, wanted)
+    rows = connection.execute(
+        f"SELECT t.id, i.person, {TASK}, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
+        "JOIN delf_index_tasks AS i ON i.task = t.id "
+        "LEFT JOIN delf_owners AS o ON o.owner = t.owner "
+        f"{_where([*where, *only])} ORDER BY t.id DESC LIMIT :limit",
+        {**values, "limit": limit},
+    )
+    lives = looking(now)
+    return [
+        (int(key), FoundTask(task=stored_task(row, lives), person=person))
+        for key, person, *row in rows
+    ]
+
+
+def _places(
+    connection: Connection, database: Database, terms: Sequence[Sequence[str]], end: int | None
+) -> Iterator[Mapping[int, int]]:
+    """The tasks before another one that have words, the newest first, some at a time.
+
+    Each with the place of the first event that has all of them.
+    """
+    values: dict[str, Any] = {"query": database.words.query(terms), "limit": _HITS}
+    rest: dict[int, int] = {}
+    while True:
+        if end is not None:
+            values["end"] = place_of(end)
+        rows = connection.execute(
+            f"SELECT rowid FROM delf_index_words WHERE {database.words.match} "  # noqa: S608 - own names
+            f"{'' if end is None else 'AND rowid < :end '}ORDER BY rowid DESC LIMIT :limit",
+            values,
+        )
+        for (place,) in rows:  # the first event of a task comes last
+            rest[event_at(place)[0]] = place
+        if len(rows) < _HITS:
+            yield rest
+            return
+        # The last task may go on behind the limit: it is read again, from its beginning.
+        end = event_at(rows[-1][0])[0] + (1 if len(rest) > 1 else 0)
+        if len(rest) > 1:
+            rest.pop(end - 1)
+        yield rest
+        rest = {}
+
+
+def figures(
+    connection: Connection, database: Database, by: FigureBy, wanted: TaskFilter, zone: str
+) -> list[Figures]:
+    """The figures of the tasks that meet a filter, by group.
+
+    Raises:
+        DelfError: When the zone is unknown.
+    """
+    days = zone_of(zone)
+    if not is_there(connection):
+        return []
+    now = database.now(connection)
+    where, values = _conditions(connection, now, wanted)
+    terms = terms_of(wanted.text or "")
+    if wanted.text and not terms:
+        return []
+    if terms:
+        where.append(
+            f"t.id IN (SELECT rowid >> {SEQ_BITS} FROM delf_index_words "  # noqa: S608 - own names
+            f"WHERE {database.words.match})"
+        )
+        values["query"] = database.words.query(terms)
+    slot = database.words.whole.format(f"t.started_at / {_SLOT}")
+    match by:
+        case "day":
+            rows = _of_tasks(connection, slot, where, values, now)
+            return _by_day(rows, days)
+        case "person":
+            return _of_tasks(connection, "i.person", where, values, now)
+        case "model":
+            return _of_uses(connection, "u.name", [*where, "u.kind = 'model'"], values, now)
+        case "action":
+            return _of_uses(connection, "u.name", [*where, "u.kind = 'action'"], values, now)
+        case "connection":
+            return _of_uses(connection, "u.connection", [*where, "u.kind = 'action'"], values, now)
+
+
+def zone_of(name: str) -> tzinfo:
+    """The time zone of a name.
+
+    Raises:
+        DelfError: When there is none.
+    """
+    if name == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        hint = "names are as in Europe/Berlin"
+        raise DelfError(f"no time zone {name[:60]!r} is known", hint=hint) from None
+
+
+def _of_tasks(
+    connection: Connection,
+    group: str,
+    where: Sequence[str],
+    values: Mapping[str, Any],
+    now: float,
+) -> list[Figures]:
+    """The figures of groups of whole tasks."""
+    source = "FROM delf_tasks AS t JOIN delf_index_tasks AS i ON i.task = t.id"
+    rows = connection.execute(
+        f"SELECT {group}, SUM(1 - i.is_child), SUM({_ended('failed')}), SUM({_ended('stopped')}) "
+        f"{source} {_where(where)} GROUP BY 1 ORDER BY 1",
+        values,
+    )
+    found = {
+        row[0]: Figures(
+            group=str(row[0]), tasks=int(row[1]), failed=int(row[2]), stopped=int(row[3])
+        )
+        for row in rows
+    }
+    sums = connection.execute(
+        f"SELECT {group}, u.kind, {_SUMS} {source} "
+        f"JOIN delf_index_uses AS u ON u.task = t.id {_where(where)} GROUP BY 1, 2",
+        {**values, "now": now},
+    )
+    for key, kind, *numbers in sums:
+        add = _money(numbers) if kind == "model" else _calls(numbers)
+        found[key] = replace(found[key], **add)
+    return list(found.values())
+
+
+def _of_uses(
+    connection: Connection,
+    group: str,
+    where: Sequence[str],
+    values: Mapping[str, Any],
+    now: float,
+) -> list[Figures]:
+    """The figures of models or actions: a task counts in each that it used."""
+    source = (
+        "FROM delf_index_uses AS u JOIN delf_tasks AS t ON t.id = u.task "
+        f"JOIN delf_index_tasks AS i ON i.task = t.id {_where(where)}"
+    )
+    each = (
+        f"SELECT {group} AS one, t.id, MAX(1 - i.is_child) AS own, "
+        f"MAX({_ended('failed')}) AS failed, MAX({_ended('stopped')}) AS stopped "
+        f"{source} GROUP BY 1, 2"
+    )
+    tasks = connection.execute(
+        f"SELECT one, SUM(own), SUM(failed), SUM(stopped) FROM ({each}) AS used "  # noqa: S608 - own names
+        "GROUP BY 1 ORDER BY 1",
+        values,
+    )
+    sums = connection.execute(
+        f"SELECT {group}, {_SUMS} {source} GROUP BY 1",
+        {**values, "now": now},
+    )
+    numbers = {row[0]: row[1:] for row in sums}
+    return [
+        Figures(
+            group=str(name),
+            tasks=int(own),
+            failed=int(failed),
+            stopped=int(stopped),
+            **_calls(numbers[name]),
+            **_money(numbers[name]),
+        )
+        for name, own, failed, stopped in tasks
+    ]
+
+
+def _ended(state: str) -> str:
+    return f"CASE WHEN t.state = '{state}' THEN 1 - i.is_child ELSE 0 END"
+
+
+def _calls(numbers: SqlRow) -> dict[str, Any]:
+    calls, failed, questions, waited = numbers[:4]
+    return {
+        "calls": int(calls),
+        "failed_calls": int(failed),
+        "questions": int(questions),
+        "waited_seconds": round(max(float(waited), 0.0), 3),
+    }
+
+
+def _money(numbers: SqlRow) -> dict[str, Any]:
+    read, cached, written, cost, unpriced = numbers[4:]
+    return {
+        "input_tokens": int(read),
+        "cached_tokens": int(cached),
+        "output_tokens": int(written),
+        "cost_usd": float(cost),
+        "unpriced": int(unpriced),
+    }
+
+
+_ADDED: Final = tuple(name for name in Figures.__dataclass_fields__ if name != "group")
+
+
+def _by_day(slots: Sequence[Figures], zone: tzinfo) -> list[Figures]:
+    days: dict[str, Figures] = {}
+    for slot in slots:
+        day = datetime.fromtimestamp(int(slot.group) * _SLOT, zone).date().isoformat()
+        known = days.setdefault(day, Figures(group=day))
+        added = {name: getattr(known, name) + getattr(slot, name) for name in _ADDED}
+        days[day] = replace(known, **added)
+    return sorted(days.values(), key=lambda one: one.group)
+
+
+def _where(conditions: Sequence[str]) -> str:
+    return f"WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+def _conditions(
+    connection: Connection, now: float, wanted: TaskFilter
+) -> tuple[list[str], dict[str, Any]]:
+    """The conditions of a filter, but for its words, with their parameters."""
+    where: list[str] = []
+    values: dict[str, Any] = {}
+    if wanted.state is not None:
+        condition, named = in_state(connection, now, wanted.state)
+        where.append(condition)
+        values |= named
+    used = {
+        "connection": "used.connection = :connection",
+        "action": "used.kind = 'action' AND used.name = :action",
+        "model": "used.kind = 'model' AND used.name = :model",
+    }
+    for name, condition in used.items():
+        if (value := getattr(wanted, name)) is not None:
+            values[name] = value
+            where.append(
+                "EXISTS (SELECT 1 FROM delf_index_uses AS used "  # noqa: S608 - own names
+                f"WHERE used.task = t.id AND {condition})"
+            )
+    plain = {
+        "person": "i.person = :person",
+        "since": "t.started_at >= :since",
+        "until": "t.started_at < :until",
+        "least_cost": "t.cost_usd >= :least_cost",
+    }
+    for name, condition in plain.items():
+        if (value := getattr(wanted, name)) is not None:
+            values[name] = value
+            where.append(condition)
+    return where, values
+
+
+# -- excerpts ---------------------------------------------------------------------------------
+
+
+def _with_excerpt(
+    connection: Connection, place: int, found: FoundTask, terms: Sequence[Sequence[str]]
+) -> FoundTask:
+    """A task with the text in which its words are."""
+    key, seq = event_at(place)
+    rows = connection.execute(
+        f"SELECT {EVENT} FROM delf_events AS e WHERE e.task = :task AND e.seq = :seq",  # noqa: S608 - own names
+        {"task": key, "seq": seq},
+    )
+    if not rows:
+        return found
+    blob = functools.partial(blob_data, connection, key)
+    event = unpack(found.task.task_id, cast("Any", tuple(rows[0])), blob)
+    data = {name: getattr(event, name, None) for name in _TEXT_FIELDS}
+    texts = texts_of(type(event).__name__, cast("Mapping[str, Any]", to_jsonable(data)))
+    part, text, at = _best(texts, terms)
+    excerpt = text[max(at - _AROUND, 0) : at + _AROUND]
+    return replace(found, place=part, seq=seq, excerpt=" ".join(excerpt.split()))
+
+
+_TEXT_FIELDS: Final = ("task", "code", "action", "description", "arguments", "text", "error")
+
+
+def _best(
+    texts: Sequence[tuple[Place, str]], terms: Sequence[Sequence[str]]
+) -> tuple[Place, str, int]:
+    """The text that has the first of the words, with its place there."""
+    for term in terms:
+        for place, text in texts:
+            at = normal(text).find(term[0])
+            if at >= 0:
+                return place, text, min(at, len(text))
+    return *texts[0], 0
