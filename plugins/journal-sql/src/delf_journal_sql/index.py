@@ -55,7 +55,7 @@ Kind = Literal["action", "model"]
 
 @dataclass(slots=True)
 class _Use:
-    """What a task did with one action or model, in some events.
+    """Counts of a task for one action or model, in some events.
 
     ``waited`` has the times of decisions less those of the requests: a request that waits is
     counted in ``waiting``, and its time is still to be added.
@@ -78,7 +78,7 @@ _COUNTED: Final = tuple(_Use.__dataclass_fields__)
 
 @dataclass
 class _Step:
-    """What some events add to the index."""
+    """An addition of some events to the index."""
 
     uses: defaultdict[tuple[int, Kind, str], _Use] = field(
         default_factory=lambda: defaultdict[tuple[int, Kind, str], _Use](_Use)
