@@ -147,6 +147,55 @@ def test_an_action_that_is_gone_or_asks_more_is_refused(saved, here):
     assert "its effect was write, and is irreversible" in " ".join(done.output.split())
 
 
+@pytest.fixture
+def repaired(saved, here):
+    """The same, with a script that a model repaired when an argument was new."""
+    path = here / "routines/income.py"
+    path.write_text(path.read_text().replace("# task =", '# on_failure = "repair"\n# task =', 1))
+    (here / "tools.py").write_text(TOOLS.format(more=", cc: str"))
+    script = path.read_text().partition("# ///\n")[2].replace("amount=", "cc='x', amount=")
+    reply = {"text": f"```python\n{script}```", "cost_usd": 0.5}
+    entry = {"request": {"contains": ["cc: str"]}, "reply": reply}
+    (here / "model.jsonl").write_text(json.dumps(entry) + "\n")
+    done = saved("run", "income", "--tools", "tools.py", "--llm", "recorded:model.jsonl")
+    assert done.stdout == "40 euros\n", done.output
+    return saved
+
+
+def test_a_repaired_script_is_taken_as_a_diff_and_proved_first(repaired, here):
+    done = repaired("diff", "income")
+    assert "city=city, cc='x', amount=" in done.stdout
+    assert '+# parameters = ["to: str", "city: str", "amount: float", "cc: str"]' in done.stdout
+    assert "a repaired script is proposed" in repaired("check").stdout
+    proposed = here / "routines/proposed/income.py"
+    whole = proposed.read_text()
+    proposed.write_text(whole.replace("ada@", "eve@"))
+    done = repaired("accept", "income", "--yes")
+    assert done.exit_code != 0
+    assert "eve@example.com" in done.output
+    proposed.write_text(whole)
+    assert repaired("accept", "income", "--yes").exit_code == 0
+    assert not proposed.exists()
+    assert "cc='x'" in (here / "routines/income.py").read_text()
+    assert repaired("test").stdout == "income: ok\n"
+    assert repaired("run", "income", "--tools", "tools.py").stdout == "40 euros\n"
+
+
+def test_a_repaired_script_that_is_rejected_is_gone(repaired, here):
+    before = (here / "routines/income.py").read_text()
+    assert repaired("reject", "income").exit_code == 0
+    assert "nothing is proposed" in repaired("reject", "income").output
+    assert (here / "routines/income.py").read_text() == before
+
+
+def test_the_actions_as_they_are_now_are_taken_as_a_diff(saved, here):
+    lines = saved("diff", "income").stdout.splitlines()
+    assert '-# [actions."send"]' in lines
+    assert [line for line in lines if line.startswith("+")] == ["+++ income new"]
+    assert saved("accept", "income", "--yes").exit_code == 0
+    assert "nothing of income changes" in saved("diff", "income").output
+
+
 def test_it_asks_whoever_a_task_asks(saved, here):
     text = TOOLS.format(more="").replace("confirm=False", "confirm=True")
     (here / "tools.py").write_text(text)

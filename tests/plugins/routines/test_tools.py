@@ -34,11 +34,7 @@ def routine(script=SCRIPT, **more):
 
 
 @pytest.fixture
-def store(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DELF_TRUST", str(tmp_path))
-    (tmp_path / "delf.toml").write_text("")
-    store = RoutineStore(tmp_path, Trust.here())
+def saved(store):
     store.keep(routine())
     return store
 
@@ -49,7 +45,7 @@ def sent():
 
 
 @pytest.fixture
-def agent(store, sent, scripted_model, delf_host, scripted_approvals):
+def agent(saved, sent, scripted_model, delf_host, scripted_approvals):
     @tool(effect="read", confirm=False)
     def orders(month: str) -> int:
         """Orders of a month."""
@@ -143,16 +139,16 @@ def test_who_is_refused_is_told_and_nothing_is_done(
     assert sent == []
 
 
-async def test_it_has_the_effect_of_its_actions_and_is_read_anew(store, monkeypatch):
+async def test_it_has_the_effect_of_its_actions_and_is_read_anew(saved, monkeypatch):
     connection = Routines()
     (action,) = await connection.actions()
     assert (action.name, action.effect, action.resumes) == ("report", "write", True)
     assert action.schema()["properties"]["month"]["default"] == "2026-10"
     assert not connection.is_stale()
-    store.keep(routine("print('another')"))
+    saved.keep(routine("print('another')"))
     assert connection.is_stale()
     monkeypatch.delenv("DELF_TRUST")
-    (store.folder / "evil.py").write_text(routine().text())
+    (saved.folder / "evil.py").write_text(routine().text())
     stranger = Routines()
     assert "evil" not in {action.name for action in await stranger.actions()}
     assert any("routines.evil cannot be called" in notice for notice in stranger.notices())

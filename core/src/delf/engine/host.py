@@ -42,7 +42,13 @@ from delf.protocols.sandbox import (
     Failed,
     Rerun,
 )
-from delf.protocols.strategy import OnDelta, ScriptResult, ToolDescription
+from delf.protocols.strategy import (
+    CallGuard,
+    OnDelta,
+    ScriptResult,
+    Strategy,
+    ToolDescription,
+)
 from delf.repair import repaired
 
 
@@ -232,7 +238,11 @@ class TaskHost:
 
     # -- scripts ------------------------------------------------------------------------
 
-    async def execute(self, code: str) -> ScriptResult:
+    def strategy(self, name: str) -> Strategy:
+        """Another strategy, which can do a part of the task."""
+        return self._run.resources.agent.installed_strategy(name)
+
+    async def execute(self, code: str, guard: CallGuard | None = None) -> ScriptResult:
         """Run a script in the task's sandbox, as a whole approved if the agent asks like that."""
         if self._running or self._open_calls:
             raise RuntimeError("a script runs while no other does, and no call is under way")
@@ -246,7 +256,7 @@ class TaskHost:
         self._running, self._is_run = True, True
         try:
             refused = await self._ask_about(code, attempt, named)
-            outcome = refused or await self.scripts.run(code, attempt)
+            outcome = refused or await self.scripts.run(code, attempt, guard)
         finally:
             self._running = False
             self._run.approvals.script_ended()

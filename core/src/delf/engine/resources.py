@@ -91,7 +91,15 @@ class AgentParts:
         Raises:
             PluginError: When it is not installed.
         """
-        strategy = self.strategy or self._strategies.get(name)
+        return self.strategy or self.installed_strategy(name)
+
+    def installed_strategy(self, name: str) -> Strategy:
+        """The strategy of a name.
+
+        Raises:
+            PluginError: When it is not installed.
+        """
+        strategy = self._strategies.get(name)
         if strategy is None:
             strategy = self._strategies[name] = self.make(StrategySpec, name)
         return strategy

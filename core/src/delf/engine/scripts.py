@@ -45,6 +45,7 @@ from delf.protocols.sandbox import (
     SupportsUsage,
     check_script,
 )
+from delf.protocols.strategy import CallGuard
 from delf.values import UnsupportedValueError, check_size, kind_name
 
 _ANY_PYTHON: Final = "Python 3.11 or newer"
@@ -159,6 +160,7 @@ class ScriptRunner:
         self._opening: asyncio.Task[SandboxSession] | None = None
         self._announced: SandboxSession | None = None
         self._in_session: list[tuple[int, str]] = []
+        self._guards: dict[int, CallGuard | None] = {}
         self._stopped: asyncio.Future[Exception] | None = None
         self._budget = ResourceBudget(spec.limits)
         self.output = run.output
@@ -252,18 +254,20 @@ class ScriptRunner:
 
     # -- scripts ------------------------------------------------------------------------
 
-    async def run(self, code: str, attempt: int) -> Outcome:
+    async def run(self, code: str, attempt: int, guard: CallGuard | None = None) -> Outcome:
         """Run a script to its end, whatever that is.
 
         Args:
             code: The script.
             attempt: Its number in the task.
+            guard: Its strategy's rules for its calls.
 
         Raises:
             SandboxUnavailableError: When no session can be had.
             ReplayMismatch: When a resumed task's script is not the recorded one.
             UnrecordedCallError: When the end of a call could not be recorded.
         """
+        self._guards[attempt] = guard
         async with self._log.step(Step.EXECUTE, attempt):
             started = time.perf_counter()
             outcome = await self._run_or_recall(code, attempt)
@@ -338,7 +342,7 @@ class ScriptRunner:
 
     def _begin(self, attempt: int) -> RecordedScript | None:
         """A script is about to run; what the journal of a resumed task tells of it."""
-        self._gate.begin_script()
+        self._gate.begin_script(self._guards.get(attempt))
         self._approvals.begin_script(attempt)
         past = self._replay.begin_script(attempt) if self._replay.recorded else None
         clock, turns = ((), ()) if past is None else (tuple(past.clock), tuple(past.turns))

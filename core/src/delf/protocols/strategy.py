@@ -11,10 +11,10 @@ from delf.records import dataclass
 if TYPE_CHECKING:
     from delf.errors import DelfError
     from delf.messages import Message, ModelDelta, ModelReply, ModelTool
-    from delf.protocols.connection import ConnectionLike
+    from delf.protocols.connection import ConnectionLike, Verdict
     from delf.protocols.model import ModelSession
     from delf.protocols.prefilter import Catalog
-    from delf.protocols.sandbox import CallAnswer, Outcome
+    from delf.protocols.sandbox import CallAnswer, Outcome, Returned
     from delf.tools.signature import Parameter
     from delf.types import Effect
 
@@ -111,6 +111,52 @@ class ScriptResult:
     can_retry: bool = True
     cause: BaseException | None = None
     is_silent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptCall:
+    """A call of a script that was found and whose arguments fit, as a guard sees it.
+
+    Args:
+        name: The tool, as in :class:`ToolDescription`.
+        effect: What it does to the world.
+        arguments: By name.
+        built_in: Whether it is a tool of delf's own.
+    """
+
+    name: str
+    effect: Effect
+    arguments: Mapping[str, Any]
+    built_in: bool = False
+
+
+class CallGuard(Protocol):
+    """A strategy's own rules for the calls of a script. They add to what holds for every call."""
+
+    def begin(self) -> None:
+        """The script begins, perhaps again after its sandbox died: what was counted is void."""
+        ...
+
+    def begun(self, call: ScriptCall) -> Returned | None:
+        """Take notice of a call.
+
+        Returns:
+            The result that the same call had in an earlier script, so that it is not made again;
+            None where it is made.
+        """
+        ...
+
+    def judge(self, call: ScriptCall) -> Verdict:
+        """Judge a call, before its connection does; it may be asked several times about one."""
+        ...
+
+    def ended(self, call: ScriptCall, answer: CallAnswer) -> CallAnswer:
+        """Look at the answer of a call.
+
+        Returns:
+            It, or another one that the script gets in its place.
+        """
+        ...
 
 
 class StrategyHost(Protocol):
@@ -253,11 +299,26 @@ class StrategyHost(Protocol):
         """
         ...
 
-    async def execute(self, code: str) -> ScriptResult:
+    async def execute(self, code: str, guard: CallGuard | None = None) -> ScriptResult:
         """Run a script in the task's sandbox, whose variables stay for the next one.
+
+        Args:
+            code: The script.
+            guard: Rules for its calls, beside those that hold for every call.
 
         Raises:
             SandboxUnavailableError: When no sandbox can be had.
+        """
+        ...
+
+    def strategy(self, name: str) -> Strategy:
+        """Another strategy, which can do a part of the task.
+
+        Args:
+            name: Its name.
+
+        Raises:
+            PluginError: When it is not installed.
         """
         ...
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from delf import Agent
 from delf.errors import ConfigurationError, ToolExecutionError
@@ -16,8 +16,8 @@ from delf.protocols.strategy import StrategyHost
 from delf.tools.action import Action
 from delf.tools.signature import Parameter
 from delf.values import dumps, from_jsonable
-from delf_routines.routine import Routine
-from delf_routines.running import NO_MODEL
+from delf_routines.guard import is_same
+from delf_routines.routine import NO_MODEL, Routine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,13 +80,12 @@ class Case:
             raise ConfigurationError(f"{place} is no recorded run: {error!r}") from None
 
 
-def case_of(events: Sequence[Event], inputs: Mapping[str, Any], answer: str | None = None) -> Case:
+def case_of(events: Sequence[Event], inputs: Mapping[str, Any]) -> Case:
     """The recorded run of a task.
 
     Args:
         events: The task's.
         inputs: The values of the routine's parameters in it.
-        answer: What it answered; what its end says when omitted.
     """
     ends = {event.call_id: event for event in events if isinstance(event, CallFinished)}
     calls: list[RecordedCall] = []
@@ -101,10 +100,18 @@ def case_of(events: Sequence[Event], inputs: Mapping[str, Any], answer: str | No
             error=end.error if end.status != "ok" else None,
         )
         calls.append(call)
-    if answer is None:
-        end = next((event for event in reversed(events) if isinstance(event, TaskFinished)), None)
-        answer = "" if end is None else end.text
-    return Case(inputs=inputs, calls=calls, answer=answer)
+    return Case(inputs=inputs, calls=calls, answer=answer_of(events))
+
+
+def answer_of(events: Iterable[Event]) -> str:
+    """The answer of a task.
+
+    Args:
+        events: The task's.
+    """
+    return next(
+        (event.text for event in reversed([*events]) if isinstance(event, TaskFinished)), ""
+    )
 
 
 @dataclass
@@ -136,9 +143,8 @@ class _Recorded:
         Raises:
             ToolExecutionError: When it was not recorded, or had failed.
         """
-        asked = _comparable(arguments)
         for number, call in enumerate(self.left):
-            if call.action == action and _comparable(call.arguments) == asked:
+            if call.action == action and is_same(call.arguments, arguments):
                 del self.left[number]
                 if call.error is not None:
                     raise ToolExecutionError(call.error)
@@ -233,20 +239,6 @@ def _parameter(text: str) -> Parameter:
     kind, is_optional, default = rest.partition(" = ")
     given = default.strip() if is_optional else None
     return Parameter(name=name.strip(), type_text=kind.strip() or "Any", default_text=given)
-
-
-def _comparable(value: Any) -> Any:
-    """A value as it is compared: a date that was given as text is the same date."""
-    if isinstance(value, Mapping):
-        items = cast("Mapping[Any, Any]", value).items()
-        return {str(key): _comparable(item) for key, item in items if item is not None}
-    if isinstance(value, (list, tuple)):
-        return [_comparable(item) for item in cast("Sequence[Any]", value)]
-    if isinstance(value, bool) or value is None:
-        return value
-    if isinstance(value, (int, float)):
-        return float(value)
-    return str(value)
 
 
 def _short(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +12,7 @@ from xml.sax.saxutils import quoteattr
 
 import click
 
-from delf.errors import ConfigurationError, DelfError
+from delf.errors import ConfigurationError, DelfError, FolderNotTrustedError
 from delf.events import Event, TaskQueued, TaskStarted
 from delf.protocols.connection import ConnectionLike
 from delf.protocols.journal import SharedJournal, TaskRecord
@@ -78,7 +78,7 @@ def routines() -> None:
 def list_command(ctx: click.Context, as_json: bool) -> None:
     """List the routines of the project."""
     store = _store(state_of(ctx))
-    found = [store.find(name) for name in store.names()]
+    found = list(_readable(store))
     if as_json:
         click.echo(json_text([_data(routine) for routine in found], indent=2))
         return
@@ -88,6 +88,17 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
     rows = [(r.name, ", ".join(r.parameters), visible(r.title)) for r in found]
     for line in table(rows, ("name", "parameters", "what it does")):
         click.echo(line)
+
+
+def _readable(store: RoutineStore) -> Iterator[Routine]:
+    """The routines whose files can be read; the others are told."""
+    for name in store.names():
+        try:
+            yield store.find(name)
+        except FolderNotTrustedError:
+            raise
+        except DelfError as error:
+            errors.say("warning", visible(error.message))
 
 
 @routines.command("show")
@@ -149,14 +160,10 @@ def save(ctx: click.Context, task_id: str, name: str, fixed: tuple[str, ...], ye
 
 def _shown(store: RoutineStore, made: Proposal) -> str:
     """A routine that is to be saved; as a diff where it replaces one."""
-    name, text = made.routine.name, made.routine.text()
+    name = made.routine.name
     if name not in store.names():
-        return visible(text)
-    old = store.find(name).text()
-    lines = difflib.unified_diff(
-        old.splitlines(keepends=True), text.splitlines(keepends=True), f"{name} now", f"{name} new"
-    )
-    return visible("".join(lines)) or "it is the same as it was\n"
+        return visible(made.routine.text())
+    return visible(difference(store.find(name), made.routine)) or "it is the same as it was\n"
 
 
 def _inputs(made: Proposal) -> str:
@@ -248,15 +255,23 @@ def check(ctx: click.Context, names: tuple[str, ...]) -> None:
     state = state_of(ctx)
     store = _store(state)
     wrong = 0
+    for file in () if names else store.strays():
+        click.echo(f"{visible(file)}: its name is no name of a routine")
+        wrong += 1
+    tools: list[ToolDescription] | None = None
     for name in names or store.names():
         try:
-            found = drift_of(store.find(name), _tools(state))
+            routine = store.find(name)
+            tools = _tools(state) if tools is None else tools
+            found = drift_of(routine, tools)
         except DelfError as error:
             click.echo(f"{name}: {visible(error.message)}")
             wrong += 1
             continue
         wrong += any(drift.matters for drift in found)
         click.echo(f"{name}: {'ok' if not found else _told(found)}")
+        if store.proposed(name) is not None:
+            click.echo(f"  a repaired script is proposed: delf routines diff {name}")
     ctx.exit(1 if wrong else 0)
 
 
@@ -264,24 +279,102 @@ def _told(found: Sequence[Drift]) -> str:
     return "; ".join(visible(str(drift)) for drift in found)
 
 
-@routines.command("accept", short_help="Take the actions of a routine as they are now.")
+@routines.command("diff", short_help="Show what of a routine is proposed to change.")
+@name_argument
+@click.pass_context
+def diff(ctx: click.Context, name: str) -> None:
+    """Show the change of the routine NAME that `accept` takes.
+
+    It is the script that a model repaired, or else the actions as they are now.
+    """
+    state = state_of(ctx)
+    store = _store(state)
+    routine = store.find(name)
+    new, _ = _next(store, routine, lambda: _tools(state))
+    click.echo(visible(difference(routine, new)), nl=False)
+    if new == routine:
+        click.echo(f"nothing of {name} changes", err=True)
+
+
+@routines.command("accept", short_help="Take what is proposed for a routine.")
 @name_argument
 @click.option("-y", "--yes", is_flag=True, help="Do not ask: I have looked at it.")
 @click.pass_context
 def accept(ctx: click.Context, name: str, yes: bool) -> None:
-    """Take the actions that a routine calls as they are now, after you looked at its script."""
+    """Take the change of the routine NAME that `diff` shows, after you looked at it.
+
+    A repaired script is run against the results of the task that it was repaired in first.
+    """
     state = state_of(ctx)
     store = _store(state)
-    routine, tools = store.find(name), _tools(state)
-    found = drift_of(routine, tools)
-    if not found:
-        click.echo(f"the actions of {name} are as they were", err=True)
+    routine = store.find(name)
+    new, case = _next(store, routine, lambda: _tools(state))
+    if new == routine:
+        store.drop_proposal(name)
+        click.echo(f"nothing of {name} changes", err=True)
         return
-    for drift in found:
-        click.echo(visible(str(drift)))
-    if not yes and not click.confirm(f"\ntake them for {name}?", default=False, err=True):
+    click.echo(visible(difference(routine, new)), nl=False)
+    if case is not None:
+        host = state.discover(state.load_project().environ)
+        different = asyncio.run(run_case(new, case, host))
+        for line in different:
+            errors.say("warning", visible(line))
+        if different:
+            raise ConfigurationError(
+                "the repaired script does not do the same with the results that it had",
+                hint=f"delf routines reject {name}, or edit {store.path(name)} yourself",
+            )
+    if not yes and not click.confirm(f"\ntake this for {name}?", default=False, err=True):
         ctx.exit(1)
-    store.keep(replace(routine, actions=named_actions(routine.script, tools)))
+    store.keep(new, None if case is None else case.text())
+    store.drop_proposal(name)
+
+
+@routines.command("reject", short_help="Delete what is proposed for a routine.")
+@name_argument
+@click.pass_context
+def reject(ctx: click.Context, name: str) -> None:
+    """Delete the script that a model repaired for the routine NAME; it stays as it is."""
+    store = _store(state_of(ctx))
+    store.find(name)
+    if store.proposed(name) is None:
+        click.echo(f"nothing is proposed for {name}", err=True)
+        return
+    store.drop_proposal(name)
+
+
+def _next(
+    store: RoutineStore, routine: Routine, tools: Callable[[], list[ToolDescription]]
+) -> tuple[Routine, Case | None]:
+    """The routine as it is proposed, and the run of a repair; the same where nothing is."""
+    found = store.proposed(routine.name)
+    if found is not None:
+        proposed, case = found
+        return proposed, read_case(case, f"the proposal of {routine.name}")
+    described = tools()
+    if not drift_of(routine, described):
+        return routine, None
+    never_empty = {name for name, used in routine.actions.items() if not used.empty}
+    actions = named_actions(
+        routine.script, described, called=routine.actions, never_empty=never_empty
+    )
+    return replace(routine, actions=actions), None
+
+
+def difference(old: Routine, new: Routine) -> str:
+    """The change of a routine as a unified diff.
+
+    Args:
+        old: As it is.
+        new: As it would be.
+    """
+    lines = difflib.unified_diff(
+        old.text().splitlines(keepends=True),
+        new.text().splitlines(keepends=True),
+        f"{old.name} now",
+        f"{old.name} new",
+    )
+    return "".join(lines)
 
 
 @routines.command("rename")
@@ -381,10 +474,15 @@ async def _described(connections: Sequence[ConnectionLike]) -> list[ToolDescript
             summary=action.summary,
             effect=action.effect,
             asks=False,
-            make_schema=dict,
+            make_schema=action.schema or _any_object,
             parameters=action.parameters,
             returns=action.returns,
         )
         for connection in connections
         for action in await connection.actions()
     ]
+
+
+def _any_object() -> dict[str, Any]:
+    """The schema of an action that has none, as tasks see it."""
+    return {"type": "object"}

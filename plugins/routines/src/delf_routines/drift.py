@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Final, cast
 
 from delf.protocols.strategy import ToolDescription
 from delf.tools.action import EFFECTS
 from delf_routines.routine import Routine, UsedAction
+
+_DIGITS: Final = 16
+_WORDS: Final = ("title", "description", "examples", "$comment")
+_OF_NAMES: Final = ("properties", "$defs", "definitions", "patternProperties")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,10 +36,44 @@ class Drift:
         return f"{self.action}: {self.what}"
 
 
-def used_action(tool: ToolDescription) -> UsedAction:
-    """An action as a routine remembers it."""
-    parameters = tuple(map(str, tool.parameters))
-    return UsedAction(effect=tool.effect, parameters=parameters, returns=tool.returns)
+def used_action(tool: ToolDescription, *, empty: bool = True) -> UsedAction:
+    """An action as a routine remembers it.
+
+    Args:
+        tool: The action.
+        empty: Whether it may give nothing.
+    """
+    return UsedAction(
+        effect=tool.effect,
+        parameters=tuple(map(str, tool.parameters)),
+        returns=tool.returns,
+        schema=schema_digest(tool.schema),
+        empty=empty,
+    )
+
+
+def schema_digest(schema: Mapping[str, Any]) -> str:
+    """A digest of a JSON Schema without its words for people.
+
+    Args:
+        schema: The schema.
+    """
+    text = json.dumps(_without_words(schema), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+
+
+def _without_words(schema: object, *, names: bool = False) -> object:
+    """A schema without titles, descriptions and examples; ``names`` are those of its properties."""
+    if isinstance(schema, Mapping):
+        found = cast("Mapping[str, object]", schema).items()
+        return {
+            key: _without_words(value, names=key in _OF_NAMES and not names)
+            for key, value in found
+            if names or key not in _WORDS
+        }
+    if isinstance(schema, (list, tuple)):
+        return [_without_words(item) for item in cast("Sequence[object]", schema)]
+    return schema
 
 
 def drift_of(routine: Routine, tools: Iterable[ToolDescription]) -> list[Drift]:
@@ -69,6 +110,9 @@ def _drift(name: str, before: UsedAction, now: Mapping[str, ToolDescription]) ->
             needed = "=" not in text
             kind = "a new required parameter" if needed else "a new parameter"
             yield Drift(action=name, what=f"it has {kind} {text}", matters=needed)
+    is_same = old == new
+    if before.schema and is_same and after.schema != before.schema:
+        yield Drift(action=name, what="the schema of its arguments is another one", matters=True)
     if after.returns != before.returns:
         what = f"it returned {before.returns}, and returns {after.returns} now"
         yield Drift(action=name, what=what, matters=True)
@@ -82,12 +126,34 @@ def _type(parameter: str) -> str:
     return parameter.partition(":")[2].partition("=")[0].strip()
 
 
-def named_actions(script: str, tools: Iterable[ToolDescription]) -> dict[str, UsedAction]:
+def named_actions(
+    script: str,
+    tools: Iterable[ToolDescription],
+    *,
+    called: Collection[str] = (),
+    never_empty: Collection[str] = (),
+) -> dict[str, UsedAction]:
     """The actions whose names stand in a script, as a routine remembers them.
 
     Args:
         script: Python.
         tools: The tools that there are.
+        called: Further names, of actions that it called.
+        never_empty: Those of them that always gave something.
+    """
+    names = names_in(script) | set(called)
+    return {
+        tool.name: used_action(tool, empty=tool.name not in never_empty)
+        for tool in tools
+        if tool.name in names and not tool.built_in
+    }
+
+
+def names_in(script: str) -> set[str]:
+    """The names in a script that could be those of actions.
+
+    Args:
+        script: Python.
     """
     names: set[str] = set()
     for node in ast.walk(ast.parse(script)):
@@ -95,4 +161,4 @@ def named_actions(script: str, tools: Iterable[ToolDescription]) -> dict[str, Us
             names.add(node.id)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             names.add(f"{node.value.id}.{node.attr}")
-    return {tool.name: used_action(tool) for tool in tools if tool.name in names}
+    return names

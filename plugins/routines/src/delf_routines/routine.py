@@ -14,6 +14,7 @@ A file is plain Python below a header in comments::
     # effect = "read"
     # parameters = ["statement: str"]
     # returns = "list"
+    # empty = false
     # ///
     print(shop.query(f"select … where month = '{month}'"))
 """
@@ -25,7 +26,8 @@ import json
 import keyword
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast, get_args
 
@@ -34,14 +36,29 @@ from delf.types import Effect
 
 FOLDER: Final = "routines"
 """The folder of a project's routines."""
+STRATEGY: Final = "routine"
+"""The strategy that runs a routine."""
+NO_MODEL: Final = "none:no model"
+"""The model of a routine's agent in a project without one."""
 ParameterType = Literal["text", "number", "integer", "date"]
+OnFailure = Literal["fail", "repair"]
 Value = str | int | float
 
+_HIDDEN: Final = ("Cf", "Co", "Cs")
+"""Categories of characters that nobody sees, or that change the order of what is seen."""
+_JOINERS: Final = "\u200c\u200d"
+"""Those of them that some scripts and pictures need."""
 _BEGIN: Final = "# /// routine"
 _END: Final = "# ///"
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _DATE: Final = re.compile(r"\d{4}(?:-\d{2}(?:-\d{2})?)?")
-_KEYS: Final = ("title", "task", "saved_from", "parameters", "actions")
+_KEYS: Final = (
+    *("title", "task", "saved_from", "on_failure", "confirm", "answer"),
+    *("limits", "parameters", "actions"),
+)
+_ACTION_KEYS: Final = ("effect", "parameters", "returns", "schema", "empty")
+_PARAMETER_KEYS: Final = ("type", "default", "pattern")
+_LIMITS: Final = ("calls", "changes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,11 +119,29 @@ class UsedAction:
         effect: What it does to the world.
         parameters: Its parameters in order, as ``limit: int = 50``.
         returns: The type of its result.
+        schema: A digest of the JSON Schema of its arguments; empty where it is not compared.
+        empty: Whether it may give nothing. Where it may not, and does, a person is asked before
+            the run changes anything after that.
     """
 
     effect: Effect
     parameters: tuple[str, ...]
     returns: str
+    schema: str = ""
+    empty: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The most that one run does; None where only the limits of every task hold.
+
+    Args:
+        calls: Calls.
+        changes: Those of them that change something.
+    """
+
+    calls: int | None = None
+    changes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,8 +154,12 @@ class Routine:
         task: The words of the task that it came from.
         script: The Python of it; its parameters are variables.
         parameters: What it is run with.
-        actions: Those that it calls, by ``connection.method``.
+        actions: Those that it may call, by ``connection.method``.
         saved_from: The task that it came from.
+        on_failure: What is done when it fails: nothing, or a model repairs it.
+        confirm: Actions that ask a person in each run, whatever the settings say.
+        answer: The shape of its answer, as :func:`shape_of` tells it; empty where any will do.
+        limits: The most that one run does.
     """
 
     name: str
@@ -130,6 +169,10 @@ class Routine:
     parameters: Mapping[str, Parameter] = field(default_factory=dict[str, Parameter])
     actions: Mapping[str, UsedAction] = field(default_factory=dict[str, UsedAction])
     saved_from: str | None = None
+    on_failure: OnFailure = "fail"
+    confirm: tuple[str, ...] = ()
+    answer: str = ""
+    limits: Limits = Limits()
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -162,14 +205,33 @@ class Routine:
         Args:
             given: As for :meth:`values`.
         """
+        return self.with_values(self.script, given)
+
+    def with_values(self, script: str, given: Mapping[str, object]) -> str:
+        """A script of it below its parameters as variables.
+
+        Args:
+            script: The script.
+            given: As for :meth:`values`.
+        """
         head = [f"{name} = {value!r}" for name, value in self.values(given).items()]
-        return "\n".join([*head, self.script])
+        return "\n".join([*head, script])
 
     def text(self) -> str:
         """The routine as the text of its file."""
         lines = [f"title = {_toml(self.title)}", f"task = {_toml(self.task)}"]
         if self.saved_from is not None:
             lines.append(f"saved_from = {_toml(self.saved_from)}")
+        if self.on_failure != "fail":
+            lines.append(f"on_failure = {_toml(self.on_failure)}")
+        if self.confirm:
+            lines.append(f"confirm = [{', '.join(map(_toml, self.confirm))}]")
+        if self.answer:
+            lines.append(f"answer = {_toml(self.answer)}")
+        if self.limits != Limits():
+            lines += ["", "[limits]"]
+            found = ((name, getattr(self.limits, name)) for name in _LIMITS)
+            lines += [f"{name} = {most}" for name, most in found if most is not None]
         for name, item in self.parameters.items():
             lines += ["", f"[parameters.{name}]", f"type = {_toml(item.type)}"]
             lines.append(f"default = {_toml(item.default)}")
@@ -179,6 +241,10 @@ class Routine:
             lines += ["", f"[actions.{_toml(name)}]", f"effect = {_toml(item.effect)}"]
             lines.append(f"parameters = [{', '.join(map(_toml, item.parameters))}]")
             lines.append(f"returns = {_toml(item.returns)}")
+            if item.schema:
+                lines.append(f"schema = {_toml(item.schema)}")
+            if not item.empty:
+                lines.append("empty = false")
         head = [f"# {line}".rstrip() for line in lines]
         return "\n".join([_BEGIN, *head, _END, self.script.strip("\n"), ""])
 
@@ -194,15 +260,21 @@ class Routine:
         Raises:
             ConfigurationError: When it is no routine: file and key.
         """
+        hidden = next(filter(_is_hidden, text), None)
+        if hidden is not None:
+            what = f"U+{ord(hidden):04X} {unicodedata.name(hidden, '')}".strip()
+            raise _wrong(place, f"it holds {what}, which nobody sees")
         table, script = _split(text, place)
-        for key in table:
-            if key not in _KEYS:
-                raise _wrong(place, f"unknown key {key!r}{did_you_mean(key, _KEYS)}")
+        _check_keys(table, _KEYS, place)
         try:
             ast.parse(script)
-        except SyntaxError as error:
-            raise _wrong(place, f"the script is no Python: {error.msg}") from None
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise _wrong(place, f"the script is no Python: {error}") from None
         saved_from = table.get("saved_from")
+        on_failure = table.get("on_failure", "fail")
+        if on_failure not in get_args(OnFailure):
+            allowed = " or ".join(get_args(OnFailure))
+            raise _wrong(place, f"on_failure is {on_failure!r}, and can be {allowed}")
         return cls(
             name=name,
             title=_text_of(table, "title", place),
@@ -211,7 +283,41 @@ class Routine:
             parameters=dict(_parameters(table.get("parameters", {}), place)),
             actions=dict(_actions(table.get("actions", {}), place)),
             saved_from=None if saved_from is None else str(saved_from),
+            on_failure=on_failure,
+            confirm=_names_of(table, "confirm", place),
+            answer=_text_of(table, "answer", place) if "answer" in table else "",
+            limits=_limits(table.get("limits", {}), place),
         )
+
+
+def shape_of(answer: str) -> str:
+    """Tell the shape of an answer: ``text``, ``nothing``, ``number`` or that of its JSON.
+
+    Args:
+        answer: The text of the answer.
+    """
+    if not answer.strip():
+        return "nothing"
+    try:
+        value: object = json.loads(answer)
+    except (ValueError, RecursionError):
+        return "text"
+    return _shape(value)
+
+
+def _shape(value: object) -> str:
+    match value:
+        case bool() | None | str():
+            return "text"
+        case int() | float():
+            return "number"
+        case dict():
+            return f"object of {', '.join(sorted(cast('dict[str, Any]', value)))}"
+        case list():
+            kinds = {_shape(item) for item in cast("list[object]", value)}
+            return f"list of {kinds.pop()}" if len(kinds) == 1 else "list"
+        case _:
+            return "text"
 
 
 def check_name(name: str) -> str:
@@ -220,12 +326,21 @@ def check_name(name: str) -> str:
     Raises:
         ConfigurationError: When it cannot.
     """
-    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
+    if not is_name(name):
         raise ConfigurationError(
             f"{name[:80]!r} is no name of a routine",
             hint="small letters, digits and _, as monthly_report",
         )
     return name
+
+
+def is_name(name: str) -> bool:
+    """Tell whether a routine can be called so.
+
+    Args:
+        name: The name.
+    """
+    return _NAME.fullmatch(name) is not None and not keyword.iskeyword(name)
 
 
 def _split(text: str, place: str) -> tuple[dict[str, Any], str]:
@@ -242,19 +357,46 @@ def _split(text: str, place: str) -> tuple[dict[str, Any], str]:
         raise _wrong(place, "a line of its header does not begin with '#'")
     try:
         table = tomllib.loads("\n".join(line[1:].removeprefix(" ") for line in head))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise _wrong(place, f"its header is no TOML: {error}") from None
     return table, "\n".join(lines[end + 1 :]).strip("\n")
+
+
+def _check_keys(table: Mapping[str, Any], known: Sequence[str], place: str) -> None:
+    for key in table:
+        if key not in known:
+            raise _wrong(place, f"unknown key {key!r}{did_you_mean(key, known)}")
+
+
+def _names_of(table: Mapping[str, Any], key: str, place: str) -> tuple[str, ...]:
+    found = table.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(n, str) for n in cast("list[Any]", found)):
+        raise _wrong(place, f"{key} is no list of names")
+    return tuple(cast("list[str]", found))
+
+
+def _limits(table: Any, place: str) -> Limits:
+    if not isinstance(table, dict):
+        raise _wrong(place, "limits is no table")
+    found = cast("dict[str, Any]", table)
+    _check_keys(found, _LIMITS, place)
+    for name, most in found.items():
+        if isinstance(most, bool) or not isinstance(most, int) or most < 0:
+            raise _wrong(place, f"limits.{name} is {most!r}, and has to be a whole number")
+    return Limits(**found)
 
 
 def _parameters(table: Any, place: str) -> Iterator[tuple[str, Parameter]]:
     for name, item in _tables(table, "parameters", place):
         if not name.isidentifier() or keyword.iskeyword(name):
             raise _wrong(place, f"parameters.{name} is no variable")
+        _check_keys(item, _PARAMETER_KEYS, place)
         kind = item.get("type", "text")
         if kind not in get_args(ParameterType):
             raise _wrong(place, f"parameters.{name}.type is {kind!r}")
         pattern = item.get("pattern")
+        if pattern is not None and not isinstance(pattern, str):
+            raise _wrong(place, f"parameters.{name}.pattern is no text")
         made = Parameter(name=name, type=kind, default="", pattern=pattern)
         if "default" not in item:
             raise _wrong(place, f"parameters.{name} has no default")
@@ -267,6 +409,7 @@ def _parameters(table: Any, place: str) -> Iterator[tuple[str, Parameter]]:
 
 def _actions(table: Any, place: str) -> Iterator[tuple[str, UsedAction]]:
     for name, item in _tables(table, "actions", place):
+        _check_keys(item, _ACTION_KEYS, place)
         effect = item.get("effect")
         if not isinstance(effect, str) or effect not in get_args(Effect):
             raise _wrong(place, f"actions.{name}.effect is {effect!r}")
@@ -274,8 +417,23 @@ def _actions(table: Any, place: str) -> Iterator[tuple[str, UsedAction]]:
         if not isinstance(parameters, list):
             raise _wrong(place, f"actions.{name}.parameters is no list")
         texts = tuple(map(str, cast("list[Any]", parameters)))
-        returns = str(item.get("returns", "Any"))
-        yield name, UsedAction(effect=cast("Effect", effect), parameters=texts, returns=returns)
+        empty = item.get("empty", True)
+        if not isinstance(empty, bool):
+            raise _wrong(place, f"actions.{name}.empty is {empty!r}")
+        yield (
+            name,
+            UsedAction(
+                effect=cast("Effect", effect),
+                parameters=texts,
+                returns=str(item.get("returns", "Any")),
+                schema=str(item.get("schema", "")),
+                empty=empty,
+            ),
+        )
+
+
+def _is_hidden(character: str) -> bool:
+    return unicodedata.category(character) in _HIDDEN and character not in _JOINERS
 
 
 def _tables(table: Any, key: str, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -297,7 +455,8 @@ def _text_of(table: Mapping[str, Any], key: str, place: str) -> str:
 def _toml(value: Value) -> str:
     """A value as TOML writes it: texts as in JSON, but for one character."""
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        return "".join(f"\\U{ord(c):08X}" if _is_hidden(c) else c for c in text)
     return repr(value)
 
 

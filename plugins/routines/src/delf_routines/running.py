@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,19 +25,18 @@ from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import Done, Failed, LimitReached, Outcome, Rerun
 from delf.protocols.strategy import StrategyHost
 from delf.settings import current_folder, current_trust
-from delf_routines.drift import Drift, drift_of
-from delf_routines.routine import Routine, Value
+from delf_routines.drift import drift_of, named_actions, names_in
+from delf_routines.guard import Made, RoutineGuard
+from delf_routines.repair import WRITER, Repairing, as_host, case_of_calls
+from delf_routines.routine import STRATEGY, Routine, Value, shape_of
 from delf_routines.store import RoutineStore
 
 if TYPE_CHECKING:
     from delf import Agent, Response
     from delf.trust import Trust
 
-STRATEGY: Final = "routine"
-"""The strategy that runs a routine."""
 _VALUES: Final = (str, int, float)
-NO_MODEL: Final = "none:no model"
-"""The model of a routine's agent in a project without one."""
+_PLACE: Final = "the routine of this task"
 
 
 class RoutineDriftError(DelfError):
@@ -69,38 +70,101 @@ class RoutineStrategy:
             DelfError: When the script failed.
         """
         name, given = read_call(host.task)
-        code = await host.note("routine", lambda: self._code(name, given))
-        routine = self._store.find(name) if not host.used_tools else None
-        if routine is not None:
-            drifts = drift_of(routine, host.tools)
-            for drift in drifts:
-                if not drift.matters:
-                    await host.warn(f"since the routine {name} was saved, {drift}")
-            refuse_drift(name, drifts)
-        result = await host.execute(code)
-        match result.outcome:
-            case Done(value=value):
-                text = host.said.strip("\n")
-                return text if text.strip() or value is None else str(value)
-            case outcome:
-                if result.refused is not None:
-                    raise result.refused
-                raise _as_error(name, outcome) from result.cause
+        text = await host.note("routine", lambda: self._text(name))
+        routine = Routine.of_text(name, text, _PLACE)  # one that is resumed is as it began
+        code = routine.code(given)
+        problem = None if host.used_tools else await self._problem(host, routine)
+        if problem is not None:
+            if routine.on_failure != "repair":
+                raise RoutineDriftError(f"the routine {name} is not run: {problem}")
+            return await self._repair(host, routine, given, RoutineDriftError(problem), [])
+        guard = RoutineGuard(routine)
+        result = await host.execute(code, guard)
+        if isinstance(result.outcome, Done):
+            return await _ended(host, routine, guard, result.outcome.value)
+        if result.refused is not None:
+            raise result.refused
+        error = _as_error(name, result.outcome)
+        error.__cause__ = result.cause
+        is_no = isinstance(error, ApprovalRejectedError) or not result.can_retry
+        if routine.on_failure != "repair" or is_no:
+            raise error
+        return await self._repair(host, routine, given, error, guard.made)
 
-    async def _code(self, name: str, given: Mapping[str, Value]) -> str:
-        """The script, which the journal keeps: a task that is resumed runs what it began with."""
-        return self._store.find(name).code(given)
+    async def _text(self, name: str) -> str:
+        """The routine, which the journal keeps: a task that is resumed runs what it began with."""
+        return self._store.find(name).text()
+
+    async def _problem(self, host: StrategyHost, routine: Routine) -> str | None:
+        """Say why a routine cannot be run as it is; a difference that changes nothing is told."""
+        drifts = drift_of(routine, host.tools)
+        for drift in drifts:
+            if not drift.matters:
+                await host.warn(f"since the routine {routine.name} was saved, {drift}")
+        told = [str(drift) for drift in drifts if drift.matters]
+        own = {tool.name for tool in host.tools if not tool.built_in}
+        outside = (names_in(routine.script) & own) - {*routine.actions}
+        told += [f"its header does not name {name}, which it calls" for name in sorted(outside)]
+        return "; ".join(told) or None
+
+    async def _repair(
+        self,
+        host: StrategyHost,
+        routine: Routine,
+        given: Mapping[str, Value],
+        error: DelfError,
+        made: Sequence[Made],
+    ) -> str:
+        """Let a model write the script anew, run it here, and keep it as a proposal.
+
+        Raises:
+            DelfError: The routine's own where no model could be asked, or that of the last script.
+        """
+        name = routine.name
+        await host.warn(f"a model repairs the routine {name}: {error.message}")
+        writing = Repairing(host, routine, given, error.message, made)
+        try:
+            text = await host.strategy(WRITER).solve(as_host(writing))
+        except LLMExecutionError as failure:
+            await host.warn(f"it could not be repaired: {failure.message}")
+            raise error from failure
+        if not writing.script:
+            raise error
+        proposed = replace(
+            routine,
+            script=writing.script.strip("\n"),
+            actions=named_actions(
+                writing.script,
+                host.tools,
+                called={done.call.name for done in writing.guard.made},
+                never_empty={name for name, used in routine.actions.items() if not used.empty},
+            ),
+        )
+        case = case_of_calls(writing.guard.made, routine.values(given), text)
+        await asyncio.to_thread(self._store.propose, proposed, case.text())
+        await _tell(host, routine, writing.guard, text)
+        hint = f"delf routines diff {name}, then accept or reject"
+        await host.warn(f"the repaired script did this task and is proposed: {hint}")
+        return text
 
 
-def refuse_drift(name: str, drifts: list[Drift]) -> None:
-    """Refuse a routine whose actions became others.
+async def _ended(host: StrategyHost, routine: Routine, guard: RoutineGuard, value: object) -> str:
+    """The answer of a run that came to its end."""
+    text = host.said.strip("\n")
+    text = text if text.strip() or value is None else str(value)
+    await _tell(host, routine, guard, text)
+    return text
 
-    Raises:
-        RoutineDriftError: Naming each difference that matters.
-    """
-    told = "; ".join(str(drift) for drift in drifts if drift.matters)
-    if told:
-        raise RoutineDriftError(f"the routine {name} is not run: {told}")
+
+async def _tell(host: StrategyHost, routine: Routine, guard: RoutineGuard, answer: str) -> None:
+    """Tell what is not as it was when the routine was saved."""
+    for action in guard.empty:
+        await host.warn(f"{action} gave nothing, and gave something when {routine.name} was saved")
+    if guard.reused:
+        await host.warn(f"{guard.reused} calls had been made before the repair, and not again")
+    shape = shape_of(answer)
+    if routine.answer and shape != routine.answer:
+        await host.warn(f"the answer is {shape}, and was {routine.answer}")
 
 
 def read_call(task: str) -> tuple[str, dict[str, Value]]:

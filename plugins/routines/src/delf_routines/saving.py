@@ -12,10 +12,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from delf.errors import ConfigurationError
-from delf.events import CallFinished, Event, ScriptFinished, ScriptGenerated, TaskFinished
+from delf.events import (
+    CallFinished,
+    CallStarted,
+    Event,
+    ScriptFinished,
+    ScriptGenerated,
+    TaskFinished,
+)
 from delf.protocols.strategy import ToolDescription
+from delf_routines.cases import answer_of
 from delf_routines.drift import named_actions
-from delf_routines.routine import Parameter, ParameterType, Routine, Value
+from delf_routines.guard import is_empty
+from delf_routines.routine import Parameter, ParameterType, Routine, Value, shape_of
 
 _DATE: Final = re.compile(r"\d{4}-\d{2}(?:-\d{2})?|(?:19|20)\d{2}")
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
@@ -64,6 +73,29 @@ def script_of(events: Sequence[Event]) -> str:
             "the task was done without a script", hint="a routine is a script that worked"
         )
     return script
+
+
+def called(events: Iterable[Event]) -> set[str]:
+    """The actions that a task called.
+
+    Args:
+        events: The task's.
+    """
+    return {event.action for event in events if isinstance(event, CallStarted)}
+
+
+def full(events: Iterable[Event]) -> set[str]:
+    """The reading actions of a task that gave something with each call.
+
+    Args:
+        events: The task's.
+    """
+    events = list(events)
+    reads = {e.call_id: e.action for e in events if isinstance(e, CallStarted)}
+    changing = {e.action for e in events if isinstance(e, CallStarted) and e.effect != "read"}
+    ends = [e for e in events if isinstance(e, CallFinished) and e.call_id in reads]
+    empty = {e.action for e in ends if e.status != "ok" or is_empty(e.result)}
+    return {*reads.values()} - changing - empty
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,8 +154,9 @@ def propose(
         task=task,
         script=script,
         parameters=parameters,
-        actions=named_actions(script, tools),
+        actions=named_actions(script, tools, called=called(events), never_empty=full(events)),
         saved_from=task_id,
+        answer=shape_of(answer_of(events)),
     )
     return Proposal(
         routine=routine, inputs={name: item.default for name, item in parameters.items()}

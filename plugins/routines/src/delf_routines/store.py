@@ -10,10 +10,12 @@ from pathlib import Path
 from delf.errors import ConfigurationError, did_you_mean
 from delf.folders import read_file
 from delf.trust import Trust, part_of
-from delf_routines.routine import FOLDER, Routine, check_name
+from delf_routines.routine import FOLDER, Routine, check_name, is_name
 
 CASES = "cases"
 """The folder in it of recorded runs, for tests."""
+PROPOSED = "proposed"
+"""The folder in it of routines that a model repaired and nobody has accepted yet."""
 _MOST_OF_A_CASE = 100_000_000
 """Bytes of a recorded run, which holds the results of its calls whole."""
 
@@ -35,7 +37,14 @@ class RoutineStore:
         """The names of all routines, sorted."""
         if not self.folder.is_dir():
             return []
-        return sorted(path.stem for path in self.folder.glob("*.py") if path.is_file())
+        found = (path.stem for path in self.folder.glob("*.py") if path.is_file())
+        return sorted(filter(is_name, found))
+
+    def strays(self) -> list[str]:
+        """The names of its files that can be no routine's."""
+        if not self.folder.is_dir():
+            return []
+        return sorted(path.name for path in self.folder.glob("*.py") if not is_name(path.stem))
 
     def versions(self) -> list[tuple[str, int, int]]:
         """Name, time and size of each file: another list where one has changed."""
@@ -69,6 +78,46 @@ class RoutineStore:
         self._trust.check(self._root, part_of(path, content, self._root))
         return Routine.of_text(name, _decoded(content, path), str(path))
 
+    # -- proposals ----------------------------------------------------------------------
+
+    def propose(self, routine: Routine, case: str) -> None:
+        """Keep a repaired routine until a person accepts it. It is not run before.
+
+        Args:
+            routine: The routine.
+            case: The run in which it was repaired, as the text of a file.
+        """
+        self._write(self._proposed(routine.name), routine.text())
+        self._write(self._proposed(routine.name).with_suffix(".json"), case)
+
+    def proposed(self, name: str) -> tuple[Routine, bytes] | None:
+        """A repaired routine and the run in which it was repaired; None where there is none.
+
+        Args:
+            name: The routine's name.
+        """
+        path = self._proposed(name)
+        content = read_file(path, self._root)
+        case = read_file(path.with_suffix(".json"), self._root, _MOST_OF_A_CASE)
+        if content is None or case is None:
+            return None
+        return Routine.of_text(name, _decoded(content, path), str(path)), case
+
+    def drop_proposal(self, name: str) -> None:
+        """Delete a repaired routine.
+
+        Args:
+            name: The routine's name.
+        """
+        path = self._proposed(name)
+        path.unlink(missing_ok=True)
+        path.with_suffix(".json").unlink(missing_ok=True)
+
+    def _proposed(self, name: str) -> Path:
+        return self.folder / PROPOSED / f"{check_name(name)}.py"
+
+    # -- recorded runs --------------------------------------------------------------------
+
     def read_case(self, name: str) -> bytes:
         """The bytes of a recorded run.
 
@@ -89,11 +138,29 @@ class RoutineStore:
             case: Its recorded run, as the text of a file.
         """
         path = self.path(routine.name)
-        _write(path, routine.text())
+        self._write(path, routine.text())
         self._trust.keep(self._root, part_of(path, path.read_bytes(), self._root))
         if case is not None:
-            _write(self.case(routine.name), case)
+            self._write(self.case(routine.name), case)
         return path
+
+    def _write(self, path: Path, text: str) -> None:
+        """Write a file whole or not at all.
+
+        Raises:
+            ConfigurationError: When it cannot be written, or its folder is a link out of this one.
+        """
+        temporary = path.with_name(f".{secrets.token_hex(8)}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.parent.resolve().is_relative_to(self._root.resolve()):
+                raise ConfigurationError(f"{path.parent} is a link out of {self._root}")
+            temporary.write_text(text, encoding="utf-8")
+            os.replace(temporary, path)  # noqa: PTH105 - the same in one word
+        except OSError as error:
+            raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
+        finally:
+            temporary.unlink(missing_ok=True)
 
     def remove(self, name: str) -> None:
         """Delete a routine and its recorded run.
@@ -105,6 +172,7 @@ class RoutineStore:
             raise ConfigurationError(f"there is no routine {name!r}")
         self.path(name).unlink()
         self.case(name).unlink(missing_ok=True)
+        self.drop_proposal(name)
 
     def rename(self, old: str, new: str) -> Path:
         """Give a routine another name.
@@ -127,16 +195,3 @@ def _decoded(content: bytes, path: Path) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ConfigurationError(f"{path} is not UTF-8") from None
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    temporary = path.with_name(f".{secrets.token_hex(8)}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)  # noqa: PTH105 - the same in one word
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
-    finally:
-        temporary.unlink(missing_ok=True)

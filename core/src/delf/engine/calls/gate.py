@@ -45,6 +45,7 @@ from delf.notes import notes_of_call
 from delf.protocols.approval import AlreadyDone, Approved, Edited, Expired, Rejected
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, Returned, ToolMessage
+from delf.protocols.strategy import CallGuard, ScriptCall
 from delf.sizes import is_large
 from delf.tools.tolerance import fitting
 from delf.values import UnsupportedValueError
@@ -100,14 +101,22 @@ class Gate:
         self._closed = False
         self._at_work: set[asyncio.Task[Any]] = set()
         self._records = CallRecords(log)
+        self._guard: CallGuard | None = None
 
     def use(self, tools: Toolset) -> None:
         """Let other tools be called from now on."""
         self._tools = tools
 
-    def begin_script(self) -> None:
-        """A script is about to run: nobody waits for earlier calls any more."""
+    def begin_script(self, guard: CallGuard | None = None) -> None:
+        """A script is about to run: nobody waits for earlier calls any more.
+
+        Args:
+            guard: Its strategy's rules for its calls.
+        """
         self._records.forget_requests()
+        self._guard = guard
+        if guard is not None:
+            guard.begin()
 
     def gave_up(self, request: int) -> None:
         """The script does not wait for a call any more, by the number that its session gave it."""
@@ -184,6 +193,15 @@ class Gate:
         except ToolRefusedError as error:
             said = request.kwargs.get("desc")
             return await self._refuse(number, name, "ToolArgumentError", error, said)
+        guard = self._guard
+        if guard is None:
+            return await self._do(call, request)
+        seen = _seen(call)
+        known = guard.begun(seen)
+        return known if known is not None else guard.ended(seen, await self._do(call, request))
+
+    async def _do(self, call: Call, request: CallRequest) -> CallAnswer:
+        """Make a call if it may be made, or take its end from the journal."""
         past = None
         if self._replay.active:
             past = await self._replay.call(call.digest, alone=request.alone)
@@ -234,6 +252,18 @@ class Gate:
         return await self._reject(call, why_not(answer.decision), can_retry=can_retry)
 
     async def _verdict(self, call: Call) -> Verdict:
+        """Return the verdict of the script's guard and of the call's connection."""
+        guarded = Allowed() if self._guard is None else self._guard.judge(_seen(call))
+        if isinstance(guarded, Refused):
+            return guarded
+        verdict = await self._checked(call)
+        if isinstance(guarded, Allowed) or isinstance(verdict, Refused):
+            return verdict
+        reasons = [guarded.reason, verdict.reason] if isinstance(verdict, NeedsApproval) else ()
+        reason = "; ".join(reasons or [guarded.reason])
+        return NeedsApproval(reason=reason, preview=verdict.preview, basis=verdict.basis)
+
+    async def _checked(self, call: Call) -> Verdict:
         """Return the verdict of the call's connection; a check that fails refuses the call."""
         check = call.bound.check
         if check is None:
@@ -504,6 +534,17 @@ class Gate:
         told = self._redactor.text(told)
         await self._records.end(call, "error", started, error=error.message, result=told)
         return ToolMessage(told)
+
+
+def _seen(call: Call) -> ScriptCall:
+    """A call as the guard of its script sees it."""
+    bound = call.bound
+    return ScriptCall(
+        name=bound.name,
+        effect=bound.action.effect,
+        arguments=call.arguments,
+        built_in=bound.built_in,
+    )
 
 
 def _is_main_thread() -> bool:

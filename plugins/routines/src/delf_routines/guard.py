@@ -1,0 +1,162 @@
+"""The guard of a routine's calls: its header binds them, and nothing is done twice by a repair."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+from delf.protocols.connection import Allowed, NeedsApproval, Refused, Verdict
+from delf.protocols.sandbox import CallAnswer, Returned
+from delf.protocols.strategy import ScriptCall
+from delf.tools.action import EFFECTS
+from delf_routines.routine import Routine
+
+_ALLOWED: Final = Allowed()
+
+
+class Made(NamedTuple):
+    """A call that was made.
+
+    Args:
+        call: The call.
+        answer: What came of it.
+    """
+
+    call: ScriptCall
+    answer: CallAnswer
+
+    @property
+    def is_change(self) -> bool:
+        """True if it changed something."""
+        return self.call.effect != "read" and isinstance(self.answer, Returned)
+
+
+class RoutineGuard:
+    """Rules for a routine's calls. Implements :class:`delf.protocols.strategy.CallGuard`.
+
+    Args:
+        routine: The routine, whose header says what it may call.
+        earlier: The calls of earlier scripts in the task, where a model repaired the script. Then
+            a person is asked about what the header does not have, rather than that being refused.
+    """
+
+    def __init__(self, routine: Routine, earlier: Sequence[Made] | None = None) -> None:
+        self._routine = routine
+        self._repairs = earlier is not None
+        self._earlier = [made for made in earlier or () if made.is_change]
+        self.begin()
+
+    def begin(self) -> None:
+        """Count from nothing."""
+        self.left = list(self._earlier)
+        """Changes of earlier scripts that this one has not made its own."""
+        self.made: list[Made] = []
+        """The calls of this script, with those of earlier ones that it took over."""
+        self.empty: dict[str, None] = {}
+        """Actions that gave nothing, and may not."""
+        self.reused = 0
+        self._calls = self._changes = 0
+
+    @property
+    def earlier(self) -> list[Made]:
+        """Return what a further script finds done."""
+        return [*self.left, *self.made]
+
+    def begun(self, call: ScriptCall) -> Returned | None:
+        """Take the result of a change that an earlier script made."""
+        self._calls += not call.built_in
+        self._changes += call.effect != "read" and not call.built_in
+        for number, done in enumerate(self.left):
+            if done.call.name == call.name and is_same(done.call.arguments, call.arguments):
+                del self.left[number]
+                self.made.append(done)
+                self.reused += 1
+                return cast("Returned", done.answer)
+        return None
+
+    def judge(self, call: ScriptCall) -> Verdict:
+        """Judge a call by the header."""
+        if call.built_in:
+            return _ALLOWED
+        name = self._routine.name
+        if (reason := self._outside(call)) is not None:
+            return NeedsApproval(reason=reason) if self._repairs else Refused(message=reason)
+        limits = self._routine.limits
+        if limits.calls is not None and self._calls > limits.calls:
+            return Refused(message=f"the routine {name} makes at most {limits.calls} calls")
+        if call.effect == "read":
+            return self._asked(call, [])
+        if limits.changes is not None and self._changes > limits.changes:
+            return Refused(message=f"the routine {name} changes at most {limits.changes} things")
+        reasons = [f"{empty} gave nothing, where it gave something before" for empty in self.empty]
+        if any(done.call.name == call.name for done in self.left):
+            reasons.append(f"{call.name} was called with other values before the routine failed")
+        return self._asked(call, reasons)
+
+    def _asked(self, call: ScriptCall, reasons: list[str]) -> Verdict:
+        if call.name in self._routine.confirm:
+            reasons = [*reasons, f"the routine {self._routine.name} asks before it"]
+        return NeedsApproval(reason="; ".join(reasons)) if reasons else _ALLOWED
+
+    def _outside(self, call: ScriptCall) -> str | None:
+        """Say why the header does not cover a call; None where it does."""
+        used = self._routine.actions.get(call.name)
+        if used is None:
+            return f"the header of the routine {self._routine.name} does not name {call.name}"
+        if EFFECTS.index(call.effect) > EFFECTS.index(used.effect):
+            return f"its effect was {used.effect} when the routine was saved, and is {call.effect}"
+        return None
+
+    def ended(self, call: ScriptCall, answer: CallAnswer) -> CallAnswer:
+        """Keep what came of a call."""
+        if call.built_in:
+            return answer
+        self.made.append(Made(call, answer))
+        used = self._routine.actions.get(call.name)
+        if used is not None and isinstance(answer, Returned):
+            if used.empty or not is_empty(answer.value):
+                return answer
+            self.empty[call.name] = None
+        return answer
+
+
+def is_empty(value: object) -> bool:
+    """Tell whether a result holds nothing: no rows, no text, or rows of nothing but None.
+
+    Args:
+        value: The result.
+    """
+    match value:
+        case None:
+            return True
+        case str() | bytes():
+            return not value.strip()
+        case dict():
+            return all(item is None for item in cast("dict[Any, Any]", value).values())
+        case list() | tuple():
+            return all(map(is_empty, cast("Sequence[object]", value)))
+        case _:
+            return False
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Tell whether two values are the same; a date and its text are.
+
+    Args:
+        one: A value.
+        other: Another.
+    """
+    return _comparable(one) == _comparable(other)
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        return {str(key): _comparable(item) for key, item in items if item is not None}
+    if isinstance(value, (list, tuple)):
+        return [_comparable(item) for item in cast("Sequence[Any]", value)]
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, (int, float)):
+        return float(value)
+    return str(value)

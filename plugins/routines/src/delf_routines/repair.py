@@ -1,0 +1,185 @@
+"""Repair: a model writes the script of a routine anew, which runs in the same task."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from delf.messages import Message, user
+from delf.protocols.sandbox import Done, Failed
+from delf.protocols.strategy import CallGuard, ScriptResult, StrategyHost, ToolDescription
+from delf_routines.cases import Case, RecordedCall
+from delf_routines.guard import Made, RoutineGuard
+from delf_routines.routine import Parameter, Routine, Value
+
+WRITER: Final = "codegen"
+"""The strategy that asks a model for a script, and for another where that fails."""
+
+_REPAIR: Final = """\
+A routine is a script that was reviewed by a person and runs again and again with other values. \
+This one does not work any more. Write its whole script anew, with the tools as they are now. \
+Change as little as possible, and let it do the same.
+
+It was written for this task:
+{task}
+
+Its variables are there already; use them, and do not assign them:
+{parameters}
+
+The script:
+```python
+{script}
+```
+
+Why it does not work: {reason}
+
+Write all of it, also calls that were made before: a call that changed something is not made \
+again where its arguments are the same, and gives what it gave."""
+
+
+class OneScript:
+    """A host whose scripts are each a whole routine. Stands for a :class:`StrategyHost`.
+
+    Args:
+        host: The task's host.
+        routine: The routine whose script is written.
+        given: The values of its parameters.
+        words: What the model is asked.
+        tools: Those that it is shown.
+    """
+
+    def __init__(
+        self,
+        host: StrategyHost,
+        routine: Routine,
+        given: Mapping[str, Value],
+        words: str,
+        tools: Sequence[ToolDescription],
+    ) -> None:
+        self._host = host
+        self._routine = routine
+        self._given = given
+        self._words = words
+        self.tools = tools
+        self.task = routine.task
+        self.is_conversation = False
+        self.rerun_count = 0
+        self.script = ""
+        """The last script that ran."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._host, name)
+
+    def begin(self, rules: str) -> tuple[Message, ...]:
+        """The conversation's start, with what is asked here in place of the task."""
+        return (*self._host.begin(rules)[:-1], user(self._words))
+
+    async def execute(self, code: str, guard: CallGuard | None = None) -> ScriptResult:
+        """Run a script below the values of the parameters, in which it leaves these alone."""
+        problem = parameters_in(code, self._routine.parameters)
+        if problem is not None:
+            return ScriptResult(outcome=Failed(kind="ParameterError", message=problem))
+        self.script = code
+        result = await self.run(self._routine.with_values(code, self._given))
+        # Nothing of it is kept for the next script, which is whole again.
+        return replace(result, variables_alive=False, changes=())
+
+    async def run(self, code: str) -> ScriptResult:
+        """Run a script that has its values."""
+        return await self._host.execute(code)
+
+
+class Repairing(OneScript):
+    """A host of scripts that repair a routine.
+
+    Args:
+        host: The task's host.
+        routine: The routine.
+        given: The values of its parameters.
+        reason: Why it does not work.
+        earlier: The calls that it made before it failed.
+    """
+
+    def __init__(
+        self,
+        host: StrategyHost,
+        routine: Routine,
+        given: Mapping[str, Value],
+        reason: str,
+        earlier: Sequence[Made],
+    ) -> None:
+        words = _REPAIR.format(
+            task=routine.task,
+            parameters=told_parameters(routine, given),
+            script=routine.script,
+            reason=reason,
+        )
+        own = {name.partition(".")[0] for name in routine.actions}
+        tools = [t for t in host.tools if t.built_in or t.name.partition(".")[0] in own]
+        super().__init__(host, routine, given, words, tools)
+        self._earlier = list(earlier)
+        self.guard = RoutineGuard(routine, self._earlier)
+
+    async def run(self, code: str) -> ScriptResult:
+        """Run a script by the header's rules, with the results of changes that were made."""
+        self.guard = RoutineGuard(self._routine, self._earlier)
+        result = await self._host.execute(code, self.guard)
+        if not isinstance(result.outcome, Done):
+            self._earlier = self.guard.earlier
+        return result
+
+
+def as_host(host: OneScript) -> StrategyHost:
+    """The host that a strategy is given."""
+    return cast("StrategyHost", host)
+
+
+def told_parameters(routine: Routine, given: Mapping[str, Value]) -> str:
+    """The parameters and their values in words for a model; none is told, too."""
+    values = routine.values(given).items()
+    lines = [f"{name} = {value!r}  # {routine.parameters[name].type}" for name, value in values]
+    return "\n".join(lines) or "(it has none)"
+
+
+def parameters_in(code: str, parameters: Mapping[str, Parameter]) -> str | None:
+    """Say what a script does wrong with the parameters; None where it uses them all as they are.
+
+    Args:
+        code: The script; one that is no Python says that when it runs.
+        parameters: Those of the routine.
+    """
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
+    written = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    for name in parameters:
+        if name in written:
+            return f"{name} has its value already: do not assign it"
+        if name not in read:
+            return f"the script does not use {name}, which each run gives another value"
+    return None
+
+
+def case_of_calls(made: Sequence[Made], inputs: Mapping[str, Any], answer: str) -> Case:
+    """The recorded run of a script.
+
+    Args:
+        made: Its calls.
+        inputs: The values of its parameters.
+        answer: What it answered.
+    """
+    calls = [
+        RecordedCall(
+            action=call.name,
+            arguments=dict(call.arguments),
+            result=getattr(came, "value", None),
+            error=getattr(came, "message", None),
+        )
+        for call, came in made
+    ]
+    return Case(inputs=inputs, calls=calls, answer=answer)

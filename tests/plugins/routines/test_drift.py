@@ -1,0 +1,339 @@
+"""Drift: told before anything changes, and repaired by a model where that is wanted."""
+
+import sqlite3
+from dataclasses import replace
+
+import pytest
+
+from delf import Agent, tool
+from delf.errors import ConnectionUnavailableError
+from delf.events import Warned
+from delf_routines.cases import read_case
+from delf_routines.routine import Limits, Parameter, Routine, UsedAction
+from delf_sql.connection import SQL
+
+SCRIPT = """\
+rows = await shop.query(f"select sum(total) as s from orders where day like '{month}-%'")
+await send(to="ada@example.com", text=f"{rows[0]['s']} in {month}")
+print(f"{rows[0]['s']} euros")"""
+REPAIRED = SCRIPT.replace("sum(total)", "sum(amount)")
+SEND = UsedAction(effect="write", parameters=("to: str", "text: str"), returns="str")
+
+
+def query(connection):
+    """The action ``query`` of a connection, as it was when the routine was saved."""
+    texts = tuple(map(str, connection.parameters))
+    return UsedAction(
+        effect="read", parameters=texts, returns=connection.returns, schema="", empty=False
+    )
+
+
+@pytest.fixture
+def shop(tmp_path):
+    """A database of orders; a function renames its column."""
+    with sqlite3.connect(tmp_path / "shop.db") as db:
+        db.execute("create table orders (day text, total integer)")
+        db.execute("insert into orders values ('2026-10-03', 40), ('2026-11-07', 2)")
+
+    def rename():
+        with sqlite3.connect(tmp_path / "shop.db") as db:
+            db.execute("alter table orders rename column total to amount")
+
+    return rename
+
+
+@pytest.fixture
+async def report(store, shop, tmp_path):
+    """The saved routine, and a function that saves it with something changed."""
+    connection = SQL(f"sqlite:///{tmp_path}/shop.db", name="shop")
+    found = {action.name: action for action in await connection.actions()}
+    month = Parameter(name="month", type="date", default="2026-10")
+    made = Routine(
+        name="report",
+        title="Report",
+        task="Report on 2026-10 to ada@example.com.",
+        script=SCRIPT,
+        parameters={"month": month},
+        actions={"shop.query": query(found["query"]), "send": SEND},
+    )
+
+    def save(**more):
+        store.keep(replace(made, **more))
+        return made
+
+    save()
+    return save
+
+
+@pytest.fixture
+def sent():
+    return []
+
+
+@pytest.fixture
+def run(store, tmp_path, sent, scripted_model, scripted_approvals, delf_host):
+    """Run the routine with ``send`` as it is, or another one, and tell what came of it."""
+
+    @tool(effect="write", confirm=False)
+    def send(to: str, text: str) -> str:
+        """Send."""
+        sent.append(text)
+        return "sent"
+
+    async def do(*tools, **inputs):
+        shop = SQL(f"sqlite:///{tmp_path}/shop.db", name="shop", confirm=False)
+        given = {"llm": "scripted", "host": delf_host, "approvals": ["scripted"], "retry_count": 3}
+        async with Agent(tools=[shop, *(tools or (send,))], **given) as agent:
+            response = await agent.routine("report").arun(**inputs)
+            told = [e.message for e in response.events if isinstance(e, Warned)]
+        return response, " ".join(told)
+
+    do.send = send
+    return do
+
+
+async def test_a_renamed_column_is_told_before_anything_is_sent(
+    report, run, shop, sent, scripted_model
+):
+    shop()
+    response, _ = await run()
+    assert not response.status
+    assert "no such column: total" in response.error
+    assert sent == []
+    assert not scripted_model.requests
+
+
+async def test_a_repaired_script_does_the_task_and_is_proposed(
+    report, run, shop, sent, scripted_model, store
+):
+    report(on_failure="repair")
+    shop()
+    scripted_model.writes(REPAIRED)
+    response, told = await run(month="2026-11")
+    assert response.raise_for_status().text == "2 euros"
+    assert sent == ["2 in 2026-11"]
+    assert "delf routines diff report" in told
+    (prompt,) = scripted_model.prompts
+    assert "no such column: total" in prompt
+    assert "month = '2026-11'" in prompt
+    assert SCRIPT in prompt
+    assert store.find("report").script == SCRIPT
+    proposed, case = store.proposed("report")
+    assert proposed.script == REPAIRED
+    assert proposed.parameters == store.find("report").parameters
+    recorded = read_case(case, "case")
+    assert [call.action for call in recorded.calls] == ["shop.query", "send"]
+    assert (recorded.inputs, recorded.answer) == ({"month": "2026-11"}, "2 euros")
+
+
+async def test_a_repair_may_take_several_scripts_each_of_them_whole(
+    report, run, shop, scripted_model, store
+):
+    report(on_failure="repair")
+    shop()
+    scripted_model.writes(
+        "print('half of it')",
+        "month = '2026-10'\n" + REPAIRED,
+        SCRIPT.replace("sum(total)", "sum(price)"),
+        REPAIRED,
+    )
+    response, _ = await run()
+    assert response.raise_for_status().text == "40 euros"
+    prompts = scripted_model.prompts
+    assert "does not use month" in prompts[1]
+    assert "do not assign it" in prompts[2]
+    assert "no such column: price" in prompts[3]
+    assert store.proposed("report")[0].script == REPAIRED
+
+
+async def test_without_a_model_the_failure_is_that_of_the_routine(
+    report, run, shop, sent, scripted_model, store
+):
+    report(on_failure="repair")
+    shop()
+    response, told = await run()
+    assert "no such column: total" in response.error
+    assert "it could not be repaired" in told
+    assert store.proposed("report") is None
+    assert sent == []
+
+
+def other_send(sent, **how):
+    """Another tool ``send``: with an argument more, with another effect."""
+
+    @tool(name="send", confirm=False, **{"effect": "write", **how})
+    def send(to: str, text: str, cc: str) -> str:
+        """Send."""
+        sent.append(f"{text} cc {cc}")
+        return "sent"
+
+    return send
+
+
+async def test_a_new_required_argument_is_told_or_repaired_before_anything_is_sent(
+    report, run, sent, scripted_model, scripted_approvals, store
+):
+    new = other_send(sent)
+    response, _ = await run(new)
+    assert "send: it has a new required parameter cc: str" in response.error
+    report(on_failure="repair")
+    scripted_model.writes(SCRIPT.replace("text=f", "cc='', text=f"))
+    response, _ = await run(new)
+    assert response.raise_for_status().text == "40 euros"
+    assert "new required parameter cc" in scripted_model.prompts[0]
+    assert sent == ["40 in 2026-10 cc "]
+    assert store.proposed("report")[0].actions["send"].parameters[-1] == "cc: str"
+
+
+async def test_a_repair_with_an_action_that_the_header_lacks_asks_a_person(
+    report, run, sent, scripted_model, scripted_approvals, store
+):
+    report(on_failure="repair")
+
+    @tool(effect="write", confirm=False)
+    def deliver(to: str, text: str) -> str:
+        """Send, by another name."""
+        sent.append(text)
+        return "sent"
+
+    repaired = SCRIPT.replace("send(", "deliver(")
+    scripted_model.writes(repaired)
+    scripted_approvals.says(False)
+    response, _ = await run(deliver)
+    assert not response.status
+    assert sent == []
+    assert store.proposed("report") is None
+    (asked,) = scripted_approvals.requests
+    assert asked.reason == "the header of the routine report does not name deliver"
+
+    scripted_model.writes(repaired)
+    scripted_approvals.says(True)
+    response, _ = await run(deliver)
+    assert response.raise_for_status().text == "40 euros"
+    assert sent == ["40 in 2026-10"]
+    assert set(store.proposed("report")[0].actions) == {"shop.query", "deliver"}
+
+
+async def test_an_effect_that_grew_is_refused_or_asks_in_a_repair(
+    report, run, sent, scripted_model, scripted_approvals
+):
+    @tool(effect="irreversible", confirm=False)
+    def send(to: str, text: str) -> str:
+        """Send."""
+        sent.append(text)
+        return "sent"
+
+    response, _ = await run(send)
+    assert "its effect was write, and is irreversible" in response.error
+    report(on_failure="repair")
+    scripted_model.writes(SCRIPT)
+    scripted_approvals.says(False)
+    response, _ = await run(send)
+    assert not response.status
+    (asked,) = scripted_approvals.requests
+    assert "its effect was write when the routine was saved" in asked.reason
+    assert sent == []
+
+
+async def test_a_schema_whose_parameters_look_the_same_is_another_one(report, run, sent):
+    report(actions={"send": replace(SEND, schema="0" * 16)}, script="await send('a', month)")
+    response, _ = await run()
+    assert "send: the schema of its arguments is another one" in response.error
+    assert sent == []
+
+
+async def test_an_expired_login_is_told_and_no_model_is_asked(
+    report, run, sent, scripted_model, store
+):
+    script = "print(await look())\nawait send('a', month)"
+    look = UsedAction(effect="read", parameters=(), returns="str")
+    report(script=script, actions={"look": look, "send": SEND}, on_failure="repair")
+
+    @tool(name="look", effect="read", confirm=False)
+    def look() -> str:
+        """Look."""
+        raise ConnectionUnavailableError("the login of the shop has expired")
+
+    response, _ = await run(look, run.send)
+    assert "the login of the shop has expired" in response.error
+    assert sent == []
+    assert not scripted_model.requests
+
+
+async def test_an_empty_result_asks_before_anything_is_sent(report, run, sent, scripted_approvals):
+    scripted_approvals.says(False)
+    response, _ = await run(month="2026-12")
+    assert not response.status
+    (asked,) = scripted_approvals.requests
+    assert asked.reason == "shop.query gave nothing, where it gave something before"
+    assert sent == []
+    scripted_approvals.says(True)
+    response, told = await run(month="2026-12")
+    assert response.status
+    assert "shop.query gave nothing, and gave something when report was saved" in told
+
+
+async def test_an_empty_result_that_nothing_follows_is_only_told(report, run, scripted_approvals):
+    report(
+        script="""rows = await shop.query(f"select * from orders where day like '{month}-%'")
+for row in rows:
+    await send(to="a", text=row["day"])
+print(len(rows))"""
+    )
+    response, told = await run(month="2026-12")
+    assert response.raise_for_status().text == "0"
+    assert "shop.query gave nothing" in told
+    assert not scripted_approvals.requests
+
+
+async def test_nothing_that_was_changed_before_a_failure_is_changed_again_by_its_repair(
+    report, run, shop, sent, scripted_model, store
+):
+    first = 'await send(to="a", text="begun")\n'
+    report(script=first + SCRIPT, on_failure="repair")
+    shop()
+    scripted_model.writes(first + REPAIRED)
+    response, told = await run()
+    assert response.raise_for_status().text == "40 euros"
+    assert sent == ["begun", "40 in 2026-10"]
+    assert "1 calls had been made before the repair" in told
+    _, case = store.proposed("report")
+    assert len(read_case(case, "case").calls) == 3
+
+
+async def test_a_change_that_a_repair_makes_otherwise_asks(
+    report, run, shop, sent, scripted_model, scripted_approvals
+):
+    report(script='await send(to="a", text="begun")\n' + SCRIPT, on_failure="repair")
+    shop()
+    scripted_model.writes('await send(to="b", text="begun")\n' + REPAIRED)
+    scripted_approvals.says(False)
+    response, _ = await run()
+    assert not response.status
+    assert sent == ["begun"]
+    (asked,) = scripted_approvals.requests
+    assert "was called with other values before the routine failed" in asked.reason
+
+
+async def test_limits_and_approvals_of_the_header_hold(report, run, sent, scripted_approvals):
+    loop = "for i in range(3):\n    await send(to='a', text=str(i))\nprint(month)"
+    report(script=loop, limits=Limits(changes=2))
+    response, _ = await run()
+    assert "the routine report changes at most 2 things" in response.error
+    assert sent == ["0", "1"]
+    report(script=loop, limits=Limits(calls=1))
+    response, _ = await run()
+    assert "makes at most 1 calls" in response.error
+    report(script=SCRIPT, confirm=("send",))
+    scripted_approvals.says(False)
+    response, _ = await run()
+    assert not response.status
+    (asked,) = scripted_approvals.requests
+    assert asked.reason == "the routine report asks before it"
+
+
+async def test_another_shape_of_answer_is_told(report, run):
+    report(answer="object of euros")
+    response, told = await run()
+    assert response.status
+    assert "the answer is text, and was object of euros" in told
