@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from delf.notes import note
 
-_MOST_NAMED: Final = 5
+MOST_NAMED: Final = 5
 _MOST_DIGITS: Final = 4000
 _LONGEST: Final = 60
 
@@ -81,11 +81,12 @@ class JSONReader:
         return float(name)
 
 
-def listed(names: list[str]) -> str:
+def listed(names: list[str], count: int | None = None) -> str:
     """The first of some names, and how many more there are.
 
     Args:
-        names: All of them.
+        names: All of them, or the first.
+        count: How many there are, where these are the first.
     """
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = (len(names) if count is None else count) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

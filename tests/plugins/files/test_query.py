@@ -128,7 +128,7 @@ SMALL = {
         "t.json",
         '[{"a": 18446744073709551617, "b": 9007199254740993}, {"a": 1, "b": 2}]',
         [("18446744073709551617", 9007199254740993), ("1", 2)],
-        ["t.json has integers over 64 bits, and came as text: 'a'"],
+        ["t.json has numbers that no float holds, and came as text: 'a'"],
     ),
     "a key that comes late": (
         "t.jsonl",
@@ -142,27 +142,61 @@ SMALL = {
 @pytest.mark.parametrize("case", SMALL)
 async def test_a_query_sees_the_rows_that_a_read_gives(tmp_path, case):
     name, data, rows, told = SMALL[case]
-    (tmp_path / name).write_bytes(data if isinstance(data, bytes) else data.encode())
-    found = input_files(find_inputs([str(tmp_path / name)]), lambda path: path)
-    with notes_of_call() as notes:
-        got = await Files(found, Formats(HOST)).query(f"FROM '{name}'")
-    assert [tuple(row.values()) for row in got] == rows
+    got, notes = await _queried(tmp_path / name, data)
+    assert got == rows
     assert [note[: len(start)] for note, start in zip(notes, told, strict=True)] == told
 
 
+LARGE = {
+    **{name: case for name, case in SMALL.items() if name != "a key that is there twice"},
+    "a key that is there twice": ("t.jsonl", '{"a": 1, "a": 2}\n', [(2,)], ["t.jsonl has keys"]),
+    "lines in a value": ("t.csv", 'n,v\n1,"a\nb"\n2,\n', [("1", "a\nb"), ("2", None)], []),
+    "lines in a value of a ragged table": ("t.csv", 'n,v\n1,"a\r\nb"\n2\n', [("1", "a\r\nb"), ("2", None)], []),
+    "what Excel says of itself": ("t.csv", "sep=;\nn;v\n1,5;x\n", [("1,5", "x")], []),
+    "empty lines first": ("t.csv", "\n\nn,v\n\n1,x\n", [("1", "x")], []),
+    "a long cell": ("t.csv", f"n,v\n1,{'x' * 3_000_000}\n", [("1", "x" * 3_000_000)], []),
+    "only returns": ("t.csv", "n,v\r1,x\r", [("1", "x")], []),
+    "a mark": ("t.json", "\ufeff" + '[{"a": 1}]', [(1,)], []),
+    "a stray byte": ("t.csv", "n,v\nä,ö\n".encode() + b"\xff,x\n", [("ä", "ö"), ("\ufffd", "x")], ["t.csv has bytes that are no UTF-8, the first on line 3"]),
+    "floats after integers that no float holds": (
+        "t.json",
+        '[{"a": 9007199254740993}, {"a": 1.5}]',
+        [("9007199254740993",), ("1.5",)],
+        ["t.json has numbers that no float holds, and came as text: 'a'"],
+    ),
+    "texts among numbers": ("t.jsonl", '{"a": 1}\n{"a": "x"}\n', [("1",), ("x",)], []),
+    "numbers and lists": ("t.jsonl", '{"a": 1}\n{"a": ["x"]}\n', [("1",), ('["x"]',)], []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LARGE)
+async def test_a_large_file_is_read_as_a_small_one(tmp_path, monkeypatch, case):
+    monkeypatch.setattr(query, "_is_small", lambda file: False)
+    name, data, rows, told = LARGE[case]
+    got, notes = await _queried(tmp_path / name, data)
+    assert got == rows
+    assert len(notes) == len(told)
+
+
 @pytest.mark.parametrize(
-    ("text", "rows"),
+    ("data", "message"),
     [
-        ("n,n\na,1\nb\n", [("a", "1"), ("b", None)]),
-        ("n;v\n1,5;x\n#y\n", [("1,5", "x"), ("#y", None)]),
+        ('n,v\n1,x\n2,"y\n3,z\n', "t.csv: line 3: a quote is not closed"),
+        ("", "t.csv: it has no rows"),
     ],
 )
-async def test_a_large_file_is_cut_as_a_small_one(tmp_path, monkeypatch, text, rows):
+async def test_damage_of_a_large_file_is_named(tmp_path, monkeypatch, data, message):
     monkeypatch.setattr(query, "_is_small", lambda file: False)
-    (tmp_path / "t.csv").write_text(text)
-    found = input_files(find_inputs([str(tmp_path / "t.csv")]), lambda path: path)
-    got = await Files(found, Formats(HOST)).query("FROM 't.csv'")
-    assert [tuple(row.values()) for row in got] == rows
+    with pytest.raises(ToolRefusedError, match=message):
+        await _queried(tmp_path / "t.csv", data)
+
+
+async def _queried(path, data):
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    found = input_files(find_inputs([str(path)]), lambda path: path)
+    with notes_of_call() as notes:
+        got = await Files(found, Formats(HOST)).query(f"FROM '{path.name}'")
+    return [tuple(row.values()) for row in got], list(notes)
 
 
 async def test_text_of_sqlite_that_is_none_is_told(tmp_path):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
-from delf.json_reader import JSONReader, listed
+from delf.json_reader import MOST_NAMED, JSONReader, listed
 from delf.notes import note
 
 
@@ -50,16 +51,13 @@ def read_json_lines(text: str, about: str) -> list[Any]:
     Raises:
         ValueError: When no line can be read.
     """
-    reader = JSONReader(about)
-    values: list[Any] = []
-    broken: list[tuple[int, str]] = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            try:
-                values.append(reader.value(line))
-            except (ValueError, RecursionError) as error:
-                broken.append((number, _said(error)))
-    if broken:
+    lines = Lines(about)
+    try:
+        values = list(lines.values(text.split("\n")))
+        failed = None
+    except ValueError as error:
+        values, failed = [], error
+    if lines.broken:
         try:  # a value over several lines is written under this name, too
             whole: Any = read_json(text, about)
         except (ValueError, RecursionError):
@@ -67,16 +65,64 @@ def read_json_lines(text: str, about: str) -> list[Any]:
         if whole is not None:
             note(f"{about} has no value on each line: it was read as one value of JSON")
             return cast("list[Any]", whole) if isinstance(whole, list) else [whole]
-        number, said = broken[0]
-        if not values:
-            raise ValueError(f"line {number}: {said}; no line of it is JSON")
-        places = listed([str(number) for number, _ in broken])
-        note(
-            f"{about} has {len(broken)} of {len(broken) + len(values)} lines that are no JSON, and "
-            f"they were left out: {places}. Line {number}: {said}"
-        )
-    reader.tell()
+    if failed is not None:
+        raise failed
+    lines.tell()
     return values
+
+
+class Lines:
+    """Reads a value from each line, and counts those that are broken.
+
+    Args:
+        about: The file, as notes call it.
+    """
+
+    def __init__(self, about: str) -> None:
+        self.broken = 0
+        self._about = about
+        self._reader = JSONReader(about)
+        self._read = 0
+        self._places: list[str] = []
+        self._first = ""
+
+    def values(self, lines: Iterable[str]) -> Iterator[Any]:
+        """The values, one after the other.
+
+        Args:
+            lines: The text of the file.
+
+        Raises:
+            ValueError: At the end, when no line can be read.
+        """
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                value = self._reader.value(line)
+            except (ValueError, RecursionError) as error:
+                self._count(number, error)
+            else:
+                self._read += 1
+                yield value
+        if self.broken and not self._read:
+            raise ValueError(f"line {self._first}; no line of it is JSON")
+
+    def tell(self) -> None:
+        """Note what was left out, and what the values could not hold."""
+        if self.broken:
+            places = listed(self._places, self.broken)
+            note(
+                f"{self._about} has {self.broken} of {self.broken + self._read} lines that are no "
+                f"JSON, and they were left out: {places}. Line {self._first}"
+            )
+        self._reader.tell()
+
+    def _count(self, number: int, error: Exception) -> None:
+        self.broken += 1
+        self._first = self._first or f"{number}: {_said(error)}"
+        if len(self._places) < MOST_NAMED:
+            self._places.append(str(number))
 
 
 def _said(error: Exception) -> str:

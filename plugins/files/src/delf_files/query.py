@@ -20,7 +20,7 @@ from delf.protocols.formats import FileFormats, InputFile
 from delf.values import dumps, loads
 from delf_files import query_child
 from delf_files.json_text import read_json, read_json_lines
-from delf_files.tables import TooWideError, read_table, separator_of
+from delf_files.tables import TooWideError, read_table
 from delf_files.text import decode
 
 MAX_ROWS: Final = 1000
@@ -32,15 +32,12 @@ _SECONDS: Final = 60.0
 _KINDS: Final = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow"),
-    ".csv": "csv",
-    **dict.fromkeys((".tsv", ".tab"), "tsv"),
+    **dict.fromkeys((".csv", ".tsv", ".tab"), "csv"),
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json"),
 }
 _KEPT_VARIABLES: Final = ("LD_LIBRARY_PATH", "TMPDIR", "PATH")
 _FIRST_LARGE_INT: Final = 2**63
 _LAST_EXACT_INT: Final = 2**53
-_SAMPLE: Final = 64_000
-_ALL: Final = 1_000_000
 
 QUERIED: Final = frozenset(_KINDS)
 
@@ -95,10 +92,12 @@ async def query(
 
 
 def _rows(answer: dict[str, Any], limit: int | None) -> list[dict[str, Any]]:
+    for told in answer["notes"]:
+        note(told)
     if "refused" in answer:
         raise ToolRefusedError(answer["refused"])
     if "error" in answer:
-        raise ToolExecutionError(f"DuckDB: {answer['error']}")
+        raise ToolExecutionError(answer["error"])
     if "large" in answer:
         raise ToolExecutionError(
             f"the result is larger than {MAX_BYTES:,} bytes after {answer['large']} rows: select "
@@ -120,18 +119,16 @@ async def _tables(
 ) -> list[dict[str, Any]]:
     names = list(dict.fromkeys((file.name, file.visible)))
     kind = _KINDS.get(file.ending)
-    if kind in ("csv", "tsv", "json") and await asyncio.to_thread(_is_small, file):
+    if kind in ("csv", "json") and await asyncio.to_thread(_is_small, file):
         try:
             own = await asyncio.to_thread(_as_read, file, kind, f"{place}.jsonl")
         except (ValueError, RecursionError) as error:
             raise ToolExecutionError(f"{file.name}: {error}") from None
         if own is not None:
             return [{"names": names, **own}]
-    if kind in ("csv", "tsv"):
-        separator = "\t" if kind == "tsv" else await asyncio.to_thread(_separator, file)
-        return [{"names": names, "kind": "csv", "path": file.path, "separator": separator}]
     if kind is not None:
-        return [{"names": names, "kind": kind, "path": file.path}]
+        told = {"ending": file.ending, "copy": f"{place}.copy"}
+        return [{"names": names, "kind": kind, "path": file.path, **told}]
     special = formats.reader(file.ending)
     if special is None:
         raise ToolRefusedError(
@@ -148,11 +145,6 @@ async def _tables(
         columns = await asyncio.to_thread(_write_rows, rows, path)
         made.append({"names": own, "kind": "rows", "path": path, "columns": columns})
     return made
-
-
-def _separator(file: InputFile) -> str:
-    with Path(file.path).open("rb") as data:
-        return separator_of(data.read(_SAMPLE).decode("utf-8-sig", "replace"))
 
 
 def _is_small(file: InputFile) -> bool:
@@ -172,13 +164,10 @@ def _as_read(file: InputFile, kind: str, path: str) -> dict[str, Any] | None:
         lines = file.ending != ".json"
         value: Any = read_json_lines(text, file.name) if lines else read_json(text, file.name)
         values = cast("list[Any]", value) if isinstance(value, list) else [value]
-        large = {key for item in values for key in _large_ints(item)}
         with Path(path).open("w", encoding="utf-8", errors="surrogatepass") as out:
-            out.writelines(f"{_line(item, large)}\n" for item in values)
-        if large:
-            listed = ", ".join(map(repr, sorted(large)))
-            note(f"{file.name} has integers over 64 bits, and came as text: {listed}")
-        return {"kind": "lines", "path": path} if values else None
+            out.writelines(json.dumps(item, ensure_ascii=False) + "\n" for item in values)
+        made = {"kind": "json", "path": path, "ending": ".jsonl", "copy": f"{path}.copy"}
+        return made if values else None
     try:
         rows = read_table(text, ending=file.ending, most_bytes=3 * MAX_BYTES)
     except TooWideError:
@@ -187,25 +176,6 @@ def _as_read(file: InputFile, kind: str, path: str) -> dict[str, Any] | None:
         return None
     cells = [{name: value or None for name, value in row.items()} for row in rows]
     return {"kind": "rows", "path": path, "columns": _write_rows(cells, path)}
-
-
-def _large_ints(record: Any) -> list[str]:
-    """The keys of a record that hold what DuckDB would round."""
-    if not isinstance(record, dict):
-        return []
-    items = cast("dict[str, Any]", record).items()
-    return [key for key, value in items if isinstance(value, int) and not _fits(value)]
-
-
-def _fits(value: int) -> bool:
-    return -_FIRST_LARGE_INT <= value < _FIRST_LARGE_INT
-
-
-def _line(record: Any, large: set[str]) -> str:
-    if large and isinstance(record, dict):
-        items = cast("dict[str, Any]", record).items()
-        record = {k: str(v) if k in large and type(v) is int else v for k, v in items}
-    return json.dumps(record, ensure_ascii=False)
 
 
 def _write_rows(rows: Sequence[Mapping[str, Any]], path: str) -> list[list[str]]:

@@ -14,22 +14,33 @@ import os
 import re
 import resource
 import sys
+from pathlib import Path
 from typing import Any, Final
 
+from delf.notes import note, notes_of_call
 from delf.values import dumps, loads
+from delf_files.large import utf8_of, write_lines, write_table
 
 _OPEN_FILES: Final = 256
 _READERS: Final = {
     "parquet": "read_parquet({path})",
-    "csv": "read_csv({path}, all_varchar = true, header = true, delim = {separator}, quote = '\"', "
-    "escape = '\"', skip = 0, comment = '', null_padding = true)",
-    "json": "read_json_auto({path})",
-    "lines": "read_json({path}, format = 'newline_delimited', sample_size = -1)",
+    "csv": "read_csv({path}, auto_detect = false, header = false, columns = {columns}, "
+    "delim = ',', quote = '\"', escape = '\"', new_line = '\\r\\n', null_padding = {ragged}, "
+    "parallel = {even}, max_line_size = {longest}, buffer_size = {buffer})",
+    "json": "read_json({path}, sample_size = -1, maximum_object_size = {longest}{typed})",
     "rows": "read_json({path}, format = 'newline_delimited', columns = {columns})",
 }
 _MOMENTS: Final = ("DATE", "TIME", "INTERVAL")
 _DURATION: Final = re.compile(r"(?:(-?\d+) days? ?)?(?:(-?)(\d+):(\d\d):(\d\d(?:\.\d{1,6})?))?")
 _BATCH: Final = 500
+_BUFFER: Final = 32 * 1024 * 1024
+_LARGEST_OBJECT: Final = 48 * 1024 * 1024
+_SMALLEST_OBJECT: Final = 16 * 1024 * 1024
+_SMALLEST_LINE: Final = 2 * 1024 * 1024
+_NO_DOUBLE: Final = (
+    r"(^|[\[:,\s])-?(9\d{15}|\d{17,})([,\]}\s]|$)|\d[eE]\+?(309|3[1-9]\d|[4-9]\d\d|\d{4,})"
+)
+"""A number of JSON that would be another one as a float."""
 
 
 def main() -> None:
@@ -41,20 +52,42 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     import duckdb
 
-    try:
-        answer = _answer(question)
-    except duckdb.Error as error:
-        answer = {"error": _first_lines(str(error))}
-    except _RefusedError as error:
-        answer = {"refused": str(error)}
-    except MemoryError:
-        answer = {"error": "the query needs more memory than it may have"}
+    answer: dict[str, Any]
+    with notes_of_call() as notes:
+        try:
+            answer = _answer_of_lines(question)
+        except duckdb.Error as error:
+            answer = {"error": f"DuckDB: {_named(_first_lines(str(error)), question)}"}
+        except _RefusedError as error:
+            answer = {"refused": str(error)}
+        except (ValueError, OSError) as error:
+            answer = {"error": str(error)}
+        except MemoryError:
+            answer = {"error": "the query needs more memory than it may have"}
+    answer["notes"] = list(notes)
     with os.fdopen(answers, "wb") as out:
         out.write(dumps(answer))
 
 
 class _RefusedError(Exception):
     """The statement is not one that only reads."""
+
+
+def _answer_of_lines(question: dict[str, Any]) -> dict[str, Any]:
+    """The answer; where lines of JSON name a key twice, from lines that do not."""
+    import duckdb
+
+    try:
+        return _answer(question)
+    except duckdb.InvalidInputException as error:
+        lines = [t for t in question["tables"] if t["kind"] == "json" and t["ending"] != ".json"]
+        if "duplicate key" not in str(error) or not lines:
+            raise
+    for table in lines:
+        copy = f"{table['copy']}.once"
+        write_lines(utf8_of(table["path"], table["copy"], ""), copy, table["names"][0])
+        table["path"] = copy
+    return _answer(question)
 
 
 def _answer(question: dict[str, Any]) -> dict[str, Any]:
@@ -75,11 +108,12 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
     )
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET enable_progress_bar = false")
-    paths = [table["path"] for table in question["tables"]]
+    tables = [_prepared(table) for table in question["tables"]]
+    paths = [path for table in tables for path in (table["path"], table.get("copy")) if path]
     connection.execute(f"SET allowed_paths = {_list(paths)}")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
-    for table in question["tables"]:
+    for table in tables:
         _make_view(connection, table)
     statements = connection.extract_statements(question["statement"])
     if len(statements) != 1:
@@ -89,22 +123,92 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
     return _read(connection, statements[0], question)
 
 
+def _prepared(table: dict[str, Any]) -> dict[str, Any]:
+    """A large text in a form that DuckDB reads as a small one is read."""
+    about, copy = table["names"][0], table.get("copy", "")
+    if table["kind"] == "csv":
+        try:
+            made = write_table(table["path"], table["ending"], copy, about)
+        except ValueError as error:
+            raise _RefusedError(f"{about}: {error}") from None
+        columns = [[name, "VARCHAR"] for name in made.columns]
+        longest = max(2 * made.longest, _SMALLEST_LINE)  # each quote may be doubled
+        return {
+            **table,
+            "path": copy,
+            "columns": columns,
+            "ragged": made.ragged,
+            "longest": longest,
+        }
+    if table["kind"] == "json":
+        return {**table, "path": utf8_of(table["path"], copy, about), "copy": f"{copy}.lines"}
+    return table
+
+
 def _make_view(connection: Any, table: dict[str, Any]) -> None:
     if table["kind"] == "arrow":
         rows = _arrow_table(table["path"])
         for name in table["names"]:
             connection.register(name, rows)
         return
-    columns = ", ".join(f"{_name(n)}: {_text(kind)}" for n, kind in table.get("columns", ()))
-    source = _READERS[table["kind"]].format(
-        path=_text(table["path"]),
-        columns=f"{{{columns}}}",
-        separator=_text(table.get("separator", ",")),
-    )
+    source = _json_source(connection, table) if table["kind"] == "json" else _source(table)
     first, *others = table["names"]
     connection.execute(f"CREATE VIEW {_name(first)} AS FROM {source}")
     for name in others:
         connection.execute(f"CREATE VIEW {_name(name)} AS FROM {_name(first)}")
+
+
+def _source(table: dict[str, Any], **more: str) -> str:
+    ragged, longest = bool(table.get("ragged")), int(table.get("longest", 0))
+    return _READERS[table["kind"]].format(
+        path=_text(table["path"]),
+        columns=_struct(dict(table.get("columns", ()))),
+        ragged=str(ragged).lower(),
+        even=str(not ragged).lower(),
+        longest=longest,
+        buffer=max(2 * longest, _BUFFER),
+        **more,
+    )
+
+
+def _json_source(connection: Any, table: dict[str, Any]) -> str:
+    """JSON with the types of all its values, where none of them is another number."""
+    import duckdb
+
+    size = Path(table["path"]).stat().st_size
+    table = {**table, "longest": max(min(size + 1, _LARGEST_OBJECT), _SMALLEST_OBJECT)}
+    try:
+        described = connection.sql(f"DESCRIBE FROM {_source(table, typed='')}").fetchall()
+    except duckdb.Error:
+        if table["ending"] == ".json" or table["path"] == table["copy"]:
+            raise
+        write_lines(table["path"], table["copy"], table["names"][0])
+        return _json_source(connection, {**table, "path": table["copy"]})
+    kinds = {str(row[0]): str(row[1]) for row in described}
+    doubtful = [name for name, kind in kinds.items() if "DOUBLE" in kind or kind == "JSON"]
+    if not doubtful:
+        return _source(table, typed="")
+    raw = _source(table, typed=f", columns = {_struct(dict.fromkeys(doubtful, 'JSON'))}")
+    asked = ", ".join(
+        f"bool_or(regexp_matches(CAST({_name(name)} AS VARCHAR), {_text(_NO_DOUBLE)})), "
+        f"bool_or(json_type({_name(name)}) IN ('OBJECT', 'ARRAY'))"
+        for name in doubtful
+    )
+    (row,) = connection.sql(f"SELECT {asked} FROM {raw}").fetchall()  # noqa: S608
+    texts: list[str] = []
+    for name, is_lost, is_nested in zip(doubtful, row[::2], row[1::2], strict=True):
+        if is_lost and kinds[name] != "JSON":
+            texts.append(name)
+        if is_lost or kinds[name] == "JSON":
+            kinds[name] = "JSON" if is_nested else "VARCHAR"
+    if texts:
+        listed = ", ".join(map(repr, texts))
+        note(f"{table['names'][0]} has numbers that no float holds, and came as text: {listed}")
+    return _source(table, typed=f", columns = {_struct(kinds)}")
+
+
+def _struct(kinds: dict[str, str]) -> str:
+    return "{" + ", ".join(f"{_name(name)}: {_text(kind)}" for name, kind in kinds.items()) + "}"
 
 
 def _arrow_table(path: str) -> Any:
@@ -216,6 +320,15 @@ def _name(value: str) -> str:
 
 def _list(values: list[str]) -> str:
     return "[" + ", ".join(map(_text, values)) + "]"
+
+
+def _named(message: str, question: dict[str, Any]) -> str:
+    """A message with the names of files in place of where they are."""
+    for table in question["tables"]:
+        message = message.replace(table["path"], table["names"][0])
+        if "copy" in table:
+            message = message.replace(table["copy"], table["names"][0])
+    return message
 
 
 def _first_lines(text: str) -> str:

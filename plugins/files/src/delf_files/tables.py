@@ -17,7 +17,8 @@ _SEPARATORS: Final = ",;\t|"
 _SAMPLE_CHARS: Final = 64_000
 _SAMPLE_ROWS: Final = 50
 _LARGEST_CELL: Final = 2**31 - 1
-_END: Final = "\0end of the table\0"
+END: Final = "\0end of the table\0"
+"""A line after the last: where a value holds it, a quote was not closed."""
 _NAMED: Final = re.compile(r"sep=(.)\r?\n")
 
 
@@ -40,14 +41,14 @@ def read_table(text: str, *, ending: str = ".csv", most_bytes: int) -> list[dict
         TooWideError: When they would be larger.
         ValueError: When it is no such table.
     """
-    named = _NAMED.match(text)
-    if named is not None:
-        text = text[named.end() :]
-    separator = named[1] if named else ("\t" if ending in (".tsv", ".tab") else separator_of(text))
+    separator, start = named_separator(text)
+    text = text[start:]
+    if separator is None:
+        separator = "\t" if ending in (".tsv", ".tab") else separator_of(text)
     rows = _rows(text, separator)
     if not rows:
         return []
-    columns = _columns(rows[0], max(map(len, rows)))
+    columns = columns_of(rows[0], max(map(len, rows)))
     width = sum(len(name) + 6 for name in columns[: len(rows[0])])
     if len(text) + width * len(rows) > most_bytes:
         raise TooWideError
@@ -63,12 +64,13 @@ def _rows(text: str, separator: str) -> list[list[str]]:
     """
     rows: list[list[str]] = []
     begun = 1
-    reader = _reader(itertools.chain(io.StringIO(text, newline=""), [_END]), separator)
+    csv.field_size_limit(max(csv.field_size_limit(), _LARGEST_CELL))
+    reader = reader_of(itertools.chain(io.StringIO(text, newline=""), [END]), separator)
     try:
         for row in reader:
-            if row == [_END]:
+            if row == [END]:
                 return rows
-            if row and row[-1].endswith(_END):
+            if row and row[-1].endswith(END):
                 break
             rows += [row] if row else []
             begun = reader.line_num + 1
@@ -81,8 +83,14 @@ def _rows(text: str, separator: str) -> list[list[str]]:
     )
 
 
-def _reader(lines: Iterable[str], separator: str) -> Reader:
-    csv.field_size_limit(max(csv.field_size_limit(), _LARGEST_CELL))
+def named_separator(text: str) -> tuple[str | None, int]:
+    """The separator that the first line of a table of Excel names, and where its rows begin."""
+    named = _NAMED.match(text)
+    return (named[1], named.end()) if named is not None else (None, 0)
+
+
+def reader_of(lines: Iterable[str], separator: str) -> Reader:
+    """A reader of rows whose values are cut by a separator."""
     spaced = separator in ",;"  # as in "a, b"
     return csv.reader(lines, delimiter=separator, skipinitialspace=spaced)
 
@@ -95,7 +103,7 @@ def separator_of(text: str) -> str:
     best, score = ",", (0.0, 0)
     for candidate in _SEPARATORS:
         try:
-            found_rows = filter(None, _reader(io.StringIO(sample, newline=""), candidate))
+            found_rows = filter(None, reader_of(io.StringIO(sample, newline=""), candidate))
             rows = list(itertools.islice(found_rows, _SAMPLE_ROWS))
         except csv.Error:
             continue
@@ -108,7 +116,8 @@ def separator_of(text: str) -> str:
     return best
 
 
-def _columns(header: list[str], width: int) -> list[str]:
+def columns_of(header: list[str], width: int) -> list[str]:
+    """Names of columns: each once, with a number where one is missing."""
     names: dict[str, None] = {}
     for index in range(width):
         own = header[index].strip() if index < len(header) else ""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import codecs
 import re
+from pathlib import Path
 from typing import Final
 
 from delf.notes import note
 from delf_files.charsets import LATIN, guess
 
 _SAMPLE: Final = 64_000
+_CHUNK: Final = 4 * 1024 * 1024
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0e-\x1f\ufffe\uffff]")
 
 _MARKS: Final = (
@@ -39,30 +41,66 @@ def decode(data: bytes, encoding: str | None = None, about: str = "the file") ->
             return data.decode(encoding).removeprefix("\ufeff")
         except LookupError:
             raise ValueError(f"unknown encoding {encoding!r}") from None
-    for mark, marked in _MARKS:
-        if data.startswith(mark):
-            return _whole(data, marked, about).removeprefix("\ufeff")
-    wide = _without_mark(data)
-    if wide is not None:
-        return _whole(data, wide, about)
+    found = _encoding_of(data, about)
+    if found == LATIN:
+        try:
+            return data.decode(LATIN)
+        except UnicodeDecodeError:
+            return data.decode("latin-1")
+    return _whole(data, found, about).removeprefix("\ufeff")
+
+
+def encoding_of_file(path: str, about: str) -> str:
+    """The encoding of a file of any size; "utf-8" where it is that as a whole and without a mark.
+
+    Args:
+        path: The file.
+        about: The file, as notes call it; empty where they are told already.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with Path(path).open("rb") as file:
+        chunk, line = file.read(_CHUNK), 1
+        marked = _marked(chunk) or _without_mark(chunk)
+        if marked is not None:
+            return "utf-8-sig" if marked == "utf-8" else marked
+        while True:
+            try:
+                decoder.decode(chunk, final=not chunk)
+            except UnicodeDecodeError as error:
+                encoding = _encoding_of(chunk, about, first_line=line)
+                if encoding == "utf-8":
+                    _tell_replaced(about, encoding, line + _line(chunk, error.start) - 1)
+                    return "utf-8-sig"
+                return encoding
+            if not chunk:
+                return "utf-8"
+            line += chunk.count(b"\n")
+            chunk = file.read(_CHUNK)
+
+
+def _encoding_of(data: bytes, about: str, first_line: int = 1) -> str:
+    encoding = _marked(data) or _without_mark(data)
+    if encoding is not None:
+        return encoding
     try:
-        return data.decode("utf-8")
+        data.decode("utf-8")
     except UnicodeDecodeError as error:
         found = error
+    else:
+        return "utf-8"
     if _is_utf8_but_for_few(data):
-        return _whole(data, "utf-8", about)
+        return "utf-8"
     encoding, name = guess(data)
-    place = f"byte 0x{data[found.start]:02x} on line {_line(data, found.start)}"
+    place = f"byte 0x{data[found.start]:02x} on line {_line(data, found.start) + first_line - 1}"
     note(
         f"{about} is not UTF-8 ({place}) and was read as {name}; if its letters look wrong, "
         "give encoding="
     )
-    if encoding != LATIN:
-        return _whole(data, encoding, about)
-    try:
-        return data.decode(LATIN)
-    except UnicodeDecodeError:
-        return data.decode("latin-1")
+    return encoding
+
+
+def _marked(data: bytes) -> str | None:
+    return next((encoding for mark, encoding in _MARKS if data.startswith(mark)), None)
 
 
 def _whole(data: bytes, encoding: str, about: str) -> str:
@@ -70,11 +108,15 @@ def _whole(data: bytes, encoding: str, about: str) -> str:
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
-        note(
-            f"{about} has bytes that are no {encoding.upper()}, the first on "
-            f"line {_line(data, error.start)}: each was read as \ufffd"
-        )
+        _tell_replaced(about, encoding, _line(data, error.start))
         return data.decode(encoding, "replace")
+
+
+def _tell_replaced(about: str, encoding: str, line: int) -> None:
+    note(
+        f"{about} has bytes that are no {encoding.upper()}, the first on line {line}: each was "
+        "read as \ufffd"
+    )
 
 
 def _line(data: bytes, place: int) -> int:
@@ -90,7 +132,7 @@ def _is_utf8_but_for_few(data: bytes) -> bool:
 
 def decode_if_text(data: bytes) -> str | None:
     """Text, if the bytes are surely that."""
-    marked = next((encoding for mark, encoding in _MARKS if data.startswith(mark)), None)
+    marked = _marked(data)
     if marked is None and b"\0" in data:
         return None
     try:

@@ -1,0 +1,122 @@
+"""Text files of any size as DuckDB reads them: the rows that a read of a small one would give."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TextIO
+
+from delf_files.json_text import Lines
+from delf_files.tables import END, columns_of, named_separator, reader_of, separator_of
+from delf_files.text import encoding_of_file
+
+_CHUNK: Final = 4 * 1024 * 1024
+_SAMPLE_CHARS: Final = 64_000
+_LARGEST_CELL: Final = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table in the one form that needs no guess: commas, CRLF, no header."""
+
+    columns: list[str]
+    ragged: bool
+    longest: int
+
+
+def write_table(path: str, ending: str, copy: str, about: str) -> Table:
+    """Write separated values anew, row by row.
+
+    Args:
+        path: The file.
+        ending: Of its name; ``.tsv`` means tabs.
+        copy: Where to.
+        about: The file, as notes call it.
+
+    Raises:
+        ValueError: When it is no such table.
+    """
+    encoding = encoding_of_file(path, about)
+    with _open(path, encoding) as source:
+        sample = source.read(_SAMPLE_CHARS)
+    with _open(path, encoding) as source, _new(copy) as out:
+        separator, start = named_separator(sample)
+        if separator is None:
+            separator = "\t" if ending in (".tsv", ".tab") else separator_of(sample[start:])
+        source.read(start)
+        csv.field_size_limit(_LARGEST_CELL)
+        reader = reader_of(itertools.chain(source, [END]), separator)
+        rows = filter(None, reader)
+        begun, ends, last = 1, 1, [END]
+        try:
+            header = next(rows)
+            widest, narrowest, longest = len(header), len(header), 0
+
+            def seen(row: list[str]) -> list[str]:
+                nonlocal widest, narrowest, longest, begun, ends, last
+                if row != [END]:
+                    widest, narrowest = max(widest, len(row)), min(narrowest, len(row))
+                    longest = max(longest, sum(map(len, row)))
+                    begun, ends = ends, reader.line_num + 1
+                last = row
+                return row
+
+            ends = reader.line_num + 1
+            if header == [END]:
+                raise ValueError("it has no rows")
+            csv.writer(out).writerows(map(seen, rows))
+        except csv.Error as error:
+            said = str(error)
+            if said.startswith("field larger"):
+                said = f"a cell over {_LARGEST_CELL:,} characters, or a quote that is not closed"
+            raise ValueError(f"line {ends}: {said}") from None
+        if last != [END]:
+            raise ValueError(f"line {begun}: a quote is not closed")
+    os.truncate(copy, Path(copy).stat().st_size - len(END) - 2)
+    return Table(columns_of(header, widest), ragged=widest != narrowest, longest=longest)
+
+
+def utf8_of(path: str, copy: str, about: str) -> str:
+    """The path of the same text in UTF-8: the file itself, or a copy.
+
+    Args:
+        path: The file.
+        copy: Where the copy would be.
+        about: The file, as notes call it.
+    """
+    encoding = encoding_of_file(path, about)
+    if encoding == "utf-8":
+        return path
+    with _open(path, encoding) as source, _new(copy) as out:
+        shutil.copyfileobj(source, out, _CHUNK)
+    return copy
+
+
+def write_lines(path: str, copy: str, about: str) -> None:
+    """Write lines of JSON anew, without those that are none, which is told.
+
+    Args:
+        path: The file, in UTF-8.
+        copy: Where to.
+        about: The file, as notes call it.
+
+    Raises:
+        ValueError: When no line is JSON.
+    """
+    with Path(path).open(encoding="utf-8") as source, _new(copy) as out:
+        lines = Lines(about)
+        out.writelines(f"{json.dumps(value)}\n" for value in lines.values(source))
+        lines.tell()
+
+
+def _open(path: str, encoding: str) -> TextIO:
+    return Path(path).open(encoding=encoding, errors="replace", newline="")
+
+
+def _new(path: str) -> TextIO:
+    return Path(path).open("w", encoding="utf-8", errors="surrogatepass", newline="")
