@@ -43,16 +43,16 @@ def test_an_action_that_reads_names_none_that_changes(spec: ConnectionSpec) -> N
             assert not named, f"{method['name']}: {named}"
 
 
-UNTYPED = ("openapi", "profile", "recall")
-TYPED = [s for s in SPECS if HOST.resolve(s).Settings is not None and s.name not in UNTYPED]
+TYPED = [s for s in SPECS if HOST.resolve(s).Settings is not None]
 
 
 @pytest.mark.parametrize("spec", TYPED, ids=lambda spec: spec.name)
 def test_editors_know_the_keywords_of_a_connection(spec: ConnectionSpec) -> None:
     cls = HOST.resolve(spec)
-    last = list(inspect.signature(cls.__init__).parameters.values())[-1]
+    *named, last = inspect.signature(cls.__init__).parameters.values()
     name = re.fullmatch(r"Unpack\[(\w+)\]", str(last.annotation).strip("'"))
     assert name is not None, last
     options = getattr(sys.modules[cls.Settings.__module__], name[1])
     wanted = {*cls.Settings.model_fields, "name", "allow", "confirm", "metadata"}
-    assert set(options.__annotations__) == wanted
+    assert {*options.__annotations__, *(parameter.name for parameter in named)} >= wanted
+    assert set(options.__annotations__) <= wanted

@@ -6,7 +6,7 @@ import asyncio
 import datetime as dt
 import logging
 import re
-from typing import Annotated, Any, Final, TypedDict
+from typing import Annotated, Any, Final, TypedDict, Unpack
 
 import numpy as np
 from pydantic import Field
@@ -16,6 +16,7 @@ from delf.errors import DelfError, ToolRefusedError
 from delf.protocols.context import PluginContext
 from delf.protocols.conversation import ChatMessage, ConversationStore, SupportsConversations
 from delf.settings import PluginSettings, SecretStr
+from delf.tools.connection import ConnectionOptions
 from delf.tools.ranking import words_of
 from delf_memory_semantic.messages import FoundMessage, MessageIndex
 from delf_memory_semantic.store import embedder_of
@@ -48,6 +49,15 @@ class RecallSettings(PluginSettings):
     )
 
 
+class RecallOptions(ConnectionOptions, total=False):
+    """The keywords of the connection, for editors."""
+
+    namespace: str
+    url: str | SecretStr | None
+    embedding_model: str | None
+    max_messages: int
+
+
 class Remembered(TypedDict):
     """A message of a past conversation. A long one is cut around what was looked for."""
 
@@ -64,8 +74,8 @@ class Recall(Connection):
     settings: RecallSettings
     is_function = True
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, *first: Any, **options: Unpack[RecallOptions]) -> None:
+        super().__init__(*first, **options)
         self._context: PluginContext | None = None
         self._journal: SupportsConversations | None = None
         self._index: MessageIndex | None = None

@@ -8,7 +8,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, cast
 from urllib.parse import urlsplit
 
 from delf.errors import ToolRefusedError, did_you_mean
@@ -24,7 +24,7 @@ from delf_openapi.calls import CONTEXT, Call, Caller
 from delf_openapi.compiler import Argument, Entry
 from delf_openapi.requests import FULL
 from delf_openapi.selection import resolved_confirm, told_effects
-from delf_openapi.settings import OpenAPISettings
+from delf_openapi.settings import OpenAPIOptions, OpenAPISettings
 from delf_openapi.sources import without_gc
 from delf_schemas.names import snake
 
@@ -72,7 +72,7 @@ class APITool(Connection):
         confirm: Which a person is asked about, in the same words.
         metadata: Anything the embedding program wants to keep with it.
         llm: The model that enriches; the agent's light one when omitted.
-        settings: The fields of ``OpenAPISettings``; those left out come from
+        options: The fields of ``OpenAPISettings``; those left out come from
             ``DELF_<NAME>_<FIELD>``.
 
     Raises:
@@ -92,8 +92,9 @@ class APITool(Connection):
         confirm: Permission = None,
         metadata: Mapping[str, Any] | None = None,
         llm: str | LLMConfig | None = None,
-        **settings: Any,
+        **options: Unpack[OpenAPIOptions],
     ) -> None:
+        settings: dict[str, Any] = {**options}
         self._llm = llm
         self._tree = spec if isinstance(spec, Mapping) else None
         if spec is not None and self._tree is None:

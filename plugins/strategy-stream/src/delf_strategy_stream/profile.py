@@ -7,13 +7,14 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from pydantic import Field
 
 from delf import Connection, action
 from delf.protocols.connection import Heard
 from delf.settings import LocalPath, PluginSettings
+from delf.tools.connection import ConnectionOptions
 
 _LONGEST: Final = 2000
 _LONGEST_TASK: Final = 2000
@@ -40,13 +41,21 @@ class ProfileSettings(PluginSettings):
     )
 
 
+class ProfileOptions(ConnectionOptions, total=False):
+    """The keywords of the connection, for editors."""
+
+    path: str | Path
+    every: int
+    review: bool
+
+
 class Profile(Connection):
     """A short description of the user."""
 
     Settings = ProfileSettings
     settings: ProfileSettings
 
-    def __init__(self, *first: Any, **options: Any) -> None:
+    def __init__(self, *first: Any, **options: Unpack[ProfileOptions]) -> None:
         super().__init__(*first, **options)
         self._path = Path(self.settings.path)
         self._learning = asyncio.Lock()
