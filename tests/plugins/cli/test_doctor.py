@@ -194,6 +194,18 @@ UNUSABLE = {
     "a file that is not there": ('files = ["none.csv"]', "none.csv' does not exist"),
     "a sandbox that does not run here": ('sandbox = "docker"', "'docker' does not work here"),
     "a connection that there is not": ("[connections.x]\ntype = 'gmial'", "did you mean 'gmail'?"),
+    "a database that is not there": (
+        "[connections.x]\ntype = 'sql'\nurl = 'sqlite:///none.db'",
+        "there is no SQLite file",
+    ),
+    "a server that does not answer": (
+        "[connections.x]\ntype = 'sql'\nurl = 'postgresql://me@127.0.0.1:9/db'",
+        "127.0.0.1:9",
+    ),
+    "a folder that is not there": (
+        "[connections.x]\ntype = 'filesystem'\nroots = { r = 'none' }",
+        "none",
+    ),
     "a variable that is not set": (
         "[connections.x]\ntype = 'sql'\nurl = '${URL}'",
         "the variable URL is not set",

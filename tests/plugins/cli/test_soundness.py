@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from delf import Connection
 from delf.plugins.host import PluginHost
 from delf.plugins.report import PluginRecord
 from delf.specs import (
@@ -190,6 +191,22 @@ def test_a_plain_function_is_no_connection_and_no_command() -> None:
     assert "plain function, not a subclass of delf.Connection" in told
     (told,) = problems(CommandSpec(name="c", summary="C.", factory="x:y"), made)
     assert "mark it with @click.command" in told
+
+
+def test_a_connection_that_keeps_something_and_does_not_free_it_is_told() -> None:
+    class Plain(Connection):
+        """Keeps its settings only."""
+
+    class Keeps(Connection):
+        """Keeps a client."""
+
+        def __init__(self, **settings: Any) -> None:
+            super().__init__(**settings)
+            self.client = object()
+
+    spec = ConnectionSpec(name="c", summary="C.", factory="x:y")
+    assert problems(spec, Plain) == []
+    assert "no SupportsClose" in problems(spec, Keeps)[0]
 
 
 def test_a_member_that_is_missing_is_named() -> None:

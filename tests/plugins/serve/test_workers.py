@@ -1,4 +1,4 @@
-"""``delf serve --workers``: processes that share a socket, a journal, and the work of one that dies."""
+"""``delf serve --processes``: processes that share a socket, a journal, and the work of one that dies."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def hand_in(client: Client, pids: int) -> dict[str, int]:
 
 
 async def test_a_worker_that_dies_is_replaced_and_its_tasks_go_on(project):
-    with served(project, "--workers", "2") as (process, url):
+    with served(project, "--processes", "2") as (process, url):
         async with client_of(url) as client:
             owners = await hand_in(client, 2)
             assert process.pid not in owners.values()
@@ -129,7 +129,7 @@ async def test_a_worker_that_dies_is_replaced_and_its_tasks_go_on(project):
 
 
 async def test_no_worker_outlives_its_parent(project):
-    with served(project, "--workers", "2") as (process, url):
+    with served(project, "--processes", "2") as (process, url):
         async with client_of(url) as client:
             owners = await hand_in(client, 2)
             process.kill()
@@ -140,7 +140,7 @@ async def test_no_worker_outlives_its_parent(project):
 
 
 async def test_workers_end_when_they_are_told_to(project):
-    with served(project, "--workers", "2") as (process, url):
+    with served(project, "--processes", "2") as (process, url):
         async with client_of(url) as client:
             await hand_in(client, 1)
         process.terminate()
@@ -150,7 +150,7 @@ async def test_workers_end_when_they_are_told_to(project):
 def test_workers_that_cannot_start_are_not_started_again_and_again(project):
     journal = project / "journal.db"
     journal.write_bytes(b"no database" * 1000)
-    with served(project, "--workers", "2") as (process, _):
+    with served(project, "--processes", "2") as (process, _):
         _, told = process.communicate(timeout=60)
     assert process.returncode == 2
     assert "is damaged, or no SQLite file" in told

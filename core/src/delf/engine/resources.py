@@ -297,7 +297,7 @@ class Resources:
         return await _tools_of(connections, files, self.agent.context)
 
     async def check(self) -> None:
-        """Look whether a task could begin: its models can be asked, and a sandbox opens.
+        """Do what a task does before its model is asked, and look whether that could be asked.
 
         Raises:
             DelfError: Saying what is missing.
@@ -306,6 +306,8 @@ class Resources:
             for config in self.config.models.values():
                 await self.models.check(config)
             await (await self.sandbox.backend.open(self.own_spec)).aclose()
+            sources = self.tools.tools.with_context.values()
+            await asyncio.gather(*(source.context("") for source in sources))
         except DelfError as error:
             self.redactor.error(error)
             raise

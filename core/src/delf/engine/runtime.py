@@ -82,7 +82,7 @@ class Runtime:
         return len(self._pipelines), len(self._running) - len(self._pipelines)
 
     async def check(self) -> None:
-        """Look whether a task could begin: its models can be asked, and a sandbox opens.
+        """Do what a task does before its model is asked, and look whether that could be asked.
 
         Raises:
             DelfError: Saying what is missing.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from delf.engine.views.records import ApprovalTrace, ModelUse, StreamEvent, ToolCallTrace
 from delf.terminal import visible
+from delf_cli.output import counted
 from delf_cli.story import cut
 
 if TYPE_CHECKING:
@@ -31,15 +32,17 @@ def summary_of(trace: Trace, *, calls: bool = True) -> str:
     for call in trace.model_calls:
         uses.setdefault((call.model, call.purpose), ModelUse()).add(call)
         total.add(call)
-    again = f"{len(trace.reruns)} reruns, {len(trace.retries)} retries"
+    used = trace.usage
+    retries = "1 retry" if len(trace.retries) == 1 else f"{len(trace.retries)} retries"
+    again = f"{counted(len(trace.reruns), 'rerun')}, {retries}"
     lines = [
         f"task      {trace.task_id}",
         f"sandbox   {trace.sandbox or '-'} ({trace.isolation or '-'})",
         f"scripts   {len(trace.scripts)} ({again})",
         f"calls     {outcomes(trace.tool_calls)}",
         (
-            f"models    {len(trace.model_calls)} calls, {trace.usage.input_tokens:,} tokens in "
-            f"({trace.usage.cached_tokens:,} cached), {trace.usage.output_tokens:,} out"
+            f"models    {counted(len(trace.model_calls), 'call')}, {used.input_tokens:,} tokens in "
+            f"({used.cached_tokens:,} cached), {used.output_tokens:,} out"
         ),
         f"cost      {usd(trace.total_cost_usd)}",
     ]

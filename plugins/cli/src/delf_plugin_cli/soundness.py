@@ -141,10 +141,19 @@ def what_is_missing(host: PluginHost, spec: Spec) -> Iterator[str]:
     if not isinstance(made, type):
         return
     for protocol, consequence in OPTIONAL.get(spec.kind, ()):
+        if spec.kind == "connection" and _holds_nothing(made):
+            continue
         if not all(has(made, name) for name in members(protocol)):
             yield f"{spec.kind} {spec.name!r} is no {protocol.__name__}: {consequence}"
     if isinstance(spec, FormatSpec) and not spec.writes and has(made, "write"):
         yield f"format {spec.name!r} has a method write, and its spec names no `writes`"
+
+
+def _holds_nothing(made: type) -> bool:
+    """Tell whether a connection keeps no more than its settings, and so has nothing to free."""
+    from delf.tools.connection import Connection
+
+    return issubclass(made, Connection) and made.__init__ is Connection.__init__
 
 
 def effects(host: PluginHost, spec: Spec) -> list[tuple[str, str]]:

@@ -77,12 +77,12 @@ def asgi_app(agent: Agent, **options: Any) -> Application:
     help="A reverse proxy whose X-Forwarded-For and X-Forwarded-Proto are believed.",
 )
 @click.option(
-    "--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Processes."
+    "--processes", default=1, show_default=True, type=click.IntRange(1, 64), help="Processes."
 )
 @click.option("--task", "tasks", multiple=True, help="Hand in this task at the start.")
 @click.pass_context
 def serve(
-    ctx: click.Context, host: str, port: int, workers: int, tasks: tuple[str, ...], **given: Any
+    ctx: click.Context, host: str, port: int, processes: int, tasks: tuple[str, ...], **given: Any
 ) -> None:
     """Serve the project's agent over HTTP, with a page to watch tasks and to decide.
 
@@ -104,10 +104,10 @@ def serve(
             {"events": False, "as_json": False, "show_code": False, "verbose": False, **given}
         ),
     )
-    if tasks and workers > 1:
-        raise click.UsageError("--task is for one worker", ctx)
+    if tasks and processes > 1:
+        raise click.UsageError("--task is for one process", ctx)
     status = serve_project(
-        state_of(ctx), options, own, host=host, port=port, workers=workers, tasks=tasks
+        state_of(ctx), options, own, host=host, port=port, processes=processes, tasks=tasks
     )
     ctx.exit(status)
 

@@ -22,7 +22,7 @@ _MOST_SECONDS: Final = 20.0
 
 
 class Readiness:
-    """Looks whether the journal answers, the models are configured, and a sandbox opens.
+    """Looks whether the journal and connections answer, models are set up, and a sandbox opens.
 
     Args:
         agent: Does the tasks.

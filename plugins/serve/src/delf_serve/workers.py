@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 _WAITS_SECONDS: Final = 7 * 86_400.0
 """The seconds for which a question waits on a page, unless it says otherwise."""
 _REFUSED: Final = 2
-"""The exit status of a worker that another one would not be better than."""
+"""The exit status of a process that another one would not be better than."""
 _SHORTEST_LIFE_SECONDS: Final = 1.0
-"""A worker that ends sooner is replaced after this time, so that nothing spins."""
+"""A process that ends sooner is replaced after this time, so that nothing spins."""
 
 
 def serve_project(
@@ -39,7 +39,7 @@ def serve_project(
     *,
     host: str,
     port: int,
-    workers: int,
+    processes: int,
     tasks: Sequence[str] = (),
 ) -> int:
     """Serve the project's agent until the process is told to end.
@@ -50,7 +50,7 @@ def serve_project(
         own: Settings of the server from the command line; they win over the project's.
         host: The address to listen at.
         port: The port.
-        workers: How many processes; in each is an agent.
+        processes: Their number; in each is an agent.
         tasks: Handed in when it starts.
 
     Returns:
@@ -67,10 +67,10 @@ def serve_project(
     check_bind(host, keyed=bool(app.keys))
     with bind(host, port) as listener:
         click.echo(f"delf serves on {address_of(listener)} - Ctrl-C ends it", err=True)
-        if workers == 1:
+        if processes == 1:
             serve(lambda: app, listener)
             return 0
-        return _Pool(lambda: make_application(state, options, own), listener, workers).run()
+        return _Pool(lambda: make_application(state, options, own), listener, processes).run()
 
 
 def make_application(state: State, options: Options, own: Mapping[str, Any]) -> Application:
@@ -126,7 +126,7 @@ class _Pool:
                 self._end()
             if self._ending:
                 continue
-            click.echo(f"warning: worker {pid} is gone; another one takes its place", err=True)
+            click.echo(f"warning: process {pid} is gone; another one takes its place", err=True)
             time.sleep(max(0.0, _SHORTEST_LIFE_SECONDS - lived))
             self._fork()
         return refused
