@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import fnmatch
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from delf.errors import PluginError, did_you_mean
 from delf.llm import LLMConfig
 from delf.official import how_to_install, package_of, packages, usual_model
 from delf.plugins.discovery import Candidate, normalise
+from delf.plugins.loader import Outcome
 from delf.plugins.report import PluginRecord
 from delf.records import dataclass
 from delf.specs import ModelSpec, Spec
@@ -41,18 +42,58 @@ class Offer:
 
 
 class Catalog:
-    """All specs of all loaded plugins, by kind and name.
+    """All specs of all loaded plugins, by kind and name, and the records of all plugins.
 
     Args:
-        offers: In any order; it never matters.
+        outcomes: What became of the plugins, in any order; it never matters.
         prefer: Plugins or distributions whose names win where several give one, in order.
     """
 
-    def __init__(self, offers: Iterable[Offer], prefer: Sequence[str] = ()) -> None:
+    def __init__(self, outcomes: Sequence[Outcome], prefer: Sequence[str] = ()) -> None:
         self._prefer = tuple(normalise(name) for name in prefer)
         self._offers: dict[tuple[str, str], list[Offer]] = {}
+        offers = (Offer(spec, item.plugin) for item in outcomes for spec in item.specs)
         for offer in sorted(offers, key=lambda o: (o.spec.kind, o.spec.name, o.plugin.origin)):
             self._offers.setdefault((offer.spec.kind, offer.spec.name), []).append(offer)
+        names: dict[str, list[Candidate]] = {}
+        for outcome in outcomes:
+            if outcome.state == "loaded":
+                names.setdefault(outcome.plugin.name, []).append(outcome.plugin)
+        self.records = tuple(self._record(outcome, names) for outcome in outcomes)
+        """The records of all plugins, in their order."""
+
+    def _record(self, outcome: Outcome, names: Mapping[str, list[Candidate]]) -> PluginRecord:
+        plugin, state, reason = outcome.plugin, outcome.state, outcome.reason
+        disputes = list(self._disputes(outcome, names)) if state == "loaded" else []
+        if disputes:
+            state, reason = "conflict", "; ".join(disputes)
+        kinds: dict[str, tuple[str, ...]] = {}
+        for spec in sorted(outcome.specs, key=lambda item: (item.kind, item.name)):
+            kinds[spec.kind] = (*kinds.get(spec.kind, ()), spec.name)
+        return PluginRecord(
+            name=plugin.name,
+            state=state,
+            distribution=plugin.distribution,
+            version=plugin.version,
+            reason=reason,
+            kinds=kinds,
+            warnings=outcome.warnings,
+            load_ms=outcome.load_ms,
+        )
+
+    def _disputes(self, outcome: Outcome, names: Mapping[str, list[Candidate]]) -> Iterator[str]:
+        """Why names of a loaded plugin cannot be used: its own, and those of its specs."""
+        plugin = outcome.plugin
+        if others := [each for each in names[plugin.name] if each is not plugin]:
+            yield f"plugin {plugin.name!r} is also in {_listed(others)}"
+        for spec in outcome.specs:
+            offers = self._offers[spec.kind, spec.name]
+            winner = self._winner(offers)
+            if winner == Offer(spec, plugin):
+                continue
+            others = [offer.plugin for offer in offers if offer.plugin != plugin]
+            chosen = "" if winner is None else f", and {winner.plugin.origin} is preferred"
+            yield f"{spec.kind} {spec.name!r} is also in {_listed(others)}{chosen}"
 
     def usable(self, kind: str) -> list[Offer]:
         """The specs of a kind whose names are not in dispute, ordered by name."""
@@ -71,28 +112,37 @@ class Catalog:
         everything = (offer for offers in self._offers.values() for offer in offers)
         return tuple(offer.spec for offer in everything if offer.plugin.name == plugin)
 
-    def dispute(self, offer: Offer) -> str | None:
-        """Why a plugin's name cannot be used, or None."""
-        offers = self._offers[offer.spec.kind, offer.spec.name]
-        winner = self._winner(offers)
-        if winner == offer:
-            return None
-        others = [other.plugin for other in offers if other.plugin != offer.plugin]
-        what = f"{offer.spec.kind} {offer.spec.name!r}"
-        chosen = "" if winner is None else f", and {winner.plugin.origin} is preferred"
-        return f"{what} is also in {_listed(others)}{chosen}"
+    def exporting(self, name: str) -> Spec | None:
+        """The spec that gives a public name, if one does.
 
-    def exporting(self, name: str) -> list[Offer]:
-        """The specs that give a public name."""
+        Raises:
+            PluginError: When several do.
+        """
         found = [o for offers in self._offers.values() for o in offers if name in o.spec.exports]
-        winner = self._winner(found) if found else None
-        return found if winner is None else [winner]
+        return self._chosen(found, f"the name {name!r}").spec if found else None
 
-    def preferred(self, specs: Sequence[SpecT]) -> SpecT | None:
-        """The one of several specs that the user prefers, or the only one."""
+    def preferred(self, specs: Sequence[SpecT], what: str) -> SpecT:
+        """The one of several specs that the user prefers, or the only one.
+
+        Args:
+            specs: Those that fit, at least one.
+            what: What they give, for the message.
+
+        Raises:
+            PluginError: When several fit and none is preferred.
+        """
         offers = [Offer(spec, owner) for spec in specs if (owner := self.owner(spec))]
-        winner = self._winner(offers) if offers else None
-        return None if winner is None else next(s for s in specs if s == winner.spec)
+        chosen = self._chosen(offers, what).spec
+        return next(spec for spec in specs if spec == chosen)
+
+    def _chosen(self, offers: Sequence[Offer], what: str) -> Offer:
+        """The winner of several, or an error that says who gives the thing, and how to choose."""
+        winner = self._winner(offers)
+        if winner is not None:
+            return winner
+        plugins = [offer.plugin for offer in offers]
+        one = next((p.distribution for p in reversed(plugins) if p.distribution), plugins[-1].name)
+        raise PluginError(f"{what} is given by {_listed(plugins)}", hint=_CHOOSE.format(one=one))
 
     def _winner(self, offers: Sequence[Offer]) -> Offer | None:
         if len(offers) == 1:
@@ -103,60 +153,41 @@ class Catalog:
                 return found[0]
         return None
 
-    def find(self, kind: str, name: str, records: Sequence[PluginRecord]) -> Spec:
+    def find(self, kind: str, name: str) -> Spec:
         """The spec of this kind and name.
 
         Args:
             kind: The kind of spec.
             name: What the user wrote.
-            records: Every plugin, to say what became of the one that was meant.
 
         Raises:
             PluginError: When the name is unknown, in dispute, or its plugin is not usable.
         """
         offers = self._offers.get((kind, name))
         if not offers:
-            raise self._unknown(kind, name, records)
-        winner = self._winner(offers)
-        if winner is None:
-            raise disputed(f"{kind} {name!r}", [offer.plugin for offer in offers])
-        return winner.spec
+            raise self._unknown(kind, name)
+        return self._chosen(offers, f"{kind} {name!r}").spec
 
-    def serving(
-        self, model: LLMConfig, records: Sequence[PluginRecord], environ: Mapping[str, str]
-    ) -> ModelSpec:
+    def serving(self, model: LLMConfig, environ: Mapping[str, str]) -> ModelSpec:
         """The spec that fits a model best: by its name, and by its address and provider.
 
         Args:
             model: The model.
-            records: Every plugin, for the message.
             environ: Variables, some of which may be addresses.
 
         Raises:
             PluginError: When none fits, or two fit equally well.
         """
-        best: list[tuple[Offer, ModelSpec]] = []
-        most = -1.0
-        for (kind, _), offers in self._offers.items():
-            for offer in offers if kind == ModelSpec.kind else ():
-                spec = offer.spec
-                if not isinstance(spec, ModelSpec):
-                    continue
-                fit = _fit(spec, model, environ)
-                if fit > most:
-                    best, most = [], fit
-                if fit == most and fit >= 0:
-                    best.append((offer, spec))
-        if not best:
-            raise _not_served(model.model, records)
-        chosen = self.preferred([spec for _, spec in best])
-        if chosen is None:
-            raise disputed(f"model {model.model!r}", [offer.plugin for offer, _ in best])
-        return chosen
+        specs = (offer.spec for offers in self._offers.values() for offer in offers)
+        fits = [(_fit(spec, model, environ), spec) for spec in specs if isinstance(spec, ModelSpec)]
+        most = max((fit for fit, _ in fits), default=-1.0)
+        if most < 0:
+            raise _not_served(model.model, self.records)
+        return self.preferred([s for fit, s in fits if fit == most], f"model {model.model!r}")
 
-    def _unknown(self, kind: str, name: str, records: Sequence[PluginRecord]) -> PluginError:
+    def _unknown(self, kind: str, name: str) -> PluginError:
         package = package_of(kind, name)
-        broken = _meant(kind, name, package, records)
+        broken = _meant(kind, name, package, self.records)
         if broken is not None:
             return PluginError(f"no {kind} {name!r}: {_say(broken)}")
         if package is not None:
@@ -178,12 +209,6 @@ def _names_of(plugin: Candidate) -> tuple[str, ...]:
 
 def _listed(plugins: Iterable[Candidate]) -> str:
     return " and ".join(plugin.origin for plugin in plugins)
-
-
-def disputed(what: str, plugins: Sequence[Candidate]) -> PluginError:
-    """The error that says who gives one thing, and how to choose."""
-    one = next((p.distribution for p in reversed(plugins) if p.distribution), plugins[-1].name)
-    return PluginError(f"{what} is given by {_listed(plugins)}", hint=_CHOOSE.format(one=one))
 
 
 def _fit(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) -> float:

@@ -7,21 +7,18 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
+from typing import Any, Final, Self, TypeVar, cast
 
 from delf.errors import DelfError, OptionalDependencyError, PluginError, did_you_mean
 from delf.hookspecs import DISTRIBUTION, PLUGIN_API
 from delf.llm import LLMConfig, as_llm_config
 from delf.official import package_of
 from delf.plugins import compat, discovery, loader
-from delf.plugins.catalog import Catalog, Offer, disputed
+from delf.plugins.catalog import Catalog
 from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.loader import Outcome
 from delf.plugins.report import PluginRecord
 from delf.specs import ModelSpec, Spec
-
-if TYPE_CHECKING:
-    from pluggy import PluginManager
 
 SpecT = TypeVar("SpecT", bound=Spec)
 
@@ -60,7 +57,6 @@ class PluginHost:
         self._blocked = dict(blocked or {})
         self._lock = threading.RLock()
         self._catalog: Catalog | None = None
-        self._records: tuple[PluginRecord, ...] = ()
         self._resolved: dict[Spec, Any] = {}
 
     @classmethod
@@ -122,7 +118,7 @@ class PluginHost:
             PluginError: When the name is unknown (with a suggestion or the package to
                 install), in dispute, or its plugin could not be used (with the reason).
         """
-        found = self._loaded().find(spec_class.kind, name, self._records)
+        found = self._loaded().find(spec_class.kind, name)
         return cast("SpecT", found)
 
     def model_spec(self, model: str | LLMConfig) -> ModelSpec:
@@ -135,7 +131,7 @@ class PluginHost:
             PluginError: When no plugin serves it, or two do so equally well.
         """
         config = as_llm_config(model)
-        return self._loaded().serving(config, self._records, self._environ)
+        return self._loaded().serving(config, self._environ)
 
     def preferred(self, specs: Sequence[SpecT], what: str) -> SpecT:
         """The one of several specs that the user prefers, or the only one.
@@ -147,12 +143,7 @@ class PluginHost:
         Raises:
             PluginError: When several fit and none is preferred.
         """
-        catalog = self._loaded()
-        chosen = catalog.preferred(specs)
-        if chosen is None:
-            owners = (catalog.owner(spec) for spec in specs)
-            raise disputed(what, [owner for owner in owners if owner is not None])
-        return chosen
+        return self._loaded().preferred(specs, what)
 
     def exported(self, name: str) -> Any:
         """Return the object that a plugin gives for ``from delf import NAME``.
@@ -165,21 +156,18 @@ class PluginHost:
             OptionalDependencyError: Naming the package that would.
             PluginError: When several plugins give it, or its module cannot be imported.
         """
-        offers = self._loaded().exporting(name)
-        if not offers:
+        spec = self._loaded().exporting(name)
+        if spec is None:
             package = package_of("exports", name)
             if package is None:
                 raise AttributeError(name)
-            unfit = next((r for r in self._records if r.distribution == package), None)
+            unfit = next((r for r in self.records() if r.distribution == package), None)
             why = f"is {unfit.state}: {unfit.reason}" if unfit else "is not installed"
             raise OptionalDependencyError(
                 f"{name}: the package {package} {why}",
                 package=package,
                 hint=PluginError.default_hint if unfit else None,
             )
-        if len(offers) > 1:
-            raise disputed(f"the name {name!r}", [offer.plugin for offer in offers])
-        spec = offers[0].spec
         return self.resolve(replace(spec, factory=f"{spec.factory.partition(':')[0]}:{name}"))
 
     def resolve(self, spec: Spec) -> Any:
@@ -233,8 +221,7 @@ class PluginHost:
 
     def records(self) -> tuple[PluginRecord, ...]:
         """Return the records of all plugins, the core's own first."""
-        self._loaded()
-        return self._records
+        return self._loaded().records
 
     def report(self) -> list[dict[str, Any]]:
         """The records as JSON-ready rows: what ``delf plugins`` shows."""
@@ -243,17 +230,11 @@ class PluginHost:
     def _loaded(self) -> Catalog:
         with self._lock:
             if self._catalog is None:
-                manager = loader.new_manager()
                 outcomes = [
-                    _outcome(candidate, self._blocked.get(index), manager)
+                    _outcome(candidate, self._blocked.get(index))
                     for index, candidate in enumerate(self._candidates)
                 ]
-                catalog = Catalog(
-                    (Offer(spec, item.plugin) for item in outcomes for spec in item.specs),
-                    self._prefer,
-                )
-                self._records = tuple(_record(item, outcomes, catalog) for item in outcomes)
-                self._catalog = catalog
+                self._catalog = Catalog(outcomes, self._prefer)
             return self._catalog
 
     def _unresolved(self, spec: Spec, error: BaseException) -> PluginError:
@@ -264,51 +245,14 @@ class PluginHost:
         )
 
 
-def _outcome(candidate: Candidate, block: str | None, manager: PluginManager) -> Outcome:
+def _outcome(candidate: Candidate, block: str | None) -> Outcome:
     if block is not None:
         return Outcome(plugin=candidate, state="disabled", reason=block)
     unfit = compat.check(candidate, version=_installed_version(), api=PLUGIN_API)
     if unfit is not None:
         state, reason = unfit
         return Outcome(plugin=candidate, state=state, reason=reason)
-    return loader.load(candidate, manager)
-
-
-def _record(outcome: Outcome, all_of_them: Sequence[Outcome], catalog: Catalog) -> PluginRecord:
-    plugin, state, reason = outcome.plugin, outcome.state, outcome.reason
-    if state == "loaded":
-        disputes = [*_namesakes(outcome, all_of_them)]
-        for spec in outcome.specs:
-            dispute = catalog.dispute(Offer(spec, plugin))
-            disputes += [dispute] if dispute else []
-        if disputes:
-            state, reason = "conflict", "; ".join(disputes)
-    kinds: dict[str, tuple[str, ...]] = {}
-    for spec in sorted(outcome.specs, key=lambda item: (item.kind, item.name)):
-        kinds[spec.kind] = (*kinds.get(spec.kind, ()), spec.name)
-    return PluginRecord(
-        name=plugin.name,
-        state=state,
-        distribution=plugin.distribution,
-        version=plugin.version,
-        reason=reason,
-        kinds=kinds,
-        warnings=outcome.warnings,
-        load_ms=outcome.load_ms,
-    )
-
-
-def _namesakes(outcome: Outcome, all_of_them: Sequence[Outcome]) -> list[str]:
-    """Other loaded plugins of the same name."""
-    plugin = outcome.plugin
-    others = [
-        other.plugin.origin
-        for other in all_of_them
-        if other is not outcome and other.plugin.name == plugin.name and other.state == "loaded"
-    ]
-    if not others:
-        return []
-    return [f"plugin {plugin.name!r} is also in {' and '.join(others)}"]
+    return loader.load(candidate)
 
 
 def _blocked(
