@@ -1,14 +1,23 @@
 """Laziness: what starting delf, and listing plugins, must not import."""
 
+import ast
 import functools
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from support.workspace import PLUGINS, Plugin
+from support.workspace import PLUGINS, Plugin, imports_of, modules, place, statements, tree_of
 
+PACKAGES = {
+    ".".join(path.parts[path.parts.index("src") + 1 : -1])
+    for path in modules()
+    if path.name == "__init__.py"
+}
+"""The dotted names of packages: `from delf_cli import session` imports another module each time."""
 REPORT = "import json, sys; print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
 COMMAND = """
 import atexit, json, sys
@@ -36,12 +45,12 @@ def _roots(modules: set[str]) -> set[str]:
 
 
 def test_import_delf_is_bare() -> None:
-    heavy = {"pydantic", "pydantic_settings", "pluggy", "click", "rich"}
+    heavy = {"pydantic", "pydantic_settings", "click", "rich"}
     assert not _roots(imported_by("import delf")) & heavy
 
 
 def test_the_agent_needs_no_terminal_and_no_settings() -> None:
-    heavy = {"rich", "click", "pydantic", "pydantic_settings", "pluggy"}
+    heavy = {"rich", "click", "pydantic", "pydantic_settings"}
     assert not _roots(imported_by("from delf import Agent, tool")) & heavy
 
 
@@ -54,5 +63,27 @@ def test_the_version_loads_no_plugin() -> None:
 @pytest.mark.parametrize("plugin", PLUGINS, ids=lambda plugin: plugin.name)
 def test_loading_a_plugin_imports_no_vendor(plugin: Plugin) -> None:
     roots = _roots(imported_by(f"import {plugin.module}.plugin"))
-    vendors = roots - sys.stdlib_module_names - {"delf", "pluggy", plugin.module}
+    vendors = roots - sys.stdlib_module_names - {"delf", plugin.module}
     assert not vendors
+
+
+def _needless(path: Path) -> Iterator[str]:
+    """The imports in functions of what the module has imported at its top."""
+    top = imports_of(path, late=False)
+    at_top = {name for _, name in top} | {n.module for n, _ in top if isinstance(n, ast.ImportFrom)}
+    for function in statements(tree_of(path)):
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for node in statements(function):
+                if isinstance(node, ast.Import):
+                    names = {alias.name for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and node.module not in PACKAGES:
+                    names = {str(node.module)}
+                else:
+                    continue
+                if names & at_top:
+                    yield place(path, node)
+
+
+def test_a_function_imports_nothing_that_its_module_has_imported() -> None:
+    """An import in a function says that the module is loaded late, which would not be true."""
+    assert [found for path in modules() for found in _needless(path)] == []

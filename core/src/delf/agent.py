@@ -444,7 +444,6 @@ class Agent(Generic[T]):
 
     async def _fork(self, runtime: Runtime, task_id: str, at: int | None) -> str:
         from delf.engine.journal.forks import forked, last_script
-        from delf.engine.task import new_task_id
 
         events = await runtime.journal.read(task_id)
         name = new_task_id()

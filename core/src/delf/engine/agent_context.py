@@ -8,6 +8,13 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
+from platformdirs import user_config_path
+
+from delf.engine.journal.log import TaskLog
+from delf.engine.models.client import ModelClient, ModelPool
+from delf.engine.models.money import Ledger, load_pricing
+from delf.engine.redact import Redactor
+from delf.engine.task import new_task_id
 from delf.environment import current_environ
 from delf.errors import ConfigurationError, ModelConfigurationError, PluginError
 from delf.folders import PRICES_FILE, read_file
@@ -19,13 +26,14 @@ from delf.plugins.journals import durable_journal, make_journal
 from delf.project.any_project import connector_of, trust_of
 from delf.protocols.context import PluginContext
 from delf.protocols.conversation import Conversation, SupportsConversations
+from delf.protocols.model import ModelContext
 from delf.records import dataclass
+from delf.secrets import secrets_of_agent, secrets_of_model
 from delf.specs import JournalSpec
 from delf.trust import whole
 
 if TYPE_CHECKING:
     from delf.config import AgentConfig
-    from delf.engine.models.money import Ledger
     from delf.llm import LLMConfig
     from delf.project.any_project import AnyProject
     from delf.tools.context import Connect
@@ -75,8 +83,6 @@ class AgentContext:
             config: The agent's configuration.
             ledger: Counts what is spent.
         """
-        from platformdirs import user_config_path
-
         environ = current_environ() if project is None else project.environ
         root = Path.cwd() if project is None else project.root
         host = host or PluginHost.discover(environ=environ)
@@ -122,14 +128,6 @@ class AgentContext:
             BudgetExceededError: Before anything is spent.
             DelfError: When the model failed.
         """
-        from delf.engine.journal.log import TaskLog
-        from delf.engine.models.client import ModelClient, ModelPool
-        from delf.engine.models.money import Ledger, load_pricing
-        from delf.engine.redact import Redactor
-        from delf.engine.task import new_task_id
-        from delf.protocols.model import ModelContext
-        from delf.secrets import secrets_of_agent, secrets_of_model
-
         config = self.config
         model = llm or (config.quick_llm if config is not None else None)
         if model is None:

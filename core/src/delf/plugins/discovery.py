@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Hashable, Iterable, Iterator
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from delf.hookspecs import ENTRY_POINT_GROUP
@@ -118,7 +119,6 @@ def from_file(path: str) -> tuple[str, object]:
         PluginError: When it cannot be imported.
     """
     from importlib import util
-    from pathlib import Path
 
     from delf.errors import PluginError
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from typing import Any, Final
@@ -118,8 +119,6 @@ def _leave_stuck_tools(status: int) -> None:
     for thread in tools:
         thread.join(0.1)
     if any(thread.is_alive() for thread in tools):
-        import os
-
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os._exit(status)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -45,8 +46,6 @@ def _show(ctx: click.Context, as_json: bool) -> None:
     host = state.discover()
     records = host.records()
     if as_json:
-        import json
-
         report: Any = host.report()
         if any(record.reason or record.warnings for record in records):
             report = state.clean_data(report)  # what a plugin failed with is its own word

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import json
 import logging
 import threading
@@ -255,7 +256,6 @@ def client_of(info: Mapping[str, Any], path: str, name: str) -> dict[str, Any]:
 def _expiry(text: Any) -> Any:
     if not isinstance(text, str):
         return None
-    import datetime as dt
 
     try:
         moment = dt.datetime.fromisoformat(text)

@@ -10,7 +10,7 @@ from click.core import ParameterSource
 from delf.protocols.conversation import ChatMessage
 from delf_chat.chat import Chat
 from delf_chat.summary import ConversationCompressionError
-from delf_cli.errors import FAILED
+from delf_cli.errors import FAILED, say
 from delf_cli.lazy import LazyGroup
 from delf_cli.options import flags_of, rest_of, run_options
 from delf_cli.state import State, state_of
@@ -171,7 +171,6 @@ def _make_chat(setup: Setup, *, needed: bool) -> Chat:
     from delf.plugins.journals import need_durable_journal
     from delf_chat.lines import is_typed
     from delf_chat.slash import new_conversation
-    from delf_cli.errors import say
 
     persist = needed or not setup.keeps_nothing
     if persist and not needed:

@@ -17,7 +17,7 @@ import click
 from delf.errors import AgentStateError, DelfError
 from delf.events import Event, TaskFinished, Warned
 from delf.sync import running_loop
-from delf_chat.chat import chat_of
+from delf_chat.chat import Chat, chat_of
 from delf_chat.lines import LineReader, history_file, open_reader
 from delf_chat.slash import COMMANDS, Tally, is_command, obey
 from delf_cli import errors, output
@@ -250,8 +250,6 @@ def run_chat(agent: Agent, **options: Any) -> None:
 async def arun_chat(agent: Agent, timeout: float | None = None, **options: Any) -> None:
     """Talk to an agent on this terminal."""
     if agent.chat is None:
-        from delf_chat.chat import Chat
-
         agent.chat = Chat()
     reader = open_reader(COMMANDS, history_file())
     seconds = timeout

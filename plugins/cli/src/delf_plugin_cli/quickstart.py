@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from delf.errors import ConfigurationError
+from delf.errors import ConfigurationError, LLMExecutionError
 from delf_cli.state import State, state_of
 from delf_cli.usual_models import usual_models
 
@@ -160,7 +160,6 @@ async def _call(state: State, found: _Found) -> None:
         DelfError: When it does not answer, with what to do about it.
     """
     from delf.engine.models.client import ModelPool
-    from delf.errors import LLMExecutionError
     from delf.llm import LLMConfig
     from delf.messages import ModelRequest, user
     from delf.protocols.model import ModelContext

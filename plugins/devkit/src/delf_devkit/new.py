@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from delf import __version__
-from delf.hookspecs import DISTRIBUTION
-from delf.official import PLUGIN_PREFIX
+from delf.hookspecs import DISTRIBUTION, PLUGIN_API
+from delf.official import PLUGIN_PREFIX, all_packages, module_of, package_of
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -160,7 +160,6 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
     Raises:
         click.BadParameter: For a name that cannot be used.
     """
-    from delf.hookspecs import PLUGIN_API
     from delf.plugins.catalog import package_prefix
 
     prefix = package_prefix(kind)
@@ -202,8 +201,6 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
 
 
 def _check_name(name: str, kind: str, package: str) -> None:
-    from delf.official import all_packages, module_of, package_of
-
     if not _NAME.fullmatch(name):
         raise click.BadParameter(
             f"{name!r} cannot be a plugin's name: small letters, digits and single dashes, "

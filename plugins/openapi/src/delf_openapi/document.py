@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, Protocol, cast
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
@@ -106,8 +107,6 @@ class LoadedTrees:
 
 
 def _absolute(root: Any) -> Any:
-    from pathlib import Path
-
     return Path(root).expanduser().resolve()
 
 

@@ -26,7 +26,7 @@ from delf_serve.problems import ProblemError
 from delf_serve.readiness import Readiness
 from delf_serve.schemas import RunRequest
 from delf_serve.sessions import Sessions
-from delf_serve.settings import ServeSettings
+from delf_serve.settings import ServeSettings, settings_of
 from delf_serve.streams import Streams
 from delf_serve.tasks import Tasks, shared
 
@@ -251,6 +251,4 @@ def _files_folder(settings: ServeSettings) -> Path:
 
 def make_app(agent: Agent, options: Mapping[str, Any], environ: Mapping[str, str]) -> Application:
     """An application from options as ``agent.asgi_app()`` takes them."""
-    from delf_serve.settings import settings_of
-
     return Application(agent, settings_of(options), environ)

@@ -24,7 +24,7 @@ from delf_sql.catalog import (
     find_relation,
     relation_info,
 )
-from delf_sql.failures import SQLSchemaError
+from delf_sql.failures import SQLSchemaError, failure, lost, problem_of
 from delf_sql.settings import SQLOptions, SQLSettings
 from delf_sql.target import make_target
 
@@ -201,7 +201,6 @@ class SQL(Connection):
     async def _on(self, reader: bool, work: Callable[[Backend, Any], T]) -> T:
         """Do something with a session, in a thread; drivers' exceptions become delf's."""
         from delf_sql.database import LostError
-        from delf_sql.failures import lost, problem_of
 
         backend, database = self._parts or await asyncio.to_thread(self._connect)
         try:
@@ -218,8 +217,6 @@ class SQL(Connection):
         raise await self._failure(problem, reader=reader)
 
     async def _failure(self, problem: Problem, *, reader: bool) -> DelfError:
-        from delf_sql.failures import failure
-
         backend, _ = self._connect()
         advice = ""
         if problem.table or problem.column:

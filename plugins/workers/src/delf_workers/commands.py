@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -160,8 +161,6 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
     \b
     delf workers run summarise --attach plan.md --input words=50
     """  # noqa: D301 - click's mark for lines that stay as they are
-    from pathlib import Path
-
     from delf_cli.session import Options, run_session
     from delf_workers.running import order
 
