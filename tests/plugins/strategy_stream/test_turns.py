@@ -14,7 +14,7 @@ from delf.errors import LLMExecutionError, ModelConfigurationError
 from delf.events import CallStarted, ModelWrote, Noted
 from delf.messages import ModelDelta, ModelReply, ModelRequest, ToolCall, ToolResult
 from delf.testing import ScriptedModel, TestHost
-from delf_strategy_stream.context import Turn, tokens_of
+from delf_strategy_stream.context import Turn, compact, tokens_of
 from delf_strategy_stream.events import Called
 from delf_strategy_stream.notation import FunctionCalls, Markers
 from delf_strategy_stream.strategy import StreamStrategy
@@ -443,6 +443,33 @@ async def test_old_results_are_shortened_when_the_budget_is_reached() -> None:
     assert topic == "compaction"
     assert "tokens of earlier turns" in text
     assert "shortened, of" in bench.last_prompt
+
+
+async def test_so_are_old_arguments_of_calls() -> None:
+    looks = [f"<execute>[{call('look', name=str(n) * 3000)}]</execute>" for n in range(4)]
+    bench = Bench(*looks, "Done.", context_tokens=1000)
+    await bench.run()
+    assert "shortened, of 3000 characters" in bench.last_prompt
+    assert "0" * 201 not in bench.last_prompt
+    assert "3" * 3000 in bench.last_prompt, "the latest turns are whole"
+
+
+@pytest.mark.parametrize("token", [None, "signed"])
+def test_calls_of_a_provider_are_shortened_unless_it_may_have_signed_them(
+    token: str | None,
+) -> None:
+    arguments = json.dumps({"rows": list(range(500)), "text": "a" * 500})
+    asked = ToolCall(id="1", name="put", arguments=arguments, token=token)
+    notation = FunctionCalls(())
+    turns = [Turn(ids=(asked,))] * 3
+    first, *rest = compact(turns, 10, notation)
+    assert [turn.ids for turn in rest] == [(asked,), (asked,)]
+    if token is not None:
+        assert first.ids == (asked,)
+        return
+    shown = json.loads(first.ids[0].arguments)
+    assert shown["rows"] == [*range(20), "… (shortened, of 500 items)"]
+    assert shown["text"] == "a" * 200 + "… (shortened, of 500 characters)"
 
 
 async def test_a_window_bounds_what_is_sent() -> None:

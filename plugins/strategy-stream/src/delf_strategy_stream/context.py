@@ -7,9 +7,9 @@ byte, and so is each turn once it is over, until earlier ones are shortened.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from delf.messages import Message, ToolCall, user
 from delf_strategy_stream.events import Called, Invented, Misread, Result
@@ -19,6 +19,7 @@ CHARS_PER_TOKEN: Final = 4
 
 _KEPT_WHOLE: Final = 2
 _SHORT: Final = 200
+_FEW: Final = 20
 _QUOTED: Final = 300
 
 
@@ -110,7 +111,7 @@ def problems_text(turn: Turn) -> str:
 
 
 def compact(turns: Sequence[Turn], budget: int, notation: Notation) -> tuple[Turn, ...]:
-    """Turns with shorter results and no thoughts, the oldest first, until they fit.
+    """Turns with shorter results and arguments and no thoughts, the oldest first, until they fit.
 
     The last two stay whole.
 
@@ -125,7 +126,9 @@ def compact(turns: Sequence[Turn], budget: int, notation: Notation) -> tuple[Tur
             break
         turn = shorter[place]
         results = tuple(_shortened(result) for result in turn.results)
-        shorter[place] = replace(turn, thoughts="", results=results)
+        calls = tuple(replace(call, arguments=_brief(call.arguments)) for call in turn.calls)
+        ids = tuple(map(_shorter_call, turn.ids))
+        shorter[place] = replace(turn, thoughts="", results=results, calls=calls, ids=ids)
     return tuple(shorter)
 
 
@@ -144,6 +147,31 @@ def _length(message: Message) -> int:
 
 def _shortened(result: Result) -> Result:
     text = json.dumps(result.value, ensure_ascii=False)
-    if len(text) <= _SHORT:
-        return result
-    return replace(result, value=f"{text[:_SHORT]}… (shortened, of {len(text)} characters)")
+    return result if len(text) <= _SHORT else replace(result, value=_brief(text))
+
+
+def _shorter_call(call: ToolCall) -> ToolCall:
+    """A call with brief arguments; whole where its provider may have signed it."""
+    if call.token is not None or len(call.arguments) <= _SHORT:
+        return call
+    try:
+        arguments = json.loads(call.arguments)
+    except ValueError:  # it was not made, and the model was told
+        return call
+    return replace(call, arguments=json.dumps(_brief(arguments), ensure_ascii=False))
+
+
+def _brief(value: Any) -> Any:
+    """Plain data with the beginnings of long texts and lists."""
+    if isinstance(value, str):
+        if len(value) <= _SHORT:
+            return value
+        return f"{value[:_SHORT]}… (shortened, of {len(value)} characters)"
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, Any]", value)
+        return {name: _brief(item) for name, item in fields.items()}
+    if isinstance(value, (list, tuple)):
+        items = cast("Sequence[Any]", value)
+        more = [] if len(items) <= _FEW else [f"… (shortened, of {len(items)} items)"]
+        return [*map(_brief, items[:_FEW]), *more]
+    return value

@@ -42,7 +42,8 @@ class StreamSettings(PluginSettings):
     context_tokens: int = Field(
         default=100_000,
         ge=1000,
-        description="Tokens of the task's turns from which on the oldest results are shortened.",
+        description="Tokens of the task's turns from which on the oldest results and arguments "
+        "are shortened.",
     )
     max_turns: int = Field(default=50, ge=1, description="Answers of the model in one task.")
     result_chars: int = Field(
