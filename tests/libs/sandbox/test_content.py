@@ -5,6 +5,7 @@ import dataclasses
 import datetime as dt
 import enum
 import io
+import json
 import math
 from decimal import Decimal
 from typing import NamedTuple
@@ -277,3 +278,12 @@ def test_what_becomes_too_large_is_not_made(name: str, value: object) -> None:
     """A record has a cell for each column that any has, and each level of JSON its blanks."""
     with pytest.raises(ContentTooLargeError):
         make_content(name, value, [".xlsx"], most=1_000_000)
+
+
+def test_keys_that_json_would_make_one_are_refused():
+    with pytest.raises(TypeError, match="1 and '1' would be the same key"):
+        make_content("a.json", {1: "a", "1": "b"})
+    with pytest.raises(TypeError, match="the same key"):
+        make_content("a.jsonl", [{"x": {None: 1, "null": 2}}])
+    made = make_content("a.json", {1: "a", None: 2, dt.date(2026, 1, 2): [{2: 3}]})
+    assert json.loads(made.data) == {"1": "a", "null": 2, "2026-01-02": [{"2": 3}]}

@@ -22,6 +22,7 @@ class Fetched:
         more: Whether there were more.
         changed: How many rows were changed, where the driver says it here.
         mended: Columns with text that was not UTF-8, and has marks in place of such bytes.
+        warnings: What the database says that it did otherwise than it was told.
     """
 
     columns: tuple[str, ...]
@@ -29,6 +30,7 @@ class Fetched:
     more: bool = False
     changed: int = 0
     mended: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def collect(
@@ -81,6 +83,8 @@ def as_dicts(fetched: Fetched) -> list[dict[str, Any]]:
     Columns with values that Python cannot say are noted.
     """
     names = unique_names(fetched.columns)
+    for told in fetched.warnings:
+        note(f"the database warns: {told}")
     for name in fetched.mended:
         note(f"column {name!r} has text that is not UTF-8: each such byte was read as \ufffd")
     for number, name in enumerate(names):

@@ -193,6 +193,7 @@ def _known(name: str, content: Any) -> Any:
 
 
 def _json(value: Any) -> str:
+    _check_keys(value)
     try:
         return _COMPACT.encode(value)
     except (ValueError, TypeError):
@@ -200,6 +201,7 @@ def _json(value: Any) -> str:
 
 
 def _indented_json(value: Any, most: int) -> str:
+    _check_keys(value)
     text = _Text(most)
     try:
         text.writelines(_INDENTED.iterencode(value))
@@ -245,7 +247,32 @@ def _json_key(key: Any) -> Any:
     made = _jsonable(key)
     if isinstance(made, (list, dict)):
         return _json(made)
-    return made
+    return _json_key(made)
+
+
+def _name(key: Any) -> str:
+    """A key as the json module writes it."""
+    key = _json_key(key)
+    return key if isinstance(key, str) else json.dumps(key)
+
+
+def _check_keys(value: Any) -> None:
+    """Refuse keys that are several in a dict and one in JSON, where a value would be lost."""
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value)
+        if not all(type(key) is str for key in items):
+            written = {_name(key): key for key in items}
+            if len(written) < len(items):
+                key = next(key for key in items if written[_name(key)] is not key)
+                raise TypeError(
+                    f"{key!r} and {written[_name(key)]!r} would be the same key in JSON: make the "
+                    "keys texts that differ"
+                )
+        for item in items.values():
+            _check_keys(item)
+    elif isinstance(value, (list, tuple)):
+        for item in cast("list[Any]", value):
+            _check_keys(item)
 
 
 # -- rows -----------------------------------------------------------------------------------

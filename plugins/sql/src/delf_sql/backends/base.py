@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from delf.errors import OptionalDependencyError, ToolExecutionError, ToolRefusedError
 from delf_sql.catalog import Relation, Table
@@ -17,6 +17,7 @@ from delf_sql.rows import Fetched
 from delf_sql.target import Target
 
 Cause = Literal["statement", "timeout", "read-only", "unavailable"]
+_MOST_WARNINGS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +73,7 @@ class Written:
         self.rowcount = 0
         self.columns: tuple[str, ...] = ()
         self.rows: list[Sequence[Any]] = []
+        self.warnings: dict[str, None] = {}
 
     def room(self, limit: int) -> int:
         """Return the number of rows that may still be returned."""
@@ -87,6 +89,8 @@ class Written:
         Raises:
             ToolExecutionError: When it returned more rows than there is room for.
         """
+        if fetched is not None:
+            self.warn(fetched.warnings)
         if fetched is None or not fetched.columns:
             self.rowcount += max(rowcount, 0)
             return
@@ -99,10 +103,19 @@ class Written:
         self.columns = fetched.columns
         self.rows += fetched.rows
 
+    def warn(self, warnings: Iterable[str]) -> None:
+        """Keep the first warnings.
+
+        Args:
+            warnings: Of one execution.
+        """
+        if len(self.warnings) < _MOST_WARNINGS:
+            self.warnings |= dict.fromkeys(warnings)
+
     @property
     def fetched(self) -> Fetched:
         """All rows that were returned."""
-        return Fetched(self.columns, self.rows)
+        return Fetched(self.columns, self.rows, warnings=tuple(self.warnings))
 
 
 def can_batch(statement: Statement, bounds: Sequence[Bound]) -> bool:

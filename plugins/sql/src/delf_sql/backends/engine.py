@@ -188,7 +188,8 @@ class EngineBackend:
         clause = bound.clause().execution_options(stream_results=streams, max_row_buffer=1)
         with contextlib.closing(session.execute(clause)) as result:
             if not result.returns_rows:
-                return Fetched((), [], changed=result.rowcount)
+                told = self._warnings(session)
+                return Fetched((), [], changed=result.rowcount, warnings=told)
             cursor: Any = result.cursor
             columns = tuple(str(column[0]) for column in cursor.description)
             more = True
@@ -197,7 +198,11 @@ class EngineBackend:
             finally:
                 if more:
                     self._cut(session)
-        return Fetched(columns, rows, more)
+        return Fetched(columns, rows, more, warnings=self._warnings(session))
+
+    def _warnings(self, session: sa.Connection) -> tuple[str, ...]:
+        """What the database did otherwise than it was told, where it says so."""
+        return ()
 
     def _cut(self, session: sa.Connection) -> None:
         """Leave rows that are not wanted, where a driver would read them to their end."""
@@ -218,6 +223,7 @@ class EngineBackend:
         if self.batches and can_batch(statement, bounds):
             clause = bounds[0].clause()
             written.add(session.execute(clause, [bound.named for bound in bounds]).rowcount)
+            written.warn(self._warnings(session))
         else:
             for bound in bounds:
                 room = written.room(self._limits.max_rows)

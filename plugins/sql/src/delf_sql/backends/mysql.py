@@ -52,6 +52,7 @@ _UNLISTED: Final = """
 SELECT routine_name FROM information_schema.routines
 WHERE routine_schema = DATABASE() AND routine_name IN ({names}) LIMIT 1
 """
+_MOST_WARNINGS: Final = 3
 _SMALLEST_LARGEST: Final = 1_000_000
 """The bytes that delf's own queries need, whatever ``max_bytes`` is."""
 _TIMEOUTS: Final = (1969, 3024)
@@ -168,7 +169,7 @@ class MysqlBackend(EngineBackend):
             f"sql_mode = '{','.join(kept)}'",
             "autocommit = 0",
             "sql_notes = 0",
-            "max_error_count = 0",
+            f"max_error_count = {_MOST_WARNINGS}",
         ]
         if reader:
             settings += [f"sql_select_limit = {self._limits.max_rows + 1}", self._clock(driver)]
@@ -249,6 +250,16 @@ class MysqlBackend(EngineBackend):
 
     def _fetch(self, session: sa.Connection, bound: Bound, limit: int, *, streams: bool) -> Fetched:
         return super()._fetch(session, bound, limit, streams=True)  # of a write, too
+
+    def _warnings(self, session: sa.Connection) -> tuple[str, ...]:
+        """A text that was cut, a division by zero, a date that is none."""
+        driver = _raw(session)
+        result: Any = driver._result  # noqa: SLF001 - the cursor has let go of it
+        count = 0 if result is None else result.warning_count
+        if not count:
+            return ()
+        told = [first_line(str(row[-1])) for row in driver.show_warnings()]
+        return (*told, *([f"{count - len(told)} more warnings"] if count > len(told) else []))
 
     def _cut(self, session: sa.Connection) -> None:
         _raw(session).cut()

@@ -32,8 +32,12 @@ from delf_sql.values import for_postgresql
 
 _BEGIN: Final = """
 SELECT pg_catalog.set_config('statement_timeout', %s, true),
-       pg_catalog.set_config('standard_conforming_strings', 'on', true)
+       pg_catalog.set_config('standard_conforming_strings', 'on', true),
+       pg_catalog.set_config('datestyle', 'ISO', true),
+       pg_catalog.set_config('intervalstyle', 'postgres', true),
+       pg_catalog.set_config('extra_float_digits', '1', true)
 """
+"""Texts of values as psycopg reads them, whatever the server or ``PGOPTIONS`` say."""
 _ROLE: Final = "SELECT pg_catalog.set_config('role', %s, true)"
 _UNLISTED: Final = """
 SELECT p.proname::text
@@ -88,6 +92,7 @@ class PostgresBackend(EngineBackend):
             "user": target.user,
             "password": target.password,
             "application_name": "delf",
+            "client_encoding": "UTF8",
             "connect_timeout": max(2, round(self._limits.connect_timeout)),
             **target.options,
         }
