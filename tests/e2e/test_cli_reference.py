@@ -447,6 +447,12 @@ def test_json_of_the_audit_file(here):
     checked("delf audit show", map(json.loads, lines))
 
 
+def test_json_of_people(here):
+    checked("delf users add", [written(here, "users", "add", "ada", "--json")])
+    checked("delf users list", written(here, "users", "list", "--json"))
+    assert written(here, "users", "sessions", "--json") == []
+
+
 def test_json_of_logins(here):
     secrets = {"installed": {"client_id": "shop", "client_secret": "planted"}}
     (here / "client_secrets.json").write_text(json.dumps(secrets))

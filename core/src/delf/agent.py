@@ -438,16 +438,33 @@ class Agent(Generic[T]):
         """
         return self._home.call(lambda runtime: self._fork(runtime, task_id, at))
 
-    async def afork(self, task_id: str, at: int | None = None) -> str:
-        """The same."""
-        return await self._home.call_async(lambda runtime: self._fork(runtime, task_id, at))
+    async def afork(
+        self,
+        task_id: str,
+        at: int | None = None,
+        *,
+        key: str | None = None,
+        setup: Mapping[str, Any] | None = None,
+    ) -> str:
+        """The same; ``key`` and ``setup`` as :meth:`asubmit` takes them."""
+        return await self._home.call_async(
+            lambda runtime: self._fork(runtime, task_id, at, key, setup)
+        )
 
-    async def _fork(self, runtime: Runtime, task_id: str, at: int | None) -> str:
+    async def _fork(
+        self,
+        runtime: Runtime,
+        task_id: str,
+        at: int | None,
+        key: str | None = None,
+        setup: Mapping[str, Any] | None = None,
+    ) -> str:
         from delf.engine.journal.forks import forked, last_script
 
         events = await runtime.journal.read(task_id)
         name = new_task_id()
-        for event in forked(events, last_script(events) if at is None else at, name):
+        begin = last_script(events) if at is None else at
+        for event in forked(events, begin, name, key, setup):
             await runtime.journal.append(event)
         if isinstance(runtime.journal, SharedJournal):
             await runtime.journal.release(name)  # whoever resumes it claims it
@@ -687,6 +704,13 @@ class Agent(Generic[T]):
         if self._tasks.find(task_id) is None and isinstance(journal, SharedJournal):
             return self._home.call_anywhere(lambda _: journal.stop(task_id, self.agent_id))
         return self._tasks.cancel(task_id)
+
+    async def acancel(self, task_id: str, *, by: str) -> bool:
+        """The same from asynchronous code, on the word of ``by``, whose name the journal keeps."""
+        if await self._home.call_async(lambda runtime: runtime.stop_task(task_id, by)):
+            return True
+        journal = self.journal
+        return isinstance(journal, SharedJournal) and await journal.stop(task_id, by)
 
     # -- approvals -----------------------------------------------------------------------
 

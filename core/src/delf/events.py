@@ -97,7 +97,8 @@ class TaskStarted(_Event):
     ``attended``: whoever ordered it waits for it; else its requests wait for an answer.
     ``parent`` is the task of which it is a child, and ``worker`` the name of who does that.
     ``zone`` is the time zone in which it began, as a rule of POSIX, and ``zone_name`` its name
-    where it has one: a resumed task keeps them.
+    where it has one: a resumed task keeps them. ``key`` is on whose behalf it is done; None for
+    the local user's.
     """
 
     task: str
@@ -110,6 +111,7 @@ class TaskStarted(_Event):
     worker: str | None = None
     zone: str = ""
     zone_name: str = ""
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -576,7 +578,10 @@ class FactsLearned(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFinished(_Event):
-    """The task is over; ``value`` is its answer as plain data, where it wanted data."""
+    """The task is over; ``value`` is its answer as plain data, where it wanted data.
+
+    ``by`` is the person who stopped it, where that is known.
+    """
 
     status: bool
     text: str
@@ -586,6 +591,7 @@ class TaskFinished(_Event):
     cost_usd: float | None = None
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     value: Any = None
+    by: str | None = None
 
     @property
     def state(self) -> str:
@@ -726,12 +732,13 @@ def size_of(event: Event) -> int:
     return size
 
 
-def end_of(events: Sequence[Event], error: DelfError) -> TaskFinished:
+def end_of(events: Sequence[Event], error: DelfError, by: str | None = None) -> TaskFinished:
     """The last event of a task on which nobody works.
 
     Args:
         events: All of its events.
         error: Why it ends.
+        by: The person who stopped it.
     """
     return TaskFinished(
         task_id=events[-1].task_id,
@@ -743,6 +750,7 @@ def end_of(events: Sequence[Event], error: DelfError) -> TaskFinished:
         error=error.message,
         code=error.code,
         cost_usd=cost_of(events),
+        by=by,
     )
 
 

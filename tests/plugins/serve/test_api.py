@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from delf_serve.keys import ANYBODY
 from support.serving import KEYS, Outbox, bearer, doing, make_agent, serving
 
 
@@ -547,7 +548,7 @@ async def test_what_is_over_can_be_deleted_by_who_may(serve):
     place = f"/tasks/{task['task_id']}"
     await server.until(task["task_id"], "done")
     assert (await server.client.get(f"{place}/files/out.txt")).text == "text"
-    (path,) = (await server.app.tasks.output_files(task["task_id"])).values()
+    (path,) = (await server.app.tasks.output_files(task["task_id"], ANYBODY)).values()
     assert (await server.client.delete(place, headers=bearer("ada-key"))).status_code == 403
     assert (await server.client.delete(place[:-1])).status_code == 404
     assert (await server.client.delete(place)).status_code == 204

@@ -89,6 +89,10 @@ class Runtime:
         """
         await self.resources.check()
 
+    async def stop_task(self, task_id: str, by: str) -> bool:
+        """Stop a task that is worked on here, on somebody's word; False where none is."""
+        return self._stops.ask(task_id, by)
+
     async def run(self, request: TaskRequest) -> TaskOutcome:
         """Work one task to its end; many may be worked at once.
 
@@ -183,7 +187,8 @@ class Runtime:
     async def _never_begun(self, request: TaskRequest) -> None:
         """A task of the journal that was cancelled while it waited for a place is over."""
         if request.past and not is_over(request.past):
-            end = end_of(request.past, TaskStoppedError("the task was stopped"))
+            stopped = TaskStoppedError("the task was stopped")
+            end = end_of(request.past, stopped, self._stops.by(request.task_id))
             await self.journal.append(end)
             for listener in (*self.resources.observers.feeds, *request.listeners):
                 listener(end)
@@ -272,7 +277,8 @@ class Runtime:
         closing = partial(self._close_later, request.task_id)
         scripts = ScriptRunner(run, gate, children, closing)
         host = TaskHost(run, gate, scripts, children)
-        return TaskPipeline(run, host, resources.agent.strategy_named(run.config.strategy))
+        strategy = resources.agent.strategy_named(run.config.strategy)
+        return TaskPipeline(run, host, strategy, lambda: self._stops.by(request.task_id))
 
     def leave_all(self) -> None:
         """The same as :meth:`leave`, for every task that runs."""

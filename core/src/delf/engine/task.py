@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from delf.errors import ConfigurationError, DelfError, TaskLeftError
-from delf.events import TaskQueued
+from delf.events import TaskQueued, TaskStarted
 from delf.messages import system, user
 from delf.records import dataclass
 from delf.zones import Zone, local_zone
@@ -132,7 +132,7 @@ class TaskRequest:
         """The key on whose behalf it is done; None for the local user."""
         if self.key is not None:
             return self.key
-        return next((event.key for event in self.past if isinstance(event, TaskQueued)), None)
+        return next((e.key for e in self.past if isinstance(e, (TaskQueued, TaskStarted))), None)
 
     @property
     def worker(self) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -178,6 +178,13 @@ class Stop:
 
     work: asyncio.Task[Any]
     asked: bool = False
+    by: str | None = None
+
+    def cancel(self, by: str | None) -> None:
+        """Stop it, on somebody's word; the first who asks counts."""
+        if not self.asked:
+            self.asked, self.by = True, by
+            self.work.cancel()
 
 
 class Stops:
@@ -207,6 +214,18 @@ class Stops:
                 self._next.cancel()
                 self._next = None
 
+    def ask(self, task_id: str, by: str | None) -> bool:
+        """Stop a task of this agent at once; False where it does not run here."""
+        stop = self._tasks.get(task_id)
+        if stop is not None:
+            stop.cancel(by)
+        return stop is not None
+
+    def by(self, task_id: str) -> str | None:
+        """The person who asked for a stop, where that is known."""
+        stop = self._tasks.get(task_id)
+        return None if stop is None else stop.by
+
     def _look_later(self, journal: SharedJournal) -> None:
         def look() -> None:
             self._looking = asyncio.ensure_future(self._look(journal))
@@ -214,15 +233,13 @@ class Stops:
         self._next = asyncio.get_running_loop().call_later(_LOOK_SECONDS, look)
 
     async def _look(self, journal: SharedJournal) -> None:
-        asked: Collection[str] = ()
+        asked: Mapping[str, str] = {}
         try:
             asked = await journal.asked_to_stop(self._tasks.keys())
         except DelfError as error:
             _log.warning("whether tasks are to stop is not known now: %s", error.message)
-        for stop in (self._tasks[name] for name in asked if name in self._tasks):
-            if not stop.asked:
-                stop.asked = True
-                stop.work.cancel()
+        for name, by in asked.items():
+            self.ask(name, by)
         self._next = None
         if self._tasks:
             self._look_later(journal)

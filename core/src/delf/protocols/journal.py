@@ -29,7 +29,7 @@ class TaskRecord:
         events: How many events there are.
         owner: The process that works on it, as ``pid 7 on host``.
         queue: Where it waits, or waited, for a runner.
-        key: On whose behalf it is done there: limits of a key hold for all tasks of it.
+        key: On whose behalf it is done, if not for the local user.
         losses: How many processes died, or were silent for too long, with it in hand.
         tries: How often it failed and was put back to be tried again; ``error`` says why then.
         not_before: The Unix time from which on a runner may take it.
@@ -237,6 +237,7 @@ class SharedJournal(Journal, Protocol):
         state: str | None = None,
         text: str | None = None,
         since: float | None = None,
+        keys: Collection[str] | None = None,
     ) -> Sequence[TaskRecord]:
         """The newest tasks first.
 
@@ -245,6 +246,7 @@ class SharedJournal(Journal, Protocol):
             state: Only those in this state.
             text: Only those whose task holds this text, in any case.
             since: Only those that started at this Unix time or later.
+            keys: Only those that are done on behalf of one of these.
         """
         ...
 
@@ -362,8 +364,8 @@ class SharedJournal(Journal, Protocol):
         """
         ...
 
-    async def asked_to_stop(self, task_ids: Collection[str]) -> Collection[str]:
-        """Those of these tasks that somebody has asked to stop."""
+    async def asked_to_stop(self, task_ids: Collection[str]) -> Mapping[str, str]:
+        """Those of these tasks that somebody has asked to stop, with the name of who did."""
         ...
 
     async def check(self) -> None:

@@ -16,12 +16,22 @@ class SessionRecord:
         name: Whose it is.
         began: Unix time in seconds.
         until: When it is over.
+        holder: The owner of tasks that it stands for; another person of the name has another one.
+        key: The digest of the key that was shown, if one was: the session ends with it.
+        way: How its person logged in, as ``key`` or ``oidc``.
+        client: The address from where.
+        browser: What the browser called itself.
     """
 
     digest: str
     name: str
     began: float
     until: float
+    holder: str = ""
+    key: str = ""
+    way: str = "key"
+    client: str = ""
+    browser: str = ""
 
 
 @runtime_checkable

@@ -117,8 +117,15 @@ async def revoke(journal: Journal, text: str, by: str) -> RememberedDecision:
     return await keeper.revoke(meant[0], by)
 
 
-async def find_request(journal: SharedJournal, text: str) -> RequestRecord:
+async def find_request(
+    journal: SharedJournal, text: str, sees: Callable[[str | None], bool] | None = None
+) -> RequestRecord:
     """The request whose id a text abbreviates, whatever became of it.
+
+    Args:
+        journal: Where it is.
+        text: The id, or the beginning of it.
+        sees: Tells whether requests of an owner's tasks are looked at; all are without it.
 
     Raises:
         UnknownRequestError: When no id or more than one begins so.
@@ -128,6 +135,8 @@ async def find_request(journal: SharedJournal, text: str) -> RequestRecord:
             "the id of a request is empty", hint="delf approvals list shows what waits"
         )
     found = list(await journal.find_requests(text))
+    if sees is not None:
+        found = [record for record in found if sees(record.task.key)]
     exact = [record for record in found if record.requested.request_id == text]
     if len(found) > 1 and not exact:
         found = [record for record in found if record.waits] or found

@@ -67,23 +67,25 @@ def notes_from(
     ]
 
 
-def noted(connection: Connection, kind: str, task_ids: Sequence[str]) -> set[str]:
-    """Those of these tasks that have a note of a kind.
+def noted(connection: Connection, kind: str, task_ids: Sequence[str]) -> dict[str, str]:
+    """Those of these tasks that have a note of a kind, with the name of who left the first one.
 
     Args:
         connection: For reading.
         kind: What the notes are about.
         task_ids: The tasks; any number.
     """
-    found: set[str] = set()
+    found: dict[str, str] = {}
     for start in range(0, len(task_ids), _AT_ONCE):
         some = {f"id{n}": name for n, name in enumerate(task_ids[start : start + _AT_ONCE])}
         rows = connection.execute(
-            "SELECT t.task_id FROM delf_tasks AS t JOIN delf_notes AS n ON n.task = t.id "  # noqa: S608 - own names
-            f"WHERE n.kind = :kind AND t.task_id IN ({', '.join(f':{name}' for name in some)})",
+            "SELECT t.task_id, n.data FROM delf_tasks AS t JOIN delf_notes AS n ON n.task = t.id "  # noqa: S608 - own names
+            f"WHERE n.kind = :kind AND t.task_id IN ({', '.join(f':{name}' for name in some)}) "
+            "ORDER BY n.pos",
             {"kind": kind, **some},
         )
-        found.update(str(row[0]) for row in rows)
+        for name, data in rows:
+            found.setdefault(str(name), str(json.loads(data).get("by") or ""))
     return found
 
 

@@ -13,11 +13,12 @@ from typing import Any, Final, TypeVar
 from delf.events import Event
 from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import JournalSize, Note, Pruned, RequestRecord, TaskRecord
+from delf.protocols.people import Person
 from delf.protocols.search import FigureBy, Figures, Found, TaskFilter
 from delf.protocols.sessions import SessionRecord
 from delf.settings import check_variables
 from delf.values import to_jsonable
-from delf_journal_sql import inbox, index, search, sessions, store
+from delf_journal_sql import inbox, index, people, search, sessions, store
 from delf_journal_sql.codec import Packed, encode_large, pack, put_together, take_out
 from delf_journal_sql.conversations import SqlConversations, namespaces
 from delf_journal_sql.database import Connection, transaction
@@ -139,6 +140,7 @@ class SqlJournal:
         state: str | None = None,
         text: str | None = None,
         since: float | None = None,
+        keys: Collection[str] | None = None,
     ) -> Sequence[TaskRecord]:
         """The newest tasks first.
 
@@ -147,10 +149,17 @@ class SqlJournal:
             state: Only ``running``, ``interrupted``, ``done`` or ``error`` ones.
             text: Only those whose task holds this text, in any case.
             since: Only those that started at this Unix time or later.
+            keys: Only those that are done on behalf of one of these.
         """
         return await self._read(
             lambda c: store.find_tasks(
-                c, self._database.now(c), limit=limit, state=state, text=text, since=since
+                c,
+                self._database.now(c),
+                limit=limit,
+                state=state,
+                text=text,
+                since=since,
+                keys=keys,
             )
         )
 
@@ -305,8 +314,8 @@ class SqlJournal:
         """
         return await stop_task(self, task_id, by)
 
-    async def asked_to_stop(self, task_ids: Collection[str]) -> Collection[str]:
-        """Those of these tasks that somebody has asked to stop."""
+    async def asked_to_stop(self, task_ids: Collection[str]) -> Mapping[str, str]:
+        """Those of these tasks that somebody has asked to stop, with the name of who did."""
         names = tuple(task_ids)
         return await self._read(lambda c: inbox.noted(c, STOP, names))
 
@@ -361,6 +370,14 @@ class SqlJournal:
         """
         wanted = None if digests is None else tuple(digests)
         return await self._read(lambda c: sessions.find(c, time.time(), wanted))
+
+    async def people(self) -> list[Person]:
+        """Everybody that a server knows, by their names, those who were revoked, too."""
+        return await self._read(people.find)
+
+    async def keep_person(self, person: Person, instead_of: Person | None) -> bool:
+        """Keep a person; False, and nothing changes, if somebody else was quicker."""
+        return await self._write(lambda c: people.keep(c, person, instead_of))
 
     async def remembered(self) -> Sequence[RememberedDecision]:
         """The decisions that hold until somebody revokes them, the oldest first."""

@@ -118,6 +118,14 @@ def _version_10(execute: Execute) -> None:
     execute(f"CREATE INDEX delf_events_remembered ON delf_events (task, seq) WHERE {REMEMBERED}")
 
 
+def _version_11(execute: Execute) -> None:
+    """People with their keys, and where sessions are from; who was logged in logs in again."""
+    execute("CREATE TABLE delf_people (name TEXT PRIMARY KEY, data TEXT NOT NULL)")
+    execute("DELETE FROM delf_sessions")
+    for column in ("holder", "shown_key", "way", "client", "browser"):
+        execute(f"ALTER TABLE delf_sessions ADD COLUMN {column} TEXT NOT NULL DEFAULT ''")
+
+
 MIGRATIONS: Final[Sequence[Callable[[Execute], None]]] = (
     _version_1,
     _version_2,
@@ -129,6 +137,7 @@ MIGRATIONS: Final[Sequence[Callable[[Execute], None]]] = (
     _version_8,
     _version_9,
     _version_10,
+    _version_11,
 )
 """The step to each version from the one before, from version 1 on."""
 

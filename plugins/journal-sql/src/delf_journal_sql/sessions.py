@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, fields
 from typing import Final
 
 from delf.protocols.sessions import SessionRecord
+from delf_journal_sql.codec import plain_text
 from delf_journal_sql.database import Connection
 
 _AT_ONCE: Final = 500
 """Sessions of one query: databases limit its parameters."""
-_COLUMNS: Final = "digest, name, began, until"
+_COLUMNS: Final = "digest, name, began, until, holder, shown_key, way, client, browser"
 
 
 def begin(connection: Connection, session: SessionRecord) -> None:
     """Keep a session, and forget those that were over when it began."""
     connection.execute("DELETE FROM delf_sessions WHERE until < :now", {"now": session.began})
     connection.execute(
-        f"INSERT INTO delf_sessions ({_COLUMNS}) VALUES (:digest, :name, :began, :until)",  # noqa: S608 - own names
-        {
-            "digest": session.digest,
-            "name": session.name,
-            "began": session.began,
-            "until": session.until,
-        },
+        f"INSERT INTO delf_sessions ({_COLUMNS}) VALUES (:digest, :name, :began, :until, "  # noqa: S608 - own names
+        ":holder, :key, :way, :client, :browser)",
+        {**asdict(session), "browser": plain_text(session.browser)},
     )
 
 
@@ -47,7 +45,5 @@ def find(
         f"SELECT {_COLUMNS} FROM delf_sessions WHERE until >= :now {only}ORDER BY began",  # noqa: S608 - own names
         {"now": now, **some},
     )
-    return [
-        SessionRecord(digest=digest, name=name, began=began, until=until)
-        for digest, name, began, until in rows
-    ]
+    names = [item.name for item in fields(SessionRecord)]
+    return [SessionRecord(**dict(zip(names, row, strict=True))) for row in rows]

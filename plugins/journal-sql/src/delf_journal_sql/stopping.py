@@ -39,7 +39,7 @@ async def stop_task(journal: SharedJournal, task_id: str, by: str) -> bool:
     deadline, asked = time.monotonic() + _STOP_SECONDS, False
     while (record := await journal.task(task_id)).state not in _OVER:
         if record.state in _FREE:
-            await end_task(journal, record, TaskStoppedError("the task was stopped"))
+            await end_task(journal, record, TaskStoppedError("the task was stopped"), by)
             continue
         if not asked:
             await journal.post(task_id, STOP, {"by": by})
@@ -56,7 +56,7 @@ async def stop_task(journal: SharedJournal, task_id: str, by: str) -> bool:
     return record.state == "stopped"
 
 
-async def end_task(journal: SharedJournal, record: TaskRecord, error: DelfError) -> None:
+async def end_task(journal: SharedJournal, record: TaskRecord, error: DelfError, by: str) -> None:
     """End a task that nobody works on; somebody else may be quicker."""
     try:
         await journal.claim(record.task_id)
@@ -66,4 +66,4 @@ async def end_task(journal: SharedJournal, record: TaskRecord, error: DelfError)
         return
     events = await journal.read(record.task_id)
     if not isinstance(events[-1], TaskFinished):
-        await journal.append(end_of(events, error))
+        await journal.append(end_of(events, error, by))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, cast
 
 from delf.errors import DelfError, UnknownTaskError
@@ -101,6 +101,7 @@ def find_tasks(
     state: str | None = None,
     text: str | None = None,
     since: float | None = None,
+    keys: Collection[str] | None = None,
 ) -> list[TaskRecord]:
     """The newest tasks first.
 
@@ -111,6 +112,7 @@ def find_tasks(
         state: Only those in a state.
         text: Only those whose task holds this text, in any case.
         since: Only those that started at this time or later.
+        keys: Only those that are done on behalf of one of these.
     """
     where: list[str] = []
     values: dict[str, Any] = {"limit": limit}
@@ -124,6 +126,10 @@ def find_tasks(
     if since is not None:
         where.append("t.started_at >= :since")
         values["since"] = since
+    if keys is not None:
+        some = {f"key{number}": key for number, key in enumerate(sorted(keys))}
+        values |= some
+        where.append(f"t.limit_key IN ({', '.join(f':{name}' for name in some) or 'NULL'})")
     rows = connection.execute(
         f"SELECT {TASK}, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
         "LEFT JOIN delf_owners AS o ON o.owner = t.owner "

@@ -207,7 +207,7 @@ class Tasks:
             "at": event.at,
             "owner": None if waits else self.owner.key,
             "queue": None if queued is None else queued.queue,
-            "key": None if queued is None else queued.key,
+            "key": event.key if isinstance(event, (TaskQueued, TaskStarted)) else None,
             "not_before": None if queued is None else queued.not_before,
         }
         rows = connection.execute(

@@ -20,6 +20,7 @@ from delf_serve.assets import page_file
 from delf_serve.files import Uploads
 from delf_serve.guard import Guard, Receive, Scope, Send, path_of
 from delf_serve.keys import ANYBODY, Key, Keys
+from delf_serve.logins import Logins
 from delf_serve.operation import Operation
 from delf_serve.operations import OF_THE_PAGE, OPERATIONS, Call, Service
 from delf_serve.problems import ProblemError
@@ -61,6 +62,7 @@ class Application:
         self.tasks = Tasks(agent, settings)
         self.streams = Streams(self.tasks)
         self.sessions = Sessions(self.keys, self.tasks, settings)
+        self.logins = Logins(self.keys, self.tasks, settings)
         self.service = Service(
             agent=agent,
             settings=settings,
@@ -68,6 +70,7 @@ class Application:
             tasks=self.tasks,
             streams=self.streams,
             sessions=self.sessions,
+            logins=self.logins,
             approvals=Approvals(agent, self.tasks),
             uploads=Uploads(_files_folder(settings), settings),
             readiness=Readiness(agent, self.tasks),
@@ -87,7 +90,14 @@ class Application:
             Route("/page/{name}", _page, methods=["GET"]),
         ]
         self._app = Router(routes, lifespan=self._lifespan, redirect_slashes=False)
-        self._guard = Guard(self._serve, settings, self.keys, self._key_of_session)
+        self._guard = Guard(
+            self._serve,
+            settings,
+            self.keys,
+            self.sessions.key_of,
+            self._told_by_proxy,
+            self._prepare,
+        )
         self._outermost: Any = self._guard
         if settings.trusted_proxies:
             self._outermost = ProxyHeadersMiddleware(
@@ -96,6 +106,7 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
+        scope["delf.peer"] = scope.get("client")  # before a proxy's word for it takes its place
         await self._outermost(scope, receive, send)
 
     async def start(self) -> None:
@@ -103,7 +114,8 @@ class Application:
         async with self._lock:
             if not self._started:
                 await self.agent.astart()
-                shared(self.agent)
+                await self.keys.look(shared(self.agent), at_once=True)
+                _check_open(self.settings, keyed=bool(self.keys))
                 self.tasks.start()
                 for work in (self.sessions.keep_looking(), self.service.uploads.keep_forgetting()):
                     self._work.add(asyncio.create_task(work))
@@ -138,17 +150,21 @@ class Application:
         scope["app"] = self  # so that the router raises what it refuses
         if scope["type"] == "http":
             scope["delf.guard"] = self._guard
-            if not self._started and path_of(scope) != "/health":
+            if not self._started and path_of(scope) != "/health":  # /ready is not prepared
                 await self.start()
         try:
             await self._app(scope, receive, send)
         except HTTPException as error:
             raise _refused(error, self._app.routes, scope) from None
 
-    async def _key_of_session(self, cookie: str) -> Key | None:
+    async def _prepare(self) -> None:
+        """Know people as they are now; where it is mounted in another one, the agent starts."""
         if not self._started:
             await self.start()
-        return await self.sessions.key_of(cookie)
+        await self.keys.look(self.tasks.journal)
+
+    async def _told_by_proxy(self, name: str, teams: str) -> Key | None:
+        return await self.logins.person(name, teams.split(",") if teams else None)
 
 
 class _End(asyncio.Future[None]):

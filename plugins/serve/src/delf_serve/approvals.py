@@ -58,25 +58,26 @@ class Approvals:
         self._agent = agent
         self._tasks = tasks
 
-    async def list(self, *, waiting: bool, limit: int, offset: int) -> RequestList:
-        """Questions, the oldest first."""
-        found = await self._tasks.journal.find_requests(waiting=waiting, limit=_MOST)
+    async def list(self, key: Key, *, waiting: bool, limit: int, offset: int) -> RequestList:
+        """Questions that somebody sees, the oldest first."""
+        every = await self._tasks.journal.find_requests(waiting=waiting, limit=_MOST)
+        found = [record for record in every if key.sees(record.task.key)]
         part = found[offset : offset + limit]
         more = len(found) > offset + limit
         return RequestList(
             approvals=[Request(**request_data(record)) for record in part], more=more
         )
 
-    async def detail(self, text: str) -> Request:
+    async def detail(self, text: str, key: Key) -> Request:
         """A question with all that helps to answer it."""
-        record = await self._find(text)
+        record = await self._find(text, key)
         action = await self._action(record)
         schema = None if action is None or action.schema is None else action.schema()
         return Request(**request_data(record), arguments_schema=schema)
 
-    async def check(self, request_id: str, changed: Mapping[str, Any]) -> Checked:
+    async def check(self, request_id: str, changed: Mapping[str, Any], key: Key) -> Checked:
         """Tell whether arguments fit, as the gate will check them."""
-        record = await self._find(request_id, whole=True)
+        record = await self._find(request_id, key, whole=True)
         action = await self._action(record)
         if action is None:
             return Checked(ok=True, message="the action is not known here; it is checked later")
@@ -94,10 +95,10 @@ class Approvals:
             UnknownRequestError: When somebody was quicker, or it does not wait any more.
             DelfError: When the answer does not fit.
         """
-        record = await self._find(request_id, whole=True)
+        record = await self._find(request_id, key, whole=True)
         decision = _decision(given)
         if isinstance(decision, Edited):
-            fits = await self.check(request_id, decision.arguments)
+            fits = await self.check(request_id, decision.arguments, key)
             if not fits.ok:
                 message = fits.message or "the arguments do not fit"
                 raise ProblemError(422, message, param="arguments")
@@ -105,22 +106,23 @@ class Approvals:
         _, decided = await send(journal, record, lambda _: decision, key.name, key.holder)
         return DecidedView(**decided_data(record, decided))
 
-    async def remembered(self) -> list[Remembered]:
+    async def remembered(self, key: Key) -> list[Remembered]:
         """The decisions that let calls pass until they are revoked, the oldest first."""
         found = await remembered(self._tasks.journal)
-        return [_remembered(decision) for decision in found]
+        return [_remembered(decision) for decision in found if key.sees(decision.key)]
 
     async def revoke(self, request_id: str, key: Key) -> Remembered:
         """Make a remembered decision void; it is named by its whole id."""
         journal = self._tasks.journal
-        if request_id not in [d.request_id for d in await remembered(journal)]:
+        known = [d.request_id for d in await remembered(journal) if key.sees(d.key)]
+        if request_id not in known:
             raise ProblemError(404, f"no decision {request_id[:60]!r} is remembered")
         return _remembered(await revoke(journal, request_id, key.name))
 
-    async def _find(self, text: str, *, whole: bool = False) -> RequestRecord:
+    async def _find(self, text: str, key: Key, *, whole: bool = False) -> RequestRecord:
         """A question by its id, or to look at it by the beginning of it."""
         try:
-            record = await find_request(self._tasks.journal, text)
+            record = await find_request(self._tasks.journal, text, key.sees)
         except UnknownRequestError as error:
             raise ProblemError(404, error.message, code=error.code) from None
         if whole and record.requested.request_id != text:

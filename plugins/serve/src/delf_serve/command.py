@@ -29,10 +29,9 @@ PORT: Final = 8080
 
 def serve_agent(agent: Agent, *, host: str = HOST, port: int = PORT, **options: Any) -> None:
     """Serve an agent until the process is told to end, as ``agent.serve()`` does."""
-    from delf_serve.server import address_of, bind, check_bind, serve
+    from delf_serve.server import address_of, bind, serve
 
     app = asgi_app(agent, **options)
-    check_bind(host, keyed=bool(app.keys))
     with bind(host, port) as listener:
         click.echo(f"delf serves on {address_of(listener)}", err=True)
         serve(lambda: app, listener)

@@ -12,6 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
+from ipaddress import ip_address, ip_network
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ from delf_serve import access
 from delf_serve.clients import TEST_CLIENT, client_of, is_address, is_loopback
 from delf_serve.keys import ANYBODY, Key, Keys
 from delf_serve.problems import MEDIA, ProblemError, inside, problem_of
+from delf_serve.sessions import csrf_of
 from delf_serve.settings import ServeSettings
 
 Scope = MutableMapping[str, Any]
@@ -28,6 +30,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 FindKey = Callable[[str], Awaitable[Key | None]]
+FindPerson = Callable[[str, str], Awaitable[Key | None]]
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +40,8 @@ _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _METHODS: Final = "GET, POST, DELETE, OPTIONS"
 _PROBES: Final = ("/health", "/ready")
 """The addresses that load balancers ask, by whatever name."""
-_OPEN: Final = ("/", "/login", "/session", "/favicon.ico")
+_OPEN: Final = ("/", "/login", "/login/oidc", "/login/callback", "/session", "/favicon.ico")
+PROXY_TOKEN: Final = "proxy"  # noqa: S105 - no other site can send the header at all
 _FOLDER: Final = "/page/"
 _LOGIN_BYTES: Final = 4096
 _ONCE: Final = frozenset(
@@ -85,15 +89,28 @@ class Guard:
         settings: What is allowed.
         keys: Who is.
         key_of_session: Finds the key that the cookie of a session stands for.
+        person: Finds a person by the name and the teams that a trusted proxy tells.
+        prepare: Brings what is known of people up to date.
     """
 
     def __init__(
-        self, app: App, settings: ServeSettings, keys: Keys, key_of_session: FindKey
+        self,
+        app: App,
+        settings: ServeSettings,
+        keys: Keys,
+        key_of_session: FindKey,
+        person: FindPerson,
+        prepare: Callable[[], Awaitable[None]],
     ) -> None:
+        self._person = person
+        self._prepare = prepare
+        self._proxies = [ip_network(text, strict=False) for text in settings.trusted_proxies]
         self._app = app
         self._settings = settings
         self._keys = keys
         self._key_of_session = key_of_session
+        told = {settings.user_header, settings.teams_header} - {""}
+        self._once = _ONCE | {name.lower().encode() for name in told}
         self._hosts = {name.lower() for name in settings.hosts}
         self._hosts |= {"localhost", socket.gethostname().lower(), socket.getfqdn().lower()}
         self._origins = {origin.rstrip("/").lower() for origin in settings.allow_origins}
@@ -135,7 +152,10 @@ class Guard:
 
     async def _check(self, scope: Scope, answer: _Answer) -> None:
         """Find out who asks, or refuse."""
-        headers, path, method = _headers(scope), path_of(scope), scope["method"]
+        headers = _headers(scope, self._once)
+        path, method = path_of(scope), scope["method"]
+        if path not in _PROBES:
+            await self._prepare()
         self._check_local(scope, headers)
         if path not in _PROBES and not self._is_own(headers.get(b"host", b""), scope):
             raise ProblemError(
@@ -206,13 +226,22 @@ class Guard:
             if key is None:
                 raise self.wrong_key(scope, shown)
             return key
+        if (told := self._told_by_proxy(scope, headers)) is not None:
+            key = await self._person(*told)
+            if key is not None:
+                scope["delf.proxy"] = True
+                if method not in _SAFE and headers.get(CSRF_HEADER.encode()) is None:
+                    raise ProblemError(403, f"{CSRF_HEADER} is missing", f"send {CSRF_HEADER}")
+                return key
+            if not _is_open(path) or path == "/session":
+                raise ProblemError(403, "the proxy tells of somebody who is not known here")
         cookie = session_of(headers)
         key = None if cookie is None else await self._key_of_session(cookie)
         if key is not None and cookie is not None:
             scope["delf.cookie"] = cookie
             if method not in _SAFE and path != "/login":
                 given = headers.get(CSRF_HEADER.encode(), b"")
-                if not hmac.compare_digest(given, self._keys.csrf(key, cookie).encode()):
+                if not hmac.compare_digest(given, csrf_of(cookie).encode()):
                     raise ProblemError(
                         403, "the session's token is missing or wrong", f"send {CSRF_HEADER}"
                     )
@@ -224,6 +253,19 @@ class Guard:
                 headers={"www-authenticate": "Bearer"},
             )
         return key
+
+    def _told_by_proxy(self, scope: Scope, headers: dict[bytes, bytes]) -> tuple[str, str] | None:
+        """The name and the teams that a trusted proxy tells; nobody else is believed."""
+        name = self._settings.user_header.lower().encode()
+        peer = str((scope.get("delf.peer") or ("",))[0])
+        if not name or name not in headers or not is_address(peer):
+            return None
+        address = ip_address(peer)
+        address = getattr(address, "ipv4_mapped", None) or address
+        if not any(address in network for network in self._proxies):
+            return None
+        teams = headers.get(self._settings.teams_header.lower().encode(), b"")
+        return headers[name].decode("utf-8", "replace").strip(), teams.decode("utf-8", "replace")
 
     def wrong_key(self, scope: Scope, shown: bytes) -> ProblemError:
         """Count a wrong key, log that there was one, and say how it is refused.
@@ -350,11 +392,11 @@ def session_of(headers: dict[bytes, bytes]) -> str | None:
     return None if morsel is None else morsel.value
 
 
-def _headers(scope: Scope) -> dict[bytes, bytes]:
+def _headers(scope: Scope, once: frozenset[bytes] = _ONCE) -> dict[bytes, bytes]:
     """The headers by their names; of those that count, each comes once."""
     found: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:
-        if name in found and name in _ONCE:
+        if name in found and name in once:
             raise ProblemError(400, f"the header {name.decode()} comes twice")
         is_more = name == b"cookie" and name in found
         found[name] = found[name] + b"; " + value if is_more else value

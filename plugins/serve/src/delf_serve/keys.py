@@ -1,54 +1,87 @@
-"""Keys with names and rights, and the cookies that stand for them on the page."""
+"""People and their keys: those of the settings, of a file, and of the journal, as one kind."""
 
 from __future__ import annotations
 
-import base64
 import functools
 import hashlib
 import hmac
 import logging
-import re
-import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Final
 
-from delf.errors import ConfigurationError
+from delf.errors import ConfigurationError, DelfError
+from delf.protocols.people import (
+    RIGHTS,
+    SCOPES,
+    Person,
+    PersonKey,
+    Scope,
+    SupportsPeople,
+    check_name,
+    digest_of,
+)
+from delf.protocols.sessions import SessionRecord
 from delf_serve.settings import ServeSettings
 
 _log = logging.getLogger(__name__)
 
-Right = Literal["read", "run", "decide", "delete"]
-RIGHTS: Final[tuple[Right, ...]] = get_args(Right)
 VARIABLE: Final = "DELF_API_KEY"
 _LOOK_SECONDS: Final = 1.0
-"""The seconds between two looks at a file of keys."""
-_NAME: Final = re.compile(r"[A-Za-z][\w.@-]{0,63}")
+"""The seconds between two looks at a file of keys, and at the journal's people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key.
+    """A person as a request shows them: by one of their keys, by a session, or by a proxy.
 
     Args:
         name: Whose it is; decisions are told by it.
         rights: What it may do.
-        digest: Of the key itself, which is not kept.
+        digest: Of the key itself, which is not kept; empty for a person without it.
+        scope: Whose tasks it sees.
+        uid: The person's in the journal; empty for a key of the settings.
+        label: The name of the key among those of its person.
+        teams: The person's.
+        mates: The owners of tasks of people who share a team with them.
+        stands_for: The people in whose place they decide now, with their teams.
     """
 
     name: str
     rights: frozenset[str]
     digest: bytes = field(repr=False)
+    scope: Scope = "all"
+    uid: str = ""
+    label: str = ""
+    teams: frozenset[str] = frozenset()
+    mates: frozenset[str] = frozenset()
+    stands_for: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def holder(self) -> str | None:
-        """The owner of tasks for its remembered decisions; another secret has another one.
+        """The owner of their tasks, as the journal has it.
 
-        None on a server without keys: the local user's.
+        A key of the settings with another secret has another one. None on a server without keys:
+        the local user's.
         """
+        if self.uid:
+            return f"{self.name}:{self.uid}"
         return _holder(self.name, self.digest) if self.digest else None
+
+    @property
+    def owners(self) -> frozenset[str] | None:
+        """The owners whose tasks are seen; None for all."""
+        holder = self.holder
+        if self.scope == "all" or holder is None:
+            return None
+        return frozenset((holder, *(self.mates if self.scope == "team" else ())))
+
+    def sees(self, owner: str | None) -> bool:
+        """Tell whether what belongs to an owner is seen; None is the local user."""
+        owners = self.owners
+        return owners is None or owner in owners
 
 
 @functools.lru_cache(1000)
@@ -63,24 +96,33 @@ ANYBODY: Final = Key("local", frozenset(RIGHTS), b"")
 
 
 class Keys:
-    """The keys of a server. Those of a file are read again when it changes.
+    """The people of a server, and their keys.
+
+    Those of a file are read again when it changes, those of the journal at least once a second.
 
     Args:
         texts: Keys as they are written.
         file: A file with further ones, one a line.
+        needed: Whether somebody has to be known, also where there is no key yet.
 
     Raises:
         ConfigurationError: For one that cannot be read, by its number and never its text.
     """
 
-    def __init__(self, texts: Sequence[str] = (), file: Path | None = None) -> None:
+    def __init__(
+        self, texts: Sequence[str] = (), file: Path | None = None, *, needed: bool = False
+    ) -> None:
         self._texts = tuple(texts)
         self._file = file
         self._stamp: tuple[int, int, int] | None = None
         self._looked = time.monotonic()
         self._keys = self._read()
-        self._needed = bool(self._keys)
-        if file is not None and not self._needed:
+        self._of_people: dict[bytes, Key] = {}
+        self._people: dict[str, Key] = {}
+        self._known: list[Person] = []
+        self._people_at = float("-inf")
+        self._needed = needed or bool(self._keys)
+        if file is not None and not self._keys:
             raise ConfigurationError("the file of API keys has none")
 
     @classmethod
@@ -95,7 +137,8 @@ class Keys:
         texts = [text.strip() for text in given.split(",") if text.strip()]
         if given and not texts:
             raise ConfigurationError("an API key is set, and there is nothing in it")
-        return cls(texts, None if settings.keys_file is None else Path(settings.keys_file))
+        file = None if settings.keys_file is None else Path(settings.keys_file)
+        return cls(texts, file, needed=settings.has_login)
 
     def __bool__(self) -> bool:
         """Tell whether a key is needed. That stays so when a file loses its last one."""
@@ -105,14 +148,67 @@ class Keys:
         """The key that a caller shows; how long that takes tells nothing of those there are."""
         digest = hashlib.sha256(secret).digest()
         found: Key | None = None
-        for key in self._now():
+        for key in (*self._now(), *self._of_people.values()):
             if hmac.compare_digest(digest, key.digest):
                 found = key
         return found
 
+    def of_session(self, session: SessionRecord) -> Key | None:
+        """The person for whom a session stands, unless they are gone, or its key is."""
+        if session.key:
+            digest = bytes.fromhex(session.key)
+            known = next((key for key in self._now() if key.digest == digest), None)
+            found = known or self._of_people.get(digest)
+        else:
+            found = self._people.get(session.holder)
+        return found if found is not None and found.holder == session.holder else None
+
+    def person(self, name: str) -> Key | None:
+        """A person of the journal by their name or mail, as who needs no key of their own."""
+        if not name:
+            return None
+        found = next((p for p in self._known if p.name == name), None)
+        found = found or next((p for p in self._known if p.mail and p.mail == name), None)
+        return None if found is None else self._people.get(found.holder)
+
     def holds(self, key: Key) -> bool:
         """Tell whether a key is still one, with the same secret and the same rights."""
-        return not self._needed or key in self._now()
+        if not self._needed or key in self._now():
+            return True
+        return key in (self._of_people.get(key.digest), self._people.get(key.holder or ""))
+
+    async def look(self, journal: SupportsPeople, *, at_once: bool = False) -> None:
+        """Read the journal's people again, unless that was done a moment ago.
+
+        Args:
+            journal: Where they are.
+            at_once: Whatever was read before.
+        """
+        now = time.monotonic()
+        if not at_once and now - self._people_at < _LOOK_SECONDS:
+            return
+        is_first, self._people_at = self._people_at == float("-inf"), now
+        try:
+            self._take(await journal.people())
+        except DelfError as error:
+            if is_first:
+                self._people_at = float("-inf")
+                raise
+            _log.error("people and their keys stay as they were: %s", error.message)
+
+    def _take(self, people: list[Person]) -> None:
+        """Take people as they are now. That keys are needed stays so when all are revoked."""
+        now = time.time()
+        self._known = people
+        self._needed = self._needed or bool(people)
+        here = [person for person in people if person.revoked_at is None]
+        self._people = {person.holder: _whole(person, here, now) for person in here}
+        self._of_people = {
+            bytes.fromhex(key.digest): _narrowed(self._people[person.holder], key)
+            for person in here
+            for key in person.keys
+            if key.revoked_at is None
+        }
 
     def _now(self) -> tuple[Key, ...]:
         """The keys, read again where their file has changed."""
@@ -153,30 +249,33 @@ class Keys:
             raise ConfigurationError("two names have the same API key")
         return keys
 
-    # -- sessions of the page -----------------------------------------------------------
 
-    def session(self, key: Key, seconds: float) -> str:
-        """A cookie's value that stands for a key for some time, on every process of the server."""
-        head = f"{key.name}\n{time.time() + seconds}\n{secrets.token_hex(16)}".encode()
-        return f"{_text(head)}.{_text(_sign(key, b'session', head))}"
+def _whole(person: Person, people: Sequence[Person], now: float) -> Key:
+    """A person with all rights that they have."""
+    teams = frozenset(person.teams)
+    away = [
+        (other.name, other.teams)
+        for other in people
+        if other.delegate == person.name and (other.away_until or 0) > now
+    ]
+    return Key(
+        name=person.name,
+        rights=frozenset(person.rights),
+        digest=b"",
+        scope=person.scope,
+        uid=person.uid,
+        teams=teams,
+        mates=frozenset(other.holder for other in people if teams & set(other.teams)),
+        stands_for=tuple(away),
+    )
 
-    def of_session(self, cookie: str) -> Key | None:
-        """The key that a cookie stands for, unless it is over, forged, or the key is gone."""
-        try:
-            head, signature = (_bytes(part) for part in cookie.split("."))
-            name, until, _ = head.decode().split("\n")
-            is_over = float(until) < time.time()
-        except ValueError:
-            return None
-        key = next((key for key in self._now() if key.name == name), None)
-        if key is None or is_over:
-            return None
-        return key if hmac.compare_digest(signature, _sign(key, b"session", head)) else None
 
-    @staticmethod
-    def csrf(key: Key, cookie: str) -> str:
-        """Make the token that a page sends with a change, and that other sites cannot know."""
-        return _text(_sign(key, b"csrf", cookie.encode()))
+def _narrowed(whole: Key, key: PersonKey) -> Key:
+    """The same by one key, which may have less than its person."""
+    rights = whole.rights if key.rights is None else whole.rights & frozenset(key.rights)
+    scope = min(whole.scope, key.scope or whole.scope, key=SCOPES.index)
+    digest = bytes.fromhex(key.digest)
+    return replace(whole, rights=rights, scope=scope, digest=digest, label=key.label)
 
 
 def _key(text: str, number: int) -> Key:
@@ -186,22 +285,18 @@ def _key(text: str, number: int) -> Key:
         name, secret = parts
     elif len(parts) == 3:
         name, rights, secret = parts
+    rights, _, scope = rights.partition("@")
     allowed = frozenset(rights.split("+"))
-    if len(parts) > 3 or not secret or not _NAME.fullmatch(name) or not allowed <= set(RIGHTS):
+    seen: Scope = "own" if scope == "own" else "all"
+    is_whole = len(parts) <= 3 and bool(secret) and allowed <= set(RIGHTS)
+    try:
+        check_name(name)
+    except ConfigurationError:
+        is_whole = False
+    if not is_whole or scope not in ("", "own", "all"):
         raise ConfigurationError(
             f"API key {number} cannot be read",
-            hint="KEY, NAME:KEY, or NAME:RIGHTS:KEY with rights such as read+run+decide",
+            hint="KEY, NAME:KEY, or NAME:RIGHTS:KEY with rights such as read+run+decide, and @own "
+            "after them for who sees only what is their own",
         )
-    return Key(name, allowed, hashlib.sha256(secret.encode()).digest())
-
-
-def _sign(key: Key, purpose: bytes, data: bytes) -> bytes:
-    return hmac.digest(key.digest, b"delf " + purpose + b"\n" + data, "sha256")
-
-
-def _text(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
-
-
-def _bytes(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    return Key(name, allowed, bytes.fromhex(digest_of(secret)), seen)

@@ -9,8 +9,8 @@ from typing import Any, Final
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from delf.protocols.people import Right
 from delf_serve import schemas as s
-from delf_serve.keys import Right
 
 JSON: Final = "application/json"
 Handler = Callable[[Any], Awaitable[Response]]

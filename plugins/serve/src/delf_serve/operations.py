@@ -18,23 +18,26 @@ from starlette.responses import FileResponse, Response
 
 from delf.errors import DelfError, OptionalDependencyError
 from delf.protocols.conversation import ChatMessage, ConversationRecord
+from delf.protocols.people import digest_of
 from delf_cli.story import short_name
 from delf_serve import schemas as s
 from delf_serve.approvals import Approvals
 from delf_serve.assets import page_file
+from delf_serve.clients import client_of
 from delf_serve.files import Uploads
-from delf_serve.guard import COOKIE
+from delf_serve.guard import COOKIE, PROXY_TOKEN
 from delf_serve.keys import ANYBODY, Key, Keys
+from delf_serve.logins import Logins
 from delf_serve.metrics import metrics_text
 from delf_serve.openapi import document
 from delf_serve.operation import JSON, Operation
 from delf_serve.plain import json_bytes
 from delf_serve.problems import ProblemError
 from delf_serve.readiness import Readiness
-from delf_serve.sessions import Sessions
+from delf_serve.sessions import Sessions, csrf_of, id_of
 from delf_serve.settings import ServeSettings
 from delf_serve.streams import Streams
-from delf_serve.tasks import Tasks
+from delf_serve.tasks import Tasks, kept_name, owner_of, shown_name
 
 if TYPE_CHECKING:
     from delf import Agent
@@ -60,6 +63,7 @@ class Service:
         approvals: The questions.
         uploads: The files that were sent in.
         sessions: Who is logged in.
+        logins: How people come in without a key.
         readiness: Whether tasks can be taken in.
     """
 
@@ -71,6 +75,7 @@ class Service:
     approvals: Approvals
     uploads: Uploads
     sessions: Sessions
+    logins: Logins
     readiness: Readiness
 
 
@@ -81,6 +86,11 @@ class Call:
     http: HttpRequest
     service: Service
     key: Key
+
+    @property
+    def client(self) -> str:
+        """The address from where it is asked."""
+        return client_of(self.http.scope.get("client"))
 
     @property
     def cookie(self) -> str | None:
@@ -228,7 +238,11 @@ async def _handed_in(call: Call, order: s.RunRequest, strategy: str | None = Non
     """Take a task in, and wait for it as long as that is wanted."""
     service = call.service
     given = await service.tasks.submit(
-        order, call.key, lambda: service.uploads.paths(call.key, order.files), strategy
+        order,
+        call.key,
+        lambda: service.uploads.paths(call.key, order.files),
+        strategy,
+        client=call.client,
     )
     headers = {} if given.is_new else {"idempotent-replayed": "true"}
     state, asked = "queued", list[str]()
@@ -253,57 +267,61 @@ async def _waited(call: Call, task_id: str, seconds: float) -> s.TaskDetail:
     if seconds:
         with call.service.sessions.seat(call.key, call.cookie):
             await call.service.tasks.wait(task_id, seconds)
-    return await call.service.tasks.detail(task_id)
+    return await call.service.tasks.detail(task_id, call.key)
 
 
 async def list_tasks(call: Call) -> Response:
     """Tasks, the newest first."""
-    tasks, more = await call.service.tasks.find(**call.query(s.TaskQuery).model_dump())
+    tasks, more = await call.service.tasks.find(
+        **call.query(s.TaskQuery).model_dump(), key=call.key
+    )
     return shown(s.TaskList(tasks=tasks, more=more))
 
 
 async def get_task(call: Call) -> Response:
     """One task."""
     query = call.query(s.TaskFormatQuery)
-    task = await call.service.tasks.record(call.part("task_id"))
+    task = await call.service.tasks.record(call.part("task_id"), call.key)
     detail = await _waited(call, task.task_id, query.wait)
     if query.format == "snapshot":
-        return shown(await call.service.tasks.snapshot(task.task_id))
+        return shown(await call.service.tasks.snapshot(task.task_id, call.key))
     return shown(detail)
 
 
 async def list_prompts(call: Call) -> Response:
     """Return the prompts of a task's models."""
     part = call.query(s.PageQuery)
-    found = await call.service.tasks.prompts(call.part("task_id"), part.limit, part.offset)
+    name = call.part("task_id")
+    found = await call.service.tasks.prompts(name, call.key, part.limit, part.offset)
     return shown(found)
 
 
 async def cancel_task(call: Call) -> Response:
     """Stop a task."""
     await call.no_body()
-    task_id, cancelled = await call.service.tasks.cancel(call.part("task_id"))
+    task_id, cancelled = await call.service.tasks.cancel(call.part("task_id"), call.key)
     return shown(s.Cancelled(task_id=task_id, cancelled=cancelled))
 
 
 async def resume_task(call: Call) -> Response:
     """Go on with a task."""
     await call.no_body()
-    task_id = await call.service.tasks.resume(call.part("task_id"), call.key.name)
-    return shown(await call.service.tasks.view(task_id), 202)
+    task_id = await call.service.tasks.resume(call.part("task_id"), call.key)
+    return shown(await call.service.tasks.view(task_id, call.key), 202)
 
 
 async def fork_task(call: Call) -> Response:
     """Do a task again from one of its events on."""
     wanted = await call.body(s.ForkRequest)
-    name = await call.service.tasks.fork(call.part("task_id"), wanted.at, call.key.name)
-    return shown(await call.service.tasks.view(name), 202)
+    tasks = call.service.tasks
+    name = await tasks.fork(call.part("task_id"), wanted.at, call.key, call.client)
+    return shown(await tasks.view(name, call.key), 202)
 
 
 async def delete_task(call: Call) -> Response:
     """Forget a task."""
     await call.no_body()
-    await call.service.tasks.remove(call.part("task_id"))
+    await call.service.tasks.remove(call.part("task_id"), call.key)
     return Response(status_code=204)
 
 
@@ -315,7 +333,7 @@ async def task_events(call: Call) -> Response:
         if not given.isascii() or not given.isdigit() or len(given) > 15:
             raise ProblemError(422, "Last-Event-ID is the number of an event")
         after = int(given)
-    task = await call.service.tasks.view(call.part("task_id"))
+    task = await call.service.tasks.view(call.part("task_id"), call.key)
     if task.is_terminal and task.events <= after:
         return Response(status_code=204)  # a browser does not come back
     return EventStreamResponse(call, call.service.streams.events(task.task_id, after))
@@ -324,7 +342,7 @@ async def task_events(call: Call) -> Response:
 async def all_changes(call: Call) -> Response:
     """Tasks as lists show them, as they change."""
     call.query(s.NoQuery)
-    return EventStreamResponse(call, call.service.streams.changes())
+    return EventStreamResponse(call, call.service.streams.changes(call.key))
 
 
 class EventStreamResponse(Response):
@@ -416,7 +434,7 @@ async def delete_file(call: Call) -> Response:
 async def get_file(call: Call) -> Response:
     """A file that a task made: one that its journal names, whatever the request says."""
     call.query(s.NoQuery)
-    files = await call.service.tasks.output_files(call.part("task_id"))
+    files = await call.service.tasks.output_files(call.part("task_id"), call.key)
     name = call.part("name")
     path = files.get(name)
     if path is None:
@@ -440,13 +458,13 @@ async def get_file(call: Call) -> Response:
 async def list_approvals(call: Call) -> Response:
     """Questions that wait."""
     query = call.query(s.RequestQuery)
-    return shown(await call.service.approvals.list(**query.model_dump()))
+    return shown(await call.service.approvals.list(call.key, **query.model_dump()))
 
 
 async def get_approval(call: Call) -> Response:
     """One question."""
     call.query(s.NoQuery)
-    return shown(await call.service.approvals.detail(call.part("request_id")))
+    return shown(await call.service.approvals.detail(call.part("request_id"), call.key))
 
 
 async def decide(call: Call) -> Response:
@@ -461,13 +479,14 @@ async def check(call: Call) -> Response:
     """Check edited arguments."""
     call.query(s.NoQuery)
     given = await call.body(s.CheckRequest)
-    return shown(await call.service.approvals.check(call.part("request_id"), given.arguments))
+    name = call.part("request_id")
+    return shown(await call.service.approvals.check(name, given.arguments, call.key))
 
 
 async def list_remembered(call: Call) -> Response:
     """Decisions that hold."""
     query = call.query(s.PageQuery)
-    found = await call.service.approvals.remembered()
+    found = await call.service.approvals.remembered(call.key)
     end = query.offset + query.limit
     return shown(s.RememberedList(remembered=found[query.offset : end], more=len(found) > end))
 
@@ -487,10 +506,12 @@ async def list_conversations(call: Call) -> Response:
     chat: Any = call.service.agent.chat
     end, found = query.offset + query.limit, list[ConversationRecord]()
     if chat is not None:
-        found = list(await chat.aconversations(end + 1))
+        most = end + 1 if call.key.owners is None else _MOST_CONVERSATIONS
+        every = await chat.aconversations(most)
+        found = [c for c in every if call.key.sees(owner_of(c.conversation))]
     views = [
         s.Conversation(
-            conversation_id=c.conversation,
+            conversation_id=shown_name(c.conversation, call.key),
             title=c.title,
             messages=c.messages,
             updated_at=c.updated_at,
@@ -503,10 +524,8 @@ async def list_conversations(call: Call) -> Response:
 async def get_conversation(call: Call) -> Response:
     """Return the messages of a conversation."""
     query = call.query(s.MessageQuery)
-    name = call.part("conversation_id")
+    name = await _conversation(call)
     lines = await _messages(call, name, query.after, query.limit + 1)
-    if not lines and not (query.after and await _messages(call, name, 0, 1)):
-        raise ProblemError(404, "no such conversation is known")
     messages = [
         s.ChatLine(
             position=line.position,
@@ -518,18 +537,29 @@ async def get_conversation(call: Call) -> Response:
         for line in lines[: query.limit]
     ]
     more = len(lines) > query.limit
-    return shown(s.ConversationDetail(conversation_id=name, messages=messages, more=more))
+    return shown(
+        s.ConversationDetail(
+            conversation_id=shown_name(name, call.key), messages=messages, more=more
+        )
+    )
 
 
 async def delete_conversation(call: Call) -> Response:
     """Forget a conversation."""
     await call.no_body()
-    name = call.part("conversation_id")
-    if not await _messages(call, name, 0, 1):
-        raise ProblemError(404, "no such conversation is known")
+    name = await _conversation(call)
     chat: Any = call.service.agent.chat
     await chat.aclear(name)
     return Response(status_code=204)
+
+
+async def _conversation(call: Call) -> str:
+    """The name in the journal of the conversation that is meant: one's own first."""
+    given = call.part("conversation_id")
+    for name in dict.fromkeys((kept_name(given, call.key) or given, given)):
+        if call.key.sees(owner_of(name)) and await _messages(call, name, 0, 1):
+            return name
+    raise ProblemError(404, "no such conversation is known")
 
 
 async def _messages(call: Call, name: str, after: int, limit: int) -> Sequence[ChatMessage]:
@@ -554,6 +584,8 @@ async def ready(call: Call) -> Response:
 async def metrics(call: Call) -> Response:
     """Figures for Prometheus."""
     call.query(s.NoQuery)
+    if call.key.owners is not None:
+        raise ProblemError(404, "figures of all tasks are for those who see all")
     text = await metrics_text(call.service.agent, call.service.tasks, call.service.streams)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
@@ -578,19 +610,27 @@ async def login(call: Call) -> Response:
     given = await call.body(s.LoginRequest)
     service = call.service
     if not service.keys:
-        return shown(_session(service, ANYBODY, None))
+        return shown(await _session(call, ANYBODY, None))
     key = service.keys.find(given.key.encode())
     if key is None:
         raise call.http.scope["delf.guard"].wrong_key(call.http.scope, given.key.encode())
-    cookie = await service.sessions.begin(key)
-    answer = shown(_session(service, key, cookie))
-    answer.set_cookie(
-        COOKIE,
-        cookie,
-        max_age=int(service.settings.session_hours * 3600),
-        **_cookie_options(call),
-    )
+    answer = shown(await _session(call, key, cookie := await begin_session(call, key, "key")))
+    keep_cookie(call, answer, cookie)
     return answer
+
+
+async def begin_session(call: Call, key: Key, way: str) -> str:
+    """Begin a session, and end the one that the browser had; the value of its cookie."""
+    if call.cookie is not None:
+        await call.service.sessions.end(call.cookie)
+    browser = call.http.headers.get("user-agent", "")
+    return await call.service.sessions.begin(key, way, call.client, browser)
+
+
+def keep_cookie(call: Call, answer: Response, cookie: str) -> None:
+    """Let a browser keep the cookie of its session."""
+    seconds = int(call.service.settings.session_hours * 3600)
+    answer.set_cookie(COOKIE, cookie, max_age=seconds, **_cookie_options(call))
 
 
 async def logout(call: Call) -> Response:
@@ -616,45 +656,81 @@ async def session(call: Call) -> Response:
     known: Key | None = call.http.scope.get("delf.key")
     if known is None:
         raise ProblemError(401, "nobody is logged in", "POST /login")
-    return shown(_session(call.service, known, call.cookie))
+    return shown(await _session(call, known, call.cookie))
 
 
-def _session(service: Service, key: Key, cookie: str | None) -> s.Session:
+async def list_sessions(call: Call) -> Response:
+    """The sessions of the caller."""
+    call.query(s.NoQuery)
+    found = await call.service.sessions.of(call.key)
+    this = None if call.cookie is None else digest_of(call.cookie)
+    sessions = [
+        s.Login(
+            id=id_of(one.digest),
+            began=one.began,
+            until=one.until,
+            way=one.way,
+            client=one.client,
+            browser=one.browser,
+            is_this=one.digest == this,
+        )
+        for one in found
+    ]
+    return shown(s.LoginList(sessions=sessions))
+
+
+async def end_session(call: Call) -> Response:
+    """End a session of the caller."""
+    await call.no_body()
+    await call.service.sessions.end_of(call.key, call.part("session_id"))
+    return Response(status_code=204)
+
+
+async def _session(call: Call, key: Key, cookie: str | None) -> s.Session:
+    service, is_told = call.service, bool(call.http.scope.get("delf.proxy"))
+    csrf = None if cookie is None or not service.keys else csrf_of(cookie)
+    way = "proxy" if is_told else "session" if cookie is not None else "key"
     return s.Session(
         name=key.name,
         rights=sorted(key.rights),
-        csrf=None if cookie is None or not service.keys else Keys.csrf(key, cookie),
+        scope=key.scope,
+        teams=sorted(key.teams),
+        way=way if service.keys else "none",
+        csrf=PROXY_TOKEN if is_told else csrf,
         login=bool(service.keys),
         model=short_name(service.agent.config.main_llm.model).rpartition("/")[2],
-        budget=_budget(service),
+        budget=await _budget(call, key),
     )
 
 
-def _budget(service: Service) -> s.Budget | None:
-    known = service.agent.status()["budget"]
+async def _budget(call: Call, key: Key) -> s.Budget | None:
+    known = call.service.agent.status()["budget"]
     if known["limit_usd"] is None:
         return None
+    spent = list(reversed(known["by_task"].items()))[:_TASKS_OF_A_BUDGET]
+    if key.owners is not None:
+        some = await call.service.tasks.journal.find(_MOST_CONVERSATIONS, keys=key.owners)
+        names = {record.task_id for record in some}
+        spent = [(name, amount) for name, amount in spent if name in names]
     return s.Budget(
         limit_usd=known["limit_usd"],
         spent_usd=known["spent_usd"],
         left_usd=known["remaining_usd"],
-        tasks=[
-            s.TaskCost(task_id=name, spent_usd=spent)
-            for name, spent in list(reversed(known["by_task"].items()))[:_TASKS_OF_A_BUDGET]
-        ],
+        tasks=[s.TaskCost(task_id=name, spent_usd=amount) for name, amount in spent],
     )
 
 
 async def budget(call: Call) -> Response:
     """Return the rest of the agent's budget."""
     call.query(s.NoQuery)
-    known = _budget(call.service)
+    known = await _budget(call, call.key)
     if known is None:
         raise ProblemError(404, "the agent has no budget", "the setting budget_usd gives it one")
     return shown(known)
 
 
 _TASKS_OF_A_BUDGET: Final = 20
+_MOST_CONVERSATIONS: Final = 10_000
 _UNKNOWN: Final = ((404, "It is not known."),)
 _LATE: Final = (409, "It is too late, or it cannot be done now.")
 
@@ -749,6 +825,12 @@ OPERATIONS: Final = (
     Operation(method="GET", path="/ready", name="ready",
               summary="Whether a task could begin.", right=None, handler=ready,
               answer=s.Health, other=((503, "No task can begin."),)),
+    Operation(method="GET", path="/sessions", name="list_sessions",
+              summary="Your sessions on the page, with from where they are.", right="read",
+              handler=list_sessions, answer=s.LoginList),
+    Operation(method="DELETE", path="/sessions/{session_id}", name="end_session",
+              summary="End one of your sessions.", right="read", handler=end_session,
+              status=204, other=_UNKNOWN),
     Operation(method="GET", path="/budget", name="budget",
               summary="What is left of the agent's budget, and what took the rest.",
               right="read", handler=budget, answer=s.Budget,

@@ -10,12 +10,17 @@ from delf.specs import ApprovalSpec, CommandSpec
 
 @hookimpl
 def delf_commands() -> Iterable[CommandSpec]:
-    """The command ``serve``."""
+    """The commands ``serve`` and ``users``."""
     yield CommandSpec(
         name="serve",
         summary="Serve tasks over HTTP, with a page to watch them and to decide.",
         factory="delf_serve.command:serve",
         exports=("asgi_app", "serve_agent"),
+    )
+    yield CommandSpec(
+        name="users",
+        summary="Look after the people of a server: keys, rights, teams, sessions.",
+        factory="delf_serve.users:users",
     )
 
 

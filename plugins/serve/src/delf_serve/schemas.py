@@ -167,6 +167,7 @@ class Task(Shown):
     error: str | None = None
     events: int = 0
     owner: str | None = Field(default=None, description="The process that works on it.")
+    asked_by: str = Field(description="The name of the person; `local` for the machine's user.")
     is_terminal: bool
 
 
@@ -244,6 +245,8 @@ class TaskDetail(Task):
     output_so_far: str = Field(default="", description="What its scripts printed.")
     files: list[OutputFile] = Field(default_factory=list[OutputFile])
     conversation_id: str | None = None
+    asked_from: str | None = Field(default=None, description="The address from where.")
+    stopped_by: str | None = Field(default=None, description="The person who stopped it.")
     tokens_used: int | None = None
     approvals: list[str] = Field(
         default_factory=list[str], description="The ids of what it asks a person now."
@@ -549,11 +552,32 @@ class Budget(Shown):
     tasks: list[TaskCost] = Field(description="The newest tasks that spent, the newest first.")
 
 
+class Login(Shown):
+    """A session of the caller's on the page."""
+
+    id: str
+    began: Time
+    until: Time
+    way: str = Field(description="`key`, or `oidc`.")
+    client: str = Field(description="The address from where.")
+    browser: str
+    is_this: bool = Field(description="Whether this request belongs to it.")
+
+
+class LoginList(Shown):
+    """The sessions of the caller, the oldest first."""
+
+    sessions: list[Login]
+
+
 class Session(Shown):
     """The session of the caller."""
 
     name: str
     rights: list[str]
+    scope: str = Field(description="Whose tasks are seen: `own`, `team` or `all`.")
+    teams: list[str] = Field(default_factory=list[str])
+    way: str = Field(description="How they came in: `none`, `key`, `session` or `proxy`.")
     csrf: str | None = Field(default=None, description="To be sent back as X-CSRF-Token.")
     login: bool = Field(description="Whether a key is needed at all.")
     model: str | None = None

@@ -376,6 +376,7 @@ def serve(make: Callable[[], Application], listener: socket.socket) -> None:
 
     async def main() -> None:
         await app.start()  # what is wrong with the configuration is said as such
+        check_bind(listener.getsockname()[0], keyed=bool(app.keys))
         await server.serve(sockets=[listener])
 
     try:

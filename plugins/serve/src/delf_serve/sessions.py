@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
+import hmac
 import logging
+import secrets
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -21,6 +24,7 @@ from delf_serve.tasks import Tasks
 _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 2.0
+_LONGEST: Final = 200
 
 
 @dataclass(eq=False)
@@ -55,26 +59,58 @@ class Sessions:
 
     # -- logging in and out ---------------------------------------------------------------
 
-    async def begin(self, key: Key) -> str:
-        """Begin a session; the value of its cookie."""
-        seconds, now = self._settings.session_hours * 3600, time.time()
-        cookie = self._keys.session(key, seconds)
+    async def begin(self, key: Key, way: str, client: str, browser: str) -> str:
+        """Begin a session; the value of its cookie.
+
+        Args:
+            key: Who logs in.
+            way: How they showed who they are.
+            client: From where.
+            browser: What their browser calls itself.
+        """
+        now, cookie = time.time(), secrets.token_urlsafe(32)
         record = SessionRecord(
-            digest=_digest(cookie), name=key.name, began=now, until=now + seconds
+            digest=_digest(cookie),
+            name=key.name,
+            began=now,
+            until=now + self._settings.session_hours * 3600,
+            holder=key.holder or "",
+            key=key.digest.hex(),
+            way=way,
+            client=client,
+            browser=browser[:_LONGEST],
         )
         await self._tasks.journal.begin_login(record)
         return cookie
 
     async def key_of(self, cookie: str) -> Key | None:
         """The key for which a session stands, unless it is over."""
-        key = self._keys.of_session(cookie)
-        if key is None or not await self._tasks.journal.logins([_digest(cookie)]):
-            return None
-        return key
+        found = await self._tasks.journal.logins([_digest(cookie)])
+        return self._keys.of_session(found[0]) if found else None
+
+    async def of(self, key: Key) -> list[SessionRecord]:
+        """The sessions of a person, the oldest first."""
+        holder = key.holder
+        found = await self._tasks.journal.logins()
+        return [session for session in found if holder and session.holder == holder]
+
+    async def end_of(self, key: Key, session_id: str) -> None:
+        """End one of a person's sessions.
+
+        Raises:
+            ProblemError: When they have none of this id.
+        """
+        for session in await self.of(key):
+            if id_of(session.digest) == session_id:
+                await self._end_digest(session.digest)
+                return
+        raise ProblemError(404, "no such session is known", "GET /sessions")
 
     async def end(self, cookie: str) -> None:
         """End a session, on all processes, with all streams that it has here."""
-        digest = _digest(cookie)
+        await self._end_digest(_digest(cookie))
+
+    async def _end_digest(self, digest: str) -> None:
         await self._tasks.journal.end_login(digest)
         self._end(lambda seat: seat.session == digest)
 
@@ -109,6 +145,7 @@ class Sessions:
         """End what is held by keys and sessions that are none any more."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
+            await self._keys.look(self._tasks.journal)
             shown = {seat.session for seat in self._seats if seat.session is not None}
             try:
                 known = {record.digest for record in await self._tasks.journal.logins(shown)}
@@ -124,6 +161,17 @@ class Sessions:
     def _end(self, is_over: Callable[[Seat], bool]) -> None:
         for seat in [seat for seat in self._seats if is_over(seat)]:
             seat.end()
+
+
+def csrf_of(cookie: str) -> str:
+    """Make the token that a page sends with a change, and that other sites cannot know."""
+    code = hmac.digest(cookie.encode("utf-8", "replace"), b"delf csrf", "sha256")
+    return base64.urlsafe_b64encode(code).decode().rstrip("=")
+
+
+def id_of(digest: str) -> str:
+    """The name of a session for its person, who cannot log in with it."""
+    return digest[:16]
 
 
 def _digest(cookie: str) -> str:

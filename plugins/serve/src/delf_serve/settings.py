@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import ipaddress
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
+from delf.protocols.people import RIGHTS, SCOPES
 from delf.settings import LocalPath, PluginSettings, SecretStr
 
 NAME: Final = "serve"
@@ -80,6 +81,34 @@ class ServeSettings(PluginSettings):
         gt=0,
         description="Seconds that a body may take to arrive, and one more for each 20 kB of it.",
     )
+    user_header: str = Field(
+        default="",
+        pattern=r"^([A-Za-z][A-Za-z0-9-]{0,60})?$",
+        description="The header in which a trusted proxy tells who asks, as X-Remote-User.",
+    )
+    teams_header: str = Field(
+        default="",
+        pattern=r"^([A-Za-z][A-Za-z0-9-]{0,60})?$",
+        description="The header in which it tells their teams, with a comma between them.",
+    )
+    oidc_issuer: str = Field(
+        default="", description="The address of an OpenID Connect provider, for logins."
+    )
+    oidc_client_id: str = Field(default="", description="The name that it knows this server by.")
+    oidc_client_secret: SecretStr | None = Field(default=None, description="And its secret.")
+    oidc_scopes: str = Field(
+        default="openid email profile", description="What is asked of it, with spaces between."
+    )
+    oidc_name_claim: str = Field(
+        default="email",
+        description="The claim by which a person is known: their name or mail in `delf users`.",
+    )
+    oidc_teams_claim: str = Field(default="", description="The claim that has their teams.")
+    guests: str = Field(
+        default="",
+        description="The rights of somebody who logs in so and is not known yet, as read+run@own; "
+        "they are refused, if it is empty.",
+    )
     session_hours: float = Field(
         default=12, gt=0, description="Hours until somebody has to log in to the page again."
     )
@@ -126,6 +155,27 @@ class ServeSettings(PluginSettings):
     @classmethod
     def _several_keys(cls, value: Any) -> Any:
         return ",".join(value) if isinstance(value, (list, tuple)) else value  # pyright: ignore[reportUnknownArgumentType]
+
+    @property
+    def has_login(self) -> bool:
+        """True if people come in by another way than a key."""
+        return bool(self.user_header or self.oidc_issuer)
+
+    @field_validator("guests")
+    @classmethod
+    def _are_rights(cls, value: str) -> str:
+        rights, _, scope = value.partition("@")
+        if value and not (set(rights.split("+")) <= {*RIGHTS} and scope in ("", *SCOPES)):
+            raise ValueError("rights such as read+run, and @own, @team or @all after them")
+        return value
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if self.user_header and not self.trusted_proxies:
+            raise ValueError("user_header needs trusted_proxies: anybody could send it")
+        if self.oidc_issuer and not (self.oidc_client_id and self.public_url):
+            raise ValueError("oidc_issuer needs oidc_client_id and public_url")
+        return self
 
     @field_validator("webhook_secret")
     @classmethod

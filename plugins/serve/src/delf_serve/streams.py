@@ -21,6 +21,7 @@ from delf.events import (
     TaskStarted,
     encode,
 )
+from delf_serve.keys import Key
 from delf_serve.plain import json_bytes
 from delf_serve.tasks import OVER, Tasks
 
@@ -50,8 +51,21 @@ def frame(event: Event) -> bytes:
     return b"id: %d\ndata: %b\n\n" % (event.seq, json_bytes(encode(event)))
 
 
-Item = tuple[int, bytes, bool]
-"""An event's number, its frame, and whether it is the end."""
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A frame for all readers.
+
+    Args:
+        seq: The event's number.
+        chunk: The frame.
+        over: Whether it is the end.
+        owner: Whose task it is about, in a list; None is the local user.
+    """
+
+    seq: int
+    chunk: bytes
+    over: bool = False
+    owner: str | None = None
 
 
 @dataclass(eq=False)
@@ -59,7 +73,7 @@ class _Feed:
     """The frames of one task, for all readers."""
 
     readers: set[asyncio.Queue[Item | None]] = field(
-        default_factory=set[asyncio.Queue["Item | None"]]
+        default_factory=set[asyncio.Queue[Item | None]]
     )
     work: asyncio.Task[None] | None = None
 
@@ -121,7 +135,7 @@ class Streams:
                 item = await _next(queue)
                 if item is None:
                     return
-                seq, chunk, over = item
+                seq, chunk, over = item.seq, item.chunk, item.over
                 if not chunk:
                     # The last event may have been written before the subscription was heard.
                     async for past in self._past(task_id, place):
@@ -147,8 +161,8 @@ class Streams:
             place.last, place.over = some[-1].seq, isinstance(some[-1], TaskFinished)
             yield chunk
 
-    async def changes(self) -> AsyncGenerator[bytes]:
-        """Tasks as lists show them, whenever one begins, waits, goes on or ends."""
+    async def changes(self, key: Key) -> AsyncGenerator[bytes]:
+        """Tasks as lists show them to somebody, when one begins, waits, goes on or ends."""
         if self._list.work is None or self._list.work.done():
             self._list.work = asyncio.create_task(self._watch_all())
         async with self._reading(self._list) as queue:
@@ -157,7 +171,10 @@ class Streams:
                 item = await _next(queue)
                 if item is None:
                     return
-                yield item[1] or BEAT
+                if not item.chunk:
+                    yield BEAT
+                elif key.sees(item.owner):
+                    yield item.chunk
 
     @asynccontextmanager
     async def _reading(self, feed: _Feed) -> AsyncGenerator[asyncio.Queue[Item | None]]:
@@ -185,7 +202,7 @@ class Streams:
     async def _watch(self, task_id: str, feed: _Feed) -> None:
         async def follow() -> None:
             async for event in self._tasks.journal.subscribe(task_id):
-                feed.put((event.seq, frame(event), isinstance(event, TaskFinished)))
+                feed.put(Item(event.seq, frame(event), isinstance(event, TaskFinished)))
 
         await self._follow(follow)
         feed.put(None)
@@ -207,9 +224,9 @@ class Streams:
                 wake.clear()
                 names, _ = list(changed), changed.clear()
                 for name in names:
-                    view = await self._tasks.view(name)
+                    view, owner = await self._tasks.listed(name)
                     data = json_bytes(view.model_dump(mode="json"))
-                    self._list.put((0, b"event: task\ndata: %b\n\n" % data, False))
+                    self._list.put(Item(0, b"event: task\ndata: %b\n\n" % data, owner=owner))
 
         telling = asyncio.create_task(self._follow(tell))
         try:
@@ -236,4 +253,4 @@ async def _next(queue: asyncio.Queue[Item | None]) -> Item | None:
         async with asyncio.timeout(_BEAT_SECONDS):
             return await queue.get()
     except TimeoutError:
-        return 0, b"", False
+        return Item(0, b"")

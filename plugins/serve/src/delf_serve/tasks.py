@@ -20,6 +20,7 @@ from delf.errors import ConfigurationError, DelfError, UnknownTaskError
 from delf.events import ApprovalRequested, Event, TaskFinished, TaskQueued, TaskResumed, TaskStarted
 from delf.outputs import Output
 from delf.protocols.journal import SharedJournal, SupportsUpkeep, TaskRecord
+from delf.protocols.people import SupportsPeople, name_of_holder
 from delf.protocols.sessions import SupportsLogins
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
@@ -51,6 +52,10 @@ _MOST_LIVES: Final = 5
 _LIVES_SECONDS: Final = 600.0
 """A task is left to people that was taken up so often in so many seconds: it may be the cause."""
 _MOST: Final = 100_000
+_MOST_LOOKED_AT: Final = 10_000
+"""One's own tasks that the beginning of an id is compared with, the newest first."""
+_OF: Final = "|"
+"""Between the owner of a conversation and its name; no name that is sent in has it."""
 OVER: Final = frozenset({"done", "failed", "stopped"})
 """The states of a journal's tasks that have ended."""
 _AT_REST: Final = OVER | {"waiting"}
@@ -70,8 +75,8 @@ MakeFiles = Callable[[], Awaitable[Sequence[str] | None]]
 
 
 @runtime_checkable
-class ServedJournal(SharedJournal, SupportsLogins, Protocol):
-    """A shared journal that also keeps who is logged in."""
+class ServedJournal(SharedJournal, SupportsLogins, SupportsPeople, Protocol):
+    """A shared journal that also keeps people, and who of them is logged in."""
 
 
 def state_of(record: TaskRecord, waiting: Collection[str]) -> State:
@@ -106,6 +111,7 @@ def task_view(record: TaskRecord, waiting: Collection[str]) -> Task:
         error=record.error,
         events=record.events,
         owner=record.owner,
+        asked_by=name_of_holder(record.key),
         is_terminal=state in ("done", "failed", "stopped"),
     )
 
@@ -201,6 +207,7 @@ class Tasks:
         key: Key,
         files: MakeFiles | None = None,
         strategy: str | None = None,
+        client: str | None = None,
     ) -> Submitted:
         """Take a task in; when this returns, it is in the journal.
 
@@ -210,23 +217,24 @@ class Tasks:
             files: Gives the paths of its input files, if the task is new; the agent's own
                 when it gives None.
             strategy: How it becomes tool calls, if not as the agent's other tasks.
+            client: The address from where it is asked.
         """
         if order.output is not None:
             _check_output(order.output)
         name, digest = f"task_{secrets.token_hex(8)}", _digest(order)
         if order.idempotency_key is not None:
-            secret = f"{key.name}\n{order.idempotency_key}".encode("utf-8", "replace")
+            secret = f"{key.holder or key.name}\n{order.idempotency_key}".encode("utf-8", "replace")
             name = f"task_{hashlib.sha256(secret).hexdigest()[:32]}"
             earlier = await self._known(name, digest)
             if earlier is not None:
-                return Submitted(name, earlier.conversation, is_new=False)
+                return _submitted(name, earlier.conversation, key, is_new=False)
         if self._open_of[key.name] >= self._settings.open_tasks:
             raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
-        conversation = order.conversation_id
+        conversation = kept_name(order.conversation_id, key)
         if self._agent.chat is None and conversation is not None:
             raise ProblemError(409, "the agent keeps no conversations", param="conversation_id")
         if self._agent.chat is not None and conversation is None:
-            conversation = f"web-{secrets.token_hex(6)}"
+            conversation = kept_name(f"web-{secrets.token_hex(6)}", key)
         known = self._begin(name, key.name)
 
         def listen(event: Event) -> None:
@@ -245,7 +253,7 @@ class Tasks:
                     key=key.holder,
                     output=order.output,
                     strategy=strategy,
-                    setup={MARK: {"key": key.name, "order": digest}},
+                    setup={MARK: _mark(key, client, order=digest)},
                     listeners=[listen],
                 )
             except BaseException:
@@ -262,8 +270,8 @@ class Tasks:
                 earlier = await self._earlier(name, digest)
             if earlier is None:
                 raise
-            return Submitted(name, earlier.conversation, is_new=False)
-        return Submitted(name, conversation)
+            return _submitted(name, earlier.conversation, key, is_new=False)
+        return _submitted(name, conversation, key)
 
     async def _known(self, name: str, digest: str) -> TaskQueued | TaskStarted | None:
         """The task of an idempotency key; whoever is handing it in comes to an end first."""
@@ -308,7 +316,7 @@ class Tasks:
         """
         live = self.journal.subscribe(name)
         deadline = time.monotonic() + seconds
-        while (await self.view(name)).state not in _AT_REST:
+        while (await self.listed(name))[0].state not in _AT_REST:
             left = deadline - time.monotonic()
             if left <= 0:
                 return
@@ -343,8 +351,9 @@ class Tasks:
         since: float | None = None,
         limit: int = 100,
         offset: int = 0,
+        key: Key,
     ) -> tuple[list[Task], bool]:
-        """Tasks, the newest first, and whether there are more."""
+        """Tasks that somebody sees, the newest first, and whether there are more."""
         wanted = offset + limit + 1
         exact = state in (None, *OVER)
         records = await self.journal.find(
@@ -352,54 +361,73 @@ class Tasks:
             state=None if state is None else _ASKED[state],
             text=text or None,
             since=since,
+            keys=key.owners,
         )
         waiting = await self.waiting()
         views = [task_view(record, waiting) for record in records]
         views = [view for view in views if state in (None, view.state)]
         return views[offset : offset + limit], len(views) > offset + limit
 
-    async def record(self, text: str) -> TaskRecord:
-        """A task by its id or the beginning of it.
+    async def record(self, text: str, key: Key) -> TaskRecord:
+        """A task that somebody sees, by its id or the beginning of it.
 
         Raises:
-            UnknownTaskError: When there is none.
+            UnknownTaskError: When there is none; others' tasks are none.
         """
-        return await self.journal.task(await self.journal.resolve(text))
+        if key.owners is None:
+            return await self.journal.task(await self.journal.resolve(text))
+        try:
+            record = await self.journal.task(text)
+        except UnknownTaskError:
+            starts = (text, f"task_{text}") if text else ()
+            some = await self.journal.find(_MOST_LOOKED_AT, keys=key.owners)
+            found = [record for record in some if record.task_id.startswith(starts or "\0")]
+            if len(found) != 1:
+                raise
+            return found[0]
+        if not key.sees(record.key):
+            raise UnknownTaskError(f"no task {text!r} is known")
+        return record
 
-    async def _whole(self, task_id: str) -> TaskRecord:
+    async def _whole(self, task_id: str, key: Key) -> TaskRecord:
         """A task by its whole id, to change something of it."""
-        record = await self.record(task_id)
+        record = await self.record(task_id, key)
         if record.task_id != task_id:
             raise ProblemError(404, f"no task {task_id[:60]!r} is known", "give the whole task_id")
         return record
 
-    async def prompts(self, text: str, limit: int, offset: int) -> PromptList:
+    async def prompts(self, text: str, key: Key, limit: int, offset: int) -> PromptList:
         """Return the prompts and the answers of a task's models.
 
         Raises:
             UnknownTaskError: When there is no such task.
         """
-        record = await self.record(text)
+        record = await self.record(text, key)
         events = await self.journal.read(record.task_id)
         found = await asyncio.to_thread(views.prompts_of, events)
         shown = [_prompt(item) for item in found[offset : offset + limit]]
         return PromptList(prompts=shown, more=len(found) > offset + limit)
 
-    async def view(self, text: str) -> Task:
-        """A task as lists show it."""
-        return task_view(await self.record(text), await self.waiting())
+    async def listed(self, task_id: str) -> tuple[Task, str | None]:
+        """A task as lists show it, with its owner, who may see it."""
+        record = await self.journal.task(task_id)
+        return task_view(record, await self.waiting()), record.key
 
-    async def detail(self, text: str) -> TaskDetail:
+    async def view(self, text: str, key: Key) -> Task:
+        """A task as lists show it."""
+        return task_view(await self.record(text, key), await self.waiting())
+
+    async def detail(self, text: str, key: Key) -> TaskDetail:
         """A task with what came of it."""
-        record = await self.record(text)
+        record = await self.record(text, key)
         events = await self.journal.read(record.task_id)
         waiting = await self.waiting()
         view = task_view(record, waiting)
-        return await asyncio.to_thread(_detail, view, events, waiting.get(record.task_id, ()))
+        return await asyncio.to_thread(_detail, view, events, waiting.get(record.task_id, ()), key)
 
-    async def snapshot(self, text: str) -> Snapshot:
+    async def snapshot(self, text: str, key: Key) -> Snapshot:
         """A task as ``Agent.poll`` tells it."""
-        record = await self.record(text)
+        record = await self.record(text, key)
         events = await self.journal.read(record.task_id)
         interrupted = record.state == "interrupted"
 
@@ -412,23 +440,23 @@ class Tasks:
 
         return await asyncio.to_thread(make)
 
-    async def output_files(self, text: str) -> dict[str, str]:
+    async def output_files(self, text: str, key: Key) -> dict[str, str]:
         """The paths of the files that a task made, by their names: those its journal has."""
-        record = await self.record(text)
+        record = await self.record(text, key)
         return _files(await self.journal.read(record.task_id))
 
     # -- stopping and going on ------------------------------------------------------------
 
-    async def cancel(self, task_id: str) -> tuple[str, bool]:
+    async def cancel(self, task_id: str, key: Key) -> tuple[str, bool]:
         """Stop a task, in whatever process it runs; False when it was over already."""
-        record = await self._whole(task_id)
+        record = await self._whole(task_id, key)
         name = record.task_id
         if record.state in OVER:
             return name, False
-        if not await self._cancel_here(name):
+        if not await self._cancel_here(name, key.name):
             if record.state == "interrupted":
                 raise ProblemError(409, "the task does not run: its process is gone", "resume it")
-            await self.journal.post(name, CANCEL, {})
+            await self.journal.post(name, CANCEL, {"by": key.name})
         deadline = time.monotonic() + _CANCEL_SECONDS
         while time.monotonic() < deadline:
             record = await self.journal.task(name)
@@ -439,17 +467,14 @@ class Tasks:
             409, f"the process of the task ({record.owner}) has not stopped it", "stop it there"
         )
 
-    async def _cancel_here(self, name: str) -> bool:
+    async def _cancel_here(self, name: str, by: str) -> bool:
         known = self._open.get(name)
         if known is None:
             return False
         await known.taken_in.wait()
-        if known.resumed is not None:
-            known.resumed.cancel()
-            return True
-        return self._agent.cancel(name)
+        return await self._agent.acancel(name, by=by)
 
-    async def remove(self, task_id: str) -> None:
+    async def remove(self, task_id: str, key: Key) -> None:
         """Forget a task that does not run, with all that is kept of it.
 
         Files that it made go too, unless the agent was told where to put them.
@@ -457,40 +482,41 @@ class Tasks:
         Raises:
             ProblemError: When it runs, or waits for its turn.
         """
-        record = await self._whole(task_id)
+        record = await self._whole(task_id, key)
         files = _files(await self.journal.read(task_id))
         if task_id not in await self.journal.remove([task_id]):
             raise ProblemError(409, f"the task is not over: it is {record.state}", "cancel it")
         if self._agent.config.output_dir is None:
             await asyncio.to_thread(_remove_files, files.values())
 
-    async def resume(self, task_id: str, key: str) -> str:
+    async def resume(self, task_id: str, key: Key) -> str:
         """Go on with a task whose process is gone.
 
         Raises:
             ProblemError: When it runs, or is over.
         """
-        record = await self._whole(task_id)
+        record = await self._whole(task_id, key)
         if record.state != "interrupted":
             hint = "it runs" if record.state == "running" else "it is over"
             raise ProblemError(409, f"the task cannot be resumed: {hint}")
-        await self._take_up(record.task_id, key)
+        await self._take_up(record.task_id, key.name)
         return record.task_id
 
-    async def fork(self, task_id: str, at: int | None, key: str) -> str:
+    async def fork(self, task_id: str, at: int | None, key: Key, client: str | None = None) -> str:
         """Do a task again from one of its events on, as a new task; its id.
 
         Raises:
             ProblemError: When it has no such event.
         """
-        record = await self._whole(task_id)
-        if self._open_of[key] >= self._settings.open_tasks:
+        record = await self._whole(task_id, key)
+        if self._open_of[key.name] >= self._settings.open_tasks:
             raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
         try:
-            name = await self._agent.afork(record.task_id, at)
+            setup = {MARK: _mark(key, client)}
+            name = await self._agent.afork(record.task_id, at, key=key.holder, setup=setup)
         except UnknownTaskError as error:
             raise ProblemError(422, error.message, param="at") from None
-        await self._take_up(name, key)
+        await self._take_up(name, key.name)
         return name
 
     async def _take_up(self, name: str, key: str) -> None:
@@ -575,7 +601,7 @@ class Tasks:
                 async for note in self.journal.subscribe_notes(after=position):
                     position = note.position
                     if note.kind == CANCEL:
-                        await self._cancel_here(note.task_id)
+                        await self._cancel_here(note.task_id, str(note.data.get("by") or ""))
                 return
             except DelfError as error:
                 _log.warning("notes of other processes come late: %s", error.message)
@@ -617,7 +643,35 @@ def _remove_files(paths: Iterable[str]) -> None:
         Path(path).unlink(missing_ok=True)
 
 
-def _detail(view: Task, events: Sequence[Event], asked: Sequence[str]) -> TaskDetail:
+def _mark(key: Key, client: str | None, **more: str) -> dict[str, Any]:
+    """What a task keeps of who asked for it here, and from where."""
+    return {"key": key.name, "from": client, **more}
+
+
+def _submitted(name: str, conversation: str | None, key: Key, *, is_new: bool = True) -> Submitted:
+    told = None if conversation is None else shown_name(conversation, key)
+    return Submitted(name, told, is_new=is_new)
+
+
+def kept_name(conversation: str | None, key: Key) -> str | None:
+    """The name of a person's conversation in the journal: nobody else's has it."""
+    if conversation is None or key.holder is None:
+        return conversation
+    return f"{key.holder}{_OF}{conversation}"
+
+
+def shown_name(conversation: str, key: Key) -> str:
+    """The name of a conversation for somebody: their own is told without theirs."""
+    return conversation.removeprefix(f"{key.holder}{_OF}")
+
+
+def owner_of(conversation: str) -> str | None:
+    """The owner of a conversation, by its name in the journal."""
+    owner, mark, _ = conversation.partition(_OF)
+    return owner if mark else None
+
+
+def _detail(view: Task, events: Sequence[Event], asked: Sequence[str], key: Key) -> TaskDetail:
     """A task with what its events tell; not quick for a long one, so it is done in a thread."""
     seen = snapshot(events)
     begun = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
@@ -632,7 +686,11 @@ def _detail(view: Task, events: Sequence[Event], asked: Sequence[str]) -> TaskDe
         value=seen.value,
         output_so_far=seen.output_so_far,
         files=files,
-        conversation_id=None if begun is None else begun.conversation,
+        conversation_id=None
+        if begun is None or begun.conversation is None
+        else shown_name(begun.conversation, key),
+        asked_from=None if begun is None else begun.setup.get(MARK, {}).get("from"),
+        stopped_by=ended.by if isinstance(ended := events[-1], TaskFinished) else None,
         tokens_used=seen.tokens_used,
         approvals=[*asked] if view.state == "waiting" else [],
     )

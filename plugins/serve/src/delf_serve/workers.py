@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from delf.errors import DelfError
-from delf_serve.server import address_of, bind, check_bind, serve
+from delf_serve.server import address_of, bind, serve
 from delf_serve.settings import NAME
 
 if TYPE_CHECKING:
@@ -64,7 +64,6 @@ def serve_project(
     log_to_stderr(state)
     app = make_application(state, options, own)
     app.first_tasks = tuple(tasks)
-    check_bind(host, keyed=bool(app.keys))
     with bind(host, port) as listener:
         click.echo(f"delf serves on {address_of(listener)} - Ctrl-C ends it", err=True)
         if processes == 1:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from delf.errors import UnknownTaskError
 from delf.events import (
@@ -32,7 +32,13 @@ def last_script(events: Sequence[Event]) -> int:
     return next(asked, 1) - 1
 
 
-def forked(events: Sequence[Event], at: int, task_id: str) -> list[Event]:
+def forked(
+    events: Sequence[Event],
+    at: int,
+    task_id: str,
+    key: str | None = None,
+    setup: Mapping[str, Any] | None = None,
+) -> list[Event]:
     """The events of a new task that goes on from an event of another one.
 
     What was done by then is recorded as done: a call that had begun has its end, too, though that
@@ -42,6 +48,8 @@ def forked(events: Sequence[Event], at: int, task_id: str) -> list[Event]:
         events: The other task's.
         at: The number of its last event that counts.
         task_id: The new task.
+        key: On whose behalf it is done, if not for the local user.
+        setup: What it keeps of its own, beside what the other task kept.
 
     Raises:
         UnknownTaskError: When the task had not begun by then, or has no such event.
@@ -68,7 +76,10 @@ def forked(events: Sequence[Event], at: int, task_id: str) -> list[Event]:
     for number, event in enumerate(before, 1):
         changed = replace(event, task_id=task_id, seq=number)
         if isinstance(changed, TaskStarted):
-            changed = replace(changed, conversation=None, parent=None, worker=None)
+            own = {**changed.setup, **(setup or {})}
+            changed = replace(
+                changed, conversation=None, parent=None, worker=None, key=key, setup=own
+            )
         elif isinstance(changed, (ApprovalRequested, ApprovalDecided)):
             name = names.setdefault(changed.request_id, f"req_{secrets.token_hex(8)}")
             changed = replace(changed, request_id=name)

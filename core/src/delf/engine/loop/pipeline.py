@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -62,9 +63,17 @@ class TaskPipeline:
         run: The task.
         host: What its strategy works through.
         strategy: How it becomes tool calls.
+        stopped_by: Tells the name of the person who stopped it.
     """
 
-    def __init__(self, run: TaskRun, host: TaskHost, strategy: Strategy) -> None:
+    def __init__(
+        self,
+        run: TaskRun,
+        host: TaskHost,
+        strategy: Strategy,
+        stopped_by: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self._stopped_by = stopped_by
         self._run = run
         self._log = run.log
         self._host = host
@@ -120,6 +129,7 @@ class TaskPipeline:
                 attended=request.attended,
                 parent=parent,
                 worker=None if request.child is None else request.worker,
+                key=request.on_behalf_of,
             )
         for message in self._run.warnings:
             await self._log.record(Warned, message=message)
@@ -218,11 +228,14 @@ class TaskPipeline:
             if work is not None:
                 await self._abandon(work)
             if not is_left:
-                await self._finish(self._host.said, TaskStoppedError("the task was stopped"))
+                stopped = TaskStoppedError("the task was stopped")
+                await self._finish(self._host.said, stopped, self._stopped_by())
         except Exception as error:
             self._lost_end(error)
 
-    async def _finish(self, text: str, error: DelfError | None) -> TaskOutcome:
+    async def _finish(
+        self, text: str, error: DelfError | None, by: str | None = None
+    ) -> TaskOutcome:
         run, log = self._run, self._log
         try:
             await self._host.wait_for_rest(_GRACE_SECONDS)
@@ -258,6 +271,7 @@ class TaskPipeline:
             cost_usd=cost_of(log.events),
             files=dict(outcome.files),
             value=outcome.value,
+            by=by,
         )
         return outcome
 

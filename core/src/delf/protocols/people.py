@@ -1,0 +1,155 @@
+"""People that a server knows: their rights, what they may see, and their keys."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final, Literal, Protocol, get_args, runtime_checkable
+
+from delf.errors import ConfigurationError
+
+Right = Literal["read", "run", "decide", "delete"]
+RIGHTS: Final[tuple[Right, ...]] = get_args(Right)
+Scope = Literal["own", "team", "all"]
+"""Whose tasks are seen: one's own, those of people with whom one shares a team, or all."""
+SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
+LOCAL: Final = "local"
+"""The name of the local user, who needs no key."""
+_NAME: Final = re.compile(r"[A-Za-z][\w.@-]{0,63}")
+_SECRET: Final = "delf_"  # noqa: S105 - the beginning by which scanners of secrets know a key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonKey:
+    """A key of a person; the key itself is not kept.
+
+    Args:
+        label: What it is for, as ``laptop`` or ``ci``.
+        digest: SHA-256 of the key, as hexadecimal digits.
+        made_at: When, as Unix time.
+        rights: What it may do, if not all that its person may.
+        scope: What it may see, if not all that its person may.
+        revoked_at: From when on it is none any more.
+    """
+
+    label: str
+    digest: str
+    made_at: float
+    rights: tuple[str, ...] | None = None
+    scope: Scope | None = None
+    revoked_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """Somebody who may use a server.
+
+    Args:
+        name: By which decisions and tasks are told.
+        uid: Made once and never again, so that a later person of this name is another one.
+        made_at: When, as Unix time.
+        rights: What they may do.
+        scope: Whose tasks they see.
+        teams: The teams that they belong to; rules for approvals name them, too.
+        mail: Their address, by which a login may know them.
+        keys: Their keys, the oldest first.
+        away_until: Until when somebody else decides in their place, as Unix time.
+        delegate: The name of that person.
+        revoked_at: From when on they may do nothing.
+    """
+
+    name: str
+    uid: str
+    made_at: float
+    rights: tuple[str, ...] = RIGHTS
+    scope: Scope = "own"
+    teams: tuple[str, ...] = ()
+    mail: str = ""
+    keys: tuple[PersonKey, ...] = ()
+    away_until: float | None = None
+    delegate: str = ""
+    revoked_at: float | None = None
+
+    @property
+    def holder(self) -> str:
+        """The owner of their tasks, as journals have it."""
+        return f"{self.name}:{self.uid}"
+
+
+def check_name(name: str, what: str = "name") -> str:
+    """Return a name that a person, team or key can have.
+
+    Raises:
+        ConfigurationError: When it is none, or means the local user.
+    """
+    if not _NAME.fullmatch(name) or name == LOCAL:
+        raise ConfigurationError(
+            f"{name[:80]!r} cannot be the {what}",
+            hint="a letter, then letters, digits and . @ - _; `local` is the local user",
+        )
+    return name
+
+
+def name_of_holder(holder: str | None) -> str:
+    """The name of a task's owner, as people read it."""
+    return LOCAL if holder is None else holder.rpartition(":")[0] or holder
+
+
+def digest_of(secret: str | bytes) -> str:
+    """The digest by which a key is known."""
+    data = secret.encode() if isinstance(secret, str) else secret
+    return hashlib.sha256(data).hexdigest()
+
+
+def new_secret() -> str:
+    """A new key, as it is shown once."""
+    import secrets
+
+    return f"{_SECRET}{secrets.token_urlsafe(32)}"
+
+
+def person_text(person: Person) -> str:
+    """A person as a journal keeps it."""
+    return json.dumps(asdict(person), sort_keys=True, separators=(",", ":"))
+
+
+def person_of(text: str) -> Person:
+    """The person that a journal kept; what a newer delf has added is left out."""
+    data = _known(Person, json.loads(text))
+    keys = tuple(_key_of(_known(PersonKey, item)) for item in data.pop("keys", ()))
+    for name in ("rights", "teams"):
+        data[name] = tuple(data.get(name, ()))
+    return Person(**data, keys=keys)
+
+
+def _key_of(data: dict[str, Any]) -> PersonKey:
+    rights = data.pop("rights", None)
+    return PersonKey(**data, rights=None if rights is None else tuple(rights))
+
+
+def _known(kind: Any, data: dict[str, Any]) -> dict[str, Any]:
+    names = {item.name for item in fields(kind)}
+    return {name: value for name, value in data.items() if name in names}
+
+
+@runtime_checkable
+class SupportsPeople(Protocol):
+    """A journal that knows people."""
+
+    async def people(self) -> list[Person]:
+        """Everybody, by their names, those who were revoked, too."""
+        ...
+
+    async def keep_person(self, person: Person, instead_of: Person | None) -> bool:
+        """Keep a person.
+
+        Args:
+            person: As it is from now on.
+            instead_of: As it was known; None for somebody new.
+
+        Returns:
+            False, and nothing changes, if somebody else was quicker.
+        """
+        ...

@@ -1,0 +1,326 @@
+"""``delf users``: the people of a server, their keys and their sessions."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final, cast
+
+import click
+
+from delf.errors import ConfigurationError, DelfError
+from delf.protocols.journal import SharedJournal
+from delf.protocols.people import (
+    RIGHTS,
+    SCOPES,
+    Person,
+    PersonKey,
+    Scope,
+    SupportsPeople,
+    check_name,
+    digest_of,
+    new_secret,
+)
+from delf.protocols.sessions import SupportsLogins
+from delf_cli.journals import history_journal, work_with
+from delf_cli.lazy import LazyGroup
+from delf_cli.output import json_text
+
+_FIRST: Final = "first"
+"""The label of a key that is given none."""
+_MOST_TRIES: Final = 5
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+
+
+@click.group("users", cls=LazyGroup, group="users ", bare="list")
+def users() -> None:
+    """Look after the people of a server: their keys, rights, teams and sessions.
+
+    They are in the journal. A server heeds a change within a second or two.
+
+    \b
+    delf users add ada --rights read+run+decide --scope team --team finance
+    delf users list
+    delf users revoke ada --key laptop
+    """  # noqa: D301 - click's mark for lines that stay as they are
+
+
+@users.command("add")
+@click.argument("name", metavar="NAME")
+@click.option("--key", "label", default=_FIRST, show_default=True, help="What the key is for.")
+@click.option("--no-key", is_flag=True, help="Make none: they log in by another way.")
+@click.option("--rights", metavar="RIGHTS", help="As read+run; all of: read, run, decide, delete.")
+@click.option("--scope", type=click.Choice(SCOPES), help="Whose tasks are seen.")
+@click.option("--team", "teams", multiple=True, metavar="TEAM", help="A team they belong to.")
+@click.option("--mail", default="", help="Their address, by which a login may know them.")
+@as_json_option
+@click.pass_context
+def add(
+    ctx: click.Context,
+    name: str,
+    *,
+    label: str,
+    no_key: bool,
+    rights: str | None,
+    scope: str | None,
+    teams: Sequence[str],
+    mail: str,
+    as_json: bool,
+) -> None:
+    """Add a person with a key, or a further key to one who is known.
+
+    The key is shown once. A new person has all rights and sees their own tasks, if nothing else is
+    said. A further key has at most the rights and the scope of its person; --team and --mail
+    change the person.
+    """
+    wanted = None if rights is None else _rights(rights)
+    asked: Scope | None = cast("Scope | None", scope)
+    secret = None if no_key else new_secret()
+    labels = {check_name(team, "team") for team in teams}
+    check_name(label, "name of the key")
+
+    def change(known: Person | None) -> Person:
+        now = time.time()
+        own: tuple[PersonKey, ...] = ()
+        if secret is not None:
+            digest, narrower = digest_of(secret), known is not None
+            own = (
+                PersonKey(
+                    label=label,
+                    digest=digest,
+                    made_at=now,
+                    rights=wanted if narrower else None,
+                    scope=asked if narrower else None,
+                ),
+            )
+        if known is None:
+            return Person(
+                name=check_name(name),
+                uid=secrets.token_hex(6),
+                made_at=now,
+                rights=wanted or RIGHTS,
+                scope=asked or "own",
+                teams=tuple(sorted(labels)),
+                mail=mail,
+                keys=own,
+            )
+        if known.revoked_at is not None:
+            # Whoever has a name again is another person: what the former one began is not theirs.
+            return replace(change(None), keys=own)
+        held = [key.label for key in known.keys if key.revoked_at is None]
+        if secret is not None and label in held:
+            raise ConfigurationError(
+                f"{name} has a key {label!r}", hint="give another name with --key, or revoke it"
+            )
+        return replace(
+            known,
+            keys=(*known.keys, *own),
+            teams=tuple(sorted(labels)) or known.teams,
+            mail=mail or known.mail,
+            rights=known.rights if secret is not None or wanted is None else wanted,
+            scope=known.scope if secret is not None or asked is None else asked,
+        )
+
+    person = _change(ctx, name, change)
+    if as_json:
+        click.echo(json_text({**_data(person), "key": secret}, indent=2))
+        return
+    click.echo(_line(person), err=secret is not None)
+    if secret is not None:
+        click.echo(f"the key {label!r}, which is shown only now:", err=True)
+        click.echo(secret)
+
+
+@users.command("list")
+@as_json_option
+@click.pass_context
+def list_users(ctx: click.Context, *, as_json: bool) -> None:
+    """List the people with their rights and keys."""
+    people = work_with(history_journal(ctx), lambda kept: _keeper(kept).people())
+    if as_json:
+        click.echo(json_text([_data(person) for person in people], indent=2))
+        return
+    if not people:
+        click.echo("nobody is known: delf users add NAME")
+    for person in people:
+        click.echo(_line(person))
+        for key in person.keys:
+            state = "revoked" if key.revoked_at is not None else "key"
+            less = _what(key.rights, key.scope)
+            click.echo(f"  {state} {key.label}{f' ({less})' if less else ''}")
+
+
+@users.command("revoke")
+@click.argument("name", metavar="NAME")
+@click.option("--key", "label", help="Only this key of theirs.")
+@click.pass_context
+def revoke(ctx: click.Context, name: str, *, label: str | None) -> None:
+    """Take a person's rights away, with all keys and sessions; or one of their keys."""
+
+    def change(known: Person | None) -> Person:
+        person, now = _present(known, name), time.time()
+        if label is None:
+            return replace(person, revoked_at=now)
+        if label not in [key.label for key in person.keys if key.revoked_at is None]:
+            raise ConfigurationError(f"{name} has no key {label!r}", hint="delf users list")
+        keys = tuple(
+            replace(key, revoked_at=now) if key.label == label and not key.revoked_at else key
+            for key in person.keys
+        )
+        return replace(person, keys=keys)
+
+    person = _change(ctx, name, change)
+    click.echo(f"{person.name}: {'everything' if label is None else f'key {label}'} is revoked")
+
+
+@users.command("away")
+@click.argument("name", metavar="NAME")
+@click.option("--days", type=click.FloatRange(min=0.01), help="For how long.")
+@click.option("--to", "delegate", help="The person who decides in their place meanwhile.")
+@click.option("--back", is_flag=True, help="They are back.")
+@click.pass_context
+def away(
+    ctx: click.Context, name: str, *, days: float | None, delegate: str | None, back: bool
+) -> None:
+    """Let somebody else decide in a person's place while they are away."""
+    if back == (days is not None and delegate is not None):
+        raise click.UsageError("give --days and --to, or --back", ctx)
+
+    def change(known: Person | None) -> Person:
+        person = _present(known, name)
+        if back:
+            return replace(person, away_until=None, delegate="")
+        until = time.time() + (days or 0) * 86_400
+        return replace(person, away_until=until, delegate=check_name(delegate or "", "delegate"))
+
+    if delegate == name:
+        raise ConfigurationError("nobody decides in their own place", hint="name somebody else")
+    if delegate is not None:
+        _known(ctx, delegate)
+    person = _change(ctx, name, change)
+    click.echo(f"{name}: {person.delegate or 'nobody'} decides in their place")
+
+
+@users.command("sessions")
+@click.argument("name", metavar="[NAME]", required=False)
+@click.option("--end", "session", metavar="ID", help="End this one.")
+@as_json_option
+@click.pass_context
+def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_json: bool) -> None:
+    """List the sessions on the page, of all or of one person, and end one."""
+
+    async def look(kept: SharedJournal) -> list[dict[str, Any]]:
+        if not isinstance(kept, SupportsLogins):
+            raise _no_people()
+        found = [one for one in await kept.logins() if name in (None, one.name)]
+        if session is not None:
+            found = [one for one in found if one.digest.startswith(session)]
+            if len(found) != 1:
+                raise ConfigurationError("no such session, or several", hint="delf users sessions")
+            await kept.end_login(found[0].digest)
+        return [
+            {
+                "id": one.digest[:16],
+                "name": one.name,
+                "began": one.began,
+                "until": one.until,
+                "way": one.way,
+                "client": one.client,
+                "browser": one.browser,
+            }
+            for one in found
+        ]
+
+    found = work_with(history_journal(ctx), look)
+    if as_json:
+        click.echo(json_text(found, indent=2))
+        return
+    told = "ended" if session is not None else ""
+    for one in found:
+        click.echo(" ".join(filter(None, (one["id"], one["name"], one["client"], told))))
+    if not found:
+        click.echo("nobody is logged in")
+
+
+def _change(ctx: click.Context, name: str, change: Callable[[Person | None], Person]) -> Person:
+    """Change a person, as often as somebody else is quicker."""
+
+    async def work(kept: SharedJournal) -> Person:
+        keeper = _keeper(kept)
+        for _ in range(_MOST_TRIES):
+            before = next((p for p in await keeper.people() if p.name == name), None)
+            after = change(before)
+            if await keeper.keep_person(after, before):
+                return after
+        raise DelfError("others change the same person all the time", hint="try it again")
+
+    return work_with(history_journal(ctx), work)
+
+
+def _known(ctx: click.Context, name: str) -> Person:
+    people = work_with(history_journal(ctx), lambda kept: _keeper(kept).people())
+    return _present(next((person for person in people if person.name == name), None), name)
+
+
+def _present(person: Person | None, name: str) -> Person:
+    if person is None or person.revoked_at is not None:
+        raise ConfigurationError(f"nobody is known by the name {name!r}", hint="delf users list")
+    return person
+
+
+def _keeper(journal: SharedJournal) -> SupportsPeople:
+    if not isinstance(journal, SupportsPeople):
+        raise _no_people()
+    return journal
+
+
+def _no_people() -> ConfigurationError:
+    return ConfigurationError("the journal knows no people", hint='use one that does: "sql"')
+
+
+def _rights(text: str) -> tuple[str, ...]:
+    given = text.split("+")
+    if not set(given) <= set(RIGHTS):
+        raise ConfigurationError(f"{text[:80]!r} are no rights", hint=f"some of {'+'.join(RIGHTS)}")
+    return tuple(right for right in RIGHTS if right in given)
+
+
+def _what(rights: Iterable[str] | None, scope: str | None) -> str:
+    told = "" if rights is None else "+".join(rights)
+    return told if scope is None else f"{told}@{scope}"
+
+
+def _line(person: Person) -> str:
+    parts = [person.name, _what(person.rights, person.scope)]
+    parts += [f"in {', '.join(person.teams)}"] if person.teams else []
+    parts += [person.mail] if person.mail else []
+    if (person.away_until or 0) > time.time():
+        parts.append(f"away: {person.delegate} decides")
+    return "  ".join([*parts, *(["revoked"] if person.revoked_at is not None else [])])
+
+
+def _data(person: Person) -> dict[str, Any]:
+    return {
+        "name": person.name,
+        "rights": list(person.rights),
+        "scope": person.scope,
+        "teams": list(person.teams),
+        "mail": person.mail,
+        "made_at": person.made_at,
+        "revoked_at": person.revoked_at,
+        "away_until": person.away_until,
+        "delegate": person.delegate,
+        "keys": [
+            {
+                "label": key.label,
+                "made_at": key.made_at,
+                "rights": None if key.rights is None else list(key.rights),
+                "scope": key.scope,
+                "revoked_at": key.revoked_at,
+            }
+            for key in person.keys
+        ],
+    }

@@ -1,0 +1,374 @@
+"""People of a server: keys that come and go, whose tasks are seen, who is told to have acted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+from delf.protocols.people import Person, PersonKey, digest_of
+from delf.protocols.sessions import SessionRecord
+from delf_cli.main import cli
+from support.serving import bearer, doing
+
+RIGHTS = ("read", "run", "decide", "delete")
+
+
+def person(name: str, *, scope="own", teams=(), rights=RIGHTS, **more) -> Person:
+    """Somebody whose key is their name and ``-key``."""
+    key = PersonKey(label="first", digest=digest_of(f"{name}-key"), made_at=1.0)
+    known = {"rights": rights, "scope": scope, "teams": teams, "keys": (key,), **more}
+    return Person(name=name, uid=f"{name}-uid", made_at=1.0, **known)
+
+
+async def add(server, *people: Person) -> None:
+    """Make people known to a server, at once."""
+    for one in people:
+        assert await server.app.tasks.journal.keep_person(one, None)
+    await server.app.keys.look(server.app.tasks.journal, at_once=True)
+
+
+async def change(server, before: Person, after: Person) -> None:
+    assert await server.app.tasks.journal.keep_person(after, before)
+    await server.app.keys.look(server.app.tasks.journal, at_once=True)
+
+
+@pytest.fixture
+async def team(serve):
+    """A server with people: two of a team, one beside it, one who sees all."""
+    server = await serve(api_key="boss:boss-key", chat={"persist": True})
+    await add(
+        server,
+        person("ada", scope="own", teams=("finance",)),
+        person("bo", scope="team", teams=("finance",)),
+        person("eve", scope="own"),
+        person("mo", scope="team", teams=("ops",)),
+    )
+    return server
+
+
+@pytest.fixture
+def serve(serve):
+    async def open_one(key="", chat=None, **options):
+        return await serve(key, None if chat is None else {"chat": chat}, **options)
+
+    return open_one
+
+
+async def run(server, name: str, code: str, **more):
+    answer = await server.client.post(
+        "/run", json={"task": doing(code), "wait": 20, **more}, headers=bearer(f"{name}-key")
+    )
+    assert answer.is_success, answer.text
+    return answer.json()
+
+
+async def test_a_key_comes_and_goes_while_the_server_runs(serve):
+    server = await serve(api_key="boss:boss-key")
+    assert (await server.client.get("/tasks", headers=bearer("ada-key"))).status_code == 401
+    ada = person("ada")
+    await add(server, ada)
+    assert (await server.client.get("/tasks", headers=bearer("ada-key"))).status_code == 200
+    (key,) = ada.keys
+    await change(server, ada, replace(ada, keys=(replace(key, revoked_at=2.0),)))
+    assert (await server.client.get("/tasks", headers=bearer("ada-key"))).status_code == 401
+
+
+async def test_a_server_without_keys_needs_one_from_the_first_person_on(serve):
+    server = await serve()
+    assert (await server.client.get("/tasks")).status_code == 200
+    await add(server, person("ada"))
+    assert (await server.client.get("/tasks")).status_code == 401
+    assert (await server.client.get("/tasks", headers=bearer("ada-key"))).status_code == 200
+    later = await serve()
+    assert (await later.client.get("/tasks")).status_code == 401
+
+
+async def test_a_further_key_has_at_most_what_its_person_has(serve):
+    server = await serve(api_key="boss:boss-key")
+    ada = person("ada", rights=("read", "run"), scope="own")
+    keys = (
+        *ada.keys,
+        PersonKey(label="ci", digest=digest_of("ci"), made_at=1.0, rights=("read", "decide")),
+        PersonKey(label="wide", digest=digest_of("wide"), made_at=1.0, scope="all"),
+    )
+    await add(server, replace(ada, keys=keys))
+    known = [
+        (await server.client.get("/session", headers=bearer(key))).json()
+        for key in ("ada-key", "ci", "wide")
+    ]
+    assert [one["rights"] for one in known] == [["read", "run"], ["read"], ["read", "run"]]
+    assert {one["scope"] for one in known} == {"own"}
+    assert {one["name"] for one in known} == {"ada"}
+
+
+async def test_a_revoked_person_has_no_session_and_no_stream_any_more(serve):
+    server = await serve(api_key="boss:boss-key")
+    ada = person("ada")
+    await add(server, ada)
+    answer = await server.client.post("/login", json={"key": "ada-key"})
+    cookie = {"cookie": f"delf_session={answer.cookies['delf_session']}"}
+    server.client.cookies.clear()
+    async with server.client.stream("GET", "/events", headers=cookie) as stream:
+        lines = stream.aiter_lines()
+        await anext(lines)
+        await change(server, ada, replace(ada, revoked_at=2.0))
+        async with asyncio.timeout(8):
+            async for _ in lines:
+                continue
+    assert (await server.client.get("/tasks", headers=cookie)).status_code == 401
+
+
+async def test_a_new_person_of_an_old_name_has_nothing_of_the_former_one(serve):
+    server = await serve(api_key="boss:boss-key")
+    ada = person("ada")
+    await add(server, ada)
+    old = await run(server, "ada", "print(1)")
+    await change(server, ada, replace(ada, uid="another", revoked_at=None))
+    assert (await server.client.get("/tasks", headers=bearer("ada-key"))).json()["tasks"] == []
+    place = f"/tasks/{old['task_id']}"
+    assert (await server.client.get(place, headers=bearer("ada-key"))).status_code == 404
+
+
+async def test_whose_tasks_are_seen_follows_from_the_scope(team):
+    made = {name: (await run(team, name, "print(1)"))["task_id"] for name in ("ada", "bo", "eve")}
+    seen = {}
+    for name in ("ada", "bo", "eve", "mo", "boss"):
+        listed = await team.client.get("/tasks", headers=bearer(f"{name}-key"))
+        seen[name] = {task["asked_by"] for task in listed.json()["tasks"]}
+    assert seen["ada"] == {"ada"}
+    assert seen["bo"] == {"ada", "bo"}
+    assert seen["eve"] == {"eve"}
+    assert seen["mo"] == set()
+    assert seen["boss"] == {"ada", "bo", "eve"}
+    own = await team.client.get(f"/tasks/{made['ada'][:12]}", headers=bearer("ada-key"))
+    assert own.json()["task_id"] == made["ada"]
+
+
+async def test_what_is_anothers_is_not_there(team):
+    """Each address that names something of Ada's, asked by who must not see it."""
+    code = "add_to_output_files('a.txt', 'secret words')\nprint(await send('bob'))"
+    answer = await team.client.post(
+        "/run", json={"task": doing(code, "secret words")}, headers=bearer("ada-key")
+    )
+    task = answer.json()
+    name, talk = task["task_id"], task["conversation_id"]
+    team.client.headers.update(bearer("boss-key"))
+    request = (await team.question(name))["request_id"]
+    del team.client.headers["authorization"]
+    yes = {"decision": "approve"}
+    attacks = [
+        ("GET", f"/tasks/{name}", None),
+        ("GET", f"/tasks/{name[:10]}", None),
+        ("GET", f"/tasks/{name}?format=snapshot", None),
+        ("GET", f"/tasks/{name}?wait=1", None),
+        ("GET", f"/tasks/{name}/events", None),
+        ("GET", f"/tasks/{name}/prompts", None),
+        ("GET", f"/tasks/{name}/files/a.txt", None),
+        ("POST", f"/tasks/{name}/cancel", {}),
+        ("POST", f"/tasks/{name}/resume", {}),
+        ("POST", f"/tasks/{name}/fork", {"at": 2}),
+        ("DELETE", f"/tasks/{name}", None),
+        ("GET", f"/approvals/{request}", None),
+        ("GET", f"/approvals/{request[:8]}", None),
+        ("POST", f"/approvals/{request}", yes),
+        ("POST", f"/approvals/{request}/check", {"arguments": {"to": "eve"}}),
+        ("GET", f"/conversations/{talk}", None),
+        ("DELETE", f"/conversations/{talk}", None),
+        ("GET", f"/conversations/ada:ada-uid%7C{talk}", None),
+        ("GET", "/metrics", None),
+    ]
+    for who in ("eve", "mo"):
+        for method, path, body in attacks:
+            headers = bearer(f"{who}-key")
+            given = {} if body is None else {"json": body}
+            answer = await team.client.request(method, path, headers=headers, **given)
+            assert answer.status_code == 404, (who, method, path, answer.text)
+            assert "secret" not in answer.text
+        for path in ("/tasks", "/tasks?text=secret", "/approvals", "/conversations", "/remembered"):
+            listed = await team.client.get(path, headers=bearer(f"{who}-key"))
+            assert next(iter(listed.json().values())) == [], (who, path)
+    assert team.box.sent == []
+    order = {"task": doing("print(1)"), "conversation_id": talk, "wait": 20}
+    theirs = await team.client.post("/run", json=order, headers=bearer("eve-key"))
+    own = f"/conversations/{talk}"
+    said = (await team.client.get(own, headers=bearer("eve-key"))).json()["messages"]
+    assert {line["task_id"] for line in said} == {theirs.json()["task_id"]}
+    done = await team.client.post(f"/approvals/{request}", json=yes, headers=bearer("bo-key"))
+    assert done.json()["by"] == "bo"
+
+
+async def test_a_stream_of_all_tasks_has_those_that_are_seen(team):
+    async with (
+        team.client.stream("GET", "/events", headers=bearer("eve-key")) as eves,
+        team.client.stream("GET", "/events", headers=bearer("bo-key")) as bos,
+    ):
+        lines, others = eves.aiter_lines(), bos.aiter_lines()
+        await anext(lines), await anext(others)
+        first = (await run(team, "ada", "print(1)"))["task_id"]
+        last = (await run(team, "eve", "print(1)"))["task_id"]
+
+        async def told(lines, until):
+            found = set()
+            async with asyncio.timeout(15):
+                async for line in lines:
+                    if line.startswith("data: "):
+                        found.add(json.loads(line[6:])["task_id"])
+                    if until in found:
+                        break
+            return found
+
+        assert await told(others, first) == {first}
+        assert await told(lines, last) == {last}
+
+
+async def test_a_child_task_and_a_fork_are_their_persons(team):
+    task = await run(team, "bo", "print(await look())")
+    answer = await team.client.post(
+        f"/tasks/{task['task_id']}/fork", json={}, headers=bearer("boss-key")
+    )
+    fork = answer.json()
+    assert fork["asked_by"] == "boss"
+    place = f"/tasks/{fork['task_id']}"
+    assert (await team.client.get(place, headers=bearer("bo-key"))).status_code == 404
+
+
+async def test_a_task_tells_who_asked_and_who_stopped_it(team):
+    order = {"task": doing("print(await hold())")}
+    accepted = await team.client.post("/run", json=order, headers=bearer("ada-key"))
+    name = accepted.json()["task_id"]
+    team.client.headers.update(bearer("boss-key"))
+    await team.until(name, "running")
+    stopped = await team.client.post(f"/tasks/{name}/cancel", headers=bearer("bo-key"))
+    assert stopped.json()["cancelled"]
+    task = (await team.client.get(f"/tasks/{name}")).json()
+    assert task["state"] == "stopped"
+    assert (task["asked_by"], task["asked_from"]) == ("ada", "127.0.0.1")
+    assert task["stopped_by"] == "bo"
+
+
+async def test_one_looks_at_ones_sessions_and_ends_one(serve):
+    server = await serve(api_key="boss:boss-key")
+    await add(server, person("ada"), person("eve"))
+    for key in ("ada-key", "ada-key", "eve-key"):
+        await server.client.post("/login", json={"key": key}, headers={"user-agent": "Browser 7"})
+        server.client.cookies.clear()
+    listed = (await server.client.get("/sessions", headers=bearer("ada-key"))).json()["sessions"]
+    assert [(one["client"], one["browser"]) for one in listed] == [("127.0.0.1", "Browser 7")] * 2
+    place = f"/sessions/{listed[0]['id']}"
+    assert (await server.client.delete(place, headers=bearer("eve-key"))).status_code == 404
+    assert (await server.client.delete(place, headers=bearer("ada-key"))).status_code == 204
+    left = (await server.client.get("/sessions", headers=bearer("ada-key"))).json()["sessions"]
+    assert [one["id"] for one in left] == [listed[1]["id"]]
+
+
+async def test_a_cookie_that_was_there_before_a_login_is_none_after_it(serve):
+    server = await serve(api_key="boss:boss-key")
+    await add(server, person("ada"), person("eve"))
+    planted = (await server.client.post("/login", json={"key": "eve-key"})).cookies["delf_session"]
+    again = await server.client.post("/login", json={"key": "ada-key"})
+    assert again.cookies["delf_session"] != planted
+    server.client.cookies.clear()
+    headers = {"cookie": f"delf_session={planted}"}
+    assert (await server.client.get("/tasks", headers=headers)).status_code == 401
+
+
+# -- a trusted proxy ---------------------------------------------------------------------
+
+
+async def test_a_trusted_proxy_tells_who_asks(serve):
+    proxied = {"user_header": "X-Remote-User", "trusted_proxies": ["127.0.0.1"]}
+    server = await serve(teams_header="X-Teams", **proxied)
+    await add(server, person("ada", mail="ada@example.com", teams=("sales",)))
+    assert (await server.client.get("/tasks")).status_code == 401
+    for name in ("ada", "ada@example.com"):
+        known = await server.client.get("/session", headers={"x-remote-user": name})
+        assert (known.json()["name"], known.json()["way"]) == ("ada", "proxy")
+    moved = {"x-remote-user": "ada", "x-teams": "finance, ops"}
+    known = await server.client.get("/session", headers=moved)
+    assert known.json()["teams"] == ["finance", "ops"]
+    nobody = await server.client.get("/tasks", headers={"x-remote-user": "mallory"})
+    assert nobody.status_code == 403
+    twice = [("x-remote-user", "mallory"), ("x-remote-user", "ada")]
+    assert (await server.client.get("/tasks", headers=twice)).status_code == 400
+
+
+async def test_the_header_of_anybody_else_is_not_believed(serve):
+    server = await serve(user_header="X-Remote-User", trusted_proxies=["10.0.0.0/8"])
+    await add(server, person("ada"))
+    for more in ({}, {"x-forwarded-for": "10.1.2.3"}, {"x-real-ip": "10.1.2.3"}):
+        headers = {"x-remote-user": "ada", **more}
+        assert (await server.client.get("/tasks", headers=headers)).status_code == 401
+
+
+async def test_a_change_that_a_proxy_passes_on_needs_the_pages_header(serve):
+    server = await serve(user_header="X-Remote-User", trusted_proxies=["127.0.0.1"])
+    await add(server, person("ada"))
+    told, order = {"x-remote-user": "ada"}, {"task": doing("print(1)")}
+    assert (await server.client.post("/run", json=order, headers=told)).status_code == 403
+    token = (await server.client.get("/session", headers=told)).json()["csrf"]
+    good = {**told, "x-csrf-token": token}
+    assert (await server.client.post("/run", json=order, headers=good)).status_code == 202
+    foreign = {**good, "origin": "https://evil.example"}
+    assert (await server.client.post("/run", json=order, headers=foreign)).status_code == 403
+
+
+async def test_a_guest_of_the_proxy_has_the_rights_of_guests(serve):
+    server = await serve(
+        user_header="X-Remote-User", trusted_proxies=["127.0.0.1"], guests="read+run@own"
+    )
+    await add(server, person("ada"))
+    known = (await server.client.get("/session", headers={"x-remote-user": "new"})).json()
+    assert (known["rights"], known["scope"]) == (["read", "run"], "own")
+    bad = await server.client.get("/session", headers={"x-remote-user": "local"})
+    assert bad.status_code == 403
+
+
+# -- the command ----------------------------------------------------------------------------
+
+
+def delf(*words: str, status: int = 0) -> str:
+    done = CliRunner().invoke(cli, ["users", *words])
+    assert done.exit_code == status, done.output
+    return done.stdout
+
+
+async def test_people_are_added_listed_and_revoked_by_the_command(serve):
+    server = await serve(api_key="boss:boss-key")
+
+    async def say(*words: str, status: int = 0) -> str:
+        return await asyncio.to_thread(delf, *words, status=status)
+
+    async def asks(key: str) -> int:
+        await server.app.keys.look(server.app.tasks.journal, at_once=True)
+        return (await server.client.get("/tasks", headers=bearer(key))).status_code
+
+    key = (await say("add", "ada", "--rights", "read+run", "--team", "finance")).strip()
+    further = json.loads(await say("add", "ada", "--key", "ci", "--rights", "read", "--json"))
+    assert [await asks(one) for one in (key, further["key"])] == [200, 200]
+    (known,) = json.loads(await say("list", "--json"))
+    assert (known["rights"], known["scope"], known["teams"]) == (
+        ["read", "run"],
+        "own",
+        ["finance"],
+    )
+    assert [one["label"] for one in known["keys"]] == ["first", "ci"]
+    assert key not in json.dumps(known)
+    await say("add", "ada", "--key", "ci", status=2)
+    await say("add", "local", status=2)
+    await say("revoke", "ada", "--key", "ci")
+    assert [await asks(one) for one in (key, further["key"])] == [200, 401]
+    await server.app.tasks.journal.begin_login(
+        SessionRecord(digest="d" * 64, name="ada", began=time.time(), until=time.time() + 60)
+    )
+    assert "ada" in await say("sessions")
+    await say("sessions", "ada", "--end", "d" * 16)
+    assert "nobody" in await say("sessions")
+    await say("revoke", "ada")
+    assert await asks(key) == 401
+    await say("revoke", "ada", status=2)
+    await say("away", "eve", "--back", status=2)
