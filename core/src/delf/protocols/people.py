@@ -13,7 +13,7 @@ from delf.errors import ConfigurationError
 Right = Literal["read", "run", "decide", "delete"]
 RIGHTS: Final[tuple[Right, ...]] = get_args(Right)
 Scope = Literal["own", "team", "all"]
-"""Whose tasks are seen: one's own, those of people with whom one shares a team, or all."""
+"""The tasks that are seen: one's own, those of people with whom one shares a team, or all."""
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 LOCAL: Final = "local"
 """The name of the local user, who needs no key."""

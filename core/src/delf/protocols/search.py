@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import field
 from typing import Literal, Protocol, runtime_checkable
 
@@ -30,6 +30,7 @@ class TaskFilter:
         since: The Unix time at which it started, or later.
         until: The Unix time before which it started.
         least_cost: The least cost of it in US dollars.
+        keys: Those on whose behalf it is done: one of these.
     """
 
     text: str | None = None
@@ -41,6 +42,7 @@ class TaskFilter:
     since: float | None = None
     until: float | None = None
     least_cost: float | None = None
+    keys: Collection[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

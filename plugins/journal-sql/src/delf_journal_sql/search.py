@@ -335,6 +335,10 @@ def _conditions(
         if (value := getattr(wanted, name)) is not None:
             values[name] = value
             where.append(condition)
+    if wanted.keys is not None:
+        some = {f"key{number}": key for number, key in enumerate(sorted(wanted.keys))}
+        values |= some
+        where.append(f"t.limit_key IN ({', '.join(f':{name}' for name in some) or 'NULL'})")
     return where, values
 
 

@@ -644,7 +644,7 @@ def _remove_files(paths: Iterable[str]) -> None:
 
 
 def _mark(key: Key, client: str | None, **more: str) -> dict[str, Any]:
-    """What a task keeps of who asked for it here, and from where."""
+    """Note who asked for a task here, and from where."""
     return {"key": key.name, "from": client, **more}
 
 
