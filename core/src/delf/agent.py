@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import sys
@@ -222,6 +223,17 @@ class Agent(Generic[T]):
         named = [connect(name) for name in names]
         overrides.setdefault("journal", journal_name(project, host))
         return cls(tools=[*named, *tools], host=host, project=project, **overrides)
+
+    def like(self, *, tools: Sequence[Any], strategy: str | Strategy, **options: Any) -> Agent[Any]:
+        """Another agent with the same configuration and plugins.
+
+        Args:
+            tools: Its tools.
+            strategy: Its strategy.
+            options: Fields of the configuration that differ.
+        """
+        given: dict[str, Any] = {"host": self._host, "project": self._project, **options}
+        return Agent(self.config, tools=tools, strategy=strategy, **given)
 
     # -- life ---------------------------------------------------------------------------
 
@@ -662,6 +674,54 @@ class Agent(Generic[T]):
         Those whose files cannot be read are left out; `delf routines check` tells of them.
         """
         return self._of_plugin("BoundRoutine").all(self, *self._routine_files())
+
+    def save_routine(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> Any:
+        """Keep a task that worked as a routine of the project (the plugin ``routines``).
+
+        It is saved once it made the same calls and gave the same answer with what the task's calls
+        had given. Where the task took several scripts, the model writes them as one first.
+
+        Args:
+            task_id: The task, in this agent's journal.
+            name: What it is called by; one of that name is replaced.
+            fixed: Proposed parameters that stay as they are in the script.
+
+        Returns:
+            The routine, as :meth:`routine` gives it.
+
+        Raises:
+            DelfError: When it cannot be one.
+        """
+        return self._home.call(lambda r: self._drafted(r, task_id, name, fixed)).keep()
+
+    async def asave_routine(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> Any:
+        """The same from asynchronous code."""
+        made = await self.adraft_routine(task_id, name, fixed=fixed)
+        return await asyncio.to_thread(made.keep)
+
+    async def adraft_routine(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> Any:
+        """A task as a routine that a person looks at before it is kept.
+
+        Args:
+            task_id: The task, in this agent's journal.
+            name: What it would be called by.
+            fixed: Proposed parameters that stay as they are in the script.
+
+        Returns:
+            An object with ``change``, the file or a diff of it, ``differences`` from the task, and
+            ``keep()``.
+
+        Raises:
+            DelfError: When it cannot be one.
+        """
+        return await self._home.call_async(lambda r: self._drafted(r, task_id, name, fixed))
+
+    async def _drafted(
+        self, runtime: Runtime, task_id: str, name: str, fixed: Sequence[str]
+    ) -> Any:
+        events = await runtime.journal.read(task_id)
+        make = self._of_plugin("BoundDraft").of
+        return await make(self, task_id, name, events, *self._routine_files(), fixed=fixed)
 
     def _routine_files(self) -> tuple[Path, Trust]:
         from delf.project.any_project import trust_of

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from delf import Agent
 from delf.errors import ConfigurationError, ToolExecutionError
 from delf.events import ANSWER, CallFinished, CallStarted, Event, TaskFinished
-from delf.plugins.host import PluginHost
+from delf.protocols.connection import ConnectionLike
 from delf.protocols.sandbox import Done
 from delf.protocols.strategy import StrategyHost
 from delf.tools.action import Action
 from delf.tools.signature import Parameter
+from delf.types import Permission
 from delf.values import dumps, from_jsonable
 from delf_routines.guard import is_same
-from delf_routines.routine import NO_MODEL, Routine
+from delf_routines.routine import NO_MODEL, Routine, UsedAction
+
+LikeAgent = Callable[..., Agent[Any]]
+"""Makes an agent of its tools, its strategy, and what differs from another one's configuration."""
+UNSEEN: Final[Mapping[str, Any]] = {
+    "journal": "none",
+    "approvals": [],
+    "prefilter_mode": "off",
+    "flows": "off",
+    "learn": False,
+}
+"""The configuration of an agent that keeps, asks and learns nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +72,16 @@ class Case:
         }
         plain = json.loads(dumps(table))
         return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
+
+    def other_answer(self, answer: str) -> list[str]:
+        """Tell that an answer is another one, in a line; none where it is the same.
+
+        Args:
+            answer: What was answered now.
+        """
+        if answer.strip() == self.answer.strip():
+            return []
+        return [f"it answers {_short(answer)} in place of {_short(self.answer)}"]
 
     @classmethod
     def of_text(cls, text: str, place: str) -> Case:
@@ -122,19 +144,29 @@ class _StandIn:
     is_function: bool
     found: list[Action] = field(default_factory=list[Action])
     summary: str = "recorded"
-    allow: None = None
-    confirm: bool = False
+    allow: Permission = None
+    confirm: Permission = False
 
     async def actions(self) -> Sequence[Action]:
         """Those of the routine."""
         return self.found
 
 
-class _Recorded:
-    """The calls that are left of a case, and what was called without being among them."""
+class Recorded:
+    """The recorded calls that a script has not made yet, and what it called beside them.
+
+    Args:
+        case: The recorded run.
+    """
 
     def __init__(self, case: Case) -> None:
-        self.left = list(case.calls)
+        self._case = case
+        self.begin()
+
+    def begin(self) -> None:
+        """Take all calls for not made."""
+        self.left = list(self._case.calls)
+        self.made: list[RecordedCall] = []
         self.differences: list[str] = []
 
     def take(self, action: str, arguments: Mapping[str, Any]) -> Any:
@@ -146,6 +178,7 @@ class _Recorded:
         for number, call in enumerate(self.left):
             if call.action == action and is_same(call.arguments, arguments):
                 del self.left[number]
+                self.made.append(call)
                 if call.error is not None:
                     raise ToolExecutionError(call.error)
                 return call.result
@@ -170,48 +203,43 @@ class _Once:
         raise ToolExecutionError(str(message))
 
 
-async def run_case(routine: Routine, case: Case, host: PluginHost) -> list[str]:
+async def run_case(routine: Routine, case: Case, make: LikeAgent) -> list[str]:
     """Run a routine against a recorded run. No service is reached and nothing is kept.
 
     Args:
         routine: The routine.
         case: The recorded run.
-        host: The plugins; its sandbox is used.
+        make: Makes an agent of tools and a strategy; its sandbox is used.
 
     Returns:
         What differs, a line each: calls, failures, the answer. Nothing where it does the same.
     """
-    recorded = _Recorded(case)
-    tools = _stand_ins(routine, case, recorded)
+    recorded = Recorded(case)
+    tools = stand_ins(routine.actions, recorded)
     strategy = _Once(routine.code(case.inputs))
-    async with Agent(
-        tools=tools,
-        llm=NO_MODEL,
-        strategy=strategy,
-        host=host,
-        journal="none",
-        approvals=[],
-        prefilter_mode="off",
-        flows="off",
-    ) as agent:
+    async with make(**{**UNSEEN, "llm": NO_MODEL, "tools": tools, "strategy": strategy}) as agent:
         response = await agent.arun(f"test {routine.name}", timeout=60)
     found = list(recorded.differences)
     if not response.status and not found:
         found.append(f"it fails: {response.error}")
     found += [f"it does not call {call.action} any more" for call in recorded.left]
-    if response.status and response.text.strip() != case.answer.strip():
-        found.append(f"it answers {_short(response.text)} in place of {_short(case.answer)}")
+    if response.status:
+        found += case.other_answer(response.text)
     return found
 
 
-def _stand_ins(routine: Routine, case: Case, recorded: _Recorded) -> list[_StandIn]:
-    """The connections of a routine, without what is behind them."""
+def stand_ins(actions: Mapping[str, UsedAction], recorded: Recorded) -> Sequence[ConnectionLike]:
+    """Connections that give what was recorded, and reach nothing.
+
+    Args:
+        actions: Those of the routine.
+        recorded: The calls.
+    """
     made: dict[str, _StandIn] = {}
-    names = dict.fromkeys([*routine.actions, *(call.action for call in case.calls)])
-    for full in names:
+    for full in dict.fromkeys([*actions, *(call.action for call in recorded.left)]):
         connection, _, method = full.partition(".")
         stand_in = made.setdefault(connection, _StandIn(connection, not method))
-        used = routine.actions.get(full)
+        used = actions.get(full)
         texts = () if used is None else used.parameters
         action = Action(
             name=method or connection,
@@ -227,7 +255,7 @@ def _stand_ins(routine: Routine, case: Case, recorded: _Recorded) -> list[_Stand
     return list(made.values())
 
 
-def _caller(recorded: _Recorded, action: str) -> Any:
+def _caller(recorded: Recorded, action: str) -> Any:
     async def call(**arguments: Any) -> Any:
         return recorded.take(action, arguments)
 

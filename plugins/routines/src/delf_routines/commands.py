@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from xml.sax.saxutils import quoteattr
 
 import click
 
+from delf import Agent
 from delf.errors import ConfigurationError, DelfError, FolderNotTrustedError
 from delf.events import Event, TaskQueued, TaskStarted
-from delf.protocols.connection import ConnectionLike
 from delf.protocols.journal import SharedJournal, TaskRecord
 from delf.protocols.strategy import ToolDescription
 from delf.terminal import visible
@@ -28,15 +28,12 @@ from delf_cli.output import json_text
 from delf_cli.session import Options, Setup, as_before, run_session
 from delf_cli.state import State, state_of
 from delf_cli.tables import table
-from delf_routines.cases import Case, case_of, read_case, run_case
+from delf_routines.cases import Case, read_case, run_case
+from delf_routines.drafting import Draft, described, difference, draft, like_agent
 from delf_routines.drift import Drift, drift_of, named_actions
 from delf_routines.routine import Routine
 from delf_routines.running import call_text
-from delf_routines.saving import Proposal, propose
 from delf_routines.store import RoutineStore
-
-if TYPE_CHECKING:
-    from delf import Agent
 
 _UNASKED: Final = {"strategy": "routine"}
 """Flags of a run that asks no model."""
@@ -136,38 +133,27 @@ def save(ctx: click.Context, task_id: str, name: str, fixed: tuple[str, ...], ye
     begun = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
     if begun is None:
         raise ConfigurationError(f"the task {short_id(record.task_id)} has not begun")
-    options = as_before(state, Options(flags={}), begun.setup)
-    setup = Setup.of(state, options)
-    tools = asyncio.run(_described(setup.agent().tools))
-    made = propose(name, begun.task, record.task_id, events, tools, fixed=fixed)
-    case = case_of(events, made.inputs)
-    different = asyncio.run(run_case(made.routine, case, setup.host))
+    agent = Setup.of(state, as_before(state, Options(flags={}), begun.setup)).agent()
     store = _store(state)
-    click.echo(_shown(store, made), nl=False)
-    for line in different:
-        errors.say("warning", visible(line))
-    if different:
-        raise ConfigurationError(
-            "the routine does not do the same with the task's own results",
-            hint="--fix NAME leaves a parameter as it is",
-        )
+
+    async def drafted() -> Draft:
+        tools = await described(agent.tools)
+        given: dict[str, Any] = {"store": store, "tools": tools, "fixed": fixed}
+        return await draft(name, record.task_id, events, like=like_agent(agent), **given)
+
+    made = asyncio.run(drafted())
+    if made.cost_usd != 0:
+        cost = "" if made.cost_usd is None else f", which cost {made.cost_usd:.4f} USD"
+        click.echo(f"a model wrote the scripts of the task as one{cost}", err=True)
+    click.echo(visible(made.change), nl=False)
+    if made.differences:
+        made.keep(store)
     if not yes and not click.confirm(f"\nsave it as {name}?", default=False, err=True):
         ctx.exit(1)
-    path = store.keep(made.routine, case.text())
-    click.echo(f"saved as {path}", err=True)
-    click.echo(f"run it with: delf routines run {name}{_inputs(made)}", err=True)
-
-
-def _shown(store: RoutineStore, made: Proposal) -> str:
-    """A routine that is to be saved; as a diff where it replaces one."""
-    name = made.routine.name
-    if name not in store.names():
-        return visible(made.routine.text())
-    return visible(difference(store.find(name), made.routine)) or "it is the same as it was\n"
-
-
-def _inputs(made: Proposal) -> str:
-    return "".join(f" --input {name}={value}" for name, value in made.inputs.items())
+    made.keep(store)
+    click.echo(f"saved as {store.path(name)}", err=True)
+    inputs = "".join(f" --input {key}={value}" for key, value in made.inputs.items())
+    click.echo(f"run it with: delf run {name}{inputs}", err=True)
 
 
 @routines.command("run", short_help="Run a routine.")
@@ -217,7 +203,7 @@ def test(ctx: click.Context, names: tuple[str, ...], junit: str | None) -> None:
     for name in names or store.names():
         try:
             case = _case(store, name)
-            results[name] = asyncio.run(run_case(store.find(name), case, host))
+            results[name] = asyncio.run(run_case(store.find(name), case, partial(Agent, host=host)))
         except DelfError as error:
             results[name] = [error.message]
         told = "ok" if not results[name] else "differs"
@@ -316,7 +302,7 @@ def accept(ctx: click.Context, name: str, yes: bool) -> None:
     click.echo(visible(difference(routine, new)), nl=False)
     if case is not None:
         host = state.discover(state.load_project().environ)
-        different = asyncio.run(run_case(new, case, host))
+        different = asyncio.run(run_case(new, case, partial(Agent, host=host)))
         for line in different:
             errors.say("warning", visible(line))
         if different:
@@ -359,22 +345,6 @@ def _next(
         routine.script, described, called=routine.actions, never_empty=never_empty
     )
     return replace(routine, actions=actions), None
-
-
-def difference(old: Routine, new: Routine) -> str:
-    """The change of a routine as a unified diff.
-
-    Args:
-        old: As it is.
-        new: As it would be.
-    """
-    lines = difflib.unified_diff(
-        old.text().splitlines(keepends=True),
-        new.text().splitlines(keepends=True),
-        f"{old.name} now",
-        f"{old.name} new",
-    )
-    return "".join(lines)
 
 
 @routines.command("rename")
@@ -463,26 +433,4 @@ def _tools(state: State) -> list[ToolDescription]:
     """The tools of the project."""
     options = Options(flags=_UNASKED)
     agent: Agent[Any] = Setup.of(state, options).agent()
-    return asyncio.run(_described(agent.tools))
-
-
-async def _described(connections: Sequence[ConnectionLike]) -> list[ToolDescription]:
-    """The actions of connections, under the names that scripts use."""
-    return [
-        ToolDescription(
-            name=connection.name if connection.is_function else f"{connection.name}.{action.name}",
-            summary=action.summary,
-            effect=action.effect,
-            asks=False,
-            make_schema=action.schema or _any_object,
-            parameters=action.parameters,
-            returns=action.returns,
-        )
-        for connection in connections
-        for action in await connection.actions()
-    ]
-
-
-def _any_object() -> dict[str, Any]:
-    """The schema of an action that has none, as tasks see it."""
-    return {"type": "object"}
+    return asyncio.run(described(agent.tools))

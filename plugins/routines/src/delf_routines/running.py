@@ -33,7 +33,9 @@ from delf_routines.store import RoutineStore
 
 if TYPE_CHECKING:
     from delf import Agent, Response
+    from delf.events import Event
     from delf.trust import Trust
+    from delf_routines.drafting import Draft
 
 _VALUES: Final = (str, int, float)
 _PLACE: Final = "the routine of this task"
@@ -295,6 +297,74 @@ class BoundRoutine:
             ConfigurationError: For a parameter that it does not have, or that does not fit.
         """
         return call_text(self.routine.name, self.routine.values(inputs))
+
+
+class BoundDraft:
+    """A routine of an agent's task that is not saved yet. ``agent.adraft_routine`` gives it.
+
+    Args:
+        agent: The agent.
+        drafted: The routine with what its task did.
+        store: Where it is saved.
+    """
+
+    def __init__(self, agent: Agent[Any], drafted: Draft, store: RoutineStore) -> None:
+        self.routine = drafted.routine
+        self.change = drafted.change
+        self.differences = drafted.differences
+        self.cost_usd = drafted.cost_usd
+        self._agent = agent
+        self._drafted = drafted
+        self._store = store
+
+    @classmethod
+    async def of(
+        cls,
+        agent: Agent[Any],
+        task_id: str,
+        name: str,
+        events: Sequence[Event],
+        root: Path,
+        trust: Trust,
+        *,
+        fixed: Sequence[str] = (),
+    ) -> BoundDraft:
+        """Draft it.
+
+        Args:
+            agent: Whose task it was.
+            task_id: The task.
+            name: What it would be called by.
+            events: Those of the task.
+            root: The folder of the agent's project.
+            trust: The trust that counts for it.
+            fixed: Proposed parameters that stay as they are.
+
+        Raises:
+            DelfError: When it cannot be one.
+        """
+        from delf_routines.drafting import described, draft, like_agent
+
+        store = RoutineStore(root, trust)
+        made = await draft(
+            name,
+            task_id,
+            events,
+            store=store,
+            tools=await described(agent.tools),
+            like=like_agent(agent),
+            fixed=fixed,
+        )
+        return cls(agent, made, store)
+
+    def keep(self) -> BoundRoutine:
+        """Save it, after somebody has looked at it.
+
+        Raises:
+            ConfigurationError: When it does something else than its task did.
+        """
+        self._drafted.keep(self._store)
+        return BoundRoutine(self._agent, self.routine)
 
 
 class NoModel:

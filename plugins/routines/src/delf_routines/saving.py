@@ -9,13 +9,14 @@ import re
 import tokenize
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from delf.errors import ConfigurationError
 from delf.events import (
     CallFinished,
     CallStarted,
     Event,
+    RerunRequested,
     ScriptFinished,
     ScriptGenerated,
     TaskFinished,
@@ -37,42 +38,56 @@ _LEAST: Final = 2
 _LONGEST_TITLE: Final = 80
 
 
-def script_of(events: Sequence[Event]) -> str:
-    """The script that did a task.
+class Scripts(NamedTuple):
+    """The scripts of a task that worked.
+
+    Args:
+        code: The last one.
+        earlier: Those before it, each with how it ended.
+        begin: The place of the last one among the task's events.
+        is_whole: Whether no earlier one changed something.
+    """
+
+    code: str
+    earlier: Sequence[tuple[str, str]]
+    begin: int
+    is_whole: bool
+
+
+def scripts_of(events: Sequence[Event]) -> Scripts:
+    """The scripts that did a task.
 
     Args:
         events: The task's.
 
     Raises:
-        ConfigurationError: When the task is not done, or no one script did it.
+        ConfigurationError: When the task is not done, or no script did it.
     """
     end = next((event for event in reversed(events) if isinstance(event, TaskFinished)), None)
     if end is None or not end.status:
         raise ConfigurationError(
             "the task is not done", hint="only a task that worked can become a routine"
         )
-    code, made, script = "", 0, None
-    for event in events:
+    begun: list[tuple[int, str]] = []
+    ends: list[str] = []
+    for number, event in enumerate(events):
         match event:
             case ScriptGenerated():
-                code, made = event.code, 0 if script is None else made
-            case CallFinished(status="ok"):
-                made += 1
-            case ScriptFinished(status="done"):
-                script = code
-            case ScriptFinished() if made:
-                raise ConfigurationError(
-                    "the task took several scripts, and what an earlier one did is needed",
-                    hint="ask for the task again, as it is now known how to do it: "
-                    "one script is wanted",
-                )
+                begun.append((number, event.code))
+            case ScriptFinished():
+                ends.append(event.error or event.status)
+            case RerunRequested() if ends:
+                ends[-1] = f"it asked for another one, as it learned: {event.context}"
             case _:
                 pass
-    if script is None:
+    if not ends or ends[-1] != "done":
         raise ConfigurationError(
             "the task was done without a script", hint="a routine is a script that worked"
         )
-    return script
+    begin, code = begun[len(ends) - 1]
+    earlier = [(text, end) for (_, text), end in zip(begun, ends[:-1], strict=False)]
+    changed = any(isinstance(e, CallStarted) and e.effect != "read" for e in events[:begin])
+    return Scripts(code, earlier, begin, is_whole=not changed)
 
 
 def called(events: Iterable[Event]) -> set[str]:
@@ -118,6 +133,7 @@ def propose(
     events: Sequence[Event],
     tools: Iterable[ToolDescription],
     *,
+    script: str,
     fixed: Iterable[str] = (),
 ) -> Proposal:
     """A task as a routine; what of its script stands in its words is a parameter.
@@ -128,12 +144,12 @@ def propose(
         task_id: The task.
         events: Those of the task.
         tools: The tools that there are.
+        script: The script that does it.
         fixed: Parameters that stay as they are in the script.
 
     Raises:
         ConfigurationError: When it cannot be one.
     """
-    script = script_of(events)
     tools = list(tools)
     tree = ast.parse(script)
     taken = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}

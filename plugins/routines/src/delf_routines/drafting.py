@@ -1,0 +1,313 @@
+"""Draft a routine of a task: one script, proved against what the task's calls gave."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from delf import Agent
+from delf.errors import ConfigurationError
+from delf.events import Event, TaskQueued, TaskStarted
+from delf.protocols.connection import ConnectionLike
+from delf.protocols.sandbox import Done, Failed
+from delf.protocols.strategy import ScriptResult, StrategyHost, ToolDescription
+from delf_routines.cases import UNSEEN, Case, LikeAgent, Recorded, case_of, run_case, stand_ins
+from delf_routines.drift import named_actions
+from delf_routines.repair import WRITER, OneScript, as_host
+from delf_routines.routine import Routine, UsedAction
+from delf_routines.saving import Proposal, Scripts, called, propose, scripts_of
+from delf_routines.store import RoutineStore
+
+_RETRIES: Final = 3
+_MOST_CALLS: Final = 40
+_LONGEST_RESULT: Final = 400
+_MERGE: Final = """\
+This task was done by several scripts, one after the other, with the variables of the earlier \
+ones. Write it as one script that does all of it and prints the same answer. Make each call that \
+changes something exactly once, with the same arguments. A call that reads may be left out where \
+it is not needed; make no call that is not listed.
+
+The task:
+{task}
+
+The scripts:
+{scripts}
+
+What the calls gave:
+{calls}
+
+The answer was:
+{answer}"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """A routine as it would be saved.
+
+    Args:
+        routine: It.
+        inputs: The values of its parameters in its task.
+        case: The recorded run of that task.
+        before: The routine that it would replace.
+        differences: What it does otherwise than its task did. Then it cannot be saved.
+        cost_usd: What it cost to write several scripts as one.
+    """
+
+    routine: Routine
+    inputs: Mapping[str, Any]
+    case: Case
+    before: Routine | None = None
+    differences: Sequence[str] = ()
+    cost_usd: float | None = 0.0
+
+    @property
+    def change(self) -> str:
+        """The text that a person looks at: the file, or a diff where it replaces one."""
+        if self.before is None:
+            return self.routine.text()
+        return difference(self.before, self.routine) or "it is the same as it was\n"
+
+    def keep(self, store: RoutineStore) -> None:
+        """Save it.
+
+        Args:
+            store: The project's routines.
+
+        Raises:
+            ConfigurationError: When it does something else than its task did.
+        """
+        if self.differences:
+            raise ConfigurationError(
+                "the routine does not do the same with the task's own results: "
+                + "; ".join(self.differences),
+                hint="--fix NAME leaves a parameter as it is",
+            )
+        store.keep(self.routine, self.case.text())
+
+
+async def draft(
+    name: str,
+    task_id: str,
+    events: Sequence[Event],
+    *,
+    store: RoutineStore,
+    tools: Iterable[ToolDescription],
+    like: LikeAgent,
+    fixed: Iterable[str] = (),
+) -> Draft:
+    """Make a routine of a task that worked. A model is asked only where it took several scripts.
+
+    Args:
+        name: What it is called by.
+        task_id: The task.
+        events: Those of the task.
+        store: The project's routines.
+        tools: The tools that there are.
+        like: Makes agents that run the script against what is recorded.
+        fixed: Parameters that stay as they are in the script.
+
+    Raises:
+        ConfigurationError: When it cannot be one.
+        DelfError: When several scripts could not be written as one.
+    """
+    before = store.find(name) if name in store.names() else None
+    begun = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
+    if begun is None:
+        raise ConfigurationError("the task has not begun")
+    scripts, tools, fixed = scripts_of(events), list(tools), tuple(fixed)
+
+    async def proved(script: str, case: Case) -> tuple[Proposal, Case, list[str]]:
+        made = propose(name, begun.task, task_id, events, tools, script=script, fixed=fixed)
+        case = replace(case, inputs=made.inputs)
+        return made, case, await run_case(made.routine, case, like)
+
+    cost: float | None = 0.0
+    made, case, different = await proved(scripts.code, case_of(events[scripts.begin :], {}))
+    if scripts.earlier and (different or not scripts.is_whole):
+        merging = _Merging(scripts, begun.task, case_of(events, {}), events, tools)
+        cost = await merging.ask(like)
+        made, case, different = await proved(merging.script, merging.case)
+    return Draft(
+        routine=made.routine,
+        inputs=made.inputs,
+        case=case,
+        before=before,
+        differences=different,
+        cost_usd=cost,
+    )
+
+
+def difference(old: Routine, new: Routine) -> str:
+    """The change of a routine as a unified diff.
+
+    Args:
+        old: As it is.
+        new: As it would be.
+    """
+    lines = difflib.unified_diff(
+        old.text().splitlines(keepends=True),
+        new.text().splitlines(keepends=True),
+        f"{old.name} now",
+        f"{old.name} new",
+    )
+    return "".join(lines)
+
+
+async def described(connections: Sequence[ConnectionLike]) -> list[ToolDescription]:
+    """The actions of connections, under the names that scripts use.
+
+    Args:
+        connections: The connections.
+    """
+    return [
+        ToolDescription(
+            name=connection.name if connection.is_function else f"{connection.name}.{action.name}",
+            summary=action.summary,
+            effect=action.effect,
+            asks=False,
+            make_schema=action.schema or _any_object,
+            parameters=action.parameters,
+            returns=action.returns,
+        )
+        for connection in connections
+        for action in await connection.actions()
+    ]
+
+
+def _any_object() -> dict[str, Any]:
+    """The schema of an action that has none, as tasks see it."""
+    return {"type": "object"}
+
+
+class _Merging:
+    """Lets a model write several scripts as one, which runs against what the calls gave.
+
+    It is the strategy of the agent that does so.
+    """
+
+    def __init__(
+        self,
+        scripts: Scripts,
+        task: str,
+        case: Case,
+        events: Sequence[Event],
+        tools: Iterable[ToolDescription],
+    ) -> None:
+        self._scripts = scripts
+        self._whole = case
+        codes = [*(code for code, _ in scripts.earlier), scripts.code]
+        self._routine = Routine(
+            name="one",
+            title=task,
+            task=task,
+            script="\n".join(codes),
+            actions=named_actions("\n\n".join(codes), tools, called=called(events)),
+        )
+        self._recorded = Recorded(case)
+        self.script = ""
+
+    @property
+    def case(self) -> Case:
+        """The calls that the one script made, and the answer."""
+        return replace(self._whole, calls=self._recorded.made)
+
+    async def ask(self, like: LikeAgent) -> float | None:
+        """Ask the model, which may try again.
+
+        Returns:
+            What it cost.
+
+        Raises:
+            ConfigurationError: When it wrote none that does the same.
+        """
+        tools = stand_ins(self._routine.actions, self._recorded)
+        async with like(tools=tools, strategy=self) as agent:
+            response = await agent.arun(self._routine.task)
+        if not response.status or not self.script:
+            raise ConfigurationError(
+                f"the task took {len(self._scripts.earlier) + 1} scripts, and they could not be "
+                f"written as one: {response.error}",
+                hint="ask for the task again: one script may do it now",
+            )
+        return response.cost_usd
+
+    async def solve(self, host: StrategyHost) -> str:
+        """Write one script that does the same."""
+        writing = _OneOfMany(host, self._routine, self._words(), self._recorded, self._whole)
+        text = await host.strategy(WRITER).solve(as_host(writing))
+        self.script = writing.script
+        return text
+
+    def _words(self) -> str:
+        """The scripts and what their calls gave, for the model."""
+        parts = [*self._scripts.earlier, (self._scripts.code, "done")]
+        scripts = [f"```python\n{code}\n```\nIts end: {end}" for code, end in parts]
+        calls = [
+            f"- {call.action}({_short(dict(call.arguments))}) "
+            + (f"failed: {call.error}" if call.error else f"gave {_short(call.result)}")
+            for call in self._whole.calls
+        ]
+        left = len(calls) - _MOST_CALLS
+        shown = [*calls[:_MOST_CALLS], *([f"- and {left} more like these"] if left > 0 else [])]
+        return _MERGE.format(
+            task=self._routine.task,
+            scripts="\n\n".join(scripts),
+            calls="\n".join(shown),
+            answer=self._whole.answer,
+        )
+
+
+class _OneOfMany(OneScript):
+    """A host of scripts that have to make the recorded calls and give the recorded answer."""
+
+    def __init__(
+        self, host: StrategyHost, routine: Routine, words: str, recorded: Recorded, case: Case
+    ) -> None:
+        super().__init__(host, routine, {}, words, host.tools)
+        self._recorded = recorded
+        self._case = case
+
+    async def run(self, code: str) -> ScriptResult:
+        """Run a script against what is recorded, and tell what it does otherwise."""
+        self._recorded.begin()
+        result = await super().run(code)
+        if not isinstance(result.outcome, Done):
+            return result
+        value = result.outcome.value
+        text = result.printed.strip("\n")
+        text = text if text.strip() or value is None else str(value)
+        problems = [*self._recorded.differences, *self._case.other_answer(text)]
+        problems += [
+            f"it does not call {call.action}({_short(dict(call.arguments))})"
+            for call in self._recorded.left
+            if call.error is None and _changes(self._routine.actions, call.action)
+        ]
+        if not problems:
+            return result
+        return replace(result, outcome=Failed(kind="Difference", message="; ".join(problems)))
+
+
+def _changes(actions: Mapping[str, UsedAction], name: str) -> bool:
+    used = actions.get(name)
+    return used is None or used.effect != "read"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_RESULT else f"{text[: _LONGEST_RESULT - 1]}…"
+
+
+def like_agent(agent: Agent[Any]) -> LikeAgent:
+    """Make agents that are configured like another one, and keep and learn nothing.
+
+    Args:
+        agent: The other one.
+    """
+
+    def make(**given: Any) -> Agent[Any]:
+        options: dict[str, Any] = {**UNSEEN, "retry_count": _RETRIES, **given}
+        return agent.like(**options)
+
+    return make

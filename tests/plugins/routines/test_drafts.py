@@ -1,0 +1,100 @@
+"""A task of several scripts is written as one, and proved; a program saves its own tasks."""
+
+import pytest
+
+from delf import Agent, tool
+from delf.errors import ConfigurationError
+
+FIRST = "found = await orders(month='2026-10')\nrerun('four orders', 'send them')"
+SECOND = "await send(to='ada@example.com', text=f'{found}')\nprint(f'{found} sent')"
+ONE = (
+    "found = await orders(month='2026-10')\n"
+    "await send(to='ada@example.com', text=f'{found}')\nprint(f'{found} sent')"
+)
+TASK = "Send the number of orders in 2026-10 to ada@example.com."
+
+
+@pytest.fixture
+def sent():
+    return []
+
+
+@pytest.fixture
+def agent(store, sent, scripted_model, delf_host):
+    @tool(effect="read", confirm=False)
+    def orders(month: str) -> int:
+        """Orders of a month."""
+        return {"2026-10": 4, "2026-11": 7}[month]
+
+    @tool(effect="write", confirm=False)
+    def send(to: str, text: str) -> str:
+        """Send."""
+        sent.append(text)
+        return "sent"
+
+    with Agent(tools=[orders, send], llm="scripted", host=delf_host, journal="memory") as made:
+        yield made
+
+
+def test_a_program_saves_its_task_and_calls_it(agent, scripted_model, sent):
+    scripted_model.writes(ONE)
+    response = agent.run(TASK).raise_for_status()
+    routine = agent.save_routine(response.trace.task_id, "report")
+    assert set(routine.routine.parameters) == {"month", "to"}
+    assert routine(month="2026-11", to="eve@example.com").raise_for_status().text == "7 sent"
+    assert agent.routine("report")().text == "4 sent"
+    assert sent == ["4", "7", "4"]
+    assert len(scripted_model.requests) == 1
+
+
+async def test_what_is_drafted_is_looked_at_and_kept_by_its_author(agent, scripted_model, store):
+    scripted_model.writes(ONE, ONE.replace("sent'", "were sent'"))
+    for name in ("4 sent", "4 were sent"):
+        response = await agent.arun(TASK)
+        assert response.text == name
+        made = await agent.adraft_routine(response.trace.task_id, "report", fixed=["to"])
+        assert "[parameters.to]" not in made.change
+        assert not made.differences
+        if name == "4 sent":
+            assert made.change.startswith("# /// routine")
+            assert store.names() == []
+            made.keep()
+    assert "+print(f'{found} were sent')" in made.change
+    assert "were" not in store.find("report").script
+
+
+def test_several_scripts_are_written_as_one_that_does_the_same(agent, scripted_model, sent):
+    scripted_model.writes(FIRST, SECOND)
+    response = agent.run(TASK).raise_for_status()
+    scripted_model.writes(
+        ONE.replace("'ada@", "'eve@"),  # another call
+        ONE.replace("await send", "# await send"),  # one too few
+        ONE.replace(" sent'", " done'"),  # another answer
+        ONE,
+    )
+    routine = agent.save_routine(response.trace.task_id, "report")
+    prompts = scripted_model.prompts[2:]
+    assert FIRST in prompts[0]
+    assert "it asked for another one, as it learned: four orders" in prompts[0]
+    assert "- orders({'month': '2026-10'}) gave 4" in prompts[0]
+    assert "which was not recorded" in prompts[1]
+    assert "it does not call send" in prompts[2]
+    assert "it answers '4 done' in place of '4 sent'" in prompts[3]
+    assert sent == ["4"]
+    assert routine(month="2026-11").raise_for_status().text == "7 sent"
+
+
+def test_several_scripts_that_no_model_writes_as_one_are_no_routine(agent, scripted_model, store):
+    scripted_model.writes(FIRST, SECOND)
+    response = agent.run(TASK).raise_for_status()
+    with pytest.raises(ConfigurationError, match="took 2 scripts, and they could not be written"):
+        agent.save_routine(response.trace.task_id, "report")
+    assert store.names() == []
+
+
+def test_scripts_that_failed_and_changed_nothing_are_left_out(agent, scripted_model):
+    scripted_model.writes("await orders(month='2026-10')\nx = y", ONE)
+    response = agent.run(TASK).raise_for_status()
+    routine = agent.save_routine(response.trace.task_id, "report")
+    assert routine().text == "4 sent"
+    assert len(scripted_model.requests) == 2
