@@ -599,6 +599,8 @@ class Agent(Generic[T]):
         key: str | None = None,
     ) -> TaskRequest:
         check_task(task)
+        if strategy is None and self.config.reuse == "auto" and self._fits_a_routine(task):
+            strategy = "routine"
         if self.chat is None and conversation_id is not None:
             raise ConfigurationError("the agent has no chat", hint="Agent(chat=Chat(…))")
         conversation = None if self.chat is None else self.chat.here(conversation_id)
@@ -722,6 +724,9 @@ class Agent(Generic[T]):
         events = await runtime.journal.read(task_id)
         make = self._of_plugin("BoundDraft").of
         return await make(self, task_id, name, events, *self._routine_files(), fixed=fixed)
+
+    def _fits_a_routine(self, task: str) -> bool:
+        return self._of_plugin("fits_a_routine")(task, *self._routine_files())
 
     def _routine_files(self) -> tuple[Path, Trust]:
         from delf.project.any_project import trust_of

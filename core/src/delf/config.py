@@ -125,6 +125,10 @@ class AgentConfig(BaseModel):
         default=False,
         description="Keep facts that a task brought, with a person's approval where it is ask.",
     )
+    reuse: Literal["off", "offer", "auto"] = Field(
+        default="offer",
+        description="Offer to keep like tasks as a routine; with auto, do a task that fits one so.",
+    )
     retry_count: int = Field(default=1, ge=0, le=20, description="Retries of a failed script.")
     rerun_count: int = Field(default=2, ge=0, le=20, description="Passes asked for by rerun().")
     sandbox: str = Field(default="auto", description="The sandbox backend's name, or auto.")

@@ -32,6 +32,7 @@ class AgentOptions(TypedDict, total=False):
     memory_top_k: int | None
     memory_threshold: float | None
     learn: bool | Literal["ask"] | None
+    reuse: Literal["off", "offer", "auto"] | None
     retry_count: int | None
     rerun_count: int | None
     sandbox: str | None

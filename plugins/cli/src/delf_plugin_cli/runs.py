@@ -12,15 +12,17 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from delf.errors import DelfError
+from delf.errors import DelfError, OptionalDependencyError
 from delf.events import Event, ScriptGenerated, TaskFinished, encode
 from delf.protocols.journal import SharedJournal, TaskRecord
 from delf.terminal import visible
+from delf.trust import Trust
 from delf_cli import complete
 from delf_cli.journals import history_journal, work_with
 from delf_cli.lazy import LazyGroup
 from delf_cli.output import json_text
 from delf_cli.pruning import DURATION, Pruning, prune_options
+from delf_cli.state import state_of
 from delf_cli.story import printed_so_far
 from delf_cli.summary import summary_of
 from delf_cli.tables import one_line
@@ -77,17 +79,37 @@ def list_command(
     """
     begin = None if since is None else time.time() - since
     journal = history_journal(ctx)
-    found = work_with(journal, lambda j: _find(j, limit, state=state, text=text, since=begin))
+    is_narrow = any(item is not None for item in (state, text, since))
+
+    async def look(journal: SharedJournal) -> tuple[list[TaskRecord], list[str]]:
+        found = await _find(journal, limit, state=state, text=text, since=begin)
+        return found, [] if as_json or is_narrow else await _offers(ctx, journal)
+
+    found, offers = work_with(journal, look)
     if as_json:
         click.echo(json_text([render.task_data(task) for task in found], indent=2))
         return
     if not found:
-        wanted = any(item is not None for item in (state, text, since))
-        what = "No task fits" if wanted else "There is no task yet"
+        what = "No task fits" if is_narrow else "There is no task yet"
         click.echo(f"{what} in {journal.place}", err=True)
         return
     for line in render.tasks_table(found):
         click.echo(line)
+    for line in offers:
+        click.echo(line, err=True)
+
+
+async def _offers(ctx: click.Context, journal: SharedJournal) -> list[str]:
+    """Tell of like tasks that could be kept as a routine, where the plugin is there."""
+    state = state_of(ctx)
+    project = state.load_project()
+    if project.agent.reuse == "off":
+        return []
+    try:
+        find: Any = state.discover(project.environ).exported("routine_offers")
+    except OptionalDependencyError:
+        return []
+    return [offer.words for offer in await find(journal, project.root, Trust.here(*state.trust))]
 
 
 @runs.command("show")

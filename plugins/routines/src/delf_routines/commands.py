@@ -28,11 +28,11 @@ from delf_cli.output import json_text
 from delf_cli.session import Options, Setup, as_before, run_session
 from delf_cli.state import State, state_of
 from delf_cli.tables import table
+from delf_routines.calls import call_text
 from delf_routines.cases import Case, read_case, run_case
 from delf_routines.drafting import Draft, described, difference, draft, like_agent
 from delf_routines.drift import Drift, drift_of, named_actions
 from delf_routines.routine import Routine
-from delf_routines.running import call_text
 from delf_routines.store import RoutineStore
 
 _UNASKED: Final = {"strategy": "routine"}

@@ -12,8 +12,8 @@ from delf.settings import current_folder, current_trust
 from delf.tools.action import Action, strictest
 from delf.tools.signature import Parameter as Argument
 from delf.types import Effect, Permission
+from delf_routines.calls import call_text
 from delf_routines.routine import STRATEGY, Parameter, ParameterType, Routine, Value
-from delf_routines.running import call_text
 from delf_routines.store import RoutineStore
 
 _TYPES: Final[Mapping[ParameterType, str]] = {

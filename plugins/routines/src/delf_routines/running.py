@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import (
     ApprovalRejectedError,
-    ConfigurationError,
     DelfError,
     LLMExecutionError,
     SandboxExecutionError,
@@ -25,8 +23,10 @@ from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import Done, Failed, LimitReached, Outcome, Rerun
 from delf.protocols.strategy import StrategyHost
 from delf.settings import current_folder, current_trust
+from delf_routines.calls import call_text, read_call
 from delf_routines.drift import drift_of, named_actions, names_in
 from delf_routines.guard import Made, RoutineGuard
+from delf_routines.likeness import Offer, fits_in, is_call, offers
 from delf_routines.repair import WRITER, Repairing, as_host, case_of_calls
 from delf_routines.routine import STRATEGY, Routine, Value, shape_of
 from delf_routines.store import RoutineStore
@@ -34,10 +34,10 @@ from delf_routines.store import RoutineStore
 if TYPE_CHECKING:
     from delf import Agent, Response
     from delf.events import Event
+    from delf.protocols.journal import SharedJournal
     from delf.trust import Trust
     from delf_routines.drafting import Draft
 
-_VALUES: Final = (str, int, float)
 _PLACE: Final = "the routine of this task"
 
 
@@ -71,7 +71,7 @@ class RoutineStrategy:
             RoutineDriftError: When an action became another one, before anything is done.
             DelfError: When the script failed.
         """
-        name, given = read_call(host.task)
+        name, given = read_call(await self._call(host))
         text = await host.note("routine", lambda: self._text(name))
         routine = Routine.of_text(name, text, _PLACE)  # one that is resumed is as it began
         code = routine.code(given)
@@ -92,6 +92,19 @@ class RoutineStrategy:
         if routine.on_failure != "repair" or is_no:
             raise error
         return await self._repair(host, routine, given, error, guard.made)
+
+    async def _call(self, host: StrategyHost) -> str:
+        """The task as a call: it is written as one, or its words fit a routine."""
+        if is_call(host.task):
+            return host.task
+
+        async def fitting() -> str:
+            return await asyncio.to_thread(fits_in, host.task, self._store) or ""
+
+        call = await host.note("routine call", fitting)
+        if call and not host.used_tools:
+            await host.warn(f"no model is asked: the task fits a routine, as {call}")
+        return call or host.task
 
     async def _text(self, name: str) -> str:
         """The routine, which the journal keeps: a task that is resumed runs what it began with."""
@@ -169,37 +182,35 @@ async def _tell(host: StrategyHost, routine: Routine, guard: RoutineGuard, answe
         await host.warn(f"the answer is {shape}, and was {routine.answer}")
 
 
-def read_call(task: str) -> tuple[str, dict[str, Value]]:
-    """The routine that a task calls, and its values.
+async def routine_offers(journal: SharedJournal, root: Path, trust: Trust) -> list[Offer]:
+    """Find like tasks that could be kept as a routine.
 
     Args:
-        task: ``monthly_report(month="2026-10")``, or the name alone.
-
-    Raises:
-        ConfigurationError: When it is no such call.
+        journal: The tasks.
+        root: The project's folder.
+        trust: The trust that counts for it.
     """
-    try:
-        node = ast.parse(task.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        node = None
-    if isinstance(node, ast.Name):
-        return node.id, {}
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args:
-        given: dict[str, Value] = {}
-        for item in node.keywords:
-            try:
-                value: object = ast.literal_eval(item.value)
-            except ValueError:
-                value = None
-            if item.arg is None or isinstance(value, bool) or not isinstance(value, _VALUES):
-                break
-            given[item.arg] = value
-        else:
-            return node.func.id, given
-    raise ConfigurationError(
-        f"{task[:80]!r} is no call of a routine",
-        hint='with strategy = "routine" a task is written as report(month="2026-10")',
-    )
+    return await offers(journal, await asyncio.to_thread(_readable, RoutineStore(root, trust)))
+
+
+def _readable(store: RoutineStore) -> list[Routine]:
+    """The routines whose files can be read and are trusted."""
+    found: list[Routine] = []
+    for name in store.names():
+        with contextlib.suppress(DelfError):
+            found.append(store.find(name))
+    return found
+
+
+def fits_a_routine(task: str, root: Path, trust: Trust) -> bool:
+    """Tell whether a task's words surely fit a routine, which then does it.
+
+    Args:
+        task: The task.
+        root: The project's folder.
+        trust: The trust that counts for it.
+    """
+    return not is_call(task) and fits_in(task, RoutineStore(root, trust)) is not None
 
 
 def routine_task(root: Path, trust: Trust, name: str, given: Mapping[str, object]) -> str:
@@ -216,16 +227,6 @@ def routine_task(root: Path, trust: Trust, name: str, given: Mapping[str, object
         FolderNotTrustedError: When nobody trusted its file.
     """
     return call_text(name, RoutineStore(root, trust).find(name).values(given))
-
-
-def call_text(name: str, given: Mapping[str, object]) -> str:
-    """The task that calls a routine.
-
-    Args:
-        name: The routine.
-        given: Its values.
-    """
-    return f"{name}({', '.join(f'{key}={value!r}' for key, value in given.items())})"
 
 
 class BoundRoutine:
@@ -265,11 +266,7 @@ class BoundRoutine:
             root: The folder of the agent's project.
             trust: The trust that counts for it.
         """
-        store, found = RoutineStore(root, trust), list[BoundRoutine]()
-        for name in store.names():
-            with contextlib.suppress(DelfError):
-                found.append(cls(agent, store.find(name)))
-        return found
+        return [cls(agent, routine) for routine in _readable(RoutineStore(root, trust))]
 
     def __call__(self, *, timeout: float | None = None, **inputs: Value) -> Response[Any]:
         """Do it, and wait for its end; no model is asked.

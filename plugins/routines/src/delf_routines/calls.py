@@ -1,0 +1,55 @@
+"""A run of a routine as the words of a task: a call with values."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Final
+
+from delf.errors import ConfigurationError
+from delf_routines.routine import Value
+
+_VALUES: Final = (str, int, float)
+
+
+def read_call(task: str) -> tuple[str, dict[str, Value]]:
+    """The routine that a task calls, and its values.
+
+    Args:
+        task: ``monthly_report(month="2026-10")``, or the name alone.
+
+    Raises:
+        ConfigurationError: When it is no such call.
+    """
+    try:
+        node = ast.parse(task.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        node = None
+    if isinstance(node, ast.Name):
+        return node.id, {}
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args:
+        given: dict[str, Value] = {}
+        for item in node.keywords:
+            try:
+                value: object = ast.literal_eval(item.value)
+            except ValueError:
+                value = None
+            if item.arg is None or isinstance(value, bool) or not isinstance(value, _VALUES):
+                break
+            given[item.arg] = value
+        else:
+            return node.func.id, given
+    raise ConfigurationError(
+        f"{task[:80]!r} is no call of a routine",
+        hint='with strategy = "routine" a task is written as report(month="2026-10")',
+    )
+
+
+def call_text(name: str, given: Mapping[str, object]) -> str:
+    """The task that calls a routine.
+
+    Args:
+        name: The routine.
+        given: Its values.
+    """
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in given.items())})"
