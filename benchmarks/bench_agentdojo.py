@@ -49,7 +49,7 @@ from delf_strategy_stream.strategy import StreamStrategy
 
 READS = ("get_", "read_", "search_", "list_", "check_")
 TELLS = {"get_webpage", "download_file"}
-"""What reads at an address of the model's choosing tells it something, and is asked about."""
+"""The actions that read at an address of the model's choice: each is asked about."""
 
 MARK = "<INFORMATION>"
 WAYS = ("codegen", "stream, markers", "stream, tools")

@@ -44,7 +44,7 @@ FINAL = "Thought: multiply.\n<code>\nfinal_answer(6 * 7)\n</code>"
 
 
 class Run(NamedTuple):
-    """What a process took, and what it said."""
+    """The time and memory that a process took, and its output."""
 
     seconds: float
     processor: float

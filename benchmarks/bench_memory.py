@@ -129,7 +129,7 @@ async def quality(
     known: Known | None,
     weights: Sequence[float],
 ) -> None:
-    """What is found, by words, by vectors and by both."""
+    """Count the facts that are found by words, by vectors and by both."""
     cases: dict[str, Any] = {"words": None}
     if known:
         none = mock.patch.object(FactDatabase, "with_words", return_value={})
@@ -177,7 +177,7 @@ def requests(most: int) -> Iterator[tuple[str, list[tuple[str, str]], list[str]]
 
 
 async def speed(facts: Sequence[str], asked: Sequence[str], known: Known | None, url: str) -> None:
-    """How long searches take among so many facts, and a first one."""
+    """Measure searches among so many facts, and the first one."""
     folder = Path(url.removeprefix("sqlite:///")).parent
     context = PluginContext(data_dir=folder, embedder=lambda name: known)  # type: ignore[arg-type]
     model = None if known else "off"

@@ -35,7 +35,7 @@ def _count(encoding: Any, text: str) -> int:
 
 
 def counter() -> tuple[str, Callable[[str], int]]:
-    """How tokens are counted, and the function."""
+    """Return the name of the way to count tokens, and its function."""
     spec = find_spec("litellm")
     if spec is not None and spec.origin is not None:
         folder = Path(spec.origin).parent / "litellm_core_utils" / "tokenizers"

@@ -56,7 +56,7 @@ def line(name: str, text: str) -> None:
 
 
 def processor_seconds(roots: Iterable[int]) -> float:
-    """What processes and all that they began have used so far, those that ended included."""
+    """Return the CPU seconds of processes and their children, ended ones included."""
     found: dict[int, tuple[int, int]] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it ended in this moment
@@ -297,7 +297,7 @@ def peak_of(pid: int) -> float:
 
 
 def children_seconds() -> float:
-    """What processes that were waited for have used."""
+    """Return the CPU seconds of processes that were waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -121,7 +121,7 @@ async def seconds(strategy, answers):
 
 
 def answers_of(note):
-    """What the model writes: call by call, in a batch, as a script; with a note at the end."""
+    """The model's answers: call by call, in a batch, as a script; a note at the end."""
     calls = [{"name": "page", "args": {"number": number}} for number in (1, 2, 3, 4)]
     notes = [{"name": "note", "args": {"text": note}}] if note else []
     end = "All four pages are about the budget."

@@ -1,4 +1,4 @@
-"""How well and how fast tools are found: words alone and with an embedder.
+"""Measure how well and how fast tools are found: by words, and with an embedder.
 
     python benchmarks/bench_tool_search.py [EMBEDDER] [--every N]
 
@@ -132,7 +132,7 @@ async def measure(
 
 
 async def few(name: str, entries: Sequence[CatalogEntry], asked: Sequence[dict[str, Any]]) -> None:
-    """How often a tool that is needed is left out where there are few tools, by words alone.
+    """Count needed tools that are left out among few tools, by words alone.
 
     Args:
         name: Of the set.

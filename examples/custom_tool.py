@@ -8,7 +8,7 @@ STOCK = {"lamp": 4, "desk": 0}
 
 @tool(effect="read", confirm=False)
 def stock(product: str) -> int:
-    """How many pieces of a product are in the warehouse."""
+    """Count the pieces of a product in the warehouse."""
     if product not in STOCK:
         raise ToolException(f"there is no {product}; there are: {', '.join(STOCK)}")
     return STOCK[product]
@@ -16,7 +16,7 @@ def stock(product: str) -> int:
 
 @tool(effect="read", confirm=False)
 async def price(product: str, pieces: int = 1) -> float:
-    """What so many pieces of a product cost, in euros."""
+    """Return the price of so many pieces of a product, in euros."""
     return {"lamp": 20.0, "desk": 150.0}[product] * pieces
 
 

@@ -18,7 +18,7 @@ class DeskSettings(PluginSettings):
 
 @dataclass
 class Ticket:
-    """What a script gets."""
+    """The result that a script gets."""
 
     id: int
     title: str

@@ -55,7 +55,7 @@ NOT_OFFERED = {
 
 @dataclass(frozen=True)
 class Scenario:
-    """What came of a scenario."""
+    """The result of a scenario."""
 
     name: str
     passed: int
@@ -63,7 +63,7 @@ class Scenario:
 
     @property
     def missing(self) -> str | None:
-        """Which feature that delf does not offer it is about."""
+        """The feature that it tests and delf does not offer."""
         family = self.name.split("-")[0]
         return NOT_OFFERED.get(self.name) or NOT_OFFERED.get(family)
 

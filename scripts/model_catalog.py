@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def facts(entry: dict[str, Any]) -> dict[str, Any] | None:
-    """What is kept of a model; None where it has no price."""
+    """Return the facts that are kept of a model; None where it has no price."""
     usd = rates(entry, "")
     if usd is None:
         return None

@@ -30,7 +30,7 @@ _LANGUAGES: Final = {
     ".py": "python", ".toml": "toml", ".json": "json", ".jsonl": "json", ".md": "markdown",
     ".worker": "yaml", ".txt": "text", "": "text",
 }  # fmt: skip
-"""How files are coloured that are shown; others are not shown."""
+"""The languages of files that are shown, for colours; other files are not shown."""
 
 
 def on_files(files: Any, *, config: Any) -> Any:

@@ -1,1 +1,1 @@
-"""What the site has beside ``docs/``: pages made from the code, and files linked to."""
+"""The parts of the site beside ``docs/``: pages made from the code, and linked files."""

@@ -204,7 +204,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "reference/http.md": http_page,
     "reference/settings.md": settings_page,
 }
-"""What makes each page, by the page's place in the site."""
+"""The function that makes each page, by the page's place in the site."""
 
 
 def _settings_of(name: str) -> list[type[PluginSettings]]:

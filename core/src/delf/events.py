@@ -28,7 +28,7 @@ ScriptStatus = Literal["done", "failed", "rerun", "limit", "crashed", "cancelled
 ANSWER: Final = "answer"
 """The call with which a script gives the answer of a task that wants data."""
 Cancellation = Literal["given_up", "cut_off", "never_made"]
-"""Why a call was cancelled: its script gave it up, its sandbox died, or it had not been made."""
+"""The reason of a cancelled call: dropped by its script, a dead sandbox, or not made yet."""
 
 Remember = Literal["no", "task", "until_revoked"]
 Covers = Literal["call", "action"]

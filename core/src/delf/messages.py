@@ -219,7 +219,7 @@ class Price:
 
 
 BrokenBy = Literal["length", "filter", "refusal", "break"]
-"""Why an answer is not whole: its length, a filter, the model's own no, or something broke."""
+"""The reason of an incomplete answer: its length, a filter, a refusal, or a failure."""
 
 _REASONS: Final[Mapping[BrokenBy, str]] = {
     "length": "length max_tokens max_output_tokens max_completion_tokens max_length model_length "

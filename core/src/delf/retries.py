@@ -1,4 +1,4 @@
-"""When a request is sent again: what a server asks for, and pauses that grow."""
+"""The times at which a request is sent again: the server's wish, or growing pauses."""
 
 from __future__ import annotations
 

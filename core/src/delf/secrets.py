@@ -1,4 +1,4 @@
-"""Which texts are secrets: in settings, models' configurations, options and environments.
+"""The secrets in settings, models' configurations, options and environments.
 
 A secret is declared: by its type (``SecretStr``), by its place (a model's key, a password in a
 URL), or by its name, such as a header ``Authorization`` or a variable that ends in ``_TOKEN``.

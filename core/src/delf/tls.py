@@ -1,4 +1,4 @@
-"""Whom connections over TLS trust: read once, as that takes longer than most requests."""
+"""Trust of TLS connections: read once, because reading takes longer than most requests."""
 
 from __future__ import annotations
 

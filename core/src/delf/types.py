@@ -27,7 +27,7 @@ Permission = bool | str | Sequence[str] | None
 ApprovalMode = Literal["interactive", "approve_all", "strict"]
 
 ConfirmMode = Literal["call", "plan"]
-"""When a person is asked: at each call, or once for the whole script before it runs."""
+"""The moment for asking a person: at each call, or once before the script runs."""
 
 Trust = Literal["own", "outside"]
 """The author of a value: the user and the user's own services, or others."""

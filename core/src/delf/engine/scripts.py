@@ -103,7 +103,7 @@ class ResourceBudget:
 
     @property
     def spent(self) -> LimitReached | None:
-        """Why no further script can run, if none can."""
+        """The reason for which no further script can run, if none can."""
         most, left = self._limits, self.left
         if self._seconds and left.cpu_seconds < _LEAST_SECONDS:
             message = f"the task used its {most.cpu_seconds:g} s of CPU time"

@@ -1,4 +1,4 @@
-"""Which name means which spec, and what to say when a name means none.
+"""The specs by name, and the error for a name that means none.
 
 Nobody wins a dispute by itself: when two plugins give one name within a kind, that name cannot
 be used until the user prefers one, or one is uninstalled or blocked, while their other names

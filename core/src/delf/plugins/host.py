@@ -258,7 +258,7 @@ def _outcome(candidate: Candidate, block: str | None) -> Outcome:
 def _blocked(
     candidates: Sequence[Candidate], asked: Sequence[tuple[str, str]]
 ) -> tuple[dict[int, str], list[str]]:
-    """Which candidates are blocked and why, and warnings for names that look mistyped."""
+    """Find blocked candidates with their reasons, and warn of names that look mistyped."""
     blocked: dict[int, str] = {}
     warnings: list[str] = []
     known = {name for c in candidates for name in (c.name, c.distribution) if name}

@@ -1,4 +1,4 @@
-"""Which journal is meant, and the one way to make it."""
+"""The choice of the journal, and the one way to make it."""
 
 from __future__ import annotations
 

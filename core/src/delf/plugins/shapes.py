@@ -118,7 +118,7 @@ def has(made: object, name: str) -> bool:
 
 
 def faults(kind: str, made: object) -> Iterator[str]:
-    """Why something cannot be of a kind: what it lacks, and what is awaited and is not async.
+    """Explain why an object cannot be of a kind: members missing, or not async.
 
     Args:
         kind: As in :attr:`delf.specs.Spec.kind`.

@@ -174,7 +174,7 @@ class Conversation(Protocol):
 
     @property
     def conversation_id(self) -> str:
-        """Which one it is."""
+        """The conversation's name."""
         ...
 
     async def begin(self, summarise: Summarise, warn: Warn) -> History:

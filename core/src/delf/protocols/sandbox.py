@@ -359,7 +359,7 @@ Outcome = Done | Failed | Rerun | LimitReached | Crashed
 
 
 def check_script(code: str) -> LimitReached | None:
-    """Why a script is not even read, if it is not.
+    """Return the reason for not reading a script at all, or None.
 
     Args:
         code: The script.

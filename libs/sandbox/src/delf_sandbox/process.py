@@ -20,7 +20,7 @@ class GuestProcess(Protocol):
         ...
 
     async def how_it_ended(self) -> Outcome:
-        """Why the guest is gone, in words for people; waits for its end."""
+        """Wait for the guest's end and return its reason in words for people."""
         ...
 
     async def aclose(self) -> None:

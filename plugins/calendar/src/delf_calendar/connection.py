@@ -166,7 +166,7 @@ class Calendar(GoogleConnection):
     async def free_busy(
         self, start: When, end: When, calendars: _Texts | None = None
     ) -> dict[str, _Spans]:
-        """When people (by address) or calendars are busy between two times; all else is free."""
+        """Busy times of people (by address) or calendars between two times; all else is free."""
         asked = calendars or ["primary"]
         if len(asked) > _MOST_CALENDARS:
             raise ToolRefusedError(f"at most {_MOST_CALENDARS} calendars at once")
@@ -316,7 +316,7 @@ class Calendar(GoogleConnection):
         return await self._edit(change, body_for)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
-        """Which event and calendar are meant, and who is invited."""
+        """Preview the event, its calendar and the people who are invited."""
         given = call.arguments.get("event")
         calendar = str(call.arguments.get("calendar", "primary"))
         lines: list[str] = []

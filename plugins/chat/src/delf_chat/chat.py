@@ -146,7 +146,7 @@ class Chat:
 
     @property
     def conversation_id(self) -> str:
-        """Which conversation this is."""
+        """The name of this conversation."""
         return self._conversation
 
     def switch(self, conversation_id: str) -> None:
@@ -455,7 +455,7 @@ class ChatTurns:
 
     @property
     def conversation_id(self) -> str:
-        """Which conversation it is."""
+        """The conversation's name."""
         return self._conversation
 
     async def begin(self, summarise: Summarise, warn: Warn) -> History:

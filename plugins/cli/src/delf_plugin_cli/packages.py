@@ -157,7 +157,7 @@ def check(ctx: click.Context, names: tuple[str, ...] = (), release: bool = False
 
 
 def _problems(host: PluginHost, record: PluginRecord) -> Iterator[str]:
-    """Why it, or a part of it, cannot be used."""
+    """The reasons for which it, or a part of it, cannot be used."""
     if record.state == "disabled":
         return
     if record.state != "loaded":

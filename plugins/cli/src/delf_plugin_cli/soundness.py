@@ -91,7 +91,7 @@ def release_warnings(record: PluginRecord) -> Iterator[str]:
 
 
 def factory_problems(host: PluginHost, spec: Spec) -> Iterator[str]:
-    """Why what a spec names cannot be one of its kind.
+    """Explain why the object that a spec names cannot be one of its kind.
 
     Args:
         host: Where it is.
@@ -307,7 +307,7 @@ def _requirements(distribution: metadata.Distribution) -> set[str]:
 
 @lru_cache(1)
 def _owners(_installed: Hashable) -> Mapping[str, Sequence[str]]:
-    """Which distributions bring a module."""
+    """List the distributions that bring a module."""
     return metadata.packages_distributions()
 
 

@@ -56,7 +56,7 @@ _SOURCES: Final = {f"{NATIVE}document": "text/markdown", f"{NATIVE}spreadsheet":
 
 
 def _recipient(who: str) -> str:
-    """Whom a file is shared with: ``anyone``, ``domain:example.com``, or one address."""
+    """Return who gets a file: ``anyone``, ``domain:example.com``, or one address."""
     who = who.strip()
     return who if who == "anyone" or who.startswith("domain:") else address(who)
 
@@ -398,7 +398,7 @@ class Drive(GoogleConnection):
         return held
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
-        """Which file and folder are meant; where its content goes, also which version."""
+        """Preview the file and its folder; where its content goes, the version too."""
         given, folder = call.arguments.get("file"), call.arguments.get("folder")
         lines: list[str] = []
         version = ""
@@ -471,6 +471,6 @@ class Drive(GoogleConnection):
 
 
 def _shown(found: FileInfo) -> str:
-    """Which file it is, as a person knows it."""
+    """Return the file's name, as a person knows it."""
     owner = f", of {found['owner']}" if found["owner"] else ""
     return f"{found['kind']} {found['name']!r}{owner}, {found['link'] or found['id']}"

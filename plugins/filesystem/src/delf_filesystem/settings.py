@@ -1,4 +1,4 @@
-"""Which folders a script may use, and how."""
+"""Settings: the folders that a script may use, and how."""
 
 from __future__ import annotations
 

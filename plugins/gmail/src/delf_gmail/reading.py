@@ -191,7 +191,7 @@ def _texts_in(payload: Resource, depth: int = 0) -> Iterator[str]:
 
 
 def moment_of(resource: Resource) -> dt.datetime | None:
-    """When Gmail got a message."""
+    """Return the time at which Gmail got a message."""
     told = str(resource.get("internalDate") or "")
     if not told.lstrip("-").isdigit():
         return None

@@ -1,4 +1,4 @@
-"""Which process works on a task, and whether it still does."""
+"""The owners of tasks: the processes that work on them, and signs of their life."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def place() -> str:
 
 
 def birth_of(pid: int) -> str | None:
-    """When a process began; None if it is gone, or nobody can tell."""
+    """Return the time at which a process began; None if it is gone or unknown."""
     if sys.platform == "linux":
         line = _first_line(f"/proc/{pid}/stat")
         if line is None:

@@ -1,4 +1,4 @@
-"""Which server, how it is reached, and what it may ask for."""
+"""Settings: the server, the way to reach it, and the requests that it may make."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _BY_WORDS: Final = 0.4
 
 
 def share_of(query: str, text: str) -> float:
-    """Which part of a query's words a text has.
+    """Return the share of a query's words that a text has.
 
     Of two letters that count as a word every other one lies between two words.
     """

@@ -56,7 +56,7 @@ class Memory:
 
     @property
     def namespace(self) -> str:
-        """Which of the memories."""
+        """The name of this memory among the others."""
         return self.store.namespace
 
     def save(self, facts: str, source: str | None = None) -> None:

@@ -35,7 +35,7 @@ _END_OF_TIME: Final = 1e12
 
 
 class RecallSettings(PluginSettings):
-    """Which conversations, and how they are searched."""
+    """Settings: the conversations that are searched, and how."""
 
     namespace: str = Field(default="default", description="Whose: that of Chat(namespace=…).")
     url: SecretStr | None = Field(

@@ -1,4 +1,4 @@
-"""Which body an operation takes, and how it becomes keywords."""
+"""The body that an operation takes, and its way into keywords."""
 
 from __future__ import annotations
 

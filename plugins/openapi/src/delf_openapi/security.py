@@ -1,4 +1,4 @@
-"""Which credentials a request carries, by the security schemes of the specification."""
+"""The credentials of a request, by the security schemes of the specification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operations become actions: by name, operationId, tag, path or pattern."""
+"""The choice of operations for actions: by name, operationId, tag, path or pattern."""
 
 from __future__ import annotations
 

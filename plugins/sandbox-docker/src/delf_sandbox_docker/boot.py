@@ -222,7 +222,7 @@ def _reap(child: int, time: _Time) -> None:
 
 
 def _offer_to_be_killed_first() -> None:
-    """When memory runs out, the kernel ends the guest rather than process 1."""
+    """Let the kernel end the guest, and not process 1, when memory runs out."""
     try:
         descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
         os.write(descriptor, b"1000")

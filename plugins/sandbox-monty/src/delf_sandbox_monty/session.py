@@ -98,7 +98,7 @@ class MontySession:
         self._printed = 0
         self._numbers = 0
         self._raised: dict[tuple[str, str], int] = {}
-        """Which call of the script raised what: Monty makes exceptions anew, by name and text."""
+        """The exceptions by the call that raised them: Monty makes them anew, by name and text."""
         self._budget = Budget(spec.limits)
         self._copied_bytes = 2 * spec.limits.frame_bytes
         self._chunks: list[bytes] = []

@@ -52,7 +52,7 @@ class Shown(BaseModel):
 
 
 class Problem(Shown):
-    """Why a request was refused, as RFC 9457 has it."""
+    """The reason of a refused request, in the form of RFC 9457."""
 
     type: str = Field(description="Always about:blank: `code` names the kind of failure.")
     title: str = Field(description="The status in words.")
@@ -597,14 +597,14 @@ class Query(BaseModel):
 
 
 class PageQuery(Query):
-    """Which part of a list."""
+    """The part of a list that is asked for."""
 
     limit: Annotated[int, Field(ge=1, le=1000, description="How many at the most.")] = 100
     offset: Annotated[int, Field(ge=0, le=100_000, description="How many are passed over.")] = 0
 
 
 class TaskQuery(PageQuery):
-    """Which tasks."""
+    """The filter of tasks."""
 
     state: State | None = None
     text: Annotated[str, StringConstraints(max_length=1000)] | None = Field(
@@ -616,7 +616,7 @@ class TaskQuery(PageQuery):
 
 
 class MessageQuery(Query):
-    """Which messages of a conversation."""
+    """The messages of a conversation that are asked for."""
 
     after: Annotated[int, Field(ge=0, le=2**53)] = Field(
         default=0, description="The position of the last message that is known."
@@ -641,7 +641,7 @@ class TaskFormatQuery(WaitQuery):
 
 
 class RequestQuery(PageQuery):
-    """Which questions."""
+    """The filter of approval requests."""
 
     waiting: bool = Field(default=True, description="Only those that wait for an answer.")
 

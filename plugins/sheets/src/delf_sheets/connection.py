@@ -244,7 +244,7 @@ class Sheets(GoogleConnection):
         return Allowed(preview=preview, basis=basis)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
-        """Which spreadsheet is meant, and what stands where it would be overwritten."""
+        """Preview the spreadsheet, and the cells that would be overwritten."""
         given = call.arguments
         if "spreadsheet" not in given:
             return None
@@ -276,7 +276,7 @@ class Sheets(GoogleConnection):
         return {item.name: item for item in actions_of(type(self), self, self.name)}
 
     def _refusal(self, steps: list[dict[str, Any]]) -> str | None:
-        """Why a batch is not done, if it is not."""
+        """Return the reason for which a batch is not done, or None."""
         if not steps:
             return "there are no steps"
         known = self._steps()

@@ -1,4 +1,4 @@
-"""Which commands a script may run, where, and with what."""
+"""Settings: the commands that a script may run, where, and with what."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which script an answer holds, where it has several blocks.
+"""The script in an answer that has several blocks.
 
 Blocks are one program where the text says that they go on, or nothing stands between them and
 the later one needs the earlier. Of versions and alternatives the last one counts. Examples,

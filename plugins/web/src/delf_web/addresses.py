@@ -1,4 +1,4 @@
-"""Which addresses of the network may be reached: those of the public internet, and no other."""
+"""The addresses that may be reached: those of the public internet, and no other."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class _Part(BaseModel):
 
 
 class Attachments(_Part):
-    """Which files a worker may be given."""
+    """The files that a worker may be given."""
 
     max_count: int = Field(default=10, ge=0, description="How many.")
     max_total_bytes: int = Field(default=10_000_000, ge=0, description="All of them together.")

@@ -139,7 +139,7 @@ def recorded(event: ApprovalDecided) -> Decision:
 
 
 def why_not(decision: Decision) -> str:
-    """Why a call is not made, as its script is told."""
+    """The reason for not making a call, as its script is told."""
     if isinstance(decision, Expired):
         return f"nobody answered within {decision.after_seconds:g} s"
     return decision.reason if isinstance(decision, Rejected) else "it was not approved"

@@ -1,4 +1,4 @@
-"""Which calls are the same call."""
+"""The identity of calls: two calls with one identity are the same call."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ class _Course:
             self._tell(number, came=False)
 
     def _due(self) -> float:
-        """When the call on which all wait comes at the latest: the script may have to work."""
+        """The latest time for the call that all others wait for: the script may have to work."""
         awaited = self._expected.get(abs(self._steps[0])) if self._steps else None
         if awaited is None or self._began_at is None:
             return self._moved_at

@@ -1,4 +1,4 @@
-"""Which calls of a script stay something to be awaited, found from where they end up."""
+"""The calls of a script that stay awaitable, found by where their values go."""
 
 from __future__ import annotations
 

@@ -449,7 +449,7 @@ class Seen:
     # -- what the walk found ------------------------------------------------------------
 
     def asyncio_function(self, function: ast.expr, scope: Scope) -> str | None:
-        """Which function of asyncio something calls."""
+        """Return the function of asyncio that a call names."""
         match function:
             case ast.Attribute(value=ast.Name(id=name), attr=attribute):
                 return attribute if name in self.asyncio_names else None

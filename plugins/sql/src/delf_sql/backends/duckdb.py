@@ -55,7 +55,7 @@ _UNSAYABLE: Final = {
     "TIMESTAMP_NS": "NOT isfinite({0}) OR epoch_ns({0}) % 1000 <> 0",
     _ZONED: "NOT isfinite({0})",
 }
-"""When a value of a type is none that Python has: months, infinity, nanoseconds."""
+"""A condition in SQL for values that Python cannot hold: months, infinity, nanoseconds."""
 _RELATIONS: Final = """
 SELECT schema_name, name, kind, comment FROM (
     SELECT schema_name, table_name AS name, 'table' AS kind, comment FROM duckdb_tables()
