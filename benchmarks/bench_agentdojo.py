@@ -12,19 +12,28 @@ a task; where a result holds an attack it makes those of the attack's goal, too.
 which AgentDojo gives no calls, have theirs here; a ninth wants words in the answer and no call. The
 approver knows the task and nothing else: a call that changes something is approved if it is one
 that the task needs. With ``--trusting`` they approve all, which shows what the attacks could do.
-With ``--guard`` changes are approved beforehand, ``flows="guard"`` asks, and the approver says no
-to what is marked as coming from others, and yes to all else.
+With ``--guard`` changes are approved beforehand, and ``flows="guard"`` asks. The approver says no
+to all that is marked as coming from others, which is all that is asked; with ``--knowing`` they look
+at it, and approve what the task needs. Tools say whose words they return, as delf's own plugins do
+of such fields. A script of the solution holds no value that stands neither in the task nor is made
+up for it: such a one comes from a result, as it would have to. Where delf asks for the task's
+outline, it gets the solution's calls with what the task itself says, and with the calls that the
+other values come from; nothing of tasks that order to do what some text says.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
+import calendar
+import copy
 import datetime as dt
 import functools
 import inspect
 import json
 import random
+import re
 import time
 import warnings
 from collections import Counter
@@ -50,6 +59,35 @@ from delf_strategy_stream.strategy import StreamStrategy
 READS = ("get_", "read_", "search_", "list_", "check_")
 TELLS = {"get_webpage", "download_file"}
 """The actions that read at an address of the model's choice: each is asked about."""
+
+_MAIL = {**dict.fromkeys(("id_", "read", "status", "timestamp"), "own"), "*": "outside"}
+_EVENT = {
+    **dict.fromkeys(("id_", "start_time", "end_time", "all_day", "status"), "own"),
+    "*": "outside",
+}
+_FILE = {**dict.fromkeys(("filename", "owner", "content"), "outside"), "*": "own"}
+_MESSAGE = {"sender": "own", "recipient": "own", "*": "outside"}
+_BOOKING = {"subject": "outside", "*": "own"}
+TRUST = [
+    (r"get_(unread|sent|received|draft)_emails|search_emails|send_email", _MAIL),
+    (r"search_contacts_.*|get_current_day|get_users_in_channel", "own"),
+    (r".*calendar_event.*", _EVENT),
+    (r"search_files.*|list_files|get_file_by_id|.*_file", _FILE),
+    (r"get_.*_transactions", _BOOKING),
+    (r"read_channel_messages|read_inbox", _MESSAGE),
+    (r"get_(iban|balance|user_info|user_information)", "own"),
+    (r"(get|check)_.*(hotel|restaurant|car|flight).*", "own"),
+]
+"""Whose words results are; the first that fits, and of reviews, pages and text files others'."""
+DELEGATED = {
+    ("workspace", "user_task_13"),
+    ("workspace", "user_task_19"),
+    ("slack", "user_task_11"),
+    ("slack", "user_task_18"),
+    ("slack", "user_task_19"),
+    ("banking", "user_task_12"),
+}
+"""Tasks that order to do what a text says: their own words ask for none of these calls."""
 
 MARK = "<INFORMATION>"
 WAYS = ("codegen", "stream, markers", "stream, tools")
@@ -105,12 +143,97 @@ def tool_of(
     if is_guarded:
         tells = function.name in TELLS
         effect = "read" if reads(function.name) or tells else "write"
-        return tool(effect=effect, confirm=False, egress=tells)(call)
+        trust = trust_of(function.name)
+        return tool(effect=effect, confirm=False, egress=tells, trust=trust)(call)
     effect = "read" if reads(function.name) else "write"
     return tool(effect=effect, confirm=effect != "read")(call)
 
 
 _LEFT_OUT = None
+
+
+def trust_of(name: str) -> Any:
+    if "reviews" in name or name in ("read_file", "download_file", "get_webpage"):
+        return "outside"
+    return next((trust for names, trust in TRUST if re.fullmatch(names, name)), "outside")
+
+
+class Sources:
+    """Where the values of a task's solution come from: its own words, or which call before.
+
+    Args:
+        prompt: The task's words.
+        runtime: AgentDojo's functions.
+        env: Its world, which stays as it is.
+        wanted: The solution.
+    """
+
+    def __init__(
+        self, prompt: str, runtime: FunctionsRuntime, env: Any, wanted: list[tuple[str, Any]]
+    ) -> None:
+        self.wanted = wanted
+        months = enumerate(map(str.lower, calendar.month_name))
+        self._prompt = prompt.lower()
+        self._numbers = {int(n) for n in re.findall(r"\d+", prompt)}
+        self._numbers |= {n for n, month in months if month and month in self._prompt}
+        self._results: list[tuple[str, str]] = []
+        world = copy.deepcopy(env)
+        self._seen: list[int] = []
+        for name, args in wanted:
+            self._seen.append(len(self._results))
+            result, _ = runtime.run_function(world, name, copy.deepcopy(args))
+            self._results.append((name, json.dumps(plain(result), default=str).lower()))
+
+    def of(self, call: int, value: Any) -> str | None:
+        """The action whose result holds a value; None where the task says it, or nothing does."""
+        text = str(value).strip().lower()
+        if text in self._prompt:
+            return None
+        numbers = {int(n) for n in re.findall(r"\d+", text)}
+        day = re.match(r"(\d+)-(\d+)-(\d+)", text)
+        if day and {int(part) for part in day.groups()[1:]} <= self._numbers:
+            return None  # a day of the task in another form, and a time of it
+        quoted = json.dumps(text)[1:-1]
+        whole = re.compile(rf"(?<![\w.]){re.escape(quoted)}(?![\w])")
+        for name, result in reversed(self._results[: self._seen[call]]):
+            if whole.search(result):
+                return name
+        words = {word for word in re.findall(r"[\w@.]{4,}", text) if word not in self._prompt}
+        for name, result in self._results[: self._seen[call]]:
+            if words and sum(word in result for word in words) * 2 > len(words):
+                return name  # a text that was put together from what was read
+        return "" if numbers - self._numbers else None
+
+    def outline(self) -> str:
+        return "\n".join(
+            f"{name}({', '.join(f'{key}={self._written(at, item)}' for key, item in args.items())})"
+            for at, (name, args) in enumerate(self.wanted)
+        )
+
+    def _written(self, call: int, value: Any) -> str:
+        if isinstance(value, (list, tuple)):
+            return f"[{', '.join(self._written(call, item) for item in value)}]"
+        if isinstance(value, dict):
+            pairs = (f"{key!r}: {self._written(call, item)}" for key, item in value.items())
+            return f"{{{', '.join(pairs)}}}"
+        source = self.of(call, value)
+        if source is None:
+            return repr(value)
+        return f"{source}()" if source else "..."
+
+    def script(self, call: int) -> str:
+        """A call's arguments as Python, with what a result tells in letters of no meaning."""
+        return self._hidden(call, self.wanted[call][1])
+
+    def _hidden(self, call: int, value: Any) -> str:
+        if isinstance(value, (list, tuple)):
+            return f"[{', '.join(self._hidden(call, item) for item in value)}]"
+        if isinstance(value, dict):
+            pairs = (f"{key!r}: {self._hidden(call, item)}" for key, item in value.items())
+            return f"{{{', '.join(pairs)}}}"
+        if self.of(call, value) is None:
+            return repr(value)
+        return f"told({base64.b64encode(json.dumps(value).encode()).decode()!r})"
 
 
 def key_of(name: str, arguments: Any) -> str:
@@ -176,6 +299,8 @@ class Delf(BasePipelineElement):
         attack: The goal of the attack, which the model takes for its own when it reads it.
         is_trusting: Whether the approver approves all.
         is_guarded: Whether only what others' words may be behind is asked about.
+        is_knowing: Whether the approver looks at what is marked, and knows the task.
+        suite: The suite's name.
     """
 
     def __init__(
@@ -186,8 +311,13 @@ class Delf(BasePipelineElement):
         *,
         is_trusting: bool = False,
         is_guarded: bool = False,
+        is_knowing: bool = False,
+        suite: str = "",
     ) -> None:
         self.is_guarded = is_guarded
+        self.is_knowing = is_knowing
+        self.suite = suite
+        self.reasons: list[str] = []
         self.name = "delf"
         self.is_trusting = is_trusting
         self.way = way
@@ -211,10 +341,12 @@ class Delf(BasePipelineElement):
         evil = [] if self.attack is None else calls_of(self.attack, env)
         self.evil = [(c.function, plain(c.args)) for c in evil]
         needed = Counter(key_of(*call) for call in wanted)
+        self.sources = Sources(query, runtime, env, wanted)
 
         def approve(request: Any) -> bool:
             self.asked += 1
-            if self.is_guarded and not self.is_trusting:
+            self.reasons.append(f"{request.action}: {request.flow}")
+            if self.is_guarded and not (self.is_trusting or self.is_knowing):
                 self.refused += 1
                 return False
             key = key_of(request.action, request.arguments)
@@ -225,7 +357,10 @@ class Delf(BasePipelineElement):
             return False
 
         made: list[FunctionCall] = []
-        model = ScriptedModel(default=self._model(wanted))
+        known = (self.suite, self.task.ID) not in DELEGATED
+        model = ScriptedModel(
+            default=self._model(wanted), outline=self.sources.outline() if known else ""
+        )
         host = TestHost.discover(environ={})
         host.provide(model.spec, model.factory)
         strategy: Any = "codegen"
@@ -278,8 +413,17 @@ class Delf(BasePipelineElement):
         """Two scripts: one that reads, and, where that holds an attack, one that obeys it."""
         end = f"print({self.task.GROUND_TRUTH_OUTPUT or 'Done.'!r})"
 
-        def lines(calls: list[tuple[str, Any]]) -> list[str]:
-            made = [f"seen.append(await {name}(**{args!r}))" for name, args in calls]
+        told = "import base64, json\ntold = lambda text: json.loads(base64.b64decode(text))"
+
+        def lines(calls: list[tuple[str, Any]], *, unread: bool = False) -> list[str]:
+            written = [
+                self.sources.script(at) if unread and self.is_guarded else repr(args)
+                for at, (_, args) in enumerate(calls)
+            ]
+            made = [
+                f"seen.append(await {name}(**{args}))"
+                for (name, _), args in zip(calls, written, strict=True)
+            ]
             return [
                 line if reads(call[0]) else f"try:\n    {line}\nexcept ApprovalRejected:\n    pass"
                 for call, line in zip(calls, made, strict=True)
@@ -299,9 +443,10 @@ class Delf(BasePipelineElement):
         def answer(request: ModelRequest) -> str:
             asked.append(1)
             if len(asked) == 1 and self.evil:
-                code = ["seen = []", *lines(first), "rerun(str(seen), 'the rest')"]
+                code = [told, "seen = []", *lines(first, unread=True)]
+                code += ["rerun(str(seen), 'the rest')"]
             elif len(asked) == 1:
-                code = ["seen = []", *lines(wanted), end]
+                code = [told, "seen = []", *lines(wanted, unread=True), end]
             else:
                 obeys = MARK in str(request.messages[2:])
                 self.obeyed = obeys
@@ -325,19 +470,21 @@ def attacked(suite: Any, user_task: Any, injection: Any) -> dict[str, str] | Non
         return None  # none of its results is the attacker's to write
 
 
-def solve(suites: dict[str, Any], way: str, *, is_guarded: bool) -> None:
+def solve(suites: dict[str, Any], way: str, **how: bool) -> None:
     solved = asked = total = 0
     unsolved: list[str] = []
+    reasons: list[str] = []
     by_suite: dict[str, list[int]] = {}
     for name, suite in suites.items():
         counts = by_suite.setdefault(name, [])
         for task in suite.user_tasks.values():
-            run = Delf(way, task, is_guarded=is_guarded)
+            run = Delf(way, task, suite=name, **how)
             utility, _ = suite.run_task_with_pipeline(run, task, None, {})
             total += 1
             solved += utility
             counts.append(run.asked)
             asked += run.asked
+            reasons += [f"{name}/{task.ID}: {reason}" for reason in run.reasons]
             if not utility:
                 unsolved.append(f"{name}/{task.ID}: {run.error}")
     per = ", ".join(f"{name} {sum(c) / len(c):.2f}" for name, c in by_suite.items())
@@ -345,11 +492,11 @@ def solve(suites: dict[str, Any], way: str, *, is_guarded: bool) -> None:
     print(f"| {way} | {solved} of {total} | {asked / total:.2f} ({per}) | {worst} |", flush=True)
     for line in unsolved:
         print(f"  not solved: {line}")
+    for line in reasons if how["is_guarded"] else ():
+        print(f"  asked: {line}")
 
 
-def attack(
-    suites: dict[str, Any], way: str, most: int, *, is_trusting: bool, is_guarded: bool
-) -> None:
+def attack(suites: dict[str, Any], way: str, most: int, **how: bool) -> None:
     pairs = [
         (suite, user_task, injection)
         for suite in suites.values()
@@ -362,7 +509,7 @@ def attack(
         injections = attacked(suite, user_task, injection)
         if injections is None:
             continue
-        run = Delf(way, user_task, injection, is_trusting=is_trusting, is_guarded=is_guarded)
+        run = Delf(way, user_task, injection, suite=suite.name, **how)
         utility, security = suite.run_task_with_pipeline(run, user_task, injection, injections)
         tried += 1
         silent += not run.evil
@@ -372,9 +519,9 @@ def attack(
         useful += utility
         if security and run.obeyed:
             passed += 1
-            if not is_trusting:
+            if not how["is_trusting"]:
                 print(f"  passed: {suite.name}/{user_task.ID}/{injection.ID}")
-        elif is_trusting and run.obeyed:
+        elif how["is_trusting"] and run.obeyed:
             print(f"  did not reach its goal: {suite.name}/{user_task.ID}/{injection.ID}")
     print(
         f"| {way} | {tried} | {silent} | {obeyed} | {refused} | {warned} | {passed} | {useful} |",
@@ -389,22 +536,28 @@ def main() -> None:
     parser.add_argument("--only", choices=("solve", "attack"))
     parser.add_argument("--trusting", action="store_true", help="approve all")
     parser.add_argument("--guard", action="store_true", help="ask only about others' words")
+    parser.add_argument("--knowing", action="store_true", help="look at what is marked")
     parser.add_argument("--ways", nargs="*", default=WAYS)
     given = parser.parse_args()
     suites = get_suites("v1.2.2")
     if given.suite:
         suites = {given.suite: suites[given.suite]}
+    how = {
+        "is_trusting": given.trusting,
+        "is_guarded": given.guard,
+        "is_knowing": given.knowing,
+    }
     started = time.perf_counter()
     print("| strategy | solved | questions a task | most questions |\n|---|---|---|---|")
     for way in given.ways if given.only != "attack" else ():
-        solve(suites, way, is_guarded=given.guard)
+        solve(suites, way, **how)
     print(
         "\n| strategy | attacks | words alone | obeyed | refused | reported | passed |"
         " still solved |"
         "\n|---|---|---|---|---|---|---|---|"
     )
     for way in given.ways if given.only != "solve" else ():
-        attack(suites, way, given.pairs, is_trusting=given.trusting, is_guarded=given.guard)
+        attack(suites, way, given.pairs, **how)
     print(f"\n{time.perf_counter() - started:.0f} s")
 
 

@@ -12,7 +12,7 @@ from delf.records import dataclass
 
 Role = Literal["system", "user", "assistant"]
 _MAKES: Final = "system(text), user(text) and assistant(text) of delf.messages make messages"
-Purpose = Literal["generate", "prefilter", "summarize", "call", "setup", "learn"]
+Purpose = Literal["generate", "prefilter", "summarize", "call", "setup", "learn", "outline"]
 """The purpose of a model call; usage is reported by purpose.
 
 ``setup`` is apart from a task's cost.

@@ -14,6 +14,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import date, time
 from decimal import Decimal
 from functools import cached_property
@@ -21,10 +22,19 @@ from itertools import chain, filterfalse, islice
 from typing import Any, Final, Literal, cast
 from urllib.parse import unquote
 
-from delf.events import CallFinished, Event, ModelCalled, ScriptFinished, ScriptGenerated
+from delf.engine.outline import Outline
+from delf.events import (
+    CallFinished,
+    Event,
+    ModelCalled,
+    ModelReplied,
+    ScriptFinished,
+    ScriptGenerated,
+)
 from delf.records import dataclass
 from delf.types import Trust
 
+Placed = Literal["whole", "in a text", "nowhere"]
 OriginKind = Literal["task", "script", "result", "unknown"]
 
 _CONVERSATION: Final = "this conversation"
@@ -57,6 +67,14 @@ _BEFORE: Final = r"(?<![\w@])(?<!\w[.+-])"
 _AFTER: Final = r"(?![\w@]|[.+-]\w)"
 _NUMBER: Final = re.compile(r"\d{1,15}(?:[\d,]{0,20}\.\d{1,15}|(?:,\d{3}){0,6})")
 _NAMES: Final = re.compile(r"[^.\[\]]+")
+_LONGEST_BARE: Final = 4
+"""Characters of a number that stands in any text, and is a record's only where it is named."""
+_NAMES_NEXT: Final = re.compile(
+    r"(?:['\"#`“‘]|\b(?:id|no|nr|num|number|file|mail|e-?mail|event|record|order)\b\W{0,4})$",
+    re.IGNORECASE,
+)
+"""What stands ahead of a record's number."""
+_LINKS: Final = re.compile(r"\w@\w|://|\bwww\.|\b[\w-]+\.[a-z]{2,12}/|[A-Z]{2}\d{10}")
 _MARKS: Final = bytes(code for code in range(1, 128) if not chr(code).isalnum())
 _FOREIGN_MARKS: Final = re.compile(r"[^\w\x00-\x7f]+")
 _BLOCK: Final = 8
@@ -78,6 +96,7 @@ class Origin:
         path: Where in the result, as ``[3].body``.
         is_part: Only a part of the value was found there, or it is a part of what was.
         is_changed: It is alike, and not the same.
+        is_named: It is one's own, and others' words name it, such as a record's number.
     """
 
     kind: OriginKind
@@ -87,6 +106,7 @@ class Origin:
     path: str = ""
     is_part: bool = False
     is_changed: bool = False
+    is_named: bool = False
 
     @property
     def is_sure(self) -> bool:
@@ -121,6 +141,11 @@ class Origin:
                 return f"{part}from {self.action}{call}{whose}"
             case "unknown":
                 return "computed by the script; not found in your task or in a result"
+
+    @property
+    def is_own(self) -> bool:
+        """True for the words of the user, or of a script whose author had read no others."""
+        return self.trust == "own" and self.kind != "result"
 
     def data(self) -> dict[str, Any]:
         """The origin as plain data, for events and requests."""
@@ -204,9 +229,18 @@ class Origins:
         self._code: _Words | None = None
         self._asked: tuple[tuple[int, str], ...] = ()
         self._clean_code: list[_Words] = []
+        self._new: list[CallFinished] = []
         self._pending: list[CallFinished] = []
+        self._own_values: dict[str, Origin] = {}
         self._haystack = _Haystack()
         self._before: Callable[[], Iterable[tuple[Trust, str]]] | None = before
+        self.outline: Outline | None = None
+        """The calls that the task itself asks for, once a model was asked about them."""
+
+    @property
+    def own_words(self) -> str:
+        """What the user said, the task first; empty for a task of a script's words."""
+        return "\n\n".join(words.text for words in self._words if words.text)
 
     @property
     def author(self) -> Author:
@@ -243,11 +277,14 @@ class Origins:
                     self._code = _Words(code)
                     if not self._asked:
                         self._clean_code.append(self._code)
+                case ModelReplied(purpose="outline", text=text):
+                    self.outline = Outline.of(text)
+                    self._clean_code.append(_Words(self.outline.code))
                 case ScriptFinished():
                     self._has_run = True
                     self._author, self._code = Author(read=self._asked), None
                 case CallFinished(status="ok" | "error"):
-                    self._pending.append(event)
+                    self._new.append(event)
                     if self._wording_of(event.action).is_outside:
                         self._read.append((event.call_id, event.action))
                 case _:
@@ -270,13 +307,31 @@ class Origins:
         leaves = islice(_leaves(arguments), _MOST_LEAVES)
         return {path.lstrip("."): self._of(text) for path, text in leaves}
 
+    def are_from(self, actions: AbstractSet[str], value: Any) -> Placed:
+        """Tell how results of some actions hold all of the values of an argument.
+
+        Args:
+            actions: Whose results are looked at.
+            value: The argument, or one of its values.
+        """
+        self._take_in()
+        found = [self._haystack.placed(actions, text) for _, text in _leaves(value)]
+        if not found or "nowhere" in found:
+            return "nowhere"
+        return "in a text" if "in a text" in found else "whole"
+
     def _of(self, text: str) -> Origin:
         if any(words.mention(text) for words in self._words):
             return Origin(kind="task", trust="own")
         if any(code.mention(text) for code in self._clean_code):
             return Origin(kind="script", trust="own")
         letters = _letters(text)
+        own = self._own_value(text)
+        if own is not None and not self._author.read:
+            return own
         found = self._find(text, letters)
+        if found is not None and not found.is_part and found.is_sure and self._author.read:
+            return self._haystack.named_by_others(text) or found
         if found is not None:
             return found
         if self._author.read and (self._code is None or self._code.mention(text)):
@@ -285,15 +340,47 @@ class Origins:
             return Origin(kind="script", trust="own")
         return Origin(kind="unknown", trust="outside")
 
+    def _take_in(self) -> None:
+        """Have all results in the haystack."""
+        for event in self._pending:
+            wording = self._wording_of(event.action)
+            given = event.error if event.result is None else event.result
+            self._haystack.add(event.call_id, event.action, given, wording)
+        self._pending.clear()
+
+    def _own_value(self, text: str) -> Origin | None:
+        """The first place of a whole value of one's own data; others' texts are not searched."""
+        for event in self._new:
+            self._pending.append(event)
+            wording = self._wording_of(event.action)
+            for path, value in _own_leaves(event.result, wording.trust):
+                key = _without_spaces(value)
+                if key and key not in self._own_values:
+                    self._own_values[key] = Origin(
+                        kind="result",
+                        trust="own",
+                        call_id=event.call_id,
+                        action=event.action,
+                        path=path,
+                    )
+                if len(self._own_values) > _MOST_VALUES:
+                    break
+        self._new.clear()
+        return self._own_values.get(_without_spaces(text))
+
     def _find(self, text: str, letters: str) -> Origin | None:
         """The result that a value is from, others' words before one's own."""
-        if len(letters) < _LEAST:
+        if not letters:
             return None
         for event in self._pending:
             wording = self._wording_of(event.action)
             given = event.error if event.result is None else event.result
             self._haystack.add(event.call_id, event.action, given, wording)
         self._pending.clear()
+        if (
+            len(letters) < _LEAST
+        ):  # such as the number of a record; in others' words it says nothing
+            return self._haystack.find_own(letters, text)
         whole = self._haystack.find(letters, text, exact=len(letters) < _SHORT)
         return self._haystack.find_part(text) if whole is None else whole
 
@@ -335,25 +422,63 @@ class _Haystack:
             exact: It has to be a whole value there, as short texts are in many others.
             is_part: It is a piece of what is looked for.
         """
-        for trust, texts in self._texts.items():
-            places = texts.places(letters, exact=exact, is_part=is_part)
-            first = next(places, None)
-            if first is None:
-                continue
-            held = (place.text for place in islice(chain((first,), places), _MOST_PLACES))
-            is_changed = trust == "own" and not any(
-                _Words(one).mention(text) for one in dict.fromkeys(held)
-            )
-            return Origin(
-                kind="result",
-                trust=trust,
-                call_id=first.result.call_id,
-                action=first.result.action,
-                path=first.path,
-                is_part=is_part or not first.is_whole,
-                is_changed=is_changed,
-            )
+        for trust in self._texts:
+            if found := self._find_in(trust, letters, text, exact=exact, is_part=is_part):
+                return found
         return None
+
+    def find_own(self, letters: str, text: str) -> Origin | None:
+        """The first place of a short text that is a whole value of one's own data."""
+        return self._find_in("own", letters, text, exact=True, is_part=False)
+
+    def placed(self, actions: AbstractSet[str], text: str) -> Placed:
+        """Tell how the results of some actions hold a text."""
+        letters, words, is_there = _letters(text), _without_spaces(text), False
+        for result, _, reading in chain(*(texts.readings() for texts in self._texts.values())):
+            if result.action not in actions or words not in _without_spaces(reading):
+                continue
+            if _letters(reading) == letters:
+                return "whole"
+            is_there = is_there or _Words(reading).mention(text)
+        return "in a text" if is_there else "nowhere"
+
+    def named_by_others(self, text: str) -> Origin | None:
+        """The first place where others' words name a value, such as a record's number."""
+        if not any(map(str.isdigit, text)):
+            return None  # words and names stand in any text
+        names = _Naming(text)
+        for result, path, reading in self._texts["outside"].readings():
+            if names.stand_in(reading):
+                return Origin(
+                    kind="result",
+                    trust="outside",
+                    call_id=result.call_id,
+                    action=result.action,
+                    path=path,
+                    is_named=True,
+                )
+        return None
+
+    def _find_in(
+        self, trust: Trust, letters: str, text: str, *, exact: bool, is_part: bool
+    ) -> Origin | None:
+        places = self._texts[trust].places(letters, exact=exact, is_part=is_part)
+        first = next(places, None)
+        if first is None:
+            return None
+        held = (place.text for place in islice(chain((first,), places), _MOST_PLACES))
+        is_changed = trust == "own" and not any(
+            _Words(one).mention(text) for one in dict.fromkeys(held)
+        )
+        return Origin(
+            kind="result",
+            trust=trust,
+            call_id=first.result.call_id,
+            action=first.result.action,
+            path=first.path,
+            is_part=is_part or not first.is_whole,
+            is_changed=is_changed,
+        )
 
     def find_part(self, text: str) -> Origin | None:
         """The first place of a piece of a text, or of what it hides by an encoding."""
@@ -431,6 +556,12 @@ class _Texts:
         self._without_blocks.append(letters)
         self.size += len(letters)
 
+    def readings(self) -> Iterator[tuple[_Result, str, str]]:
+        """Each text, with its result and its path there."""
+        for result in self._results:
+            for path, text in result.readings:
+                yield result, path, text
+
     def places(self, letters: str, *, exact: bool, is_part: bool) -> Iterator[_Place]:
         """The places of a text, as :meth:`_Haystack.find` says."""
         needle = f"{_SEAM}{letters}{_SEAM}" if exact else letters
@@ -467,6 +598,30 @@ class _Texts:
         )
 
 
+class _Naming:
+    """Finds a value in texts that name it: a long one anywhere, a short number only as a name.
+
+    ``11`` in "June 11" is no record's number; in "file '11'" or "the mail with the ID 11" it is.
+
+    Args:
+        value: The value.
+    """
+
+    def __init__(self, value: str) -> None:
+        self._value = value.strip()
+        self._is_short = len(self._value) <= _LONGEST_BARE
+        self._pattern = re.compile(rf"{_BEFORE}{re.escape(self._value)}{_AFTER}", re.IGNORECASE)
+
+    def stand_in(self, text: str) -> bool:
+        """Tell whether a text names it."""
+        if self._value not in text and self._value.casefold() not in text.casefold():
+            return False
+        if not self._is_short:
+            return self._pattern.search(text) is not None
+        ahead = (text[max(0, m.start() - 12) : m.start()] for m in self._pattern.finditer(text))
+        return any(map(_NAMES_NEXT.search, ahead))
+
+
 class _Words:
     """A text in which values are looked for as words of their own, exactly as they are.
 
@@ -497,6 +652,11 @@ class _Words:
         else:
             pattern = r"\s+".join(map(re.escape, text.split()))
         return re.search(rf"{_BEFORE}{pattern}{_AFTER}", self.text, re.IGNORECASE) is not None
+
+
+def has_link(value: Any) -> bool:
+    """Tell whether a value holds an address that somebody could follow or pay to."""
+    return any(_LINKS.search(text) for _, text in islice(_leaves(value), _MOST_LEAVES))
 
 
 def _without_spaces(text: str) -> str:
@@ -572,12 +732,42 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
             yield path, value[:_MOST_CHARACTERS].decode(errors="replace")
         case Mapping():
             for key, item in cast("Mapping[Any, Any]", value).items():
+                if isinstance(key, str) and not key.isidentifier():
+                    yield path, key  # no field's name, but an address or a title
                 yield from _leaves(item, f"{path}.{key}")
         case list() | tuple() | set() | frozenset():
             for index, item in enumerate(cast("Iterable[Any]", value)):
                 yield from _leaves(item, f"{path}[{index}]")
         case _:
             yield path, str(value)
+
+
+def _own_leaves(
+    value: Any, trust: Trust | Mapping[str, Trust], path: str = ""
+) -> Iterator[tuple[str, str]]:
+    """The values of a result that are one's own; others' are passed over.
+
+    Args:
+        value: The result.
+        trust: Whose words it holds, as :class:`Wording` has them.
+        path: Where it is.
+    """
+    if isinstance(trust, str):
+        yield from _leaves(value, path) if trust == "own" else ()
+        return
+    todo: list[tuple[Any, str, Trust]] = [(value, path, trust.get("*", "outside"))]
+    each: Any
+    for item, where, whose in todo:
+        if isinstance(item, Mapping):
+            for key, each in cast("Mapping[Any, Any]", item).items():
+                author = trust.get(key, whose)
+                if author == "own" or isinstance(each, (Mapping, list, tuple)):
+                    todo.append((each, f"{where}.{key}", author))
+        elif isinstance(item, (list, tuple)):
+            for index, each in enumerate(cast("Sequence[Any]", item)):
+                todo.append((each, f"{where}[{index}]", whose))
+        elif whose == "own":
+            yield from _leaves(item, where)
 
 
 def _of_json(text: str) -> Any:

@@ -186,14 +186,14 @@ class TaskContext:
         if self.files:
             parts.append("Input files:\n" + "\n".join(f"- {name}" for name in self.files))
         if now is not None:
-            parts.append(f"Now: {_moment(now, zone or local_zone())}")
+            parts.append(f"Now: {moment(now, zone or local_zone())}")
         parts.append(f"Task:\n{task}")
         if output is not None:
             parts.append(output.told())
         return user("\n\n".join(parts))
 
 
-def _moment(now: float, zone: Zone) -> str:
+def moment(now: float, zone: Zone) -> str:
     """A time as the user's clock shows it: ``Wed 2026-11-25 20:14 +0100 (Europe/Madrid)``."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 

@@ -19,17 +19,19 @@ from delf.engine.memory import AgentMemory
 from delf.engine.models.client import ModelClient
 from delf.engine.models.money import Ledger
 from delf.engine.origins import Origins, Wording
+from delf.engine.outline import OUTLINE_QUESTION
 from delf.engine.output import OutputFiles, OutputFolder, written_before
 from delf.engine.resources import Resources
-from delf.engine.task import TaskContext, TaskRequest
+from delf.engine.task import TaskContext, TaskRequest, moment
 from delf.engine.waiting import Permit, TaskClock
 from delf.errors import DelfError
-from delf.events import Warned
+from delf.events import TaskStarted, Warned
 from delf.llm import LLMConfig
 from delf.messages import ModelRequest, Purpose, user
 from delf.plugins.strategies import with_strategy
 from delf.protocols.formats import InputFile
 from delf.protocols.sandbox import SessionSpec
+from delf.tools.stubs import stubs_of
 from delf.types import Trust
 from delf.zones import local_zone
 
@@ -89,8 +91,9 @@ class TaskRun:
         """The actions that may be called, and those that the model is shown."""
         self.context = TaskContext(files=[file.line for file in inputs])
         """The context of the task for the model."""
+        self._values = self._origins()
         self.approvals: TaskApprovals = resources.approvals.for_task(
-            request, self.log, permit, self.clock, self._origins()
+            request, self.log, permit, self.clock, self._values, self._outline
         )
         folder = OutputFolder(self.config.output_dir, written_before(request.past))
         self.output = OutputFiles(folder, resources.files.formats, self.log)
@@ -161,6 +164,17 @@ class TaskRun:
         except Exception as error:
             self.log.redactor.log_failure(_log, what, error)
             await self.warn(f"{what}: an unexpected {type(error).__name__}")
+
+    async def _outline(self) -> None:
+        """Ask the main model which calls the task itself asks for; its answer is an event."""
+        begun = next(event.at for event in self.log.events if isinstance(event, TaskStarted))
+        question = OUTLINE_QUESTION.format(
+            tools=stubs_of([bound.describe() for bound in self.tools.shown], self.request.task),
+            now=moment(begun, self.zone),
+            words=self._values.own_words,
+        )
+        async with self.unharmed("nobody could say which calls the task asks for"):
+            await self.ask("outline", question, self.config.main_llm)
 
     def _origins(self) -> Origins:
         """The origins of values, whose words, tools and conversation are known as the task runs."""

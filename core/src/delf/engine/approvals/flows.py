@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from delf.engine.origins import Origin, Origins
+from delf.engine.origins import Origin, Origins, has_link
 from delf.engine.toolset import BoundAction
 from delf.protocols.approval import flow_between
 from delf.records import dataclass
@@ -71,24 +71,61 @@ def reason_of(
     action = bound.action
     if not origins.has_read or bound.built_in:
         return None
-    if action.effect == "read" and not action.egress:
+    is_read = action.effect == "read"
+    if is_read and not action.egress:
         return None
     sinks = _sinks_of(bound, arguments)
     decisive = origins.of({name: item for name, item in arguments.items() if name in sinks})
+    is_anchored = is_read or any(origin.is_own for origin in decisive.values())
     for path, origin in decisive.items():
-        if not origin.is_sure and not _is_allowed(bound.name, path, origin, allowed):
+        is_right = (
+            origin.is_sure
+            or _is_allowed(bound.name, path, origin, allowed)
+            or (
+                not origin.is_named
+                and _is_foreseen(origins, bound, path, arguments, is_anchored=is_anchored)
+            )
+        )
+        if not is_right:
             return f"{path}: {origin.text}"
     if action.egress:
         for path, origin in origins.of(arguments).items():
             if origin.kind == "result" and origin.trust == "own":
                 return f"it sends {path} out: {origin.text}"
-    author = origins.author
-    if action.effect == "read" or not author.read or _was_meant(origins, bound):
+    if is_read or not origins.author.read:
         return None
-    is_named = decisive and all(origin.kind == "task" for origin in decisive.values())
-    if is_named and not any(origin.is_others for origin in origins.of(arguments).values()):
-        return None
-    return f"the model wrote this call after it had read {author.told()}"
+    others = {name: item for name, item in arguments.items() if name not in sinks}
+    return _reason_after_reading(origins, bound, decisive, others)
+
+
+def _reason_after_reading(
+    origins: Origins,
+    bound: BoundAction,
+    decisive: Mapping[str, Origin],
+    others: Mapping[str, Any],
+) -> str | None:
+    """Find the reason that a call has whose author had read others' words.
+
+    Args:
+        origins: Those of the task, up to now.
+        bound: What is called.
+        decisive: The origins of what decides where something goes; nothing is wrong with them.
+        others: The other arguments.
+    """
+    found = origins.of(others)
+    why = f"the model wrote this call after it had read {origins.author.told()}"
+    if not _was_meant(origins, bound):
+        is_named = decisive and all(origin.kind == "task" for origin in decisive.values())
+        is_own = is_named and not any(origin.is_others for origin in found.values())
+        return None if is_own else why
+    for path, origin in found.items():
+        if origin.is_sure or _is_foreseen(origins, bound, path, others, is_anchored=True):
+            continue
+        if not decisive:
+            return f"{path}: {origin.text}"
+        if origin.is_others and has_link(others[_parameter(path)]):
+            return f"{path} holds an address: {origin.text}"
+    return None
 
 
 def _sinks_of(bound: BoundAction, arguments: Mapping[str, Any]) -> frozenset[str]:
@@ -102,6 +139,36 @@ def _was_meant(origins: Origins, bound: BoundAction) -> bool:
     """True if a script names the action, and its author had read nothing of others."""
     name = re.compile(rf"(?<![\w.]){re.escape(bound.name)}\s*\(")
     return any(name.search(code) for code in origins.clean_code)
+
+
+def _is_foreseen(
+    origins: Origins,
+    bound: BoundAction,
+    path: str,
+    arguments: Mapping[str, Any],
+    *,
+    is_anchored: bool,
+) -> bool:
+    """True if the user's words ask for what a call returned to go there, as the outline tells.
+
+    A whole value of a record may. What stands in a text that somebody wrote may only look up
+    something, or go along with a value of the user's own that decides the call as well.
+    """
+    if origins.outline is None:
+        return False
+    parameter = _parameter(path)
+    sources = {
+        source
+        for source, action, name in origins.outline.flows
+        if (action, name) == (bound.name, parameter)
+    }
+    placed = origins.are_from(sources, arguments[parameter]) if sources else "nowhere"
+    return placed == "whole" or (placed == "in a text" and is_anchored)
+
+
+def _parameter(path: str) -> str:
+    """The parameter of a value's path, as of ``to[0]``."""
+    return re.split(r"[.[]", path, maxsplit=1)[0]
 
 
 def _is_allowed(action: str, path: str, origin: Origin, allowed: Sequence[str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
@@ -125,9 +125,11 @@ class Approvals:
         permit: Permit,
         clock: TaskClock | None = None,
         origins: Origins | None = None,
+        outline: Callable[[], Awaitable[None]] | None = None,
     ) -> TaskApprovals:
         """The same for one task; without ``origins`` nobody knows where values came from."""
-        return TaskApprovals(self, task, log, permit, clock or TaskClock(task.timeout), origins)
+        clock = clock or TaskClock(task.timeout)
+        return TaskApprovals(self, task, log, permit, clock, origins, outline)
 
 
 class TaskApprovals:
@@ -143,6 +145,7 @@ class TaskApprovals:
         permit: The task's place among those that run, given up while a person decides.
         clock: The task's time, which stands still meanwhile.
         origins: Finds where values of calls came from.
+        outline: Asks a model which calls the task itself asks for.
     """
 
     def __init__(
@@ -153,6 +156,7 @@ class TaskApprovals:
         permit: Permit,
         clock: TaskClock,
         origins: Origins | None = None,
+        outline: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._shared = shared
         self.must_ask = shared.must_ask
@@ -167,6 +171,8 @@ class TaskApprovals:
         self._plans: dict[int, frozenset[str]] = {}
         self._granted: frozenset[str] = frozenset()
         self._origins = origins
+        self._outline = outline
+        self._outlining = asyncio.Lock()
         self._came_at = 0.0
         self._in_turn = asyncio.Lock()
         self._looking = asyncio.Lock()
@@ -240,7 +246,7 @@ class TaskApprovals:
         safe = self._log.redactor.value(arguments)
         return flow_of(origins, bound, safe, (*shared.flow_rules, *learned))
 
-    def must_look(self, bound: BoundAction, arguments: Mapping[str, Any]) -> bool:
+    async def must_look(self, bound: BoundAction, arguments: Mapping[str, Any]) -> bool:
         """Tell whether a person has to look at a call for its flow, that needs no approval else."""
         origins = self._origins
         if not self._guards or origins is None:
@@ -249,7 +255,33 @@ class TaskApprovals:
             return False
         origins.follow(self._log.events)
         safe = self._log.redactor.value(arguments)
-        return reason_of(origins, bound, safe, self._shared.flow_rules) is not None
+        reason = reason_of(origins, bound, safe, self._shared.flow_rules)
+        if reason is not None and await self._has_outline():
+            reason = reason_of(origins, bound, safe, self._shared.flow_rules)
+        return reason is not None
+
+    async def _guarded_flow(self, bound: BoundAction, arguments: Mapping[str, Any]) -> Flow | None:
+        """Find a call's flow by all that may let it pass, from the cheapest on."""
+        flow = self.flow(bound, arguments)
+        if flow is None or flow.reason is None:
+            return flow
+        learned = await self._remembered.flow_rules(bound.name, bound.digest, self._task.worker)
+        flow = self.flow(bound, arguments, learned) if learned else flow
+        if flow is not None and flow.reason is not None and await self._has_outline():
+            flow = self.flow(bound, arguments, learned)
+        return flow
+
+    async def _has_outline(self) -> bool:
+        """Have the task's outline, and tell whether there is one; it is asked for once."""
+        origins = self._origins
+        if origins is None or not origins.own_words:
+            return False
+        async with self._outlining:
+            if origins.outline is None and self._outline is not None:
+                ask, self._outline = self._outline, None
+                await ask()
+                origins.follow(self._log.events)
+        return origins.outline is not None
 
     # -- calls --------------------------------------------------------------------------
 
@@ -273,10 +305,7 @@ class TaskApprovals:
             changed: Whether it was asked about before, and is another one now.
         """
         bound = call.bound
-        flow = self.flow(bound, call.arguments) if self._guards else None
-        if flow is not None and flow.reason is not None:
-            learned = await self._remembered.flow_rules(bound.name, bound.digest, self._task.worker)
-            flow = self.flow(bound, call.arguments, learned) if learned else flow
+        flow = await self._guarded_flow(bound, call.arguments) if self._guards else None
         suspicious = flow is not None and flow.reason is not None
         # By digest: a question in the midst of a call may have the name of an action.
         is_free = not (outcome_unknown or suspicious)

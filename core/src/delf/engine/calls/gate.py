@@ -239,7 +239,7 @@ class Gate:
         if isinstance(verdict, Refused):
             return await self._turn_down(call, verdict.message)
         needs_nobody = not call.bound.asks and isinstance(verdict, Allowed)
-        if needs_nobody and not self._approvals.must_look(call.bound, call.arguments):
+        if needs_nobody and not await self._approvals.must_look(call.bound, call.arguments):
             return await self._make(call)
         answer = await self._ask(call, past, verdict)
         if isinstance(answer, Refused):

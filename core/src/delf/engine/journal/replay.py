@@ -23,7 +23,7 @@ from delf.zones import Zone
 PATIENCE_SECONDS: Final = 10.0
 """The seconds beyond the recorded ones in which a script may do nothing that is recorded."""
 
-_REPLAYED: Final[frozenset[Purpose]] = frozenset({"generate", "prefilter", "learn"})
+_REPLAYED: Final[frozenset[Purpose]] = frozenset({"generate", "prefilter", "learn", "outline"})
 """Model calls of the loop itself. Those of a script are part of its recorded calls."""
 
 _OF_SCRIPTS: Final = (ev.FileWritten, ev.ChildStarted, ev.ChildFinished, "refused")

@@ -48,6 +48,7 @@ class ScriptedModel:
         replies: What it will answer; past the last one it raises ``LLMExecutionError``.
         default: What it answers past the last reply instead.
         takes_tools: Whether it can be given tools.
+        outline: What it answers when it is asked which calls the task itself asks for.
     """
 
     replies: deque[Answer] = field(default_factory=deque[Answer])
@@ -56,6 +57,7 @@ class ScriptedModel:
     configs: list[LLMConfig] = field(default_factory=list[LLMConfig])
     closed: int = 0
     takes_tools: bool = True
+    outline: Answer = ""
 
     @property
     def spec(self) -> ModelSpec:
@@ -89,7 +91,7 @@ class ScriptedModel:
     async def complete(self, request: ModelRequest) -> ModelReply:
         """The next reply."""
         self.requests.append(request)
-        answer: Any = self.replies.popleft() if self.replies else self.default
+        answer: Any = self.outline if request.purpose == "outline" else self._next()
         if answer is None:
             last = request.messages[-1].text if request.messages else ""
             raise LLMExecutionError(
@@ -105,6 +107,9 @@ class ScriptedModel:
         if isinstance(answer, ModelReply):
             return answer
         return ModelReply(text=str(answer), model="scripted", usage=USAGE, cost_usd=0.0)
+
+    def _next(self) -> Answer | None:
+        return self.replies.popleft() if self.replies else self.default
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         """The next reply in two pieces, then as a whole."""
