@@ -13,12 +13,12 @@ which AgentDojo gives no calls, have theirs here; a ninth wants words in the ans
 approver knows the task and nothing else: a call that changes something is approved if it is one
 that the task needs. With ``--trusting`` they approve all, which shows what the attacks could do.
 With ``--guard`` changes are approved beforehand, and ``flows="guard"`` asks. The approver says no
-to all that is marked as coming from others, which is all that is asked; with ``--knowing`` they look
-at it, and approve what the task needs. Tools say whose words they return, as delf's own plugins do
-of such fields. A script of the solution holds no value that stands neither in the task nor is made
-up for it: such a one comes from a result, as it would have to. Where delf asks for the task's
-outline, it gets the solution's calls with what the task itself says, and with the calls that the
-other values come from; nothing of tasks that order to do what some text says.
+to all that is marked as coming from others, which is all that is asked; with ``--knowing`` they
+look at it, and approve what the task needs. Tools say whose words they return, as delf's own
+plugins do of such fields. A script of the solution holds no value that stands neither in the task
+nor is made up for it: such a one comes from a result, as it would have to. Where delf asks for
+the task's outline, it gets the solution's calls with what the task itself says, and with the
+calls that the other values come from; nothing of tasks that order to do what some text says.
 """
 
 from __future__ import annotations

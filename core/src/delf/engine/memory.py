@@ -44,6 +44,10 @@ Answer with a JSON list of at most {most} short sentences that can be understood
 there is none, which is usual."""
 
 
+_FROM_OTHERS: Final = "(learned from what others wrote)"
+"""The end of such a fact: it is kept in any store, and people and models read it."""
+
+
 class AgentMemory:
     """Opens a store once and bounds the time of all that is asked of it.
 
@@ -110,6 +114,8 @@ class AgentMemory:
         facts = await propose(done, await self.guidelines())
         if facts and done.approve is not None:
             facts = await done.approve(facts)
+        if done.trust == "outside":
+            facts = [fact if is_from_others(fact) else f"{fact} {_FROM_OTHERS}" for fact in facts]
         if facts:
             await self.save(facts)
         return facts
@@ -173,6 +179,11 @@ class AgentMemory:
             raise MemoryRetrievalError(f"the memory store failed: {kind}: {error}") from error
 
 
+def is_from_others(fact: str) -> bool:
+    """Tell whether a fact was learned in a task that had read what others wrote."""
+    return fact.endswith(_FROM_OTHERS)
+
+
 async def propose(done: DoneTask, guidelines: str | None) -> Sequence[str]:
     """The facts that the model finds worth it, without those that are known.
 
@@ -195,7 +206,7 @@ async def propose(done: DoneTask, guidelines: str | None) -> Sequence[str]:
             text = await done.ask(question)
     except TimeoutError:
         raise DelfError(f"the model did not answer within {_MODEL_SECONDS:g} s") from None
-    known = set(done.known)
+    known = {fact.removesuffix(_FROM_OTHERS).strip() for fact in done.known} | set(done.known)
     return [fact for fact in _facts_in(text) if fact not in known]
 
 

@@ -37,8 +37,10 @@ from delf.types import Trust
 Placed = Literal["whole", "in a text", "nowhere"]
 OriginKind = Literal["task", "script", "result", "unknown"]
 
-_CONVERSATION: Final = "this conversation"
-_FILES: Final = "the input files"
+CONVERSATION: Final = "this conversation"
+MEMORY: Final = "memory"
+PARENT: Final = "the words of the task above"
+FILES: Final = "the input files"
 _LOOKED_UP: Final = "the web, where its provider searches"
 _MOST_CHARACTERS: Final = 4_000_000
 """Letters of results of one trust that are searched; later ones are not."""
@@ -205,23 +207,24 @@ class Origins:
 
     Args:
         task: The user's words.
-        before: Gives what the model has beside the task, and whose words each text is: what the
-            user said before is their own, and an earlier answer may hold others'.
+        before: Gives what the model has beside the task, each text with its author and its place.
+            What the user said before is theirs; an earlier answer may hold others' words.
         wording_of: Says of an action whose words its results are.
-        has_files: Scripts can open input files, which others may have written.
+        files: Reads input files, which scripts can open and others may have written: the name and
+            text of each; None where there are none.
     """
 
     def __init__(
         self,
         task: str,
-        before: Callable[[], Iterable[tuple[Trust, str]]],
+        before: Callable[[], Iterable[tuple[Trust, str, str]]],
         wording_of: Callable[[str], Wording],
-        *,
-        has_files: bool = False,
+        files: Callable[[], Iterable[tuple[str, str]]] | None = None,
     ) -> None:
         self._words = [_Words(task)]
         self._wording_of = wording_of
-        self._has_files = has_files
+        self._has_files = files is not None
+        self._files = files
         self._has_run = False
         self._seen = 0
         self._read: list[tuple[int, str]] = []
@@ -229,11 +232,12 @@ class Origins:
         self._code: _Words | None = None
         self._asked: tuple[tuple[int, str], ...] = ()
         self._clean_code: list[_Words] = []
-        self._new: list[CallFinished] = []
-        self._pending: list[CallFinished] = []
-        self._own_values: dict[str, Origin] = {}
+        self._results: list[CallFinished] = []
+        self._taken_in = 0
+        self._recorded = 0
+        self._records: dict[str, tuple[CallFinished, str]] = {}
         self._haystack = _Haystack()
-        self._before: Callable[[], Iterable[tuple[Trust, str]]] | None = before
+        self._before: Callable[[], Iterable[tuple[Trust, str, str]]] | None = before
         self.outline: Outline | None = None
         """The calls that the task itself asks for, once a model was asked about them."""
 
@@ -269,7 +273,7 @@ class Origins:
                     self._take_before()
                     if event.server_side:
                         self._read.append((0, _LOOKED_UP))
-                    files = ((0, _FILES),) if self._has_files and self._has_run else ()
+                    files = ((0, FILES),) if self._has_files and self._has_run else ()
                     self._asked = (*files, *self._read)
                     self._author, self._code = Author(read=self._asked), None
                 case ScriptGenerated(code=code):
@@ -284,7 +288,7 @@ class Origins:
                     self._has_run = True
                     self._author, self._code = Author(read=self._asked), None
                 case CallFinished(status="ok" | "error"):
-                    self._new.append(event)
+                    self._results.append(event)
                     if self._wording_of(event.action).is_outside:
                         self._read.append((event.call_id, event.action))
                 case _:
@@ -294,12 +298,13 @@ class Origins:
     def _take_before(self) -> None:
         """Take in what the model had with the task; it is known once a model is asked."""
         if self._before is not None:
-            for trust, text in self._before():
-                if trust == "own":
+            for trust, text, where in self._before():
+                if trust == "own" and where == CONVERSATION:
                     self._words.append(_Words(text))
-                else:
-                    self._read.append((0, _CONVERSATION))
-                    self._haystack.add(0, _CONVERSATION, text, Wording())
+                    continue
+                self._haystack.add(0, where, text, Wording(trust=trust))
+                if trust == "outside" and (0, where) not in self._read:
+                    self._read.append((0, where))
             self._before = None
 
     def of(self, arguments: Mapping[str, Any]) -> dict[str, Origin]:
@@ -326,7 +331,7 @@ class Origins:
         if any(code.mention(text) for code in self._clean_code):
             return Origin(kind="script", trust="own")
         letters = _letters(text)
-        own = self._own_value(text)
+        own = self._own_record(text, letters)
         if own is not None and not self._author.read:
             return own
         found = self._find(text, letters)
@@ -341,42 +346,43 @@ class Origins:
         return Origin(kind="unknown", trust="outside")
 
     def _take_in(self) -> None:
-        """Have all results in the haystack."""
-        for event in self._pending:
-            wording = self._wording_of(event.action)
+        """Have all results in the haystack, and the texts of input files."""
+        if self._files is not None:
+            for name, text in self._files():
+                self._haystack.add(0, f"the input file {name}", text, Wording())
+            self._files = None
+        for event in islice(self._results, self._taken_in, None):
             given = event.error if event.result is None else event.result
-            self._haystack.add(event.call_id, event.action, given, wording)
-        self._pending.clear()
-
-    def _own_value(self, text: str) -> Origin | None:
-        """The first place of a whole value of one's own data; others' texts are not searched."""
-        for event in self._new:
-            self._pending.append(event)
             wording = self._wording_of(event.action)
-            for path, value in _own_leaves(event.result, wording.trust):
-                key = _without_spaces(value)
-                if key and key not in self._own_values:
-                    self._own_values[key] = Origin(
-                        kind="result",
-                        trust="own",
-                        call_id=event.call_id,
-                        action=event.action,
-                        path=path,
-                    )
-                if len(self._own_values) > _MOST_VALUES:
-                    break
-        self._new.clear()
-        return self._own_values.get(_without_spaces(text))
+            self._haystack.add(event.call_id, event.action, given, wording)
+        self._taken_in = len(self._results)
+
+    def _own_record(self, text: str, letters: str) -> Origin | None:
+        """The first place of a short value, such as a number, that is a whole one of one's own.
+
+        It is known without taking in what others wrote.
+        """
+        if len(letters) >= _SHORT:
+            return None
+        for event in islice(self._results, self._recorded, None):
+            trust = self._wording_of(event.action).trust
+            for _, path, value in _authored(event.result, trust, "own"):
+                if len(value) <= 2 * _SHORT and len(self._records) < _MOST_VALUES:
+                    self._records.setdefault(_without_spaces(value), (event, path))
+        self._recorded = len(self._results)
+        found = self._records.get(_without_spaces(text))
+        if found is None:
+            return None
+        event, path = found
+        return Origin(
+            kind="result", trust="own", call_id=event.call_id, action=event.action, path=path
+        )
 
     def _find(self, text: str, letters: str) -> Origin | None:
         """The result that a value is from, others' words before one's own."""
         if not letters:
             return None
-        for event in self._pending:
-            wording = self._wording_of(event.action)
-            given = event.error if event.result is None else event.result
-            self._haystack.add(event.call_id, event.action, given, wording)
-        self._pending.clear()
+        self._take_in()
         if (
             len(letters) < _LEAST
         ):  # such as the number of a record; in others' words it says nothing
@@ -403,8 +409,8 @@ class _Haystack:
         found: dict[Trust, list[tuple[str, str]]] = {
             trust: [] for trust, texts in self._texts.items() if texts.size <= _MOST_CHARACTERS
         }
-        for path, text in islice(_leaves(value), _MOST_VALUES) if found else ():
-            readings = found.get(wording.of(path))
+        for whose, path, text in islice(_authored(value, wording.trust), _MOST_VALUES):
+            readings = found.get(whose)
             if readings is not None:
                 readings.append((path, text))
                 readings += ((path, plain) for plain in _decoded(text))
@@ -742,32 +748,43 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
             yield path, str(value)
 
 
-def _own_leaves(
-    value: Any, trust: Trust | Mapping[str, Trust], path: str = ""
-) -> Iterator[tuple[str, str]]:
-    """The values of a result that are one's own; others' are passed over.
+def _authored(
+    value: Any, trust: Trust | Mapping[str, Trust], only: Trust | None = None
+) -> Iterator[tuple[Trust, str, str]]:
+    """The values of a result as texts, each with its author and its path.
 
     Args:
         value: The result.
-        trust: Whose words it holds, as :class:`Wording` has them.
-        path: Where it is.
+        trust: Whose words it holds, as :class:`Wording` has them; a field without a name of its
+            own there is of the field around it.
+        only: Pass over the values of the other author.
     """
-    if isinstance(trust, str):
-        yield from _leaves(value, path) if trust == "own" else ()
+    named: Mapping[str, Trust] = {"*": trust} if isinstance(trust, str) else trust
+    whose: Trust = named.get("*", "outside")
+    if only not in (None, whose) and len(named) == 1:
         return
-    todo: list[tuple[Any, str, Trust]] = [(value, path, trust.get("*", "outside"))]
-    each: Any
-    for item, where, whose in todo:
+    todo: list[tuple[Any, str, Trust]] = [(value, "", whose)]
+    while todo:
+        item, path, whose = todo.pop()
+        if isinstance(item, str) and item[:1] in ("{", "[") and (inner := _of_json(item)):
+            item = inner
         if isinstance(item, Mapping):
-            for key, each in cast("Mapping[Any, Any]", item).items():
-                author = trust.get(key, whose)
-                if author == "own" or isinstance(each, (Mapping, list, tuple)):
-                    todo.append((each, f"{where}.{key}", author))
+            fields = [*cast("Mapping[Any, Any]", item).items()]
+            for key, each in reversed(fields):
+                author = named.get(key, whose)
+                if only in (None, author) or isinstance(each, (Mapping, list, tuple, str)):
+                    todo.append((cast("Any", each), f"{path}.{key}", author))
+            if only in (None, whose):
+                for key, _ in fields:
+                    if isinstance(key, str) and not key.isidentifier():
+                        yield whose, path, key
         elif isinstance(item, (list, tuple)):
-            for index, each in enumerate(cast("Sequence[Any]", item)):
-                todo.append((each, f"{where}[{index}]", whose))
-        elif whose == "own":
-            yield from _leaves(item, where)
+            items = [*enumerate(cast("Sequence[Any]", item))]
+            for index, each in reversed(items):
+                todo.append((each, f"{path}[{index}]", whose))
+        elif only in (None, whose):
+            for rest, text in _leaves(item):
+                yield whose, path + rest, text
 
 
 def _of_json(text: str) -> Any:

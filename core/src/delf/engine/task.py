@@ -12,6 +12,7 @@ from delf.errors import ConfigurationError, DelfError, TaskLeftError
 from delf.events import TaskQueued, TaskStarted
 from delf.messages import system, user
 from delf.records import dataclass
+from delf.types import Trust
 from delf.zones import Zone, local_zone
 
 if TYPE_CHECKING:  # an agent is made without what tasks need
@@ -55,6 +56,8 @@ class ChildOptions:
         worker: Who does it, by name.
         ledger: Holds its budget; that of the agent when None.
         check: Says what is wrong with an answer.
+        trust: Whose words its task is: the user's own where the parent had none of others to pass
+            on.
     """
 
     parent: str
@@ -65,6 +68,7 @@ class ChildOptions:
     worker: str | None = None
     ledger: Ledger | None = None
     check: Callable[[str], str | None] | None = None
+    trust: Trust = "outside"
 
 
 @dataclass(frozen=True, kw_only=True)

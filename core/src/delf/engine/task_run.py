@@ -7,7 +7,9 @@ import secrets
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Self
+from itertools import islice
+from pathlib import Path
+from typing import Final, Self
 
 from delf.config import AgentConfig
 from delf.engine.agent_tools import AgentTools
@@ -15,10 +17,10 @@ from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.inputs import find_inputs, input_files
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.replay import PATIENCE_SECONDS, Replay
-from delf.engine.memory import AgentMemory
+from delf.engine.memory import AgentMemory, is_from_others
 from delf.engine.models.client import ModelClient
 from delf.engine.models.money import Ledger
-from delf.engine.origins import Origins, Wording
+from delf.engine.origins import CONVERSATION, MEMORY, PARENT, Origins, Wording
 from delf.engine.outline import OUTLINE_QUESTION
 from delf.engine.output import OutputFiles, OutputFolder, written_before
 from delf.engine.resources import Resources
@@ -36,6 +38,9 @@ from delf.types import Trust
 from delf.zones import local_zone
 
 _log = logging.getLogger(__name__)
+_MOST_SEARCHED: Final = 20
+"""Input files whose texts are known, so that values are found in them."""
+_MOST_OF_A_FILE: Final = 1_000_000
 
 
 class TaskRun:
@@ -180,15 +185,18 @@ class TaskRun:
         """The origins of values, whose words, tools and conversation are known as the task runs."""
         child = self.request.child
         # A child's words are its parent's script's, which may have put others' words among them.
-        words = self.request.task if child is None else ""
+        is_own = child is None or child.trust == "own"
 
-        def before() -> Iterator[tuple[Trust, str]]:
-            if child is not None:
-                yield "outside", self.request.task
+        def before() -> Iterator[tuple[Trust, str, str]]:
+            if not is_own:
+                yield "outside", self.request.task, PARENT
             for message in self.context.history:
-                yield "own" if message.role == "user" else "outside", message.text
+                whose = "own" if message.role == "user" else "outside"
+                yield whose, message.text, CONVERSATION
             if self.context.summary:
-                yield "outside", self.context.summary
+                yield "outside", self.context.summary, CONVERSATION
+            for fact in self.context.facts:
+                yield "outside" if is_from_others(fact) else "own", fact, MEMORY
 
         def wording_of(action: str) -> Wording:
             bound = next((bound for bound in self.tools if bound.name == action), None)
@@ -196,7 +204,28 @@ class TaskRun:
                 return Wording()
             return Wording(trust="own" if bound.built_in else bound.action.trust)
 
-        return Origins(words, before, wording_of, has_files=bool(self.context.files))
+        def files() -> Iterator[tuple[str, str]]:
+            for file in islice(self.inputs, _MOST_SEARCHED):
+                yield file.name, _beginning_of(file.path)
+
+        words = self.request.task if is_own else ""
+        return Origins(words, before, wording_of, files if self.context.files else None)
+
+    @property
+    def has_read_others(self) -> bool:
+        """True once the task has had words of others."""
+        self._values.follow(self.log.events)
+        return self._values.has_read
+
+
+def _beginning_of(path: str) -> str:
+    """The beginning of a file as text; nothing of one that is none, or gone."""
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(_MOST_OF_A_FILE)
+    except OSError:
+        return ""
+    return "" if b"\0" in data else data.decode(errors="replace")
 
 
 def _with_strategy_of(

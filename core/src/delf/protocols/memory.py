@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from delf.records import dataclass
+from delf.types import Trust
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +85,7 @@ class DoneTask:
         ask: Asks the agent's light model; its cost is the task's.
         approve: Which of some facts a person lets pass, perhaps in other words; None where nobody
             is asked.
+        trust: Whose words the answer may hold; facts out of others' words say so.
     """
 
     task: str
@@ -91,3 +93,4 @@ class DoneTask:
     known: Sequence[str]
     ask: Callable[[str], Awaitable[str]]
     approve: Callable[[Sequence[str]], Awaitable[Sequence[str]]] | None = None
+    trust: Trust = "own"

@@ -255,7 +255,7 @@ def test_what_stands_in_an_input_file_may_be_a_strangers(run, tmp_path):
     path = tmp_path / "bill.txt"
     path.write_text(BILL)
     _, asked = run("print(pay(open('bill.txt').read()[24:51], 250))", files=[str(path)])
-    assert asked[0].flow.startswith("iban: computed by the script")
+    assert asked[0].flow == "iban: in part from the input file bill.txt; others wrote it"
 
 
 def test_in_a_conversation_an_earlier_answer_may_hold_a_strangers_words(delf_host, scripted_model):

@@ -33,6 +33,7 @@ async def learn(run: TaskRun, answer: str) -> None:
         known=run.context.facts,
         ask=functools.partial(run.ask, "learn"),
         approve=approve if run.config.learn == "ask" else None,
+        trust="outside" if run.has_read_others else "own",
     )
     async with run.log.step(Step.LEARN), run.unharmed("nothing was learned"):
         facts = await run.memory.learn(done)
