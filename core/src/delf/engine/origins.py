@@ -75,7 +75,7 @@ _NAMES_NEXT: Final = re.compile(
     r"(?:['\"#`“‘]|\b(?:id|no|nr|num|number|file|mail|e-?mail|event|record|order)\b\W{0,4})$",
     re.IGNORECASE,
 )
-"""What stands ahead of a record's number."""
+"""The signs ahead of a record's number."""
 _LINKS: Final = re.compile(r"\w@\w|://|\bwww\.|\b[\w-]+\.[a-z]{2,12}/|[A-Z]{2}\d{10}")
 _MARKS: Final = bytes(code for code in range(1, 128) if not chr(code).isalnum())
 _FOREIGN_MARKS: Final = re.compile(r"[^\w\x00-\x7f]+")
@@ -243,7 +243,7 @@ class Origins:
 
     @property
     def own_words(self) -> str:
-        """What the user said, the task first; empty for a task of a script's words."""
+        """The user's own words, the task first; empty for a task of a script's words."""
         return "\n\n".join(words.text for words in self._words if words.text)
 
     @property
