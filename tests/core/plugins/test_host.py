@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from delf.errors import DelfError, PluginError
+from delf.errors import DelfError, OptionalDependencyError, PluginError
 from delf.llm import LLMConfig
 from delf.plugins.host import PluginHost
 from delf.specs import (
@@ -81,6 +81,13 @@ def test_plugins_given_in_code():
     assert host.plugin_of(host.spec(ConnectionSpec, "mine")) == "mine"
     stranger = ConnectionSpec(name="mine", summary="", factory="other:thing")
     assert host.plugin_of(stranger) is None
+
+
+def test_what_needs_a_package_that_is_not_there_is_named(site):
+    told = "tasks that are left to runners: the package delf-plugin-runner-dbos is not installed"
+    with pytest.raises(OptionalDependencyError, match=told) as caught:
+        site.host().exported("task_queue", "tasks that are left to runners")
+    assert caught.value.package == "delf-plugin-runner-dbos"
 
 
 # One bad plugin

@@ -27,7 +27,7 @@ from delf.engine.redact import Redactor
 from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
 from delf.engine.toolset import load_toolset
 from delf.environment import using_environ
-from delf.errors import DelfError, OptionalDependencyError
+from delf.errors import DelfError
 from delf.libraries import applying
 from delf.plugins.embedders import Embedders
 from delf.plugins.factories import check_made, make
@@ -243,13 +243,7 @@ class Resources:
             OptionalDependencyError: When no plugin brings runners.
         """
         around = self.agent.context
-        try:
-            make = around.host.exported("task_queue")
-        except OptionalDependencyError as error:
-            why = error.message.partition(": ")[2]
-            raise OptionalDependencyError(
-                f"tasks are left to runners, and {why}", package=error.package, hint=error.hint
-            ) from None
+        make = around.host.exported("task_queue", "tasks that are left to runners")
         queue: TaskQueue = make(around.plugin_options, around.environ, around.folder)
         self.opened_late.append(queue.aclose)
         return queue

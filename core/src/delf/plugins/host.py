@@ -145,11 +145,12 @@ class PluginHost:
         """
         return self._loaded().preferred(specs, what)
 
-    def exported(self, name: str) -> Any:
+    def exported(self, name: str, needed_by: str | None = None) -> Any:
         """Return the object that a plugin gives for ``from delf import NAME``.
 
         Args:
             name: The public name.
+            needed_by: What needs it, for the message; its name when omitted.
 
         Raises:
             AttributeError: When no plugin, installed or not, is known to give it.
@@ -164,7 +165,7 @@ class PluginHost:
             unfit = next((r for r in self.records() if r.distribution == package), None)
             why = f"is {unfit.state}: {unfit.reason}" if unfit else "is not installed"
             raise OptionalDependencyError(
-                f"{name}: the package {package} {why}",
+                f"{needed_by or name}: the package {package} {why}",
                 package=package,
                 hint=PluginError.default_hint if unfit else None,
             )

@@ -3,37 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-_Ended = asyncio.Future[tuple[Any, BaseException | None]]
-
-
-class _Job:
-    """A function that is called once, in a thread, unless it is withdrawn before."""
-
-    def __init__(self, function: Callable[[], Any]) -> None:
-        self._function: Callable[[], Any] | None = function
-        self._lock = threading.Lock()
-
-    def withdraw(self) -> bool:
-        """Tell whether it has not begun, so that it never will; nor is it kept while it waits."""
-        with self._lock:
-            withdrawn, self._function = self._function is not None, None
-        return withdrawn
-
-    def call(self) -> tuple[Any, BaseException | None]:
-        """Its result or its failure; a future would not take every kind of failure."""
-        with self._lock:
-            function, self._function = self._function, None
-        if function is None:
-            return None, None
-        try:
-            return function(), None
-        except BaseException as error:
-            return None, error
+Ended = tuple[Any, BaseException | None]
 
 
 class ToolThreads:
@@ -45,7 +19,7 @@ class ToolThreads:
 
     def __init__(self, most: int) -> None:
         self._pool = ThreadPoolExecutor(most, thread_name_prefix="delf-tool")
-        self._begun: set[_Ended] = set()
+        self._jobs: set[Future[Ended]] = set()
         self._closed = False
 
     async def run(
@@ -63,14 +37,25 @@ class ToolThreads:
         Raises:
             RuntimeError: After :meth:`close`, and when no thread can be started and none runs.
         """
-        job, ended = await self._begin(function)
-        del function  # the job alone keeps it, and lets it go
-        self._begun.add(ended)
-        ended.add_done_callback(self._begun.discard)
+        held = [function]  # until it is called or withdrawn: the pool keeps what it has not begun
+        del function
+        job: Future[Ended] = Future()
+        try:
+            self._pool.submit(_call, job, held)
+        except RuntimeError:  # where no thread can be started, those that run come to it
+            if self._closed or not self._jobs:
+                held.clear()
+                raise
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)
+        ended = asyncio.wrap_future(job)
         try:
             await asyncio.wait({ended})
         except asyncio.CancelledError:
-            if job.withdraw() or given_up():
+            if job.cancel():
+                held.clear()
+                raise
+            if given_up():
                 raise
             await asyncio.wait({ended})
         if ended.cancelled():
@@ -80,22 +65,22 @@ class ToolThreads:
             try:
                 raise error
             finally:
-                del error, ended  # else the error and this frame would keep each other
+                del error, ended, job  # else the error and this frame would keep each other
         return result
-
-    async def _begin(self, function: Callable[[], Any]) -> tuple[_Job, _Ended]:
-        """Hand a function in; where no thread can be started it waits for one that ends."""
-        while True:
-            job = _Job(function)
-            try:
-                return job, asyncio.wrap_future(self._pool.submit(job.call))
-            except RuntimeError:
-                job.withdraw()
-                if self._closed or not self._begun:
-                    raise
-            await asyncio.wait(self._begun, return_when=asyncio.FIRST_COMPLETED)
 
     def close(self) -> None:
         """Let no function begin any more; those that run are not waited for."""
         self._closed = True
+        for job in tuple(self._jobs):
+            job.cancel()
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _call(job: Future[Ended], held: list[Callable[[], Any]]) -> None:
+    """Call a function unless it was withdrawn; a future would not take every kind of failure."""
+    if not job.set_running_or_notify_cancel():
+        return
+    try:
+        job.set_result((held.pop()(), None))
+    except BaseException as error:
+        job.set_result((None, error))
