@@ -10,19 +10,7 @@ import pytest
 
 from delf import hookspecs
 from delf.hookspecs import HOOKS
-from delf.protocols import (
-    approval,
-    embedder,
-    formats,
-    journal,
-    memory,
-    model,
-    observer,
-    prefilter,
-    sandbox,
-    strategy,
-)
-from delf.protocols import connection as connection_protocol
+from delf.plugins.shapes import PROTOCOLS
 from delf_devkit.testing.contracts.base import Contract
 from support.pages import blocks_of
 from support.workspace import LIBRARIES, PLUGINS, ROOT, Library
@@ -31,18 +19,18 @@ pytestmark = pytest.mark.docs
 
 HOOKS_FOLDER = ROOT / "docs/hooks"
 SUITES = {
-    "delf_connections": ("ConnectionContract", connection_protocol.ConnectionLike),
-    "delf_sandbox_backends": ("SandboxContract", sandbox.SandboxBackend),
-    "delf_memory_stores": ("MemoryContract", memory.MemoryStore),
-    "delf_prefilters": ("PrefilterContract", prefilter.Prefilter),
-    "delf_embedders": ("EmbedderContract", embedder.Embedder),
-    "delf_file_formats": ("FormatContract", formats.FileFormat),
-    "delf_approval_channels": ("ApprovalContract", approval.ApprovalChannel),
-    "delf_models": ("ModelContract", model.Model),
-    "delf_journals": ("JournalContract", journal.Journal),
-    "delf_strategies": ("StrategyContract", strategy.Strategy),
-    "delf_observers": ("ObserverContract", observer.Observer),
-    "delf_commands": ("PluginContract", None),
+    "delf_connections": "ConnectionContract",
+    "delf_sandbox_backends": "SandboxContract",
+    "delf_memory_stores": "MemoryContract",
+    "delf_prefilters": "PrefilterContract",
+    "delf_embedders": "EmbedderContract",
+    "delf_file_formats": "FormatContract",
+    "delf_approval_channels": "ApprovalContract",
+    "delf_models": "ModelContract",
+    "delf_journals": "JournalContract",
+    "delf_strategies": "StrategyContract",
+    "delf_observers": "ObserverContract",
+    "delf_commands": "PluginContract",
 }
 SECTIONS = ["## When it is asked", "## What its factory", "## Example", "## Testing"]
 
@@ -86,7 +74,7 @@ def test_the_page_has_every_field_of_the_spec(hook: str) -> None:
 
 @every_hook
 def test_the_page_has_every_method_of_the_protocol(hook: str) -> None:
-    protocol: Any = SUITES[hook][1]
+    protocol: Any = PROTOCOLS.get(HOOKS[hook].kind)
     if protocol is None:
         return
     text = page_of(hook).partition("## What its factory")[2].partition("## Example")[0]
@@ -111,7 +99,7 @@ def test_the_page_has_an_example_of_a_plugin(hook: str) -> None:
 
 @every_hook
 def test_the_page_tests_its_example(hook: str) -> None:
-    suite = SUITES[hook][0]
+    suite = SUITES[hook]
     tests = [b.code for b in blocks_of(page_of(hook)) if (b.file or "").startswith("tests/")]
     assert any(re.search(rf"^class Test\w+\({suite}\):", code, re.MULTILINE) for code in tests)
 
@@ -120,7 +108,7 @@ def test_the_page_tests_its_example(hook: str) -> None:
 def test_the_suite_itself_is_tested(hook: str) -> None:
     kind = HOOKS[hook].kind
     broken = ROOT / f"tests/plugins/devkit/broken/{'plugin' if kind == 'command' else kind}.py"
-    assert SUITES[hook][0] in broken.read_text(encoding="utf-8")
+    assert SUITES[hook] in broken.read_text(encoding="utf-8")
 
 
 def test_every_suite_is_on_the_page_about_testing() -> None:
@@ -200,8 +188,8 @@ def test_the_table_says_which_protocol_libraries_and_suite(hook: str) -> None:
         rf"^\| `\w+` \| \[{hook}\]\(\.\./hooks/{hook}\.md\) \|.*$", page, re.MULTILINE
     )
     _, _, _, made, libraries, suite, _ = (cell.strip() for cell in row.split("|"))
-    wanted, kind = SUITES[hook]
-    assert suite == f"`{wanted}`"
+    assert suite == f"`{SUITES[hook]}`"
+    kind = PROTOCOLS.get(HOOKS[hook].kind)
     if kind is not None and hook != "delf_connections":  # those are a base class
         assert made == f"`{kind.__module__}.{kind.__name__}`"
     assert set(re.findall(r"`([\w-]+)`", libraries)) == libraries_of(HOOKS[hook].kind)
