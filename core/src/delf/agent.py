@@ -66,29 +66,37 @@ else:  # what the default is good for, only type checkers know
     T = TypeVar("T")
 
 
-class Watching(TypedDict, total=False):
-    """The listeners of a task, and the objects that belong to it.
+class OfTask(TypedDict, total=False):
+    """The choices of one task.
+
+    Args:
+        files: The task's input files, where the agent's do not hold.
+        conversation_id: Of the agent's chat; its present conversation when omitted.
+        strategy: The name of another strategy than that of the agent's other tasks.
+    """
+
+    files: Sequence[str | os.PathLike[str]] | None
+    conversation_id: str | None
+    strategy: str | None
+
+
+class Watching(OfTask, total=False):
+    """The choices of one task, and its listeners.
 
     Args:
         listeners: Called with each event after it was journalled.
         child_listeners: The same for events of child tasks, and of theirs.
         on_delta: Called with pieces of the model's answers, with ``stream=True``.
-        files: The task's input files, where the agent's do not hold.
         setup: Kept in the journal for whoever resumes the task; plain data, no secrets.
-        conversation_id: Of the agent's chat; its present conversation when omitted.
-        strategy: The name of another strategy than that of the agent's other tasks.
     """
 
     listeners: Sequence[Listener]
     child_listeners: Sequence[Listener]
     on_delta: Callable[[str], None] | None
-    files: Sequence[str | os.PathLike[str]] | None
     setup: Mapping[str, Any] | None
-    conversation_id: str | None
-    strategy: str | None
 
 
-_RUN: Final = ("output", "files", "conversation_id", "strategy")
+_RUN: Final = ("output", *OfTask.__annotations__)
 _ARUN: Final = ("output", *Watching.__annotations__)
 _ASUBMIT: Final = (*_RUN, "listeners", "setup", "task_id", "key")
 _ARESUME: Final = ("settle", "retries", "retry_after", "listeners", "on_delta")
@@ -293,9 +301,7 @@ class Agent(Generic[T]):
         timeout: float | None = None,
         *,
         output: type[Out],
-        files: Sequence[str | os.PathLike[str]] | None = None,
-        conversation_id: str | None = None,
-        strategy: str | None = None,
+        **more: Unpack[OfTask],
     ) -> Response[Out]: ...
     @overload
     def run(
@@ -304,19 +310,11 @@ class Agent(Generic[T]):
         timeout: float | None = None,
         *,
         output: Mapping[str, Any],
-        files: Sequence[str | os.PathLike[str]] | None = None,
-        conversation_id: str | None = None,
-        strategy: str | None = None,
+        **more: Unpack[OfTask],
     ) -> Response[Any]: ...
     @overload
     def run(
-        self,
-        task: str,
-        timeout: float | None = None,
-        *,
-        files: Sequence[str | os.PathLike[str]] | None = None,
-        conversation_id: str | None = None,
-        strategy: str | None = None,
+        self, task: str, timeout: float | None = None, **more: Unpack[OfTask]
     ) -> Response[T]: ...
     def run(self, task: str, timeout: float | None = None, **given: Any) -> Response[Any]:
         """Do a task and wait for it.

@@ -187,7 +187,7 @@ class TaskPipeline:
             message = f"task {self._log.task_id} failed inside delf"
             self._log.redactor.log_failure(_log, message, error)
             inside = DelfError(
-                f"an unexpected {type(error).__name__} inside {_place_of(error)}: {error}",
+                f"an unexpected {type(error).__name__} inside {self._place_of(error)}: {error}",
                 hint="the log has the traceback; please report it",
             )
             inside.__cause__ = error
@@ -195,6 +195,11 @@ class TaskPipeline:
         if isinstance(error, ToolException) and self._run.request.child is None:
             return await self._refused(error)
         return host.said, error
+
+    def _place_of(self, error: BaseException) -> str:
+        """The model in which an error happened, as far as it is known."""
+        seen = self._run.models.unexpected
+        return seen[1] if seen is not None and seen[0] is error else "delf or a plugin"
 
     async def _refused(self, error: ToolException) -> tuple[str, DelfError | None]:
         """The answer where a tool said no at last: its words, after what the script had printed.
@@ -355,10 +360,3 @@ async def load_context(run: TaskRun) -> None:
         texts = await asyncio.gather(*asked)
         live = {name: text for name, text in zip(sources, texts, strict=True) if text}
         run.context = replace(run.context, live=live)
-
-
-def _place_of(error: BaseException) -> str:
-    """The model in which an error happened, as its caller noted; libraries add notes, too."""
-    notes: list[str] = getattr(error, "__notes__", [])
-    models = [note for note in notes if note.startswith("the model ")]
-    return models[-1] if models else "delf or a plugin"

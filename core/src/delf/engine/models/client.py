@@ -246,7 +246,7 @@ class Draft:
         return ModelReply(text=text, calls=calls, model="", finish_reason="cut")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ModelClient:
     """Asks models on behalf of one task.
 
@@ -271,6 +271,8 @@ class ModelClient:
     redactor: Redactor = field(default_factory=Redactor)
     replay: Replay = field(default_factory=Replay)
     keep_prompts: bool = False
+    unexpected: tuple[Exception, str] | None = field(default=None, init=False)
+    """The latest failure of a model that is no error of delf's, and the model's name."""
 
     async def ask(
         self,
@@ -416,7 +418,9 @@ class ModelClient:
             reply = await self._answer(config, request, on_delta, session, draft, shown)
         except Exception as error:
             if not isinstance(error, DelfError):
-                error.add_note(self.pool.name_of(config))  # says where, beside the traceback
+                name = self.pool.name_of(config)
+                self.unexpected = error, name
+                error.add_note(name)  # says where, beside the traceback
                 raise
             if draft is not None:
                 await draft.keep()
