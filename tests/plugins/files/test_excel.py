@@ -129,9 +129,37 @@ async def test_what_is_none_of_the_old_kind_is_said(tmp_path, data):
     (tmp_path / "a.xls").write_bytes(data)
     for work in (excel.read(str(tmp_path / "a.xls"), None), excel.parts(str(tmp_path / "a.xls"))):
         with pytest.raises(
-            ToolExecutionError, match=r"damaged, has a password, or is no \.xls file"
+            ToolExecutionError, match=r"or is no \.xls file|it is no \.xls workbook but"
         ):
             await work
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "what"),
+    [
+        ("a.xls", b"<html><table><tr><td>1</td></tr></table>", "a page of HTML"),
+        ("a.xls", b"a\tb\n1\t2\n", "text"),
+        ("a.xlsx", b"a,b\n1,2\n", "text"),
+        ("a.xlsx", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a file of an old Office program"),
+        ("a.xls", b"PK\x03\x04", "an archive of ZIP, as workbooks are"),
+    ],
+)
+async def test_what_lies_under_the_name_of_a_workbook_is_said(tmp_path, name, data, what):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ToolExecutionError, match=f"it is no .xlsx? workbook but {what}"):
+        await excel.read(str(tmp_path / name), None)
+
+
+async def test_escapes_of_xml_in_text(tmp_path):
+    made = await excel.write({"S": [["a_x000D_b"], ["c\nd"]]})
+    (tmp_path / "own.xlsx").write_bytes(made)
+    assert await excel.read(str(tmp_path / "own.xlsx"), None) == [{"a_x000D_b": "c\nd"}]
+    book = Workbook()
+    book.active.append([dt.datetime(2026, 1, 1), "n"])
+    book.active.append(["x_x000D_\ny", "_x_ _x12_"])
+    book.save(tmp_path / "theirs.xlsx")
+    rows = await excel.read(str(tmp_path / "theirs.xlsx"), None)
+    assert rows == [{"2026-01-01": "x\r\ny", "n": "_x_ _x12_"}]
 
 
 async def test_a_broken_workbook_says_nothing_of_the_others_and_other_sheets_are_told(
@@ -182,7 +210,9 @@ async def test_the_first_row_names_the_columns(workbook, rows, expected):
 async def test_what_is_no_workbook_is_said(tmp_path, data):
     (tmp_path / "a.xlsx").write_bytes(data)
     for work in (excel.read(str(tmp_path / "a.xlsx"), None), excel.parts(str(tmp_path / "a.xlsx"))):
-        with pytest.raises(ToolExecutionError, match=r"damaged, has a password, or is no \.xlsx"):
+        with pytest.raises(
+            ToolExecutionError, match=r"or is no \.xlsx|it is no \.xlsx workbook but"
+        ):
             await work
 
 

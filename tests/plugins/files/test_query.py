@@ -199,6 +199,17 @@ async def _queried(path, data):
     return [tuple(row.values()) for row in got], list(notes)
 
 
+async def test_times_and_durations_of_workbooks(tmp_path):
+    lasting = dt.timedelta(days=1, hours=6, microseconds=5000)
+    book = Workbook()
+    book.active.append(["at", "took"])
+    book.active.append([dt.time(1, 2), lasting])
+    book.save(tmp_path / "a.xlsx")
+    found = input_files(find_inputs([str(tmp_path / "a.xlsx")]), lambda path: path)
+    got = await Files(found, Formats(HOST)).query("FROM 'a.xlsx' WHERE took > INTERVAL 1 DAY")
+    assert got == [{"at": dt.time(1, 2), "took": lasting}]
+
+
 async def test_text_of_sqlite_that_is_none_is_told(tmp_path):
     database = sqlite3.connect(tmp_path / "a.db")
     database.executescript("CREATE TABLE t (v); INSERT INTO t VALUES (CAST(x'4dfc' AS TEXT))")

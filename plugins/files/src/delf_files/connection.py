@@ -18,6 +18,7 @@ from delf.errors import (
 )
 from delf.notes import note
 from delf.protocols.formats import FileFormat, FileFormats, InputFile
+from delf_files.forms import LOOKED_AT, check_form
 from delf_files.json_text import read_json, read_json_lines
 from delf_files.tables import TooWideError, read_table
 from delf_files.text import decode, decode_if_text
@@ -150,6 +151,8 @@ class Files(Connection):
         if len(data) > self._most_bytes:  # it grew, or does not know its size, as those of /proc
             raise self._too_large(file, f"has more than {self._most_bytes:,} bytes")
         try:
+            if kind in ("csv", "json", "jsonl"):
+                check_form(data[:LOOKED_AT])
             if kind == "csv":
                 text = decode(data, encoding, file.name)
                 return read_table(text, ending=file.ending, most_bytes=3 * self._most_bytes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import decimal
 import json
 import os
 import sys
@@ -19,6 +18,7 @@ from delf.notes import note
 from delf.protocols.formats import FileFormats, InputFile
 from delf.values import dumps, loads
 from delf_files import query_child
+from delf_files.forms import LOOKED_AT, check_form
 from delf_files.json_text import read_json, read_json_lines
 from delf_files.tables import TooWideError, read_table
 from delf_files.text import decode
@@ -119,12 +119,14 @@ async def _tables(
 ) -> list[dict[str, Any]]:
     names = list(dict.fromkeys((file.name, file.visible)))
     kind = _KINDS.get(file.ending)
-    if kind in ("csv", "json") and await asyncio.to_thread(_is_small, file):
+    if kind in ("csv", "json"):
         try:
-            own = await asyncio.to_thread(_as_read, file, kind, f"{place}.jsonl")
+            await asyncio.to_thread(_check_form, file)
+            is_small = await asyncio.to_thread(_is_small, file)
+            own = is_small and await asyncio.to_thread(_as_read, file, kind, f"{place}.jsonl")
         except (ValueError, RecursionError) as error:
             raise ToolExecutionError(f"{file.name}: {error}") from None
-        if own is not None:
+        if own:
             return [{"names": names, **own}]
     if kind is not None:
         told = {"ending": file.ending, "copy": f"{place}.copy"}
@@ -145,6 +147,14 @@ async def _tables(
         columns = await asyncio.to_thread(_write_rows, rows, path)
         made.append({"names": own, "kind": "rows", "path": path, "columns": columns})
     return made
+
+
+def _check_form(file: InputFile) -> None:
+    try:
+        with Path(file.path).open("rb") as data:
+            check_form(data.read(LOOKED_AT))
+    except OSError as error:
+        raise ToolExecutionError(f"{file.name} cannot be read: {error.strerror}") from error
 
 
 def _is_small(file: InputFile) -> bool:
@@ -202,6 +212,10 @@ def _kind(values: Sequence[Any]) -> str:
         return "DATE"
     if found and found <= {dt.date, dt.datetime}:
         return "TIMESTAMP"
+    if found == {dt.time}:
+        return "TIME"
+    if found == {dt.timedelta}:
+        return "INTERVAL"
     return "VARCHAR"
 
 
@@ -219,7 +233,10 @@ def _cell(value: Any, kind: str) -> Any:
         return value.hex()
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value) if isinstance(value, (int, float, decimal.Decimal)) else value
+    if isinstance(value, dt.timedelta):
+        parts = (value.days, value.seconds, value.microseconds)
+        return "{} days {} seconds {} microseconds".format(*parts)
+    return value if isinstance(value, str) else str(value)
 
 
 def _look_for_duckdb() -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from delf.errors import ToolExecutionError
-from delf_files.excel.reading import MAX_CELLS, no_sheet, records_of
+from delf_files.excel.reading import MAX_CELLS, no_sheet, no_workbook, records_of
 
 _NUMBER, _DATE, _BOOLEAN, _ERROR = 2, 3, 4, 5
 _EMPTY: Final = (0, 6)
@@ -58,10 +58,7 @@ def _opened(path: str) -> Generator[Any]:
     except OSError as error:
         raise ToolExecutionError(f"the workbook cannot be read: {error.strerror}") from error
     except Exception as error:  # xlrd raises whatever a damaged file leads to
-        raise ToolExecutionError(
-            "the workbook is damaged, has a password, or is no .xls file "
-            f"({type(error).__name__}: {error})"[:400]
-        ) from error
+        raise no_workbook(path, ".xls", error) from error
 
 
 def _filled_rows(sheet: Any, mode: Any) -> Iterator[list[Any]]:

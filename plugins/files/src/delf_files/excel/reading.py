@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
+import re
 import warnings
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any, Final
 
 from delf.errors import ToolExecutionError
 from delf_files.excel.scan import MAX_ROWS, Area, check_archive, check_sheet
+from delf_files.forms import LOOKED_AT, form_of
+from delf_files.text import decode_if_text
 
 MAX_CELLS: Final = 2_000_000
 MAX_AREA: Final = 50_000_000
 """Cells up to each row's last one, though nothing is in them: a row is made before it is cut."""
+
+_BEGINNINGS: Final = {".xls": b"\xd0\xcf\x11\xe0"}
+_ESCAPE: Final = re.compile(r"_x([0-9A-Fa-f]{4})_")
 
 
 def sheet_names(path: str) -> list[str]:
@@ -83,10 +91,7 @@ def _opened(path: str, *, values: bool = True) -> Generator[Any]:
     except OSError as error:
         raise ToolExecutionError(f"the workbook cannot be read: {error.strerror}") from error
     except Exception as error:  # openpyxl raises whatever a damaged file leads to
-        raise ToolExecutionError(
-            "the workbook is damaged, has a password, or is no .xlsx file "
-            f"({type(error).__name__}: {error})"[:400]
-        ) from error
+        raise no_workbook(path, ".xlsx", error) from error
 
 
 def _sheet(book: Any, name: str | None) -> Any:
@@ -97,6 +102,28 @@ def _sheet(book: Any, name: str | None) -> Any:
         if sheet.title == name:
             return sheet
     raise no_sheet(name, [sheet.title for sheet in sheets])
+
+
+def no_workbook(path: str, ending: str, error: Exception) -> ToolExecutionError:
+    """The error for a file that is no workbook, with what it is instead where that shows.
+
+    Args:
+        path: The file.
+        ending: Of its name.
+        error: What the library says.
+    """
+    with Path(path).open("rb") as file:
+        head = file.read(LOOKED_AT)
+    if not head.startswith(_BEGINNINGS.get(ending, b"PK")):
+        found = form_of(head) or ("text" if head and decode_if_text(head) is not None else None)
+        if found is not None:
+            return ToolExecutionError(
+                f"it is no {ending} workbook but {found}; open() it in the script"
+            )
+    return ToolExecutionError(
+        f"the workbook is damaged, has a password, or is no {ending} file "
+        f"({type(error).__name__}: {error})"[:400]
+    )
 
 
 def no_sheet(name: str | None, names: Sequence[str]) -> ToolExecutionError:
@@ -128,7 +155,7 @@ def _filled_rows(sheet: Any, formulas: Any, merged: Sequence[Area]) -> Iterator[
     cells = area = 0
     written = itertools.repeat(()) if formulas is None else _rows(formulas)
     for number, (row, texts) in enumerate(zip(_rows(sheet), written, strict=False), 1):
-        values = list(row)
+        values = [_unescaped(value) for value in row]
         for index, formula in enumerate(texts):
             if values[index] is None:
                 text = getattr(formula, "text", formula)  # of an array's formula
@@ -155,6 +182,13 @@ def _filled_rows(sheet: Any, formulas: Any, merged: Sequence[Area]) -> Iterator[
             yield values
 
 
+def _unescaped(value: Any) -> Any:
+    """A cell's value; text without the escapes of XML that a file has in place of a return."""
+    if isinstance(value, str) and "_x" in value:
+        return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), value)
+    return value
+
+
 def _spread(
     values: list[Any], number: int, spread: list[tuple[Area, str]], begin: Sequence[Area]
 ) -> list[tuple[Area, str]]:
@@ -173,6 +207,8 @@ def _columns(header: Sequence[Any], width: int) -> list[str]:
     names: dict[str, None] = {}
     for index in range(width):
         value = header[index] if index < len(header) else None
+        if isinstance(value, dt.datetime) and value.time() == dt.time():
+            value = value.date()
         own = "" if value is None else str(value).strip()
         own = own or f"column_{index + 1}"
         name, number = own, 1

@@ -20,6 +20,8 @@ _EXACT: Final = 2**53
 _NOT_IN_TITLES: Final = re.compile(r"[\\*?:/\[\]\x00-\x1f]")
 _NOT_IN_CELLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
+_LIKE_AN_ESCAPE: Final = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)")
+
 
 def make_workbook(parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
     """A workbook with a sheet for each part.
@@ -101,4 +103,4 @@ def _text(text: str) -> str:
             f"a cell holds at most {_MAX_TEXT:,} characters, one has {len(text):,}; "
             "write a .csv file"
         )
-    return _NOT_IN_CELLS.sub("\ufffd", text)
+    return _LIKE_AN_ESCAPE.sub("_x005F_", _NOT_IN_CELLS.sub("\ufffd", text))

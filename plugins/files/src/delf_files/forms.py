@@ -1,0 +1,59 @@
+"""What a file is by its first bytes, whatever its name says."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+LOOKED_AT: Final = 4096
+
+_PAGE: Final = re.compile(
+    rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body|table)[\s>]",
+    re.IGNORECASE | re.DOTALL,
+)
+_BEGINNINGS: Final = (
+    (b"\x1f\x8b", "an archive of gzip (gzip.open reads it)"),
+    (b"BZh", "an archive of bzip2 (bz2.open reads it)"),
+    (b"\xfd7zXZ\x00", "an archive of xz (lzma.open reads it)"),
+    (b"\x28\xb5\x2f\xfd", "an archive of zstd"),
+    (b"PK\x03\x04", "an archive of ZIP, as workbooks are (.xlsx) and documents (.docx, .ods)"),
+    (
+        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
+        "a file of an old Office program, or one with a password",
+    ),
+    (b"%PDF-", "a PDF"),
+    (b"PAR1", "a Parquet file"),
+    (b"ARROW1", "a file of Arrow"),
+    (b"SQLite format 3\x00", "a database of SQLite"),
+    (b"\x89PNG", "a picture (PNG)"),
+    (b"\xff\xd8\xff", "a picture (JPEG)"),
+    (b"{\\rtf", "a text document (RTF)"),
+)
+
+
+def form_of(head: bytes) -> str | None:
+    """Name what bytes begin as; None for text, and for what is not known.
+
+    Args:
+        head: The first bytes of a file.
+    """
+    for beginning, form in _BEGINNINGS:
+        if head.startswith(beginning):
+            return form
+    if _PAGE.match(head.removeprefix(b"\xef\xbb\xbf")):
+        return "a page of HTML (a login, an error, or a table)"
+    return None
+
+
+def check_form(head: bytes) -> None:
+    """Refuse as a table or JSON what is none.
+
+    Args:
+        head: The first bytes of a file.
+
+    Raises:
+        ValueError: With what it is.
+    """
+    found = form_of(head)
+    if found is not None:
+        raise ValueError(f"it is {found}; open() it in the script")
