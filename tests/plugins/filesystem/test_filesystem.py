@@ -211,3 +211,16 @@ def test_a_root_that_is_no_folder_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConnectionFileNotFoundError, match="'w' of filesystem is no folder") as told:
         Filesystem(roots={"w": f"{tmp_path}:rw"})
     assert 'mode = "rw"' in (told.value.hint or "")
+
+
+def test_a_folder_is_made_where_that_is_wanted_and_it_may_be_written(tmp_path: Path) -> None:
+    def root(name: str, **more: str) -> dict[str, object]:
+        return {"root": str(tmp_path / name), "create": True, **more}
+
+    Filesystem(roots={"w": root("a/b", mode="rw")})
+    assert (tmp_path / "a/b").is_dir()
+    with pytest.raises(ConnectionFileNotFoundError, match="is no folder"):
+        Filesystem(roots={"r": root("c")})
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ConnectionFileNotFoundError, match="is no folder"):
+        Filesystem(roots={"w": root("file", mode="rw")})

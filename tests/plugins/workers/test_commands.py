@@ -75,6 +75,13 @@ def test_run(project):
         assert message in wrong.stderr
 
 
+def test_what_a_worker_did_is_what_is_told_at_the_end(project):
+    arguments = ("sum", "Sum it up.", "--attach", "a.md", "--input", "words=5")
+    told = delf("workers", "run", *arguments, cwd=project).stderr
+    assert "1 model call · 0 tool calls" in told
+    assert "workers.call" not in told
+
+
 def test_a_script_calls_workers_by_the_connections_name(project):
     call = "print(await workers.call('sum', 'Sum it up.', ['a.md'], {'words': 5}))"
     with (project / "a.jsonl").open("a") as file:

@@ -162,3 +162,34 @@ def test_a_tool_that_the_provider_is_not_asked_for_is_told_with_its_line(tmp_pat
 def test_a_generated_worker_brings_no_tools_of_its_provider(tmp_path):
     with pytest.raises(ConfigurationError, match="a generated worker has its maker's"):
         Registry([tmp_path]).text_of({"name": "made", "server_side_tools": ["web_search"]}, "x")
+
+
+async def test_a_sandbox_of_a_worker_is_made(bench):
+    paths = "sandbox: {paths: {out: {root: ./out, mode: rw, write_approval: false}}}"
+    bench.worker("notes", f"{paths}\ntoolsets: {{filesystem: {{}}}}")
+    bench.answers("keep it", "await write_file('out/a.txt', 'kept')\nprint('done')")
+    response = await bench.run("print(await workers.call('notes', 'keep it'))", Workers())
+    assert response.text == "done"
+    assert (bench.folder / "out/a.txt").read_text() == "kept"
+
+
+async def test_the_place_of_a_sandbox_that_is_not_there_is_told(bench):
+    bench.worker("lost", "sandbox: {paths: {in: {root: ./gone}}}\ntoolsets: {filesystem: {}}")
+    response = await bench.run("print(await workers.call('lost', 'read it'))", Workers())
+    assert "lost.worker, line 3: connections.filesystem: the root 'in'" in response.error
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ("worker_call('helper')", "Do what your instructions say."),
+        ("worker_call(worker='helper', task={'topic': 'tea'})", '{"topic": "tea"}'),
+        ("worker_call('helper', {'topic': 'tea'}, [])", '{"topic": "tea"}'),
+    ],
+)
+async def test_a_worker_is_called_as_llm_do_calls_it(bench, call, told):
+    bench.worker("helper", instructions="Be of help.")
+    bench.answers("Be of help.", "print('helped')")
+    response = await bench.run(f"print(await {call})", Workers())
+    assert response.text == "helped"
+    assert [child.task for child in bench.children] == [told]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -68,10 +69,14 @@ class Filesystem(Connection):
         super().__init__(**options)
         self._roots = Roots(self.settings.roots)
         for name, root in self.settings.roots.items():
-            if not Path(root.root).is_dir():
+            folder = Path(root.root)
+            if root.create and root.mode == "rw":
+                with contextlib.suppress(OSError):  # what is no folder then is told below
+                    folder.mkdir(parents=True, exist_ok=True)
+            if not folder.is_dir():
                 raise ConnectionFileNotFoundError(
                     f"the root {name!r} of {self.name} is no folder: {root.root}",
-                    hint='make it; one to write in is {root = "…", mode = "rw"}',
+                    hint='make it, or let delf: {root = "…", mode = "rw", create = true}',
                 )
 
     async def context(self, task: str) -> str | None:

@@ -27,6 +27,9 @@ class RootSettings(BaseModel):
     )
     read_approval: bool = Field(default=False, description="Ask a person before each read.")
     write_approval: bool = Field(default=True, description="Ask a person before each write.")
+    create: bool = Field(
+        default=False, description="Make the folder when it is not there and may be written."
+    )
     undo: bool = Field(
         default=True, description="Keep what a file held before, so that it can be given back."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +17,8 @@ from delf_cli.options import flags_of, rest_of, run_options
 from delf_cli.state import State, state_of
 
 if TYPE_CHECKING:
+    from delf import Agent, Response
+    from delf.events import Event
     from delf_workers.definition import WorkerDefinition
     from delf_workers.registry import Registry
 
@@ -161,8 +163,8 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
     \b
     delf workers run summarise --attach plan.md --input words=50
     """  # noqa: D301 - click's mark for lines that stay as they are
-    from delf_cli.session import Options, run_session
-    from delf_workers.running import order
+    from delf_cli.session import Options, work_session
+    from delf_workers.running import of_worker, order
 
     state = state_of(ctx)
     with _reported(ctx, state):
@@ -178,7 +180,17 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
     text = order(name, task, inputs, [Path(file).name for file in given["files"]])
     flags = {**flags_of({**given, "strategy": None}), "strategy": "worker"}
     rest: dict[str, Any] = {**rest_of({**given, "connections": connections})}
-    ctx.exit(run_session(state, text, Options(flags=flags, **rest)))
+    options = Options(flags=flags, **rest)
+
+    async def do(agent: Agent, seen: Mapping[str, Any]) -> Response:
+        """Have the worker do it; what is told is what it did, and not who gave it the task."""
+        events: list[Event] = []
+        more = {"setup": options.to_record(state), "child_listeners": [events.append]}
+        response = await agent.arun(text, **more, **seen)
+        is_over = response.state in ("done", "failed")
+        return of_worker(response, events) if is_over else response
+
+    ctx.exit(work_session(state, do, options))
 
 
 run.params += run_options(without=_NOT_SHARED)

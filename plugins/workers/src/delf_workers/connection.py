@@ -19,6 +19,7 @@ from delf_workers import attachments as files_of
 from delf_workers.definition import WorkerDefinition, check_name
 from delf_workers.registry import FOLDER, Registry
 from delf_workers.rights import Workshop, lineage
+from delf_workers.running import DEFAULT_TASK
 from delf_workers.settings import WorkersOptions, WorkersSettings
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ class Workers(Connection):
     async def call(
         self,
         worker: str,
-        task: str,
+        task: str | dict[str, Any] = DEFAULT_TASK,
         attachments: list[str] | None = None,
         inputs: dict[str, Any] | None = None,
         *,
@@ -179,7 +180,7 @@ class Workers(Connection):
 
         Args:
             worker: Its name.
-            task: What to do, in plain words. The worker knows nothing else of your task.
+            task: What to do, in plain words or as data; all that it knows of your task.
             attachments: Files that it may read: names of this task's files, or paths of a
                 connection's.
             inputs: Values that it asks for, by name.
@@ -198,10 +199,11 @@ class Workers(Connection):
             ancestor.check_model((model or context.llm).model)
         tools = await asyncio.to_thread(self._shop(context).tools_of, found, self.agent)
         budgets = [ancestor.budget_usd for ancestor in line if ancestor.budget_usd is not None]
+        words = task if isinstance(task, str) else json.dumps(task, ensure_ascii=False)
         folder = _copies(context)
         try:
             result = await context.delegate(
-                task,
+                words,
                 tools=tools,
                 llm=model,
                 system_prompt=told,

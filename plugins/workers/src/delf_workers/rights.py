@@ -90,13 +90,24 @@ class Workshop:
         elif kind == WORKERS or (kind is None and name == WORKERS):
             yield own.for_worker(worker, _patterns(settings, where))
         elif kind == "filesystem" and worker.sandbox.paths and "roots" not in settings:
-            settings["roots"] = worker.sandbox.paths
-            yield self.connect(name, kind=kind, settings=settings, where=where)
+            settings["roots"] = {n: _made(root) for n, root in worker.sandbox.paths.items()}
+            yield self._connected(name, kind, settings, where)
         elif worker.connections[name].get("type") is None and settings.keys() <= _PERMISSIONS:
             yield _permitted(self._named(name, where), settings, where)
         else:
             script_name = name.rpartition(".")[2].lower()
-            yield self.connect(script_name, kind=kind or name, settings=settings, where=where)
+            yield self._connected(script_name, kind or name, settings, where)
+
+    def _connected(
+        self, name: str, kind: str | None, settings: Mapping[str, Any], where: str
+    ) -> ConnectionLike:
+        """Make a connection; what is wrong with it is told with its place in the worker's file."""
+        try:
+            return self.connect(name, kind=kind, settings=settings, where=where)
+        except ConfigurationError as error:
+            if error.message.startswith(where):
+                raise
+            raise type(error)(f"{where}: {error.message}", hint=error.hint) from None
 
     def _named(self, name: str, where: str) -> ConnectionLike:
         """The agent's own connection, else that of ``delf.toml``, else one of that type."""
@@ -178,6 +189,13 @@ def lineage(registry: Registry, worker: WorkerDefinition) -> list[WorkerDefiniti
         if len(line) > _DEEPEST:
             raise ConfigurationError(f"{worker.place('maker')}: its makers do not come to an end")
     return line
+
+
+def _made(root: Any) -> Any:
+    """A root of a sandbox, which is made where it may be written and is not there."""
+    if not isinstance(root, Mapping):
+        return root
+    return {"create": True, **cast("Mapping[str, Any]", root)}
 
 
 def _patterns(settings: Mapping[str, Any], where: str) -> tuple[str, ...]:

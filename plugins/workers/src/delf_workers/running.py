@@ -131,7 +131,7 @@ async def arun_worker(
         seeing += [note, _Messages(names, message_callback)]
     async with agent:
         response = await agent.arun(text, timeout, listeners=[note], child_listeners=seeing)
-    return _of_worker(response, events)
+    return of_worker(response, events)
 
 
 class _Messages:
@@ -163,7 +163,7 @@ class _Messages:
                 self._callback(self._names[event.task_id], prompt)
 
 
-def _of_worker(response: Response, events: Sequence[Event]) -> Response:
+def of_worker(response: Response, events: Sequence[Event]) -> Response:
     """The response of the worker's own task; the other one where it did not begin."""
     begun = (e.child_id for e in response.events if isinstance(e, ChildStarted))
     task_id = next(begun, None)

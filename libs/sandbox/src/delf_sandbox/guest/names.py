@@ -351,12 +351,16 @@ def _only(found: Iterator[str]) -> str | None:
 
 
 def _spellings(tools: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, str]]:
-    """Each tool by what its name has in common with other spellings; none of two alike."""
+    """Each tool by what its name has in common with other spellings; none of two alike.
+
+    In front of a method the name may be of another number, as ``worker_call`` for workers.call.
+    """
     found: dict[str, list[tuple[str, str]]] = {}
     for word, methods in tools.items():
         found.setdefault(same_name(word), []).append((word, ""))
         for method in methods:
-            found.setdefault(same_name(word + method), []).append((word, method))
+            for form in (word, word[:-1] if word.endswith("s") else word + "s"):
+                found.setdefault(same_name(form + method), []).append((word, method))
     for word, methods in tools.items():
         for method in methods:
             own = found.setdefault(same_name(method), [])
