@@ -662,3 +662,51 @@ async def test_a_person_goes_on_from_an_event_as_a_new_task(shop, open_page):
     await expect(page.locator(".warnings")).to_contain_text("forked from")
     await expect(page.locator(".state")).to_contain_text("done", timeout=20_000)
     assert task["task_id"] not in page.url
+
+
+async def test_tasks_are_searched_and_a_view_is_kept(shop, open_page):
+    for number in range(3):
+        task = await shop.run(f"print(await look({number}))", f"look up lamp {number}")
+        await shop.until(task["task_id"], "done")
+    page = await open_page(shop.url)
+    await page.get_by_role("link", name="search", exact=True).click()
+    found = page.locator(".found li")
+    await expect(found).to_have_count(3)
+    await page.get_by_role("searchbox", name="Words").fill('"thing 2"')
+    await expect(found).to_have_count(1)
+    await expect(found).to_contain_text("look up lamp 2")
+    await expect(found.locator(".excerpt")).to_contain_text("answer")
+    await page.get_by_label("In which state").select_option("failed")
+    await expect(page.locator(".quiet", has_text="No task is like that.")).to_be_visible()
+    await page.get_by_label("In which state").select_option("done")
+    await page.get_by_label("Name of the view").fill("lamps")
+    await page.get_by_role("button", name="Keep view").click()
+    assert await accessible(page) == []
+    await page.get_by_role("searchbox", name="Words").fill("")
+    await expect(found).to_have_count(3)
+    await page.reload()
+    await page.get_by_role("link", name="lamps").click()
+    await expect(found).to_have_count(1)
+    await page.locator(".found .row").click()
+    await expect(page.locator(".state")).to_contain_text("done")
+
+
+async def test_figures_are_drawn_and_taken_as_a_table(shop, open_page):
+    for number in range(2):
+        task = await shop.run(f"print(await look({number}))")
+        await shop.until(task["task_id"], "done")
+    page = await open_page(shop.url)
+    await page.get_by_role("link", name="figures", exact=True).click()
+    await expect(page.locator(".total")).to_contain_text("2 tasks, 0 failed")
+    for name in ("Cost", "Tokens", "Tasks", "Waiting for answers"):
+        await expect(page.get_by_role("region", name=f"{name} by day", exact=True)).to_be_visible()
+    tools = page.get_by_role("region", name="By connection")
+    await expect(tools.locator("tbody tr")).to_have_count(1)
+    async with page.expect_download() as download:
+        await tools.get_by_role("link", name="CSV").click()
+    taken = (await (await download.value).path()).read_text()
+    assert taken.startswith("connection,tasks,")
+    await expect(page.get_by_role("img")).to_have_count(4)
+    assert await accessible(page) == []
+    await page.get_by_label("When").select_option("")
+    assert page.url.endswith("#/figures/")

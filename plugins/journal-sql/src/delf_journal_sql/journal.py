@@ -446,11 +446,10 @@ class SqlJournal:
 
     async def index(self, seconds: float) -> int:
         """Bring the index up to date; see :class:`delf.protocols.search.SupportsSearch`."""
-        end = time.monotonic() + seconds
-        while True:
+        end, left = time.monotonic() + seconds, await self._read(index.behind)
+        while left and time.monotonic() < end:
             left = await self._write(lambda c: index.advance(c, self._database, _INDEXED_AT_ONCE))
-            if not left or time.monotonic() >= end:
-                return left
+        return left
 
     async def search(self, wanted: TaskFilter, limit: int = 50, before: str | None = None) -> Found:
         """The newest tasks that meet a filter; see :class:`delf.protocols.search.SupportsSearch`.

@@ -19,6 +19,7 @@ from delf_serve.approvals import Approvals
 from delf_serve.assets import page_file
 from delf_serve.files import Uploads
 from delf_serve.guard import Guard, Receive, Scope, Send, path_of
+from delf_serve.history import keep_indexing
 from delf_serve.keys import ANYBODY, Key, Keys
 from delf_serve.logins import Logins
 from delf_serve.operation import Operation
@@ -117,7 +118,11 @@ class Application:
                 await self.keys.look(shared(self.agent), at_once=True)
                 _check_open(self.settings, keyed=bool(self.keys))
                 self.tasks.start()
-                for work in (self.sessions.keep_looking(), self.service.uploads.keep_forgetting()):
+                for work in (
+                    self.sessions.keep_looking(),
+                    self.service.uploads.keep_forgetting(),
+                    keep_indexing(self.tasks.journal),
+                ):
                     self._work.add(asyncio.create_task(work))
                 self._end = _End(self.agent)
                 self._work.add(asyncio.create_task(self._end.wait()))

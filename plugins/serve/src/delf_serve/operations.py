@@ -20,6 +20,7 @@ from delf.errors import DelfError, OptionalDependencyError
 from delf.protocols.conversation import ChatMessage, ConversationRecord
 from delf.protocols.people import digest_of
 from delf_cli.story import short_name
+from delf_serve import history
 from delf_serve import schemas as s
 from delf_serve.approvals import Approvals
 from delf_serve.assets import page_file
@@ -276,6 +277,25 @@ async def list_tasks(call: Call) -> Response:
         **call.query(s.TaskQuery).model_dump(), key=call.key
     )
     return shown(s.TaskList(tasks=tasks, more=more))
+
+
+async def search(call: Call) -> Response:
+    """Find tasks by what happened in them."""
+    return shown(await history.search(call.service.tasks, call.query(s.SearchQuery)))
+
+
+async def figures(call: Call) -> Response:
+    """Add up what tasks did and cost."""
+    query = call.query(s.FiguresQuery)
+    found = await history.figures(call.service.tasks, query)
+    if query.format == "json":
+        return shown(found)
+    name = f'attachment; filename="delf-{query.by}.csv"'
+    return Response(
+        history.as_csv(found.figures, query.by),
+        media_type="text/csv; charset=utf-8",
+        headers={"content-disposition": name},
+    )
 
 
 async def get_task(call: Call) -> Response:
@@ -732,6 +752,7 @@ async def budget(call: Call) -> Response:
 _TASKS_OF_A_BUDGET: Final = 20
 _MOST_CONVERSATIONS: Final = 10_000
 _UNKNOWN: Final = ((404, "It is not known."),)
+_NO_SEARCH: Final = (501, "The journal has no search.")
 _LATE: Final = (409, "It is too late, or it cannot be done now.")
 
 OPERATIONS: Final = (
@@ -749,6 +770,14 @@ OPERATIONS: Final = (
                      (409, "The idempotency key is another task's."))),
     Operation(method="GET", path="/tasks", name="list_tasks", summary="Tasks, the newest first.",
               right="read", handler=list_tasks, query=s.TaskQuery, answer=s.TaskList),
+    Operation(method="GET", path="/search", name="search",
+              summary="Find tasks by their words, scripts, calls, answers and errors.",
+              right="read", handler=search, query=s.SearchQuery, answer=s.FoundList,
+              other=(*_UNKNOWN, _NO_SEARCH)),
+    Operation(method="GET", path="/figures", name="figures",
+              summary="Tasks, tokens, cost and waiting time by day, person, tool or model.",
+              right="read", handler=figures, query=s.FiguresQuery, answer=s.FigureList,
+              other=((409, "The time zone is unknown."), _NO_SEARCH)),
     Operation(method="GET", path="/tasks/{task_id}", name="get_task",
               summary="A task with what came of it.", right="read", handler=get_task,
               query=s.TaskFormatQuery, answer=s.TaskOrSnapshot, other=_UNKNOWN),

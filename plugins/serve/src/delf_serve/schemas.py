@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from delf.protocols.approval import ApprovalRequest
+from delf.protocols.search import FigureBy, Place
 from delf.tools.signature import parameter_docs
 
 State = Literal["queued", "running", "waiting", "done", "failed", "stopped", "interrupted"]
@@ -176,6 +177,48 @@ class TaskList(Shown):
 
     tasks: list[Task]
     more: bool = Field(description="Whether there are further ones.")
+
+
+class FoundTask(Shown):
+    """A task that was found, and where."""
+
+    task: Task
+    person: str = Field(description="Who asked; empty where nobody is named.")
+    place: Place | None = Field(default=None, description="The part in which the words are.")
+    event: int | None = Field(default=None, description="The number of the event with the words.")
+    excerpt: str = Field(default="", description="The text around the words.")
+
+
+class FoundList(Shown):
+    """Tasks that were found, the newest first."""
+
+    tasks: list[FoundTask]
+    more: bool = Field(description="Whether there are older ones.")
+    behind: int = Field(description="How many events are not searched yet.")
+
+
+class Figures(Shown):
+    """The figures of a group of tasks."""
+
+    group: str = Field(description="The day, or the name that they have in common.")
+    tasks: int
+    failed: int
+    stopped: int
+    calls: int = Field(description="Calls of tools; by model, calls of the model.")
+    failed_calls: int
+    questions: int = Field(description="Requests for approval.")
+    waited_seconds: float = Field(description="The time for which these waited for an answer.")
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    cost_usd: float
+    unpriced: int = Field(description="Answers of models whose price is not known.")
+
+
+class FigureList(Shown):
+    """Figures by group."""
+
+    figures: list[Figures]
 
 
 class PromptMessage(Shown):
@@ -613,6 +656,57 @@ class TaskQuery(PageQuery):
     since: Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)] | None = Field(
         default=None, description="Only those that started at this Unix time or later."
     )
+
+
+JournalState = Literal["queued", "running", "interrupted", "done", "failed", "stopped"]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
+class FilterQuery(Query):
+    """Conditions for tasks, all of which have to hold."""
+
+    text: Annotated[str, StringConstraints(max_length=1000)] | None = Field(
+        default=None,
+        description=(
+            "Words of the task, a script, a call, the answer or an error. What stands in double "
+            "quotes has to follow each other; the last word may be the beginning of one."
+        ),
+    )
+    person: Name | None = Field(default=None, description="The name of who asked.")
+    connection: Name | None = Field(default=None, description="A connection that was called.")
+    action: Name | None = Field(default=None, description="An action that was called.")
+    model: Name | None = Field(default=None, description="A model that was asked.")
+    state: JournalState | None = Field(
+        default=None, description="The state; one that waits for a person is running here."
+    )
+    since: Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)] | None = Field(
+        default=None, description="Only those that started at this Unix time or later."
+    )
+    until: Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)] | None = Field(
+        default=None, description="Only those that started before this Unix time."
+    )
+    least_cost: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None = Field(
+        default=None, description="Only those that cost so much, in US dollars."
+    )
+
+
+class SearchQuery(FilterQuery):
+    """The tasks that are wanted."""
+
+    limit: Annotated[int, Field(ge=1, le=200, description="How many at the most.")] = 50
+    before: Name | None = Field(
+        default=None, description="Only those older than the task with this id: the next page."
+    )
+
+
+class FiguresQuery(FilterQuery):
+    """The figures that are wanted."""
+
+    by: FigureBy = Field(default="day", description="The kind of group.")
+    zone: Annotated[str, StringConstraints(min_length=1, max_length=60)] = Field(
+        default="UTC", description="The time zone of the days, by its IANA name."
+    )
+    format: Literal["json", "csv"] = "json"
 
 
 class MessageQuery(Query):

@@ -3,13 +3,21 @@
 import { Stream, get, login, logout, session } from "./api.js";
 import { Composer } from "./composer.js";
 import { el, fill, setText } from "./dom.js";
+import { FiguresView } from "./figures.js";
 import { List } from "./list.js";
 import { RememberedView } from "./remembered.js";
 import { RoutinesView } from "./routines.js";
+import { SearchView } from "./search.js";
 import { TaskView, missing } from "./task.js";
 
 const detail = document.getElementById("detail");
 const connection = document.getElementById("connection");
+
+const OTHERS = { search: ["search", SearchView], figures: ["figures", FiguresView] };
+
+function decoded(part) {
+  try { return decodeURIComponent(part); } catch { return part; }
+}
 
 class Page {
   constructor(who) {
@@ -18,7 +26,7 @@ class Page {
     this.composer = new Composer({ started: (taskId) => { location.hash = `#/${taskId}`; } });
     this.list = new List({ composer: may ? this.composer.node : null, failed: (error) => this.broke(error) });
     fill(document.getElementById("list"), this.list.nodes);
-    const asked = [el("a", { href: "#/routines" }, "routines"), " · ", el("a", { href: "#/remembered" }, "remembered")];
+    const asked = ["search", "figures", "routines", "remembered"].flatMap((name) => [el("a", { href: `#/${name}` }, name), " · "]).slice(0, -1);
     fill(document.getElementById("who"), ...asked, " · ", who.login ? [who.name, " ", el("button", { type: "button", class: "link", onclick: () => this.leave() }, "log out")] : who.model || "");
     this.lost = new Set();
     window.onhashchange = () => this.go();
@@ -64,8 +72,8 @@ class Page {
   }
 
   async go() {
-    const [, taskId = "", asked = ""] = decodeURIComponent(location.hash).split("/");
-    if (taskId === this.taskId && this.view) { if (asked) this.view.goToQuestion?.(asked); return; }
+    const [, taskId = "", asked = ""] = location.hash.split("/").map(decoded);
+    if (taskId === this.taskId && this.view && !(taskId in OTHERS)) { if (asked) this.view.goToQuestion?.(asked); return; }
     this.view?.drop();
     this.view = null;
     this.lost.delete("task");
@@ -73,6 +81,7 @@ class Page {
     document.body.classList.toggle("one", Boolean(taskId));
     this.list.mark(taskId);
     if (!taskId) { this.welcome(); return; }
+    if (taskId in OTHERS) { this.other(...OTHERS[taskId]); return; }
     if (taskId === "remembered") { this.remembered(); return; }
     if (taskId === "routines") { this.routines(); return; }
     try {
@@ -105,6 +114,13 @@ class Page {
     const steps = ["A model writes a short script for your task.", "The script runs in a sandbox and calls your tools; you see each line and what it did.",
       "Before anything that matters is changed, it asks here."];
     fill(detail, el("article", { class: "task empty" }, el("h1", {}, "Say what to do, in plain words"), el("ol", {}, steps.map((text) => el("li", {}, text)))));
+  }
+
+  other(name, View) {
+    this.composer.look(null);
+    document.title = `delf: ${name}`;
+    this.view = new View();
+    fill(detail, this.view.node);
   }
 
   remembered() {

@@ -8,14 +8,14 @@ const MOST_ROWS = 200;
 
 const cells = (line) => line.trim().replace(/^\||\|$/g, "").split("|").map((cell) => cell.trim());
 
-/** A table of rows; the first is its head. */
-export function table(head, rows, right = []) {
+/** A table of rows below a head; `right` says of each column if it stands at the right, `name` names the table. */
+export function table(head, rows, right = [], name = "Table") {
   const side = (n) => (right[n] ? "num" : null);
   const shown = rows.slice(0, MOST_ROWS);
   const body = el("table", {},
     el("thead", {}, el("tr", {}, head.map((cell, n) => el("th", { scope: "col", class: side(n) }, cell)))),
     el("tbody", {}, shown.map((row) => el("tr", {}, head.map((_, n) => el("td", { class: side(n) }, row[n] ?? ""))))));
-  const parts = [el("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Table" }, body)];
+  const parts = [el("div", { class: "table", tabindex: "0", role: "region", "aria-label": name }, body)];
   if (rows.length > shown.length) parts.push(el("p", { class: "quiet" }, `${shown.length} of ${rows.length.toLocaleString()} rows shown`));
   return parts;
 }

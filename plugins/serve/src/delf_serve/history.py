@@ -1,0 +1,105 @@
+"""Search and figures over all tasks of the journal."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from delf.errors import DelfError
+from delf.protocols.journal import SharedJournal
+from delf.protocols.search import Figures, SupportsSearch, TaskFilter
+from delf_serve import schemas as s
+from delf_serve.problems import ProblemError
+from delf_serve.tasks import Tasks, task_view
+
+_log = logging.getLogger(__name__)
+
+_INDEX_SECONDS: Final = 1.0
+"""The seconds between two looks for what is new, and the longest that one takes."""
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+"""The first characters of what a spreadsheet would compute."""
+
+
+async def keep_indexing(journal: SharedJournal) -> None:
+    """Bring the journal's index up to date, again and again, where it has one."""
+    if not isinstance(journal, SupportsSearch):
+        return
+    while True:
+        left = 0
+        try:
+            left = await journal.index(_INDEX_SECONDS)
+        except DelfError as error:
+            _log.warning("new events are not found by search: %s", error.message)
+        await asyncio.sleep(0 if left else _INDEX_SECONDS)
+
+
+async def search(tasks: Tasks, query: s.SearchQuery) -> s.FoundList:
+    """The newest tasks that meet a filter.
+
+    Raises:
+        ProblemError: When the journal has no search.
+        UnknownTaskError: When the task before which they are wanted is not known.
+    """
+    journal = await _searched(tasks)
+    found = await journal.search(_filter(query), query.limit, query.before)
+    waiting = await tasks.waiting()
+    views = [
+        s.FoundTask(
+            task=task_view(one.task, waiting),
+            person=one.person,
+            place=one.place,
+            event=one.seq,
+            excerpt=one.excerpt,
+        )
+        for one in found.tasks
+    ]
+    return s.FoundList(tasks=views, more=found.more, behind=found.behind)
+
+
+async def figures(tasks: Tasks, query: s.FiguresQuery) -> s.FigureList:
+    """The figures of the tasks that meet a filter, by group.
+
+    Raises:
+        ProblemError: When the journal has no search.
+        DelfError: When the time zone is unknown.
+    """
+    journal = await _searched(tasks)
+    found = await journal.figures(query.by, _filter(query), query.zone)
+    return s.FigureList(figures=[s.Figures(**asdict(one)) for one in found])
+
+
+def as_csv(found: Sequence[s.Figures], by: str) -> str:
+    """Figures as a table of separated values, with a line of names.
+
+    Args:
+        found: The figures.
+        by: The name of the first column.
+    """
+    names = [name for name in Figures.__dataclass_fields__ if name != "group"]
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow([by, *names])
+    for one in found:
+        group = f"'{one.group}" if one.group.startswith(_FORMULA) else one.group
+        writer.writerow([group, *(getattr(one, name) for name in names)])
+    return out.getvalue()
+
+
+async def _searched(tasks: Tasks) -> SupportsSearch:
+    """The journal, with what has just happened in its index."""
+    journal: Any = tasks.journal
+    if not isinstance(journal, SupportsSearch):
+        raise ProblemError(501, "the journal has no search", "the plugin journal-sql has one")
+    await journal.index(_INDEX_SECONDS / 4)
+    return journal
+
+
+def _filter(query: s.FilterQuery) -> TaskFilter:
+    names = TaskFilter.__dataclass_fields__
+    given = {name: value for name, value in query.model_dump().items() if name in names}
+    return TaskFilter(**given)

@@ -1,0 +1,119 @@
+"""Search and figures of a server: what happened in which task, and what it cost whom."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+
+import pytest
+
+from support.serving import KEYS, bearer
+
+
+async def done(server, code: str, words: str, **more) -> str:
+    task = await server.run(code, words, **more)
+    await server.until(task["task_id"], "done", "failed")
+    return task["task_id"]
+
+
+async def found(server, **query):
+    answer = await server.client.get("/search", params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["tasks"]
+
+
+async def test_a_task_that_has_just_ended_is_found_by_what_it_did(serve):
+    server = await serve()
+    first = await done(server, "print((await look(4711))['name'])", "find the lamp")
+    await done(server, "print(1)", "something else")
+    for words, place in (("lamp", "task"), ("4711", "task"), ('"thing 4711"', "answer")):
+        (one,) = await found(server, text=words)
+        assert (one["task"]["task_id"], one["place"]) == (first, place), words
+    (one,) = await found(server, action="look")
+    assert one["task"]["task_id"] == first
+    assert one["excerpt"] == ""
+
+
+async def test_a_running_task_is_found_and_one_that_waits_says_so(serve):
+    server = await serve()
+    task = await server.run("print(await send('bob', 7))", "post the letter")
+    await server.until(task["task_id"], "waiting")
+    (one,) = await found(server, text="letter", state="running")
+    assert one["task"]["state"] == "waiting"
+
+
+async def test_pages_of_what_was_found_follow_each_other(serve):
+    server = await serve()
+    names = [await done(server, f"print({n})", "the same words") for n in range(3)]
+    seen, before = [], {}
+    while True:
+        part = (await server.client.get("/search", params={"limit": 2, **before})).json()
+        seen += [one["task"]["task_id"] for one in part["tasks"]]
+        if not part["more"]:
+            break
+        before = {"before": seen[-1]}
+    assert seen == names[::-1]
+    assert (await server.client.get("/search", params={"before": "task_no"})).status_code == 404
+
+
+async def test_figures_say_who_spent_what(serve):
+    server = await serve(api_key=KEYS, key="ada-key", agent={"cost_usd": 0.25})
+    await done(server, "print(await look(1))", "first")
+    for who in ("ada-key", "cy-key"):
+        server.client.headers.update(bearer(who))
+        await done(server, "print(await look(2))", f"second of {who}")
+    by_person = (await server.client.get("/figures", params={"by": "person"})).json()["figures"]
+    assert [(one["group"], one["tasks"], one["cost_usd"]) for one in by_person] == [
+        ("ada", 2, 0.5),
+        ("cy", 1, 0.25),
+    ]
+    (day,) = (await server.client.get("/figures")).json()["figures"]
+    assert day["group"] == time.strftime("%Y-%m-%d", time.gmtime())
+    assert (day["tasks"], day["calls"], day["cost_usd"]) == (3, 3, 0.75)
+    assert [one["task"]["task"].partition("\n")[0] for one in await found(server, person="cy")] == [
+        "second of cy-key"
+    ]
+
+
+@pytest.mark.parametrize("by", ["day", "person", "connection", "action", "model"])
+async def test_figures_are_a_table_for_a_spreadsheet_too(serve, by):
+    server = await serve()
+    await done(server, "print(await look(1))", "first")
+    answer = await server.client.get("/figures", params={"by": by, "format": "csv"})
+    assert answer.headers["content-type"].startswith("text/csv")
+    assert answer.headers["content-disposition"] == f'attachment; filename="delf-{by}.csv"'
+    (row,) = csv.DictReader(io.StringIO(answer.text))
+    assert (row["tasks"], row["calls"]) == ("1", "1")
+    assert by in row
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "param"),
+    [
+        ("/figures", {"by": "hour"}, "by"),
+        ("/figures", {"format": "xml"}, "format"),
+        ("/search", {"limit": "0"}, "limit"),
+        ("/search", {"since": "nan"}, "since"),
+        ("/search", {"state": "waiting"}, "state"),
+        ("/search", {"words": "x"}, "words"),
+    ],
+)
+async def test_a_wrong_parameter_is_named(serve, path, query, param):
+    server = await serve()
+    answer = await server.client.get(path, params=query)
+    assert answer.status_code == 422
+    assert answer.json()["param"] == param
+
+
+async def test_an_unknown_time_zone_is_told(serve):
+    server = await serve()
+    answer = await server.client.get("/figures", params={"zone": "Mars/Olympus"})
+    assert answer.status_code == 409
+    assert "Europe/Berlin" in answer.json()["hint"]
+
+
+async def test_only_who_may_read_searches(serve):
+    server = await serve(api_key=KEYS, key="wrong")
+    for path in ("/search", "/figures"):
+        assert (await server.client.get(path)).status_code == 401
