@@ -176,6 +176,8 @@ OF_TASKS = {
     *(
         "delf runs fork",
         "delf runs diff",
+        "delf runs search",
+        "delf runs figures",
         "prompt",
         "delf runs show",
         "delf runs code",
@@ -264,6 +266,16 @@ def test_json_of_tasks(here):
     assert "print(await add(1, 2))" in told
     lines = delf("runs", "events", name, "--json", cwd=here).stdout.splitlines()
     checked("delf runs events", map(json.loads, lines))
+    everything = written(here, "runs", "search", "print", "--json")
+    found = next(one for one in everything if one["task_id"] == name)
+    check_object(
+        {key: found[key] for key in TABLES["delf runs search"]}, TABLES["delf runs search"]
+    )
+    assert found["place"] == "script"
+    assert "script: " in delf("runs", "search", "print", cwd=here).stdout
+    for by in ("day", "person", "connection", "action", "model"):
+        checked("delf runs figures", written(here, "runs", "figures", "--by", by, "--json"))
+    assert delf("runs", "figures", "--csv", cwd=here).stdout.startswith("day,tasks,failed,")
     forked = written(here, "runs", "fork", name, "--json")
     checked("delf runs fork", [forked])
     assert forked["trace"]["task_id"] != name

@@ -99,6 +99,8 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "delf runs prune": ("--keep", "1"),
     "delf runs diff": ("task_1", "task_1"),
     "delf runs fork": ("task_1",),
+    "delf runs figures": (),
+    "delf runs search": ("hi",),
     "delf runs show": ("task_1",),
     "delf runs stop": ("task_1",),
     "delf runs undo": ("task_1",),

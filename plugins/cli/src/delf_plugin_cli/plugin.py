@@ -22,7 +22,9 @@ _COMMANDS: Final = (
     ("plugins install", "Install plugins.", "packages:install"),
     ("plugins uninstall", "Uninstall plugins.", "packages:uninstall"),
     ("runs diff", "Compare two tasks.", "diff:diff"),
+    ("runs figures", "Add up tasks, calls, tokens and cost.", "search:figures"),
     ("runs fork", "Do a task again from one of its events.", "fork:fork"),
+    ("runs search", "Find tasks by what happened in them.", "search:search"),
     ("runs stop", "Stop a task, wherever it runs.", "stop:stop"),
 )
 """Each command: its words, what it is for, and where it is in this package."""

@@ -1,0 +1,215 @@
+"""``delf runs search`` and ``delf runs figures``: all tasks by what they did and cost."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
+
+import click
+
+from delf.errors import DelfError
+from delf.protocols.journal import SharedJournal
+from delf.protocols.search import FigureBy, Figures, FoundTask, SupportsSearch, TaskFilter
+from delf.terminal import visible
+from delf_cli.ids import short_ids
+from delf_cli.journals import history_journal, work_with
+from delf_cli.output import json_text
+from delf_cli.pruning import DURATION
+from delf_cli.tables import one_line, table
+from delf_plugin_cli.runs_view import ago, money, span, state_of, task_data
+
+if TYPE_CHECKING:
+    CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+_STATES: Final = ("queued", "running", "interrupted", "stopped", "done", "failed")
+_INDEX_SECONDS: Final = 10.0
+_OF_MODELS: Final = frozenset({"day", "person", "model"})
+"""The groups that have tokens and cost: no call of a tool has a price."""
+
+
+def _filters(command: CommandT) -> CommandT:
+    """Add the options that choose tasks."""
+    for option in reversed(
+        (
+            click.option("--person", metavar="NAME", help="Only tasks that this person asked for."),
+            click.option("--connection", metavar="NAME", help="Only tasks that called it."),
+            click.option("--action", metavar="NAME", help="Only tasks that called it."),
+            click.option("--model", metavar="NAME", help="Only tasks that asked it."),
+            click.option("--state", type=click.Choice(_STATES), help="Only tasks in this state."),
+            click.option(
+                "--since", type=DURATION, metavar="AGE", help="Only tasks of the last 2h, 7d, …"
+            ),
+            click.option(
+                "--cost-from",
+                "least_cost",
+                type=click.FloatRange(min=0),
+                metavar="USD",
+                help="Only tasks that cost so much or more.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def _wanted(text: str | None, since: float | None, given: dict[str, Any]) -> TaskFilter:
+    begin = None if since is None else time.time() - since
+    return TaskFilter(text=text or None, since=begin, **given)
+
+
+@click.command("search")
+@click.argument("words", nargs=-1)
+@_filters
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1, max=1000),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="At most so many tasks.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+@click.pass_context
+def search(
+    ctx: click.Context,
+    words: Sequence[str],
+    since: float | None,
+    limit: int,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Find tasks by what happened in them: words of a task, script, call, answer or error.
+
+    Words in double quotes have to follow each other; the last word may be the beginning of one.
+
+    \b
+    delf runs search invoice Müller
+    delf runs search '"not paid"' --connection mail --since 30d
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    wanted = _wanted(" ".join(words), since, given)
+    journal = history_journal(ctx)
+    found = work_with(journal, lambda j: _search(j, wanted, limit))
+    if as_json:
+        click.echo(json_text([_found_data(one) for one in found.tasks], indent=2))
+    elif not found.tasks:
+        click.echo(f"No task fits in {journal.place}", err=True)
+    else:
+        names = short_ids([one.task.task_id for one in found.tasks])
+        for name, one in zip(names, found.tasks, strict=True):
+            _tell(name, one)
+    if found.behind:
+        click.echo(f"{found.behind:,} events are not searched yet; search again", err=True)
+
+
+async def _search(journal: SharedJournal, wanted: TaskFilter, limit: int) -> Any:
+    searched = await _indexed(journal)
+    return await searched.search(wanted, limit)
+
+
+async def _indexed(journal: SharedJournal) -> SupportsSearch:
+    if not isinstance(journal, SupportsSearch):
+        raise DelfError("this journal has no search", hint="the plugin journal-sql has one")
+    await journal.index(_INDEX_SECONDS)
+    return journal
+
+
+def _found_data(one: FoundTask) -> dict[str, Any]:
+    found = {"person": one.person, "place": one.place, "event": one.seq, "excerpt": one.excerpt}
+    return {**task_data(one.task), **found}
+
+
+def _tell(name: str, one: FoundTask) -> None:
+    task = one.task
+    parts = [state_of(task), ago(task.started_at), span(task.duration_ms), money(task), one.person]
+    told = "  ".join(part for part in parts if part and part != "-")
+    click.echo(f"{click.style(one_line(name), bold=True)}  {one_line(task.task)}")
+    click.echo(f"    {told}")
+    if one.place not in (None, "task"):
+        click.echo(f"    {click.style(f'{one.place}:', dim=True)} {visible(one.excerpt)}")
+
+
+@click.command("figures")
+@click.option(
+    "--by",
+    type=click.Choice(get_args(FigureBy)),
+    default="day",
+    show_default=True,
+    help="What tasks are added up by.",
+)
+@_filters
+@click.option(
+    "--zone", default=None, metavar="NAME", help="Time zone of the days; else this machine's."
+)
+@click.option("--csv", "as_csv", is_flag=True, help="Write it for a spreadsheet.")
+@click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+@click.pass_context
+def figures(
+    ctx: click.Context,
+    by: FigureBy,
+    since: float | None,
+    zone: str | None,
+    as_csv: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Add up tasks, calls, questions, tokens and cost.
+
+    \b
+    delf runs figures --since 30d
+    delf runs figures --by model --since 7d --csv > models.csv
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from delf.zones import local_zone
+
+    wanted = _wanted(None, since, given)
+    days = zone or local_zone().name or "UTC"
+    journal = history_journal(ctx)
+    found = work_with(journal, lambda j: _figures(j, by, wanted, days))
+    if as_json:
+        click.echo(json_text([asdict(one) for one in found], indent=2))
+    elif as_csv:
+        click.echo(_as_csv(by, found), nl=False)
+    elif not found:
+        click.echo(f"No task fits in {journal.place}", err=True)
+    else:
+        for line in _as_table(by, found):
+            click.echo(line)
+
+
+async def _figures(
+    journal: SharedJournal, by: FigureBy, wanted: TaskFilter, zone: str
+) -> Sequence[Figures]:
+    return await (await _indexed(journal)).figures(by, wanted, zone)
+
+
+def _as_csv(by: str, found: Sequence[Figures]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out)
+    names = [one.name for one in fields(Figures)]
+    writer.writerow([by, *names[1:]])
+    writer.writerows([getattr(one, name) for name in names] for one in found)
+    return out.getvalue()
+
+
+def _as_table(by: str, found: Sequence[Figures]) -> list[str]:
+    head = [by, "tasks", "failed", "calls", "questions", "waited"]
+    rows = [
+        [
+            one_line(one.group) or "not known",
+            f"{one.tasks:,}",
+            f"{one.failed:,}",
+            f"{one.calls:,}",
+            f"{one.questions:,}",
+            span(one.waited_seconds * 1000) if one.questions else "-",
+        ]
+        for one in found
+    ]
+    if by in _OF_MODELS:
+        head += ["tokens", "cost"]
+        for row, one in zip(rows, found, strict=True):
+            row.append(f"{one.input_tokens + one.output_tokens:,}")
+            row.append(f"${one.cost_usd:.4f}" + (" and more" if one.unpriced else ""))
+    return table(rows, head, whole=True)
