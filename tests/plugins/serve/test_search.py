@@ -110,7 +110,7 @@ async def test_an_unknown_time_zone_is_told(serve):
     server = await serve()
     answer = await server.client.get("/figures", params={"zone": "Mars/Olympus"})
     assert answer.status_code == 409
-    assert "Europe/Berlin" in answer.json()["hint"]
+    assert "Europe/Berlin" in answer.json()["detail"]
 
 
 async def test_only_who_may_read_searches(serve):

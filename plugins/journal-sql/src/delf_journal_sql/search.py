@@ -186,8 +186,8 @@ def zone_of(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        hint = "names are as in Europe/Berlin"
-        raise DelfError(f"no time zone {name[:60]!r} is known", hint=hint) from None
+        told = f"no time zone {name[:60]!r} is known; names are as Europe/Berlin"
+        raise DelfError(told) from None
 
 
 def _of_tasks(
