@@ -34,6 +34,7 @@ CONTRACTS = frozenset(
         "delf.notes",
         "delf.official",
         "delf.protocols",
+        "delf.retention",
         "delf.retries",
         "delf.settings",
         "delf.specs",

@@ -131,11 +131,13 @@ def test_what_is_no_export(run: Any, tmp_path: Path, text: str) -> None:
     ],
 )
 def test_how_long_tasks_stay(text: Any, seconds: float) -> None:
-    assert JournalSettings(keep=text).keep == seconds
-    assert SqlJournal("x.db", keep=text).keep_seconds == seconds
+    states = ("done", "failed", "stopped", "interrupted")
+    assert JournalSettings(keep=text).keep == dict.fromkeys(states, seconds)
+    assert SqlJournal("x.db", keep={"failed": text}).keep == {"failed": seconds}
+    assert SqlJournal("x.db").keep == {}
 
 
-@pytest.mark.parametrize("text", ["soon", "-1d", 0, "3 years"])
+@pytest.mark.parametrize("text", ["soon", "-1d", 0, "3 years", {"running": "1d"}, {"done": "x"}])
 def test_what_is_no_time(text: Any) -> None:
     with pytest.raises(ValueError, match="keep"):
         JournalSettings(keep=text)

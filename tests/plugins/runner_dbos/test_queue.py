@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from delf.errors import ConnectionUnavailableError
 from delf.events import TaskQueued
 from delf.settings import SecretStr
-from delf_runner_dbos.queue import DbosQueue, Ticket, task_queue
+from delf_runner_dbos.queue import DbosQueue, Ticket, task_id_of, task_queue
 from delf_runner_dbos.settings import QueueSettings, RunnerSettings
 
 
@@ -94,6 +95,21 @@ async def test_workflows_that_are_over_are_forgotten(queue: DbosQueue) -> None:
     assert {*await workflows(queue)} == {"over", "waits"}
     await queue.forget(time.time() + 3600)
     assert {*await workflows(queue)} == {"waits"}
+
+
+async def test_workflows_of_tasks_that_were_removed_are_removed(queue: DbosQueue) -> None:
+    for name in ("gone", "waits"):
+        await queue.enqueue(waits(name))
+        await queue.again(Ticket(task_id=name, queue="q"), 60.0)
+    await queue.enqueue(replace(waits("other"), queue="another"))
+
+    async def is_unknown(task_id: str) -> bool:
+        return task_id != "waits"
+
+    await queue.abandon(["q"], time.time() - 3600, is_unknown)
+    assert len(await workflows(queue)) == 5
+    await queue.abandon(["q"], time.time() + 3600, is_unknown)
+    assert {task_id_of(name) for name in await workflows(queue)} == {"waits", "other"}
 
 
 async def test_a_database_that_does_not_answer_is_told_without_its_password() -> None:

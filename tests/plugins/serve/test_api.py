@@ -516,11 +516,30 @@ async def test_lists_come_in_pages(serve):
         whole = (await server.client.get(path)).json()
         assert (len(whole[field]), whole["more"]) == (3, False), path
         first = (await server.client.get(path, params={"limit": 2})).json()
-        last = (await server.client.get(path, params={"limit": 2, "offset": 2})).json()
+        on = {"after": first["next"]} if field == "tasks" else {"offset": 2}
+        last = (await server.client.get(path, params={"limit": 2, **on})).json()
         assert (first["more"], last["more"]) == (True, False), path
         assert first[field] + last[field] == whole[field], path
-        for odd in ({"limit": 0}, {"limit": 1001}, {"offset": -1}, {"page": 2}):
+        for odd in ({"limit": 0}, {"limit": 1001}, {"offset": -1}, {"page": 2}, {"after": "x"}):
             assert (await server.client.get(path, params=odd)).status_code == 422, (path, odd)
+
+
+async def test_a_list_of_tasks_goes_on_where_it_ended_whatever_comes_and_goes(serve):
+    server = await serve()
+    names = [(await server.run("print(1)"))["task_id"] for _ in range(5)]
+    for name in names:
+        await server.until(name, "done")
+    wanted = {"limit": 2, "state": "done"}
+    first = (await server.client.get("/tasks", params=wanted)).json()
+    await server.client.delete(f"/tasks/{first['tasks'][-1]['task_id']}")
+    await server.until((await server.run("print(1)"))["task_id"], "done")
+    seen = [task["task_id"] for task in first["tasks"]]
+    page = first
+    while page["more"]:
+        page = (await server.client.get("/tasks", params={**wanted, "after": page["next"]})).json()
+        seen += [task["task_id"] for task in page["tasks"]]
+    assert seen == names[::-1]
+    assert page["next"] is None
 
 
 async def test_conversations_and_their_messages_come_in_pages(serve):
@@ -602,6 +621,40 @@ async def test_what_is_old_is_forgotten(serve, monkeypatch, says):
             await asyncio.sleep(0.02)
     listed = (await second.client.get("/tasks")).json()["tasks"]
     assert [task["task_id"] for task in listed] == [waits["task_id"]]
+
+
+@pytest.mark.parametrize("way", ["removed", "old"])
+async def test_files_go_with_their_tasks(serve, way):
+    server = await serve()
+    sent = [
+        (await server.client.post("/files", params={"name": f"{n}.txt"}, content=b"x")).json()["id"]
+        for n in range(3)
+    ]
+    outputs, names = [], []
+    for files in ([sent[0], sent[1]], [sent[1]]):
+        task = await server.run(
+            "add_to_output_files('deep/report.txt', 'x')", files=[{"id": name} for name in files]
+        )
+        await server.until(task["task_id"], "done")
+        names.append(task["task_id"])
+        outputs += (await server.app.tasks.output_files(names[-1])).values()
+    if way == "removed":
+        assert (await server.client.delete(f"/tasks/{names[0]}")).status_code == 204
+        gone, left = {sent[0]}, [False, True]
+    else:
+        second = await serve(keep_days=1e-9)
+        async with asyncio.timeout(20):
+            while (await second.client.get("/tasks")).json()["tasks"]:
+                await asyncio.sleep(0.02)
+            while Path(outputs[1]).exists():
+                await asyncio.sleep(0.02)
+        gone, left = {sent[0], sent[1]}, [False, False]
+    assert [Path(path).parent.parent.exists() for path in outputs] == left
+    async with asyncio.timeout(20):
+        while {f["id"] for f in (await server.client.get("/files")).json()["files"]} & gone:
+            await asyncio.sleep(0.02)
+    there = {f["id"] for f in (await server.client.get("/files")).json()["files"]}
+    assert there == set(sent) - gone
 
 
 async def test_a_budget_is_the_agents_and_says_which_tasks_took_it(serve):

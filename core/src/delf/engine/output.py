@@ -19,6 +19,7 @@ from delf.errors import ConfigurationError, DelfError
 from delf.events import Event, FileWritten
 from delf.filenames import check_file_name
 from delf.plugins.formats import Formats
+from delf.retention import OUTPUT_PREFIX
 from delf.sizes import has_too_many_values
 from delf.values import MAX_VALUES, loads
 
@@ -81,7 +82,7 @@ class OutputFolder:
             inside = parent.resolve() == parent
         else:
             if self._folder is None:
-                self._folder = Path(tempfile.mkdtemp(prefix="delf-out-")).resolve()
+                self._folder = Path(tempfile.mkdtemp(prefix=OUTPUT_PREFIX)).resolve()
             parent = (self._folder / name).parent.resolve()
             inside = parent.is_relative_to(self._folder)
         if not inside:

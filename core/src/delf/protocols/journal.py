@@ -52,6 +52,17 @@ class TaskRecord:
     tries: int = 0
     not_before: float | None = None
 
+    @property
+    def place(self) -> ListPlace:
+        """The task's place in a list of tasks: ``find`` goes on after it."""
+        return self.started_at, self.task_id
+
+
+ListPlace = tuple[float, str]
+"""When a task started, and its id: where a list of tasks goes on."""
+Ages = Mapping[str, float]
+"""Seconds by the states of tasks that are not at work: how long they stay."""
+
 
 class Journal(Protocol):
     """Keeps events in order, once each, before anyone acts on them."""
@@ -115,10 +126,14 @@ class Pruned:
     Args:
         tasks: Their ids, the oldest first.
         events: How many events they have.
+        files: The paths of the files that they wrote; they are still there.
+        inputs: The paths of the files that they were given, and no task that is left.
     """
 
-    tasks: tuple[str, ...]
-    events: int
+    tasks: tuple[str, ...] = ()
+    events: int = 0
+    files: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,10 +178,10 @@ class SupportsUpkeep(Protocol):
     """A journal that says how large it is, and can be copied while tasks run."""
 
     @property
-    def keep_seconds(self) -> float | None:
-        """The seconds for which ended tasks stay, if they do not stay for ever.
+    def keep(self) -> Ages:
+        """How long tasks stay; those of other states stay for ever.
 
-        Servers and workers remove older ones with ``prune`` from time to time.
+        Servers and runners remove older ones with ``prune`` from time to time.
         """
         ...
 
@@ -180,6 +195,18 @@ class SupportsUpkeep(Protocol):
         Raises:
             DelfError: When it cannot be copied.
         """
+        ...
+
+    async def restore(self, path: Path) -> int:
+        """Fill this journal, which is empty, from what ``back_up`` wrote; the number of tasks.
+
+        Raises:
+            DelfError: When it is not empty, or the file is no backup.
+        """
+        ...
+
+    def read_all(self) -> AsyncIterator[Sequence[Event]]:
+        """The events of each task, the oldest first, all as they are at one moment."""
         ...
 
 
@@ -238,6 +265,7 @@ class SharedJournal(Journal, Protocol):
         text: str | None = None,
         since: float | None = None,
         keys: Collection[str] | None = None,
+        after: ListPlace | None = None,
     ) -> Sequence[TaskRecord]:
         """The newest tasks first.
 
@@ -247,7 +275,13 @@ class SharedJournal(Journal, Protocol):
             text: Only those whose task holds this text, in any case.
             since: Only those that started at this Unix time or later.
             keys: Only those that are done on behalf of one of these.
+            after: Only those that come after this place in the list, as the last one of a page
+                that was read before. It costs the same for the last page as for the first.
         """
+        ...
+
+    async def count(self) -> Mapping[str, int]:
+        """How many tasks there are in each state that some are in."""
         ...
 
     async def resolve(self, text: str) -> str:
@@ -259,18 +293,19 @@ class SharedJournal(Journal, Protocol):
         ...
 
     async def prune(
-        self, older_than: float | None = None, keep: int = 0, *, dry_run: bool = False
+        self, older_than: float | Ages | None = None, keep: int = 0, *, dry_run: bool = False
     ) -> Pruned:
-        """Remove old tasks with all their events; never one that runs.
+        """Remove old tasks with all their events; never one that runs or waits for a runner.
 
         Args:
-            older_than: Only those that ended so many seconds ago.
+            older_than: Only those that ended so many seconds ago; by state, only those in one
+                of these states.
             keep: How many of the newest stay in any case.
             dry_run: Only say which.
         """
         ...
 
-    async def remove(self, task_ids: Collection[str]) -> Collection[str]:
+    async def remove(self, task_ids: Collection[str]) -> Pruned:
         """Remove tasks with all their events; those that were there, and did not run.
 
         Args:

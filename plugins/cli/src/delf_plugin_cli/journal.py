@@ -6,13 +6,13 @@ import asyncio
 import itertools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from delf.errors import DelfError
+from delf.errors import DelfError, UnknownTaskError
 from delf.events import Event, decode, encode
 from delf.protocols.journal import JournalSize, SharedJournal, SupportsUpkeep
 from delf_cli.journals import history_journal, work_with
@@ -21,8 +21,9 @@ from delf_cli.output import counted, json_text
 from delf_plugin_cli.runs import as_json_option, prune
 
 _FORMAT: Final = {"delf_journal": 1}
+_SQLITE: Final = b"SQLite format 3\x00"
+"""How a backup begins."""
 _AT_ONCE: Final = 32
-_ALL: Final = 2**31 - 1
 
 
 @click.group("journal", cls=LazyGroup, group="journal ", bare="size")
@@ -42,16 +43,13 @@ def journal() -> None:
 def size(ctx: click.Context, as_json: bool) -> None:
     """Show where the journal is, how large it is, and what is in it."""
 
-    async def look(kept: SharedJournal) -> tuple[JournalSize, dict[str, int]]:
-        states: dict[str, int] = {}
-        for task in await kept.find(_ALL):
-            states[task.state] = states.get(task.state, 0) + 1
-        return await _upkeep(kept).size(), states
+    async def look(kept: SharedJournal) -> tuple[JournalSize, Mapping[str, int]]:
+        return await _upkeep(kept).size(), await kept.count()
 
     found, states = work_with(history_journal(ctx), look)
     if as_json:
         data = {"place": found.place, "bytes": found.bytes, "free_bytes": found.free_bytes}
-        click.echo(json_text({**data, "events": found.events, "tasks": states}, indent=2))
+        click.echo(json_text({**data, "events": found.events, "tasks": dict(states)}, indent=2))
         return
     click.echo(
         f"{found.place}: {_bytes(found.bytes)}, of which {_bytes(found.free_bytes)} are free"
@@ -78,8 +76,8 @@ def check(ctx: click.Context) -> None:
 def backup(ctx: click.Context, path: Path) -> None:
     """Copy the journal into a new FILE, as it is at one moment; tasks may run meanwhile.
 
-    The file is a journal itself: give it as plugins.journal-sql.url, or put it in the place of the
-    one that was lost.
+    The file is a journal of SQLite, also that of one on PostgreSQL: give it as
+    plugins.journal-sql.url, put it in the place of the one that was lost, or import it.
     """
     _refuse_to_overwrite(path)
     work_with(history_journal(ctx), lambda kept: _upkeep(kept).back_up(path))
@@ -102,31 +100,39 @@ def export(ctx: click.Context, path: Path) -> None:
 )
 @click.pass_context
 def import_(ctx: click.Context, path: Path) -> None:
-    """Add the tasks of a FILE that `export` wrote; those that are here already stay as they are.
+    """Add the tasks of a FILE that `export` wrote, or all that a FILE of `backup` holds.
 
-    A task that was not over is interrupted here, and can be resumed; a queued one waits for a
-    worker.
+    Tasks that are here already stay as they are; a backup needs an empty journal. A task that was
+    not over is interrupted here, and can be resumed; a queued one waits for a runner.
     """
-    tasks = work_with(history_journal(ctx), lambda kept: _import(kept, path))
+    with path.open("rb") as file:
+        is_backup = file.read(len(_SQLITE)) == _SQLITE
+    fill = _restore if is_backup else _import
+    tasks = work_with(history_journal(ctx), lambda kept: fill(kept, path))
     click.echo(f"{counted(tasks, 'task')} added", err=True)
 
 
 async def _export(kept: SharedJournal, path: Path) -> int:
-    tasks = list(await kept.find(_ALL))[::-1]
+    tasks = 0
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(json_text(_FORMAT) + "\n")
-            for task in tasks:
-                for event in await kept.read(task.task_id):
+            async for events in _upkeep(kept).read_all():
+                tasks += 1
+                for event in events:
                     file.write(json_text(encode(event)) + "\n")
     except OSError as error:
         raise DelfError(f"{path} cannot be written: {error.strerror}") from error
-    return len(tasks)
+    return tasks
+
+
+async def _restore(kept: SharedJournal, path: Path) -> int:
+    return await _upkeep(kept).restore(path)
 
 
 async def _import(kept: SharedJournal, path: Path) -> int:
-    here = {task.task_id for task in await kept.find(_ALL)}
+    seen: set[str] = set()
     added = 0
     some: list[list[Event]] = []
 
@@ -139,15 +145,23 @@ async def _import(kept: SharedJournal, path: Path) -> int:
         some.clear()
 
     for events in _tasks_of(path):
-        if events[0].task_id in here:
+        if events[0].task_id in seen or await _is_known(kept, events[0].task_id):
             continue
-        here.add(events[0].task_id)
+        seen.add(events[0].task_id)
         added += 1
         some.append(events)
         if len(some) == _AT_ONCE:
             await keep()
     await keep()
     return added
+
+
+async def _is_known(kept: SharedJournal, task_id: str) -> bool:
+    try:
+        await kept.task(task_id)
+    except UnknownTaskError:
+        return False
+    return True
 
 
 def _tasks_of(path: Path) -> Iterator[list[Event]]:
@@ -183,7 +197,7 @@ def _upkeep(kept: SharedJournal) -> SupportsUpkeep:
     if not isinstance(kept, SupportsUpkeep):
         raise DelfError(
             f"the journal {type(kept).__name__} does not say how large it is, and copies nothing",
-            hint="delf journal export writes its tasks into a file",
+            hint="delf runs export writes one of its tasks into a file",
         )
     return kept
 

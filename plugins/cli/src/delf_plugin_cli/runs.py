@@ -15,6 +15,7 @@ import click
 from delf.errors import DelfError, OptionalDependencyError
 from delf.events import Event, ScriptGenerated, TaskFinished, encode
 from delf.protocols.journal import SharedJournal, TaskRecord
+from delf.retention import prune as prune_tasks
 from delf.terminal import visible
 from delf.trust import Trust
 from delf_cli import complete
@@ -62,6 +63,9 @@ def runs() -> None:
     metavar="N",
     help="At most so many tasks.",
 )
+@click.option(
+    "--after", metavar="ID", help="Go on with the tasks that follow this one in the list."
+)
 @as_json_option
 @click.pass_context
 def list_command(
@@ -70,6 +74,7 @@ def list_command(
     text: str | None,
     since: float | None,
     limit: int,
+    after: str | None,
     as_json: bool,
 ) -> None:
     """List tasks, the newest first.
@@ -79,10 +84,10 @@ def list_command(
     """
     begin = None if since is None else time.time() - since
     journal = history_journal(ctx)
-    is_narrow = any(item is not None for item in (state, text, since))
+    is_narrow = any(item is not None for item in (state, text, since, after))
 
     async def look(journal: SharedJournal) -> tuple[list[TaskRecord], list[str]]:
-        found = await _find(journal, limit, state=state, text=text, since=begin)
+        found = await _find(journal, limit, after, state=state, text=text, since=begin)
         return found, [] if as_json or is_narrow else await _offers(ctx, journal)
 
     found, offers = work_with(journal, look)
@@ -258,7 +263,7 @@ def export(ctx: click.Context, task_id: str, out: Path | None) -> None:
 def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:
     """Remove old tasks with all their events; never one that runs."""
     age, keep, dry_run = pruning.older_than, pruning.keep, pruning.dry_run
-    done = work_with(history_journal(ctx), lambda j: j.prune(age, keep, dry_run=dry_run))
+    done = work_with(history_journal(ctx), lambda j: prune_tasks(j, age, keep, dry_run=dry_run))
     if as_json:
         data = {"dry_run": dry_run, "tasks": list(done.tasks), "events": done.events}
         click.echo(json_text(data, indent=2))
@@ -274,8 +279,12 @@ def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:
 # -- what they share --------------------------------------------------------------------------
 
 
-async def _find(journal: SharedJournal, limit: int, **wanted: Any) -> list[TaskRecord]:
+async def _find(
+    journal: SharedJournal, limit: int, after: str | None, **wanted: Any
+) -> list[TaskRecord]:
     """Tasks; of those that run, which wait for a person."""
+    if after is not None:
+        wanted["after"] = (await journal.task(await journal.resolve(after))).place
     found = await journal.find(limit, **wanted)
     if all(task.state != "running" for task in found):
         return list(found)

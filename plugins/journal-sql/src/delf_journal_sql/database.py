@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,8 +32,25 @@ class Connection(Protocol):
         """Tell whether there is such a table."""
         ...
 
-    def begin(self, *, write: bool) -> None:
-        """Begin a transaction; writing ones wait for each other."""
+    def tables(self) -> set[str]:
+        """The names of the tables with a name of delf's."""
+        ...
+
+    def stream(self, table: str) -> tuple[Sequence[str], Iterator[SqlRow]]:
+        """The columns of a table, and all its rows, of which few are in memory at once."""
+        ...
+
+    def number_on(self, tables: Collection[str]) -> None:
+        """Let new rows of tables have numbers after those that were copied into them."""
+        ...
+
+    def begin(self, *, write: bool, long: bool = False) -> None:
+        """Begin a transaction; one that reads sees all as it is at one moment.
+
+        Args:
+            write: Whether it writes; writing ones wait for each other.
+            long: Whether whoever began it may do something else for long in between.
+        """
         ...
 
     def commit(self) -> None:
@@ -121,7 +138,7 @@ class Database(Protocol):
         ...
 
     def back_up(self, path: Path) -> None:
-        """Copy it into a new file, as it is at one moment.
+        """Copy it into an empty file, as it is at one moment.
 
         Raises:
             JournalError: When it cannot be.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -12,7 +13,15 @@ from typing import Any, Final, TypeVar
 
 from delf.events import Event
 from delf.protocols.approval import RememberedDecision
-from delf.protocols.journal import JournalSize, Note, Pruned, RequestRecord, TaskRecord
+from delf.protocols.journal import (
+    Ages,
+    JournalSize,
+    ListPlace,
+    Note,
+    Pruned,
+    RequestRecord,
+    TaskRecord,
+)
 from delf.protocols.people import Person
 from delf.protocols.search import FigureBy, Figures, Found, TaskFilter
 from delf.protocols.sessions import SessionRecord
@@ -21,9 +30,11 @@ from delf.values import to_jsonable
 from delf_journal_sql import inbox, index, people, search, sessions, store
 from delf_journal_sql.codec import Packed, encode_large, pack, put_together, take_out
 from delf_journal_sql.conversations import SqlConversations, namespaces
+from delf_journal_sql.copying import copy_tables
 from delf_journal_sql.database import Connection, transaction
-from delf_journal_sql.errors import ConnectionLostError, JournalSetupError
+from delf_journal_sql.errors import ConnectionLostError, JournalError, JournalSetupError
 from delf_journal_sql.opening import open_database
+from delf_journal_sql.owners import forget_dead
 from delf_journal_sql.schema import migrate
 from delf_journal_sql.settings import JournalSettings
 from delf_journal_sql.stopping import STOP, stop_task
@@ -33,7 +44,8 @@ from delf_journal_sql.writer import Append, Call, Writer
 T = TypeVar("T")
 
 _READERS: Final = 4
-_PRUNED_AT_ONCE: Final = 20
+_ALL: Final = 2**31 - 1
+_PRUNED_AT_ONCE: Final = 50
 """Tasks that one transaction removes: others write in between."""
 _INDEXED_AT_ONCE: Final = 200
 """Events that one transaction indexes."""
@@ -141,6 +153,7 @@ class SqlJournal:
         text: str | None = None,
         since: float | None = None,
         keys: Collection[str] | None = None,
+        after: ListPlace | None = None,
     ) -> Sequence[TaskRecord]:
         """The newest tasks first.
 
@@ -150,27 +163,31 @@ class SqlJournal:
             text: Only those whose task holds this text, in any case.
             since: Only those that started at this Unix time or later.
             keys: Only those that are done on behalf of one of these.
+            after: Only those that come after this place in the list.
         """
+        wanted: dict[str, Any] = {
+            "state": state,
+            "text": text,
+            "since": since,
+            "keys": keys,
+            "after": after,
+        }
         return await self._read(
-            lambda c: store.find_tasks(
-                c,
-                self._database.now(c),
-                limit=limit,
-                state=state,
-                text=text,
-                since=since,
-                keys=keys,
-            )
+            lambda c: store.find_tasks(c, self._database.now(c), limit=limit, **wanted)
         )
+
+    async def count(self) -> Mapping[str, int]:
+        """How many tasks there are in each state that some are in."""
+        return await self._read(lambda c: store.count_tasks(c, self._database.now(c)))
 
     async def check(self) -> None:
         """Look at all that is kept; see :class:`delf.protocols.journal.SharedJournal`."""
         await self._read(self._database.check)
 
     @property
-    def keep_seconds(self) -> float | None:
-        """The seconds for which ended tasks stay, if not for ever."""
-        return self._settings.keep
+    def keep(self) -> Ages:
+        """How long tasks stay, by their states; those of others stay for ever."""
+        return self._settings.keep or {}
 
     async def size(self) -> JournalSize:
         """Return its size."""
@@ -187,9 +204,70 @@ class SqlJournal:
 
         def copy() -> None:
             self._open()
-            self._database.back_up(path)
+            _make_file(path)
+            try:
+                self._database.back_up(path)
+            except BaseException:
+                path.unlink()
+                raise
 
         await self._in_thread(copy)
+
+    async def restore(self, path: Path) -> int:
+        """Fill this journal, which is empty, from a backup; how many tasks it has then.
+
+        Raises:
+            DelfError: When it is not empty, or the file is no backup.
+        """
+        from delf_journal_sql.sqlite import SqliteDatabase
+
+        source = SqliteDatabase(path, self._settings)
+
+        def prepare() -> None:
+            with source.reader() as kept:
+                if not kept.has_table("delf_tasks"):
+                    raise JournalError(f"{path} is no journal")
+            migrate(source)
+
+        def fill(connection: Connection) -> int:
+            with source.reader() as kept, transaction(kept, write=False):
+                if not copy_tables(kept, connection):
+                    raise JournalError(
+                        f"the journal {self.place} is not empty",
+                        hint="a backup is put into a new one; or it is used itself, as its url",
+                    )
+            return sum(store.count_tasks(connection, self._database.now(connection)).values())
+
+        try:
+            await self._in_thread(prepare)
+            return await self._write(fill)
+        finally:
+            source.close()
+
+    async def read_all(self) -> AsyncIterator[Sequence[Event]]:
+        """The events of each task, the oldest first, all as they are at one moment."""
+
+        def begin() -> tuple[Connection, list[str]]:
+            self._open()
+            connection = self._database.connect()
+            try:
+                connection.begin(write=False, long=True)
+                return connection, store.task_ids(connection)
+            except BaseException:
+                connection.close()
+                raise
+
+        try:
+            connection, names = await self._in_thread(begin)
+            try:
+                for name in names:
+                    yield await self._in_thread(
+                        lambda name=name: tuple(store.read_events(connection, name, 0))
+                    )
+            finally:
+                connection.close()
+        except ConnectionLostError as lost:
+            raise lost.error from lost
 
     async def aclose(self) -> None:
         """Write what waits, end all subscriptions, free what is held. Safe to call twice."""
@@ -392,37 +470,39 @@ class SqlJournal:
         return await self._write(lambda c: inbox.revoke(c, self._database.now(c), request_id, by))
 
     async def prune(
-        self, older_than: float | None = None, keep: int = 0, *, dry_run: bool = False
+        self, older_than: float | Ages | None = None, keep: int = 0, *, dry_run: bool = False
     ) -> Pruned:
-        """Remove old tasks with all their events; never one that runs.
+        """Remove old tasks with all their events; never one that runs or waits for a runner.
 
         Args:
-            older_than: Only those that ended so many seconds ago.
+            older_than: Only those that ended so many seconds ago; by state, only those in one
+                of these states.
             keep: How many of the newest stay in any case.
             dry_run: Only say which.
         """
 
-        def choose(connection: Connection) -> list[TaskRecord]:
+        def choose(connection: Connection, limit: int) -> list[str]:
             now = self._database.now(connection)
-            before = None if older_than is None else now - older_than
-            return store.to_prune(connection, now, before=before, keep=keep)
+            return store.to_prune(connection, now, older_than=older_than, keep=keep, limit=limit)
 
-        chosen: list[TaskRecord] = await self._read(choose)
         if dry_run:
-            names = tuple(task.task_id for task in chosen)
-            return Pruned(tasks=names, events=sum(task.events for task in chosen))
-        removed: list[str] = []
-        for start in range(0, len(chosen), _PRUNED_AT_ONCE):
-            some = [task.task_id for task in chosen[start : start + _PRUNED_AT_ONCE]]
-            removed += await self._write(
-                lambda c, some=some: store.remove_tasks(c, some, self._database.now(c))
-            )
-        await self._write(lambda c: store.forget_dead_owners(c, self._database.now(c)))
+            names = await self._read(lambda c: choose(c, _ALL))
+            events = await self._read(lambda c: store.count_events(c, names))
+            return Pruned(tasks=tuple(names), events=events)
+        removed: list[Pruned] = []
+        while names := await self._read(lambda c: choose(c, _PRUNED_AT_ONCE)):
+            removed.append(await self.remove(names))
+            if not removed[-1].tasks:
+                break  # somebody works on all of them again
+        await self._write(lambda c: forget_dead(c, self._database.now(c)))
         await self._forget_prompts()
         await self._reclaim()
-        gone = frozenset(removed)
-        events = sum(task.events for task in chosen if task.task_id in gone)
-        return Pruned(tasks=tuple(removed), events=events)
+        return Pruned(
+            tasks=tuple(name for part in removed for name in part.tasks),
+            events=sum(part.events for part in removed),
+            files=tuple(path for part in removed for path in part.files),
+            inputs=tuple(path for part in removed for path in part.inputs),
+        )
 
     async def _forget_prompts(self) -> None:
         """Take out of old events what models were asked, some at a time."""
@@ -435,7 +515,7 @@ class SqlJournal:
         while await self._write(forget):
             pass
 
-    async def remove(self, task_ids: Collection[str]) -> Collection[str]:
+    async def remove(self, task_ids: Collection[str]) -> Pruned:
         """Remove tasks with all their events; those that were there, and did not run.
 
         Args:
@@ -567,3 +647,15 @@ class SqlJournal:
             watcher = self._watcher
         watcher.add(subscription)
         return subscription
+
+
+def _make_file(path: Path) -> None:
+    """Make an empty file for the user alone.
+
+    Raises:
+        JournalError: When that is impossible, or it is there already.
+    """
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise JournalError(f"{path} cannot be written: {error.strerror}") from error

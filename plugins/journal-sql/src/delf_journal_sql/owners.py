@@ -135,6 +135,20 @@ def looking(now: float) -> Callable[[tuple[Any, ...]], bool]:
     return look
 
 
+def forget_dead(connection: Connection, now: float) -> None:
+    """Remove processes that are gone and work on nothing any more, in a transaction.
+
+    One that only looks so, as it was idle for long, is known again before its next task.
+    """
+    rows = connection.execute(
+        f"SELECT o.owner, {COLUMNS} FROM delf_owners AS o WHERE NOT EXISTS "  # noqa: S608 - own names
+        "(SELECT 1 FROM delf_tasks AS t WHERE t.owner = o.owner AND t.state = 'running')"
+    )
+    for key, *owner in rows:
+        if not is_alive(owner_of(owner), now):
+            connection.execute("DELETE FROM delf_owners WHERE owner = :owner", {"owner": key})
+
+
 def living(connection: Connection, now: float) -> list[str]:
     """The keys of the owners whose processes run.
 

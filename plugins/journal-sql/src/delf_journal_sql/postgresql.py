@@ -9,19 +9,21 @@ import select
 import socket
 import threading
 import urllib.parse
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import OptionalDependencyError
-from delf_journal_sql.database import Connection, SqlRow, WordSearch, in_chunks
+from delf_journal_sql.copying import copy_tables
+from delf_journal_sql.database import Connection, SqlRow, WordSearch, in_chunks, transaction
 from delf_journal_sql.errors import (
     ConnectionLostError,
     DuplicateRowError,
     JournalError,
     JournalSetupError,
 )
+from delf_journal_sql.schema import migrate
 from delf_journal_sql.settings import JournalSettings
 
 if TYPE_CHECKING:
@@ -77,12 +79,46 @@ class PostgresConnection:
         )
         return bool(self.execute(sql, {"name": name}))
 
-    def begin(self, *, write: bool) -> None:
+    def tables(self) -> set[str]:
+        """The names of the tables with a name of delf's."""
+        sql = "SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = current_schema()"
+        return {name for (name,) in self.execute(sql) if str(name).startswith("delf_")}
+
+    def stream(self, table: str) -> tuple[Sequence[str], Iterator[SqlRow]]:
+        """The columns of a table, and all its rows, of which few are in memory at once."""
+        cursor = self._raw.cursor(name=f"all_{table}")
+        with self._database.explained(self._raw):
+            cursor.execute(f"SELECT * FROM {table}".encode())  # noqa: S608 - own names
+        columns = [column.name for column in cursor.description or ()]
+        return columns, self._rows_of(cursor)
+
+    def _rows_of(self, cursor: psycopg.ServerCursor[Any]) -> Iterator[SqlRow]:
+        with self._database.explained(self._raw), cursor:
+            yield from cursor
+
+    def number_on(self, tables: Collection[str]) -> None:
+        """Let new rows of tables have numbers after those that were copied into them."""
+        rows = self.execute(
+            "SELECT table_name, column_name FROM information_schema.columns "
+            "WHERE is_identity = 'YES' AND table_schema = current_schema()"
+        )
+        for table, column in rows:
+            if table in tables:
+                self.execute(
+                    f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'), "  # noqa: S608 - own names
+                    f"(SELECT COALESCE(MAX({column}), 0) + 1 FROM {table}), false)"
+                )
+
+    def begin(self, *, write: bool, long: bool = False) -> None:
         """Begin a transaction; a lock puts those that write into the order of their events."""
-        self.execute("BEGIN")
         self._writes = write
         if write:
+            self.execute("BEGIN")
             self.execute("SELECT pg_advisory_xact_lock(:key)", {"key": _LOCK})
+        else:
+            self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        if long:
+            self.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
 
     def commit(self) -> None:
         """Keep what was done, and tell who listens."""
@@ -157,6 +193,7 @@ class PostgresDatabase:
             ) from None
         self.name = _shown(shown)
         self.errors: tuple[type[Exception], ...] = (psycopg.Error, OSError)
+        self._settings = settings
         self._lock = threading.Lock()
         self._free = threading.BoundedSemaphore(_CONNECTIONS)
         self._idle: list[psycopg.Connection[Any]] = []
@@ -217,11 +254,23 @@ class PostgresDatabase:
         return int(whole), 0
 
     def back_up(self, path: Path) -> None:
-        """Refuse: that is the matter of the server's own programs."""
-        raise JournalError(
-            f"a journal on PostgreSQL is not copied into {path}",
-            hint="pg_dump copies it; delf journal export writes its tasks into a file",
-        )
+        """Copy it into an empty file, as a journal of SQLite."""
+        from delf_journal_sql.sqlite import SqliteDatabase
+
+        copy = SqliteDatabase(path, self._settings)
+        source = self.connect()
+        try:
+            migrate(copy)
+            source.begin(write=False, long=True)
+            target = copy.connect()
+            try:
+                with transaction(target, write=True):
+                    copy_tables(source, target)
+            finally:
+                target.close()
+        finally:
+            source.close()
+            copy.close()
 
     def check(self, connection: Connection) -> None:
         """Nothing: the server looks after its files."""

@@ -16,6 +16,8 @@ Execute = Callable[[str], object]
 _VERSIONS: Final = "delf_schema_version"
 REMEMBERED: Final = """type = 'ApprovalDecided' AND data LIKE '%"until_revoked"%'"""
 """The events of decisions that may hold until they are revoked."""
+INPUTS: Final = """type IN ('TaskQueued', 'TaskStarted') AND data LIKE '%"input_files"%'"""
+"""The events that name the input files of tasks."""
 
 
 def _version_1(execute: Execute) -> None:
@@ -126,6 +128,12 @@ def _version_11(execute: Execute) -> None:
         execute(f"ALTER TABLE delf_sessions ADD COLUMN {column} TEXT NOT NULL DEFAULT ''")
 
 
+def _version_12(execute: Execute) -> None:
+    """Tasks of a state, and those with input files, are found without a look at all others."""
+    execute("CREATE INDEX delf_tasks_state ON delf_tasks (state, started_at, id)")
+    execute(f"CREATE INDEX delf_events_inputs ON delf_events (task, seq) WHERE {INPUTS}")
+
+
 MIGRATIONS: Final[Sequence[Callable[[Execute], None]]] = (
     _version_1,
     _version_2,
@@ -138,6 +146,7 @@ MIGRATIONS: Final[Sequence[Callable[[Execute], None]]] = (
     _version_9,
     _version_10,
     _version_11,
+    _version_12,
 )
 """The step to each version from the one before, from version 1 on."""
 

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote, unquote
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
 from delf.settings import PluginSettings, SecretStr, beside, folder_of
 
+AT_REST: Final = ("done", "failed", "stopped", "interrupted")
+"""The states of tasks that nobody works on and no runner waits for."""
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(h|hours?|d|days?|w|weeks?)")
 _UNITS: Final = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+
+
+def _seconds(value: Any) -> Any:
+    """The seconds of a duration in words; a number is seconds."""
+    found = _DURATION.fullmatch(value.strip().lower()) if isinstance(value, str) else None
+    return value if found is None else float(found[1]) * _UNITS[found[2][:1]]
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
 
 
 class JournalSettings(PluginSettings):
@@ -34,11 +46,11 @@ class JournalSettings(PluginSettings):
         default=65_536, ge=1024, description="Larger values are stored apart, compressed."
     )
 
-    keep: float | None = Field(
+    keep: dict[str, Seconds] | None = Field(
         default=None,
-        gt=0,
-        description="How long tasks that are over stay, as 90 days or 12h; servers and workers "
-        "remove older ones. For ever, if it is not set.",
+        description="How long tasks stay that nobody works on, as 90 days or 12h, or by state: "
+        '{ done = "30 days", failed = "90 days" }. Servers and runners remove older ones. For '
+        "ever, if it is not set.",
     )
 
     keep_prompts: float = Field(
@@ -48,14 +60,27 @@ class JournalSettings(PluginSettings):
         "out of older tasks.",
     )
 
-    @field_validator("keep", "keep_prompts", mode="before")
+    @field_validator("keep", mode="before")
+    @classmethod
+    def _of_every_state(cls, value: Any) -> Any:
+        """One time is that of every state."""
+        if isinstance(value, str) and value.lstrip().startswith("{"):
+            return json.loads(value)
+        one = isinstance(value, (str, int, float)) and not isinstance(value, bool)
+        return dict.fromkeys(AT_REST, value) if one else value
+
+    @field_validator("keep")
+    @classmethod
+    def _of_states(cls, value: dict[str, float] | None) -> dict[str, float] | None:
+        for state in value or ():
+            if state not in AT_REST:
+                raise ValueError(f"{state!r} is none of {', '.join(AT_REST)}")
+        return value
+
+    @field_validator("keep_prompts", mode="before")
     @classmethod
     def _as_seconds(cls, value: Any) -> Any:
-        """A duration in words; a number is seconds."""
-        found = _DURATION.fullmatch(value.strip().lower()) if isinstance(value, str) else None
-        if found is None:
-            return value
-        return float(found[1]) * _UNITS[found[2][:1]]
+        return _seconds(value)
 
     @field_validator("url", mode="before")
     @classmethod

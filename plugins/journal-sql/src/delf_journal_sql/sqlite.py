@@ -8,7 +8,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from delf_journal_sql.settings import JournalSettings
 
 _INCREMENTAL: Final = 2
 """SQLite's mode of a file that gives pages back when it is asked to."""
+_PAGES_AT_ONCE: Final = 1000
 _QUICKEST: Final = 0.004
 _SLOWEST: Final = 0.1
 _BROKEN: Final = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
@@ -62,6 +63,8 @@ class SqliteConnection:
         try:
             with contextlib.closing(sqlite3.connect(path)) as other:
                 self._raw.backup(other)
+                with other:  # the processes of this one work on nothing there
+                    other.execute("DELETE FROM delf_owners")
         except sqlite3.Error as error:
             raise explain(error, path, self._wait) from error
 
@@ -90,7 +93,25 @@ class SqliteConnection:
         sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name"
         return bool(self.execute(sql, {"name": name}))
 
-    def begin(self, *, write: bool) -> None:
+    def tables(self) -> set[str]:
+        """The names of the tables with a name of delf's."""
+        sql = (
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'delf!_%' ESCAPE '!'"
+        )
+        return {name for (name,) in self.execute(sql) if str(name).startswith("delf_")}
+
+    def stream(self, table: str) -> tuple[Sequence[str], Iterator[SqlRow]]:
+        """The columns of a table, and all its rows, of which few are in memory at once."""
+        try:
+            cursor = self._raw.execute(f"SELECT * FROM {table}")  # noqa: S608 - own names
+        except sqlite3.Error as error:
+            raise explain(error, self._path, self._wait) from error
+        return [str(column[0]) for column in cursor.description], cursor
+
+    def number_on(self, tables: Collection[str]) -> None:
+        """Nothing to do: SQLite looks for the highest number itself."""
+
+    def begin(self, *, write: bool, long: bool = False) -> None:
         """Begin a transaction.
 
         Raises:
@@ -193,13 +214,10 @@ class SqliteDatabase:
         return page * pages, page * free
 
     def back_up(self, path: Path) -> None:
-        """Copy it into a new file for the user alone, while others read and write."""
+        """Copy it into an empty file, while others read and write."""
         connection = self._open()
         try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             connection.copy_to(path)
-        except OSError as error:
-            raise JournalError(f"{path} cannot be written: {error.strerror}") from error
         finally:
             connection.close()
 
@@ -215,13 +233,22 @@ class SqliteDatabase:
         try:
             ((way,),) = connection.execute("PRAGMA auto_vacuum")
             if way == _INCREMENTAL:
-                connection.run_to_end("PRAGMA incremental_vacuum")  # one step frees one page
+                self._give_back(connection)
             else:  # another program made the file
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
                 connection.run_to_end("VACUUM")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         finally:
             connection.close()
+
+    def _give_back(self, connection: SqliteConnection) -> None:
+        """Free some pages at a time, so that others write in between."""
+        ((free,),) = connection.execute("PRAGMA freelist_count")
+        while free:
+            connection.run_to_end(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
+            before, ((free,),) = free, connection.execute("PRAGMA freelist_count")
+            if free >= before:
+                return
 
     def now(self, connection: Connection) -> float:
         """The time of this machine, which is the file's, too."""

@@ -9,12 +9,14 @@ from typing import Any, Final, cast
 
 from delf.errors import DelfError, UnknownTaskError
 from delf.events import Event
-from delf.protocols.journal import TaskRecord
+from delf.protocols.journal import Ages, ListPlace, Pruned, TaskRecord
 from delf_journal_sql import index
 from delf_journal_sql.blobs import blob_data
 from delf_journal_sql.codec import unpack
 from delf_journal_sql.database import Connection, SqlRow
-from delf_journal_sql.owners import COLUMNS, is_alive, living, looking, owner_of
+from delf_journal_sql.owners import COLUMNS, living, looking, owner_of
+from delf_journal_sql.schema import INPUTS
+from delf_journal_sql.settings import AT_REST
 
 EVENT: Final = "e.seq, e.at, e.type, e.v, e.data, e.blobs"
 TASK: Final = (
@@ -22,6 +24,8 @@ TASK: Final = (
     "t.cost_usd, t.error, (SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id), t.queue, "
     "t.limit_key, t.losses, t.tries, t.not_before"
 )
+_AT_ONCE: Final = 200
+"""Tasks of one statement: databases limit its parameters."""
 _OWN: Final = 15
 """The number of columns in ``TASK``; those of the owner follow."""
 
@@ -59,6 +63,12 @@ def read_events(connection: Connection, task_id: str, after: int) -> list[Event]
     )
     blob = functools.cache(functools.partial(blob_data, connection, key))
     return [unpack(task_id, cast("Any", row), blob) for row in rows]
+
+
+def task_ids(connection: Connection) -> list[str]:
+    """The ids of all tasks, the oldest first."""
+    rows = connection.execute("SELECT task_id FROM delf_tasks ORDER BY started_at, id")
+    return [str(row[0]) for row in rows]
 
 
 def newest_position(connection: Connection) -> int:
@@ -102,6 +112,7 @@ def find_tasks(
     text: str | None = None,
     since: float | None = None,
     keys: Collection[str] | None = None,
+    after: ListPlace | None = None,
 ) -> list[TaskRecord]:
     """The newest tasks first.
 
@@ -113,6 +124,7 @@ def find_tasks(
         text: Only those whose task holds this text, in any case.
         since: Only those that started at this time or later.
         keys: Only those that are done on behalf of one of these.
+        after: Only those that come after this place in the list.
     """
     where: list[str] = []
     values: dict[str, Any] = {"limit": limit}
@@ -130,6 +142,10 @@ def find_tasks(
         some = {f"key{number}": key for number, key in enumerate(sorted(keys))}
         values |= some
         where.append(f"t.limit_key IN ({', '.join(f':{name}' for name in some) or 'NULL'})")
+    if after is not None:  # of one that was removed, all that started with it are passed over
+        own = "SELECT id FROM delf_tasks WHERE task_id = :after"
+        where.append(f"(t.started_at, t.id) < (:at, COALESCE(({own}), 0))")
+        values["at"], values["after"] = after
     rows = connection.execute(
         f"SELECT {TASK}, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
         "LEFT JOIN delf_owners AS o ON o.owner = t.owner "
@@ -154,8 +170,22 @@ def in_state(connection: Connection, now: float, state: str) -> tuple[str, Mappi
         return "t.state = :state", {"state": state}
     owners = {f"owner{number}": key for number, key in enumerate(living(connection, now))}
     among = f"t.owner IN ({', '.join(f':{name}' for name in owners) or 'NULL'})"
-    alive = among if state == "running" else f"({among}) IS NOT TRUE"
-    return f"t.state = 'running' AND {alive}", owners
+    chosen = among if state == "running" else f"({among}) IS NOT TRUE"
+    return f"t.state = 'running' AND {chosen}", owners
+
+
+def count_tasks(connection: Connection, now: float) -> dict[str, int]:
+    """How many tasks there are in each state that some are in."""
+    rows = connection.execute("SELECT state, COUNT(*) FROM delf_tasks GROUP BY state")
+    found = {str(state): int(number) for state, number in rows}
+    if begun := found.pop("running", 0):
+        chosen, owners = in_state(connection, now, "running")
+        ((running,),) = connection.execute(
+            f"SELECT COUNT(*) FROM delf_tasks AS t WHERE {chosen}",  # noqa: S608 - own names
+            owners,
+        )
+        found |= {"running": int(running), "interrupted": begun - int(running)}
+    return {state: number for state, number in found.items() if number}
 
 
 def one_task(connection: Connection, now: float, task_id: str) -> TaskRecord:
@@ -237,44 +267,128 @@ def resolve_id(connection: Connection, text: str) -> str:
 
 
 def to_prune(
-    connection: Connection, now: float, *, before: float | None, keep: int
-) -> list[TaskRecord]:
-    """Tasks that may be removed, the oldest first: none that runs, none of the newest.
+    connection: Connection, now: float, *, older_than: float | Ages | None, keep: int, limit: int
+) -> list[str]:
+    """Tasks that may be removed, the oldest first: none that runs or waits, none of the newest.
 
     Args:
         connection: For reading.
         now: The time by which heartbeats are compared.
-        before: Only those that ended, or started if they never did, before this time.
+        older_than: Only those that ended, or started if they never did, so many seconds ago; by
+            state, only those in one of these states.
         keep: How many of the newest stay in any case.
+        limit: How many at the most.
     """
-    tasks = find_tasks(connection, now, limit=2**31 - 1)[keep:]
-    old = [task for task in tasks if task.state != "running"]
-    if before is not None:
-        old = [task for task in old if (task.finished_at or task.started_at) < before]
-    return old[::-1]
+    ages = older_than if isinstance(older_than, Mapping) else dict.fromkeys(AT_REST, older_than)
+    chosen: list[str] = []
+    values: dict[str, Any] = {"limit": limit}
+    for number, (state, age) in enumerate(ages.items()):
+        if state not in AT_REST:
+            continue
+        condition, named = in_state(connection, now, state)
+        if "state" in named:
+            condition, named = f"t.state = :state_{number}", {f"state_{number}": state}
+        values |= named
+        if age is not None:
+            condition += f" AND COALESCE(t.finished_at, t.started_at) < :before_{number}"
+            values[f"before_{number}"] = now - age
+        chosen.append(f"({condition})")
+    if not chosen:
+        return []
+    newest = ""
+    if keep > 0:
+        values["keep"] = keep - 1
+        newest = (
+            "AND (t.started_at, t.id) < (SELECT started_at, id FROM delf_tasks "
+            "ORDER BY started_at DESC, id DESC LIMIT 1 OFFSET :keep) "
+        )
+    rows = connection.execute(
+        f"SELECT t.task_id FROM delf_tasks AS t WHERE ({' OR '.join(chosen)}) {newest}"  # noqa: S608 - own names
+        "ORDER BY t.started_at, t.id LIMIT :limit",
+        values,
+    )
+    return [str(row[0]) for row in rows]
 
 
-def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) -> tuple[str, ...]:
+def count_events(connection: Connection, task_ids: Sequence[str]) -> int:
+    """How many events some tasks have."""
+    found = 0
+    for start in range(0, len(task_ids), _AT_ONCE):
+        among, values = _among(task_ids[start : start + _AT_ONCE])
+        ((events,),) = connection.execute(
+            "SELECT COUNT(*) FROM delf_events WHERE task IN "  # noqa: S608 - own names
+            f"(SELECT id FROM delf_tasks WHERE task_id IN ({among}))",
+            values,
+        )
+        found += int(events)
+    return found
+
+
+def _among(task_ids: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """The parameters of a condition on ids, and their values."""
+    values: dict[str, Any] = {f"id{number}": name for number, name in enumerate(task_ids)}
+    return ", ".join(f":{name}" for name in values), values
+
+
+def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) -> Pruned:
     """Remove tasks with all that belongs to them, in a transaction; those that were removed.
 
     One that somebody has resumed meanwhile stays.
     """
-    removed: list[str] = []
-    for task_id in task_ids:
+    removed, events = list[str](), 0
+    files, inputs = list[str](), set[str]()
+    for start in range(0, len(task_ids), _AT_ONCE):
+        among, values = _among(task_ids[start : start + _AT_ONCE])
         rows = connection.execute(
-            f"SELECT t.id, t.state, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
-            "LEFT JOIN delf_owners AS o ON o.owner = t.owner WHERE t.task_id = :id",
-            {"id": task_id},
+            f"SELECT t.id, t.task_id, t.state, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
+            "LEFT JOIN delf_owners AS o ON o.owner = t.owner "
+            f"WHERE t.task_id IN ({among}) ORDER BY t.started_at, t.id",
+            values,
         )
-        for key, state, *owner in rows:
-            if state == "queued" or (state == "running" and is_alive(owner_of(owner), now)):
-                continue
+        lives = looking(now)
+        gone = {
+            int(key): str(name)
+            for key, name, state, *owner in rows
+            if state != "queued" and not (state == "running" and lives(tuple(owner)))
+        }
+        if not gone:
+            continue
+        keys = f"({', '.join(map(str, gone))})"
+        files += written_files(connection, keys)
+        inputs |= input_files(connection, keys)
+        ((number,),) = connection.execute(
+            f"SELECT COUNT(*) FROM delf_events WHERE task IN {keys}"  # noqa: S608 - own names
+        )
+        events += int(number)
+        for key in gone:
             index.forget(connection, key)
-            for table in ("delf_events", "delf_blobs", "delf_notes"):
-                connection.execute(f"DELETE FROM {table} WHERE task = :task", {"task": key})  # noqa: S608 - own names
-            connection.execute("DELETE FROM delf_tasks WHERE id = :task", {"task": key})
-            removed.append(task_id)
-    return tuple(removed)
+        for table in ("delf_events", "delf_blobs", "delf_notes"):
+            connection.execute(f"DELETE FROM {table} WHERE task IN {keys}")  # noqa: S608 - own names
+        connection.execute(f"DELETE FROM delf_tasks WHERE id IN {keys}")  # noqa: S608 - own names
+        removed += gone.values()
+    left = input_files(connection) if inputs else set[str]()
+    return Pruned(
+        tasks=tuple(removed),
+        events=events,
+        files=tuple(files),
+        inputs=tuple(sorted(inputs - left)),
+    )
+
+
+def written_files(connection: Connection, keys: str) -> list[str]:
+    """The paths of the files that tasks wrote; ``keys`` are theirs, in parentheses."""
+    rows = connection.execute(
+        f"SELECT data FROM delf_events WHERE task IN {keys} AND type = 'FileWritten' ORDER BY pos"  # noqa: S608 - own names
+    )
+    return [str(json.loads(data)["path"]) for (data,) in rows]
+
+
+def input_files(connection: Connection, keys: str | None = None) -> set[str]:
+    """The paths of the files that tasks were given: those of some keys, or of all."""
+    only = "" if keys is None else f"task IN {keys} AND "
+    rows = connection.execute(f"SELECT data FROM delf_events WHERE {only}{INPUTS}")  # noqa: S608 - own names
+    setups = [json.loads(data).get("setup", {}) for (data,) in rows]
+    return {str(path) for setup in setups for path in setup.get("input_files", ())}
 
 
 def forget_prompts(connection: Connection, before: float, limit: int) -> int:
@@ -308,14 +422,3 @@ def forget_prompts(connection: Connection, before: float, limit: int) -> int:
                 {"task": task, "digest": digest, "mention": f"%{digest}%"},
             )
     return len(found)
-
-
-def forget_dead_owners(connection: Connection, now: float) -> None:
-    """Remove processes that are gone and work on nothing any more."""
-    rows = connection.execute(
-        f"SELECT o.owner, {COLUMNS} FROM delf_owners AS o WHERE NOT EXISTS "  # noqa: S608 - own names
-        "(SELECT 1 FROM delf_tasks AS t WHERE t.owner = o.owner AND t.state = 'running')"
-    )
-    for key, *owner in rows:
-        if not is_alive(owner_of(owner), now):
-            connection.execute("DELETE FROM delf_owners WHERE owner = :owner", {"owner": key})

@@ -26,7 +26,7 @@ from delf_journal_sql.errors import (
     JournalConflictError,
     JournalError,
 )
-from delf_journal_sql.owners import Owner
+from delf_journal_sql.owners import Owner, forget_dead
 from delf_journal_sql.store import key_of
 from delf_journal_sql.tasks import Tasks
 
@@ -87,7 +87,7 @@ class Writer:
         self._ready = threading.Condition()
         self._stopping = False
         self.owner = Owner(lease=lease)
-        self._registered = False
+        self._signed_at: float | None = None
         self._tasks = Tasks(self.owner, database)
         self._connection: Connection | None = None
         self._beat_at = time.monotonic() + self.owner.heartbeat_seconds
@@ -99,8 +99,7 @@ class Writer:
 
         def take(connection: Connection) -> None:
             key_of(connection, task_id)
-            if not self._registered:
-                self.owner.register(connection, self._database)
+            self._sign(connection)
             self._tasks.take(connection, task_id)
 
         def claimed(_: None) -> None:
@@ -114,12 +113,7 @@ class Writer:
 
     def register(self) -> Call:
         """The operation that makes this process known."""
-
-        def write(connection: Connection) -> None:
-            if not self._registered:
-                self.owner.register(connection, self._database)
-
-        return Call(write, write=True, registers=True)
+        return Call(self._sign, write=True, registers=True)
 
     def put(self, operation: Append | Call) -> bool:
         """Do this after all that was put before; False if the writer has been stopped."""
@@ -182,7 +176,8 @@ class Writer:
                 result = run.function(connection)
             if run.write:
                 self._wrote()
-            self._registered = self._registered or run.registers
+            if run.registers:
+                self._has_signed()
             if run.kept is not None:
                 run.kept(result)
             run.done.set_result(result)
@@ -204,8 +199,7 @@ class Writer:
         connection = self._connected()
         try:
             with transaction(connection, write=True):
-                if not self._registered:
-                    self.owner.register(connection, self._database)
+                self._sign(connection)
                 self._tasks.check(connection, {one.packed.event.task_id for one in run})
                 for operation in run:
                     operation.error = None
@@ -214,7 +208,7 @@ class Writer:
                     except JournalConflictError as error:
                         operation.error = error
                 self._tasks.flush(connection)
-            self._registered = True
+            self._has_signed()
         except BaseException:
             self._tasks.forget(operation.packed.event.task_id for operation in run)
             raise
@@ -231,21 +225,43 @@ class Writer:
         if connection is not None:
             connection.close()
 
+    def _sign(self, connection: Connection) -> None:
+        """Give a sign of life in a transaction, unless the last one is fresh.
+
+        One without tasks gives none: its first event for long comes with one, or others would
+        take the task at once for that of a dead process.
+        """
+        if not self._is_signed():
+            self.owner.register(connection, self._database)
+            if self._signed_at is None:
+                forget_dead(connection, self._database.now(connection))
+
+    def _is_signed(self) -> bool:
+        if self._signed_at is None:
+            return False
+        return time.monotonic() - self._signed_at < self.owner.heartbeat_seconds
+
+    def _has_signed(self) -> None:
+        """The transaction of a sign, or of one that needed none, was kept."""
+        if not self._is_signed():
+            self._signed_at = time.monotonic()
+
     def _beat(self) -> None:
         if time.monotonic() < self._beat_at:
             return
         self._beat_at = time.monotonic() + self.owner.heartbeat_seconds
-        if not self._registered or not self._tasks.open:
+        if self._signed_at is None or not self._tasks.open:
             return
         try:
             with transaction(self._connected(), write=True) as connection:
-                self.owner.register(connection, self._database)
+                self._sign(connection)
+            self._has_signed()
         except (JournalError, ConnectionLostError) as error:
             self._disconnect()
             _log.warning("the journal took no heartbeat: %s", error)
 
     def _leave(self) -> None:
-        if self._registered:
+        if self._signed_at is not None:
             try:
                 with transaction(self._connected(), write=True) as connection:
                     self.owner.leave(connection)

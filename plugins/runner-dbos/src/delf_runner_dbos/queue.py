@@ -7,7 +7,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -213,7 +213,7 @@ class DbosQueue:
 
     async def forget(self, before: float) -> None:
         """Remove workflows that were over at a Unix time; the journal says what they did."""
-        at = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(before))
+        at = _iso(before)
         while True:
             rows = await self.call(
                 lambda client: client.list_workflows(
@@ -231,6 +231,37 @@ class DbosQueue:
                 await self.call(lambda client, ids=ids: client.delete_workflows(ids))
             if len(ids) < _AT_ONCE:
                 return
+
+    async def abandon(
+        self,
+        queues: Collection[str],
+        before: float,
+        is_unknown: Callable[[str], Awaitable[bool]],
+    ) -> None:
+        """Remove workflows of tasks that are not there any more.
+
+        Args:
+            queues: Only those of these queues.
+            before: Only those that were handed in before this Unix time.
+            is_unknown: Tells whether a task is not there.
+        """
+        names = [name for queue in queues for name in (queue, keyed(queue))]
+        rows = await self.call(
+            lambda client: client.list_workflows(
+                status=_ACTIVE,
+                name=TASK,
+                queue_name=names,
+                application_name=APPLICATION,
+                end_time=_iso(before),
+                load_input=False,
+                load_output=False,
+            )
+        )
+        gone = [row.workflow_id for row in rows if await is_unknown(task_id_of(row.workflow_id))]
+        for start in range(0, len(gone), _AT_ONCE):
+            some = gone[start : start + _AT_ONCE]
+            await self.call(lambda client, some=some: client.cancel_workflows(some))
+            await self.call(lambda client, some=some: client.delete_workflows(some))
 
     async def call(self, work: Callable[[DBOSClient], T]) -> T:
         """Do something with DBOS's client, in a thread.
@@ -292,6 +323,11 @@ def _priority(given: int, *, again: bool) -> int:
             hint=f"from {-_MOST_URGENT} to {_MOST_URGENT}",
         )
     return _USUAL + 2 * given - int(again)
+
+
+def _iso(at: float) -> str:
+    """A Unix time as DBOS has it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(at))
 
 
 def _delay(task: TaskQueued) -> float:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import DelfError, UnknownTaskError
 from delf.events import Event, TaskFinished, TaskQueued, end_of
-from delf.protocols.journal import SharedJournal, SupportsUpkeep, TaskRecord
+from delf.protocols.journal import ListPlace, SharedJournal, SupportsUpkeep, TaskRecord
+from delf.retention import prune
 from delf_runner_dbos.queue import DbosQueue, Ticket, task_id_of
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _LONGEST_REST: Final = 300.0
 _PERMIT_SECONDS: Final = 1.0
 _SELDOM_SECONDS: Final = 3600.0
 _REMEMBER_SECONDS: Final = 86400.0
-_MOST_WAITING: Final = 1_000_000
+_AT_ONCE: Final = 1000
 _SOON: Final = (0.05,) * 10
 """Pauses until the journal has a task that was enqueued a moment ago."""
 _UNKNOWN_RESTS: Final = 6
@@ -348,8 +349,11 @@ class Runner:
     async def _restore(self) -> None:
         """Enqueue what no workflow does any more, as after a loss of DBOS's database."""
         for state in ("interrupted", "queued"):
-            records = await self._journal.find(_MOST_WAITING, state=state)
-            waiting = [r.task_id for r in records if r.queue in self._options.queues]
+            waiting: list[str] = []
+            last: ListPlace | None = None
+            while records := await self._journal.find(_AT_ONCE, state=state, after=last):
+                waiting += [r.task_id for r in records if r.queue in self._options.queues]
+                last = records[-1].place
             for task_id in await self._queue.left_out(waiting[::-1]):
                 queued = _queued(await self._journal.read(task_id))
                 if _is_here(queued):
@@ -357,14 +361,22 @@ class Runner:
 
     async def _forget(self) -> None:
         """Remove what has been over for longer than the journal keeps it."""
-        await self._queue.forget(time.time() - _REMEMBER_SECONDS)
+        before = time.time() - _REMEMBER_SECONDS
+        await self._queue.forget(before)
         journal: Any = self._journal
-        seconds = journal.keep_seconds if isinstance(journal, SupportsUpkeep) else None
-        if seconds is None:
-            return
-        gone = await self._journal.prune(older_than=seconds)
-        if gone.tasks:
-            _log.info("%d tasks forgotten", len(gone.tasks))
+        if isinstance(journal, SupportsUpkeep) and journal.keep:
+            gone = await prune(self._journal, journal.keep)
+            if gone.tasks:
+                _log.info("%d tasks forgotten", len(gone.tasks))
+        await self._queue.abandon(self._options.queues, before, self._is_unknown)
+
+    async def _is_unknown(self, task_id: str) -> bool:
+        """Tell whether the journal does not have a task, or not any more."""
+        try:
+            await self._journal.task(task_id)
+        except UnknownTaskError:
+            return True
+        return False
 
 
 def _is_due(record: TaskRecord) -> bool:

@@ -60,7 +60,8 @@ class Application:
         self.agent = agent
         self.settings = settings
         _keep_journal(agent)
-        self.tasks = Tasks(agent, settings)
+        uploads = Uploads(_files_folder(settings), settings)
+        self.tasks = Tasks(agent, settings, uploads)
         self.streams = Streams(self.tasks)
         self.sessions = Sessions(self.keys, self.tasks, settings)
         self.logins = Logins(self.keys, self.tasks, settings)
@@ -73,7 +74,7 @@ class Application:
             sessions=self.sessions,
             logins=self.logins,
             approvals=Approvals(agent, self.tasks),
-            uploads=Uploads(_files_folder(settings), settings),
+            uploads=uploads,
             readiness=Readiness(agent, self.tasks),
         )
         self.first_tasks: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ import shutil
 import time
 import unicodedata
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 from typing import Final
 
@@ -131,6 +131,16 @@ class Uploads:
                 stored = await self.store(key, file.name, _once(base64.b64decode(file.content)))
                 paths.append(str(self._path(key, stored.id)))
         return paths or None
+
+    async def forget(self, paths: Collection[str]) -> None:
+        """Remove files that no task needs any more; those that nobody sent in are passed over."""
+
+        def work() -> None:
+            for path in map(Path, paths):
+                if path.parent.parent.parent == self._folder and _ID.fullmatch(path.parent.name):
+                    shutil.rmtree(path.parent, ignore_errors=True)
+
+        await asyncio.to_thread(work)
 
     async def keep_forgetting(self) -> None:
         """Remove what was sent in long ago, from time to time."""

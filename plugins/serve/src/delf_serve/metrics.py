@@ -6,21 +6,21 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from delf_serve.streams import Streams
-from delf_serve.tasks import Tasks, state_of
+from delf_serve.tasks import Tasks
 
 if TYPE_CHECKING:
     from delf import Agent
-
-_NEWEST = 10_000
 
 
 async def metrics_text(agent: Agent, tasks: Tasks, streams: Streams) -> str:
     """The figures now."""
     waiting = await tasks.waiting()
-    records = await tasks.journal.find(_NEWEST)
-    states = Counter(state_of(record, waiting) for record in records)
+    states = Counter(await tasks.journal.count())
+    states["running"] -= len(waiting)
+    states["waiting"] += len(waiting)
+    states = +states
     lines = [
-        f"# HELP delf_tasks The newest {_NEWEST} tasks of the journal by their state.",
+        "# HELP delf_tasks The tasks of the journal by their state.",
         "# TYPE delf_tasks gauge",
         *(f'delf_tasks{{state="{name}"}} {count}' for name, count in sorted(states.items())),
     ]

@@ -273,10 +273,10 @@ async def _waited(call: Call, task_id: str, seconds: float) -> s.TaskDetail:
 
 async def list_tasks(call: Call) -> Response:
     """Tasks, the newest first."""
-    tasks, more = await call.service.tasks.find(
+    tasks, last = await call.service.tasks.find(
         **call.query(s.TaskQuery).model_dump(), key=call.key
     )
-    return shown(s.TaskList(tasks=tasks, more=more))
+    return shown(s.TaskList(tasks=tasks, more=last is not None, next=last))
 
 
 async def search(call: Call) -> Response:

@@ -177,6 +177,7 @@ class TaskList(Shown):
 
     tasks: list[Task]
     more: bool = Field(description="Whether there are further ones.")
+    next: str | None = Field(description="The `after` of the next page, if there is one.")
 
 
 class FoundTask(Shown):
@@ -646,9 +647,14 @@ class PageQuery(Query):
     offset: Annotated[int, Field(ge=0, le=100_000, description="How many are passed over.")] = 0
 
 
-class TaskQuery(PageQuery):
+class TaskQuery(Query):
     """The filter of tasks."""
 
+    limit: Annotated[int, Field(ge=1, le=1000, description="How many at the most.")] = 100
+    after: (
+        Annotated[str, StringConstraints(max_length=500, pattern=r"^[0-9]{1,12}\.[0-9]{9}~.+$")]
+        | None
+    ) = Field(default=None, description="The `next` of the page before.")
     state: State | None = None
     text: Annotated[str, StringConstraints(max_length=1000)] | None = Field(
         default=None, description="Only those whose words hold this, in any case."

@@ -8,7 +8,7 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
@@ -19,9 +19,11 @@ from delf.engine.views.snapshot import snapshot
 from delf.errors import ConfigurationError, DelfError, UnknownTaskError
 from delf.events import ApprovalRequested, Event, TaskFinished, TaskQueued, TaskResumed, TaskStarted
 from delf.outputs import Output
-from delf.protocols.journal import SharedJournal, SupportsUpkeep, TaskRecord
+from delf.protocols.journal import Ages, ListPlace, SharedJournal, SupportsUpkeep, TaskRecord
 from delf.protocols.people import SupportsPeople, name_of_holder
 from delf.protocols.sessions import SupportsLogins
+from delf.retention import prune, remove
+from delf_serve.files import Uploads
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import (
@@ -51,7 +53,6 @@ _CANCEL_SECONDS: Final = 10.0
 _MOST_LIVES: Final = 5
 _LIVES_SECONDS: Final = 600.0
 """A task is left to people that was taken up so often in so many seconds: it may be the cause."""
-_MOST: Final = 100_000
 _MOST_LOOKED_AT: Final = 10_000
 """One's own tasks that the beginning of an id is compared with, the newest first."""
 _OF: Final = "|"
@@ -147,10 +148,12 @@ class Tasks:
     Args:
         agent: Does them.
         settings: How many are taken in.
+        uploads: The files that were sent in for tasks.
     """
 
-    def __init__(self, agent: Agent, settings: ServeSettings) -> None:
+    def __init__(self, agent: Agent, settings: ServeSettings, uploads: Uploads) -> None:
         self._agent = agent
+        self._uploads = uploads
         self._settings = settings
         self._open: dict[str, _Open] = {}
         self._open_of: Counter[str] = Counter()
@@ -176,15 +179,15 @@ class Tasks:
         self._work.add(asyncio.create_task(self._heed()))
         if self._settings.take_up:
             self._work.add(asyncio.create_task(self._keep_looking()))
-        if (seconds := self._keep_seconds()) is not None:
-            self._work.add(asyncio.create_task(self._keep_forgetting(seconds)))
+        if ages := self._ages():
+            self._work.add(asyncio.create_task(self._keep_forgetting(ages)))
 
-    def _keep_seconds(self) -> float | None:
-        """Return the seconds that ended tasks stay: the server's setting or the journal's."""
+    def _ages(self) -> Ages:
+        """How long tasks stay by state: as the server's setting says, or its journal."""
         days, journal = self._settings.keep_days, self.journal
         if days is not None:
-            return days * 86_400
-        return journal.keep_seconds if isinstance(journal, SupportsUpkeep) else None
+            return dict.fromkeys((*OVER, "interrupted"), days * 86_400)
+        return journal.keep if isinstance(journal, SupportsUpkeep) else {}
 
     async def stop(self, seconds: float) -> None:
         """Let what runs end for some time; what has not ended by then can be gone on with.
@@ -350,23 +353,30 @@ class Tasks:
         text: str | None = None,
         since: float | None = None,
         limit: int = 100,
-        offset: int = 0,
+        after: str | None = None,
         key: Key,
-    ) -> tuple[list[Task], bool]:
-        """Tasks that somebody sees, the newest first, and whether there are more."""
-        wanted = offset + limit + 1
-        exact = state in (None, *OVER)
-        records = await self.journal.find(
-            wanted if exact else _MOST,
-            state=None if state is None else _ASKED[state],
-            text=text or None,
-            since=since,
-            keys=key.owners,
-        )
+    ) -> tuple[list[Task], str | None]:
+        """Tasks that somebody sees, the newest first, and where the next page begins, if any."""
+        place = None if after is None else _place(after)
+        asked = None if state is None else _ASKED[state]
+        found: list[TaskRecord] = []
+        while len(found) <= limit:
+            records = await self.journal.find(
+                limit + 1,
+                state=asked,
+                text=text or None,
+                since=since,
+                keys=key.owners,
+                after=place,
+            )
+            waiting = await self.waiting()
+            found += [r for r in records if state in (None, state_of(r, waiting))]
+            if len(records) <= limit:
+                break
+            place = records[-1].place
         waiting = await self.waiting()
-        views = [task_view(record, waiting) for record in records]
-        views = [view for view in views if state in (None, view.state)]
-        return views[offset : offset + limit], len(views) > offset + limit
+        views = [task_view(record, waiting) for record in found[:limit]]
+        return views, _cursor(found[limit - 1]) if len(found) > limit else None
 
     async def record(self, text: str, key: Key) -> TaskRecord:
         """A task that somebody sees, by its id or the beginning of it.
@@ -483,11 +493,10 @@ class Tasks:
             ProblemError: When it runs, or waits for its turn.
         """
         record = await self._whole(task_id, key)
-        files = _files(await self.journal.read(task_id))
-        if task_id not in await self.journal.remove([task_id]):
+        gone = await remove(self.journal, [task_id])
+        if not gone.tasks:
             raise ProblemError(409, f"the task is not over: it is {record.state}", "cancel it")
-        if self._agent.config.output_dir is None:
-            await asyncio.to_thread(_remove_files, files.values())
+        await self._uploads.forget(gone.inputs)
 
     async def resume(self, task_id: str, key: Key) -> str:
         """Go on with a task whose process is gone.
@@ -580,13 +589,14 @@ class Tasks:
         except DelfError:
             return  # another process was quicker
 
-    async def _keep_forgetting(self, seconds: float) -> None:
-        """Forget what has been over for longer than some seconds, from time to time."""
+    async def _keep_forgetting(self, ages: Ages) -> None:
+        """Forget what has been over for long enough, from time to time."""
         chat: Any = self._agent.chat
         while True:
             try:
-                gone = await self.journal.prune(older_than=seconds)
-                talks: list[Any] = [] if chat is None else await chat.aprune(seconds)
+                gone = await prune(self.journal, ages)
+                await self._uploads.forget(gone.inputs)
+                talks: list[Any] = [] if chat is None else await chat.aprune(max(ages.values()))
                 if gone.tasks or talks:
                     _log.info("%d tasks, %d conversations forgotten", len(gone.tasks), len(talks))
             except DelfError as error:
@@ -638,9 +648,15 @@ def _files(events: Sequence[Event]) -> dict[str, str]:
     return snapshot(events).files
 
 
-def _remove_files(paths: Iterable[str]) -> None:
-    for path in paths:
-        Path(path).unlink(missing_ok=True)
+def _cursor(record: TaskRecord) -> str:
+    """The place of a task in the list, as a query names it."""
+    return f"{record.started_at:.9f}~{record.task_id}"
+
+
+def _place(cursor: str) -> ListPlace:
+    """The place that a query names."""
+    started, _, task_id = cursor.partition("~")
+    return float(started), task_id
 
 
 def _mark(key: Key, client: str | None, **more: str) -> dict[str, Any]:

@@ -49,6 +49,28 @@ class TestFindsBySigns(Suite):
             return [each for each in found if text != "5%" or "5" in each.task]
 
 
+class TestBeginsAnew(Suite):
+    breaks = ("test_a_list_goes_on_after_a_place",)
+    says = "begins anew"
+
+    class kind(SqlJournal):
+        async def find(self, limit=100, *, after=None, **more):
+            found = await super().find(1000, **more)
+            places = [each.place for each in found]
+            start = places.index(after) + 1 if after in places else 0
+            return found[start:][:limit]
+
+
+class TestMovesOnWhileRead(Suite):
+    breaks = ("test_it_can_be_copied_while_tasks_run",)
+    says = "not as it was at one moment"
+
+    class kind(SqlJournal):
+        async def read_all(self):
+            for each in ("a", "b", "c"):
+                yield await self.read(each)
+
+
 class TestGuessesIds(Suite):
     breaks = ("test_an_id_can_be_abbreviated",)
 

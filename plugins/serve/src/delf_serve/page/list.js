@@ -73,8 +73,9 @@ export class List {
   async load() {
     const mine = this.asking = {};
     try {
-      const { tasks, more } = await get(`tasks?${this.query}`);
+      const { tasks, more, next } = await get(`tasks?${this.query}`);
       if (mine !== this.asking) return;
+      this.next = next;
       this.rows.clear();
       for (const { box } of this.groups.values()) fill(box);
       this.add(tasks);
@@ -92,9 +93,10 @@ export class List {
     this.loading = mine;
     try {
       const query = this.query;
-      query.set("offset", this.rows.size);
-      const { tasks, more } = await get(`tasks?${query}`);
+      query.set("after", this.next);
+      const { tasks, more, next } = await get(`tasks?${query}`);
       if (mine !== this.asking) return;
+      this.next = next;
       this.add(tasks);
       this.endsWith(more);
     } catch (error) { this.failed(error); } finally { if (this.loading === mine) this.loading = null; }

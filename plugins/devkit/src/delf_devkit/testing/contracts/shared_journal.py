@@ -100,6 +100,24 @@ class SharedJournalContract(Contract):
         assert await self._found(other, text="5%") == [], "a sign of its database is no text"
         assert await self._found(other, since=2.0) == ["cleo", "bob"]
         assert await self._found(other, limit=1, since=1.0) == ["cleo"]
+        assert dict(await self.within(other.count())) == {"running": 2, "done": 1}
+
+    async def test_a_list_goes_on_after_a_place(self, two: Sequence[Any]) -> None:
+        one, other = two
+        for number, name in enumerate("abcde"):
+            await one.append(started(name, at=float(number // 2)))
+        first = await self.within(other.find(2))
+        assert [task.task_id for task in first] == ["e", "d"]
+        place = first[-1].place
+        assert await self._found(other, 2, after=place) == ["c", "b"]
+        assert await self._found(other, after=place, state="running") == ["c", "b", "a"]
+        await one.append(finished("d", 2))
+        await one.append(started("new", at=9.0))
+        await self.within(other.remove(["d"]))
+        assert (await self._found(other, after=place))[-2:] == ["b", "a"], (
+            "a list ends, or begins anew, once the last task of the page before was removed"
+        )
+        assert await self._found(other, after=(-1.0, "a")) == []
 
     async def test_an_id_can_be_abbreviated(self, two: Sequence[Any]) -> None:
         one, other = two
@@ -123,11 +141,15 @@ class SharedJournalContract(Contract):
         assert set(would.tasks) == {"old", "older"}
         assert would.events == 4
         assert len(await other.find()) == 3, "a dry run removes nothing"
-        assert set(await self.within(other.remove(["older", "runs", "nowhere"]))) == {"older"}
+        gone = await self.within(other.remove(["older", "runs", "nowhere"]))
+        assert (set(gone.tasks), gone.events) == ({"older"}, 2)
         with pytest.raises(UnknownTaskError):
             await one.read("older")
         assert list((await self.within(other.prune(older_than=1e12))).tasks) == []
         assert list((await self.within(other.prune(keep=5))).tasks) == []
+        ages = {"failed": 0.0, "interrupted": 0.0, "stopped": 0.0, "done": 1e12}
+        assert list((await self.within(other.prune(ages))).tasks) == []
+        assert list((await self.within(other.prune({"failed": 0.0}))).tasks) == []
         assert list((await self.within(other.prune())).tasks) == ["old"]
         assert await self._found(one) == ["runs"]
 
@@ -256,10 +278,30 @@ class SharedJournalContract(Contract):
         assert size.events == 1
         assert size.place.strip()
         assert size.bytes >= size.free_bytes >= 0
+        assert all(seconds > 0 for seconds in two[0].keep.values())
+        await two[0].append(started("b"))
+        moment = two[0].read_all()
+        seen = [await self.within(anext(moment))]
+        await two[0].append(printed("b", 2))
+        await two[0].append(started("c"))
+        seen += [events async for events in moment]
+        assert [(e[0].task_id, len(e)) for e in seen] == [("a", 1), ("b", 1)], (
+            "it is not as it was at one moment"
+        )
         copy = tmp_path / "copy"
         (ended,) = await self.within(_ended(two[0].back_up(copy)))
         # One of a server may say that it is copied in another way.
         assert isinstance(ended, DelfError) or copy.exists(), f"there is no copy: {ended!r}"
+        if copy.exists():
+            with pytest.raises(DelfError):
+                await self.within(two[1].restore(copy))
+            await two[0].release("a")
+            await self.within(two[1].remove(["a"]))
+            await two[0].append(finished("b", 3))
+            await two[0].append(finished("c", 2))
+            await self.within(two[1].prune())
+            assert await self.within(two[1].restore(copy)) == 3
+            assert [event.seq for event in await two[0].read("b")] == [1, 2]
 
     async def _found(self, journal: Any, limit: int = 100, **wanted: Any) -> list[str]:
         found = await self.within(journal.find(limit, **wanted))

@@ -1,0 +1,34 @@
+"""Copies of all tables from one database into another, whatever each of them is."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Final
+
+from delf_journal_sql.database import Connection
+
+_AT_ONCE: Final = 128
+_NOT_COPIED: Final = ("delf_schema_version", "delf_owners", "delf_index")
+
+
+def copy_tables(source: Connection, target: Connection) -> bool:
+    """Copy every row of every table that both have; False where the target's are not empty.
+
+    In the copy nobody works on any task: its processes work on those of the source.
+
+    Args:
+        source: In a transaction, so that all is as it was at one moment.
+        target: In a transaction.
+    """
+    both = {t for t in source.tables() & target.tables() if not t.startswith(_NOT_COPIED)}
+    for table in both:
+        if target.execute(f"SELECT 1 FROM {table} LIMIT 1"):  # noqa: S608 - own names
+            return False
+    for table in sorted(both):
+        columns, rows = source.stream(table)
+        while some := list(itertools.islice(rows, _AT_ONCE)):
+            target.insert(table, columns, some)
+    target.number_on(both)
+    if target.has_table("delf_index"):
+        target.execute("DELETE FROM delf_index")  # so that it is made anew
+    return True
