@@ -219,7 +219,7 @@ async def test_a_removed_task_leaves_no_word_behind(journal: SqlJournal, written
     add = await written.task("task_a", "a zebracrossing")
     await add(TaskFinished, status=True, text="", duration_ms=9.0)
     assert await found(journal, "zebracrossing") == ["task_a"]
-    assert list(await journal.remove(["task_a"])) == ["task_a"]
+    assert (await journal.remove(["task_a"])).tasks == ("task_a",)
     assert await found(journal, "zebracrossing") == []
     assert await journal.figures("day", TaskFilter()) == []
 
