@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import sqlite3
 import time
 from types import SimpleNamespace
@@ -170,6 +172,74 @@ async def test_rows_of_dead_processes_do_not_add_up(sqlite_place, open_journal):
     assert rows() == 51
     await end(open_journal(sqlite_place), "next")
     assert rows() == 2
+
+
+async def test_a_process_that_may_be_alive_is_named_and_has_time_to_end_its_call(
+    sqlite_place, delf_host, scripted_model, monkeypatch, clock
+):
+    """One is silent in the midst of a call; the next one asks, and waits before it makes it."""
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", sqlite_place)
+    calls, asked, waits = [], [], []
+    begun, never = asyncio.Event(), asyncio.Event()
+
+    @tool(confirm=False)
+    async def send(to: str) -> str:
+        """Send a mail."""
+        calls.append(to)
+        if len(calls) == 1:
+            begun.set()
+            await never.wait()
+        return to
+
+    async def decide(request):
+        asked.append(request)
+        return True
+
+    async def sleep(seconds):
+        waits.append(seconds)
+        assert len(calls) == 1, "it was made before the other one could have ended it"
+
+    monkeypatch.setattr("delf.engine.journal.claims.sleep", sleep)
+    monkeypatch.setattr("delf.engine.journal.claims.monotonic", lambda: clock.now)
+
+    def make():
+        return Agent(
+            tools=[send], llm="scripted", sandbox="local", host=delf_host, journal="sql",
+            lease=40.0, on_confirm=decide,
+        )  # fmt: skip
+
+    scripted_model.writes("print(await send('bob'))")
+    async with make() as first, make() as second:
+        name = await first.asubmit("send a mail")
+        await begun.wait()
+        clock.now += 100.0
+        response = await second.aresume(name)
+        assert response.status, response.error
+    (request,) = asked
+    assert request.outcome_unknown
+    assert re.match(rf"pid {os.getpid()} on .* may be alive", request.reason)
+    assert waits == [40.0]
+    assert calls == ["bob", "bob"]
+
+
+async def test_a_process_that_is_gone_is_no_reason_to_wait(sqlite_place, open_journal, clock):
+    journal, other = open_journal(sqlite_place), open_journal(sqlite_place)
+    for each in (journal, other):
+        each.lease(4.0)
+    for name in ("released", "silent", "dead"):
+        await journal.append(TaskStarted(task_id=name, seq=1, at=1.0, task="x"))
+    await journal.release("released")
+    assert await other.claim("released") is None
+    clock.now += 100.0
+    before = await other.claim("silent")
+    assert before is not None
+    assert (before.process.split()[:2], before.lease) == (["pid", str(os.getpid())], 4.0)
+    with sqlite3.connect(sqlite_place) as database:
+        database.execute(
+            "UPDATE delf_owners SET birth = 'another' WHERE owner = "
+            "(SELECT owner FROM delf_tasks WHERE task_id = 'dead')"
+        )
+    assert await other.claim("dead") is None
 
 
 # -- copies ------------------------------------------------------------------------------------

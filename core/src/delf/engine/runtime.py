@@ -263,6 +263,7 @@ class Runtime:
         """Put together what works a task."""
         resources = self.resources
         run = await TaskRun.begin(resources, request, permit)
+        run.replay.before = self._claims.before.pop(request.task_id, None)
         children = ChildTasks(self, run)
         gate = Gate(
             run.tools,

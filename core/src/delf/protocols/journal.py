@@ -120,6 +120,21 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PerhapsAlive:
+    """The process that worked on a task before, where nobody knows that it is gone.
+
+    It may be stopped, or cut off from the journal, and still be making the call that it began.
+
+    Args:
+        process: As ``pid 7 on host``.
+        lease: The seconds of silence after which its tasks are others'.
+    """
+
+    process: str
+    lease: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
     """The tasks that were removed, or would be.
 
@@ -321,8 +336,11 @@ class SharedJournal(Journal, Protocol):
         """
         ...
 
-    async def claim(self, task_id: str) -> None:
+    async def claim(self, task_id: str) -> PerhapsAlive | None:
         """Make a task on which nobody works any more the caller's own, to resume it.
+
+        Returns:
+            Who worked on it before, if that process may be alive.
 
         Raises:
             UnknownTaskError: When no such task is known.

@@ -18,6 +18,7 @@ from delf.protocols.journal import (
     JournalSize,
     ListPlace,
     Note,
+    PerhapsAlive,
     Pruned,
     RequestRecord,
     TaskRecord,
@@ -331,8 +332,11 @@ class SqlJournal:
         """Let others take its tasks over where it says nothing for so long."""
         self._lease = seconds
 
-    async def claim(self, task_id: str) -> None:
+    async def claim(self, task_id: str) -> PerhapsAlive | None:
         """Make a task on which nobody works any more the caller's own, to resume it.
+
+        Returns:
+            Who worked on it before, if that process may be alive.
 
         Raises:
             UnknownTaskError: When no such task is known.
@@ -344,7 +348,8 @@ class SqlJournal:
             operation = writer.claim(task_id)
             if writer.put(operation):
                 break
-        await asyncio.wrap_future(operation.done)
+        before: PerhapsAlive | None = await asyncio.wrap_future(operation.done)
+        return before
 
     async def release(self, task_id: str) -> None:
         """Let somebody else claim a task that is not over: nobody works on it any more."""

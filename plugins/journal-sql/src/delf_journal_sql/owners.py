@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from delf.protocols.journal import PerhapsAlive
 from delf_journal_sql.database import Connection, Database
 
 HEARTBEAT_SECONDS: Final = 5.0
@@ -119,6 +120,21 @@ def is_alive(row: Mapping[str, Any], now: float) -> bool:
     if lease is None and row["place"] == place() and row["birth"] is not None:
         return birth_of(row["pid"]) == row["birth"]
     return abs(now - row["heartbeat"]) < (SILENCE_SECONDS if lease is None else lease)
+
+
+def perhaps_alive(row: Mapping[str, Any]) -> PerhapsAlive | None:
+    """The process that lost its tasks, unless it is known to be gone.
+
+    Args:
+        row: Of :func:`owner_of`; of one that left in order, all is None.
+    """
+    if row["place"] is None:
+        return None
+    here = row["place"] == place() and row["birth"] is not None
+    if here and birth_of(row["pid"]) != row["birth"]:
+        return None
+    lease = SILENCE_SECONDS if row["lease"] is None else float(row["lease"])
+    return PerhapsAlive(process=f"pid {row['pid']} on {row['host']}", lease=lease)
 
 
 def looking(now: float) -> Callable[[tuple[Any, ...]], bool]:

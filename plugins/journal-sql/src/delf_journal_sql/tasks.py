@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from delf.events import TaskFinished, TaskPostponed, TaskQueued, TaskStarted
+from delf.protocols.journal import PerhapsAlive
 from delf_journal_sql.codec import Packed, plain_text
 from delf_journal_sql.database import Connection, Database, SqlRow
 from delf_journal_sql.errors import JournalConflictError
-from delf_journal_sql.owners import COLUMNS, Owner, is_alive, owner_of
+from delf_journal_sql.owners import COLUMNS, Owner, is_alive, owner_of, perhaps_alive
 
 _EVENT_COLUMNS: Final = ("task", "seq", "at", "type", "v", "data", "blobs")
 
@@ -120,8 +121,11 @@ class Tasks:
             self.held.discard(task_id)
         self._finished.clear()
 
-    def claim(self, connection: Connection, task_id: str) -> None:
+    def claim(self, connection: Connection, task_id: str) -> PerhapsAlive | None:
         """Make a task that nobody works on this process's own, in a transaction.
+
+        Returns:
+            Who worked on it before, if that process may be alive.
 
         Raises:
             JournalConflictError: When a process that lives works on it.
@@ -131,6 +135,7 @@ class Tasks:
             "LEFT JOIN delf_owners AS o ON o.owner = t.owner WHERE t.task_id = :id",
             {"id": task_id},
         )
+        before: PerhapsAlive | None = None
         for key, state, owner, *columns in rows:
             if owner == self.owner.key or state not in ("running", "queued"):
                 continue  # one that is over stays so
@@ -143,6 +148,7 @@ class Tasks:
                     f"task {task_id} is being worked on by process {row['pid']} on {row['host']}",
                     hint="wait for it, or end that process first",
                 )
+            before = perhaps_alive(row)
             connection.execute(
                 "UPDATE delf_tasks SET losses = COALESCE(losses, 0) + CASE WHEN owner IS NULL "
                 "THEN 0 ELSE 1 END, owner = :owner, state = 'running' "
@@ -150,9 +156,13 @@ class Tasks:
                 {"owner": self.owner.key, "key": key},
             )
         self.open.pop(task_id, None)
+        return before
 
-    def take(self, connection: Connection, task_id: str) -> None:
+    def take(self, connection: Connection, task_id: str) -> PerhapsAlive | None:
         """Claim a task for somebody who is to be the only one, in a transaction.
+
+        Returns:
+            Who worked on it before, if that process may be alive.
 
         Raises:
             JournalConflictError: When a process that lives works on it, or somebody else of
@@ -160,8 +170,9 @@ class Tasks:
         """
         if task_id in self.held:
             raise _held_here(task_id)
-        self.claim(connection, task_id)
+        before = self.claim(connection, task_id)
         self.lost.discard(task_id)
+        return before
 
     def release(self, connection: Connection, task_id: str) -> None:
         """Nobody works on a task any more, in a transaction; one that is over stays so."""

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from delf.errors import DelfError
 from delf.events import Event
+from delf.protocols.journal import PerhapsAlive
 from delf_journal_sql.codec import Packed
 from delf_journal_sql.database import Connection, Database, transaction
 from delf_journal_sql.errors import (
@@ -97,12 +98,12 @@ class Writer:
     def claim(self, task_id: str) -> Call:
         """The operation that makes a task that nobody works on the caller's own."""
 
-        def take(connection: Connection) -> None:
+        def take(connection: Connection) -> PerhapsAlive | None:
             key_of(connection, task_id)
             self._sign(connection)
-            self._tasks.take(connection, task_id)
+            return self._tasks.take(connection, task_id)
 
-        def claimed(_: None) -> None:
+        def claimed(_: PerhapsAlive | None) -> None:
             self._tasks.held.add(task_id)
 
         return Call(take, write=True, registers=True, kept=claimed)

@@ -310,10 +310,18 @@ class Gate:
                 call.arguments = dict(edited)
                 call.digest = call.digest if past.started is None else past.started.digest
         if unfit is None and self._goes_on(call):
+            await self._until_others_ended()
             return await self._make(call)
         verdict = Allowed() if unfit is not None else await self._verdict(call)
         if isinstance(verdict, Refused):
             unfit, verdict = f"it is refused: {verdict.message}", Allowed()
+        if self._replay.before is not None:
+            verdict = NeedsApproval(
+                reason=f"{self._replay.before.process} began it and may be alive: it is silent, "
+                "and may be making the call still",
+                preview=verdict.preview,
+                basis=verdict.basis,
+            )
         answer = await self._ask(call, past, verdict, outcome_unknown=True)
         match answer if isinstance(answer, Refused) else answer.decision:
             case AlreadyDone(result=result):
@@ -323,12 +331,18 @@ class Gate:
             case Approved() if unfit is not None:
                 reason = unfit
             case Approved():
+                await self._until_others_ended()
                 return await self._make(call)
             case Refused(message=reason):
                 pass
             case decision:
                 reason = why_not(decision)
         return await self._reject(call, reason)
+
+    async def _until_others_ended(self) -> None:
+        """Let whoever began a call, and may be alive, end it before it is made again."""
+        if self._replay.before is not None:
+            await self._replay.before.over()
 
     async def _ask_after_doubt(self, call: Call) -> CallAnswer:
         """The same call may have been made before: a person says whether to make it again."""

@@ -4,14 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import sleep
 from collections.abc import Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
 
 from delf.engine.waiting import to_its_end
 from delf.errors import DelfError
 from delf.events import Event, TaskFinished
-from delf.protocols.journal import Journal, SharedJournal
+from delf.protocols.journal import Journal, PerhapsAlive, SharedJournal
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Predecessor:
+    """A process that may be alive, from which a task was taken.
+
+    Args:
+        process: As ``pid 7 on host``.
+        until: The moment by which it has found out, once it wakes, that the task is others'.
+    """
+
+    process: str
+    until: float
+
+    async def over(self) -> None:
+        """Wait until it has had its lease once more to end what it began."""
+        if (seconds := self.until - monotonic()) > 0:
+            await sleep(seconds)
 
 
 class Claims:
@@ -20,6 +42,8 @@ class Claims:
     def __init__(self) -> None:
         self.in_hand: set[str] = set()
         """The ids of these tasks; one that is resumed was taken up before."""
+        self.before: dict[str, Predecessor] = {}
+        """From whom tasks were taken that may be alive."""
 
     async def release(self, journal: Journal, task_id: str) -> None:
         """Let somebody else take a task up that has no end.
@@ -27,6 +51,7 @@ class Claims:
         A journal that cannot be told now finds out by itself.
         """
         self.in_hand.discard(task_id)
+        self.before.pop(task_id, None)
         if isinstance(journal, SharedJournal):
             try:
                 await to_its_end(journal.release(task_id))
@@ -50,7 +75,7 @@ class Claims:
         if task_id in self.in_hand:
             raise DelfError(f"task {task_id} is being worked on by this agent", hint="wait for it")
         self.in_hand.add(task_id)
-        claiming: asyncio.Future[None] | None = None
+        claiming: asyncio.Future[PerhapsAlive | None] | None = None
         taken = False
         try:
             events = await journal.read(task_id)
@@ -58,7 +83,9 @@ class Claims:
                 return events
             if isinstance(journal, SharedJournal):
                 claiming = asyncio.ensure_future(_claim(journal, task_id))
-                await to_its_end(claiming)  # else one that nobody knows of would stay
+                before = await to_its_end(claiming)  # else one that nobody knows of would stay
+                if before is not None:
+                    self.before[task_id] = Predecessor(before.process, monotonic() + before.lease)
                 events = await journal.read(task_id)
             taken = not is_over(events)
             return events
@@ -69,11 +96,11 @@ class Claims:
                     await self.release(journal, task_id)
 
 
-async def _claim(journal: SharedJournal, task_id: str) -> None:
-    await journal.claim(task_id)
+async def _claim(journal: SharedJournal, task_id: str) -> PerhapsAlive | None:
+    return await journal.claim(task_id)
 
 
-def _has_succeeded(claiming: asyncio.Future[None] | None) -> bool:
+def _has_succeeded(claiming: asyncio.Future[Any] | None) -> bool:
     return claiming is not None and not claiming.cancelled() and claiming.exception() is None
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from delf import events as ev
+from delf.engine.journal.claims import Predecessor
 from delf.engine.journal.recording import RecordedCall, RecordedScript, Recording
 from delf.engine.journal.retrying import as_untried
 from delf.errors import ReplayMismatch
@@ -195,6 +196,8 @@ class Replay:
         """The source of chance for the task's scripts."""
         self.zone = None if began is None or not began.zone else Zone(began.zone, began.zone_name)
         """The time zone in which the task began."""
+        self.before: Predecessor | None = None
+        """Who worked on the task before, if that process may be alive."""
         self._patience = patience
         self._recording = Recording(as_untried(self.events))
         self.recorded = self._recording.known
