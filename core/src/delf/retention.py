@@ -12,7 +12,7 @@ from typing import Final
 from delf.protocols.journal import Ages, Pruned, SharedJournal
 
 OUTPUT_PREFIX: Final = "delf-out-"
-"""How the names of the temporary folders begin that output files are written into."""
+"""The beginning of the names of temporary folders that output files are written into."""
 
 
 async def prune(

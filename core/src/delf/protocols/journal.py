@@ -194,7 +194,7 @@ class SupportsUpkeep(Protocol):
 
     @property
     def keep(self) -> Ages:
-        """How long tasks stay; those of other states stay for ever.
+        """The time for which tasks stay; those of other states stay for ever.
 
         Servers and runners remove older ones with ``prune`` from time to time.
         """
@@ -296,7 +296,7 @@ class SharedJournal(Journal, Protocol):
         ...
 
     async def count(self) -> Mapping[str, int]:
-        """How many tasks there are in each state that some are in."""
+        """Count the tasks in each state that some are in."""
         ...
 
     async def resolve(self, text: str) -> str:

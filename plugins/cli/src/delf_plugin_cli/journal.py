@@ -22,7 +22,7 @@ from delf_plugin_cli.runs import as_json_option, prune
 
 _FORMAT: Final = {"delf_journal": 1}
 _SQLITE: Final = b"SQLite format 3\x00"
-"""How a backup begins."""
+"""The first bytes of a backup."""
 _AT_ONCE: Final = 32
 
 

@@ -178,7 +178,7 @@ class SqlJournal:
         )
 
     async def count(self) -> Mapping[str, int]:
-        """How many tasks there are in each state that some are in."""
+        """Count the tasks in each state that some are in."""
         return await self._read(lambda c: store.count_tasks(c, self._database.now(c)))
 
     async def check(self) -> None:
@@ -187,7 +187,7 @@ class SqlJournal:
 
     @property
     def keep(self) -> Ages:
-        """How long tasks stay, by their states; those of others stay for ever."""
+        """The time for which tasks stay, by their states; those of others stay for ever."""
         return self._settings.keep or {}
 
     async def size(self) -> JournalSize:

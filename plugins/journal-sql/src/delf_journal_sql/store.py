@@ -175,7 +175,7 @@ def in_state(connection: Connection, now: float, state: str) -> tuple[str, Mappi
 
 
 def count_tasks(connection: Connection, now: float) -> dict[str, int]:
-    """How many tasks there are in each state that some are in."""
+    """Count the tasks in each state that some are in."""
     rows = connection.execute("SELECT state, COUNT(*) FROM delf_tasks GROUP BY state")
     found = {str(state): int(number) for state, number in rows}
     if begun := found.pop("running", 0):
@@ -311,7 +311,7 @@ def to_prune(
 
 
 def count_events(connection: Connection, task_ids: Sequence[str]) -> int:
-    """How many events some tasks have."""
+    """Count the events of some tasks."""
     found = 0
     for start in range(0, len(task_ids), _AT_ONCE):
         among, values = _among(task_ids[start : start + _AT_ONCE])

@@ -183,7 +183,7 @@ class Tasks:
             self._work.add(asyncio.create_task(self._keep_forgetting(ages)))
 
     def _ages(self) -> Ages:
-        """How long tasks stay by state: as the server's setting says, or its journal."""
+        """Return the time for which tasks stay by state: as the setting says, or the journal."""
         days, journal = self._settings.keep_days, self.journal
         if days is not None:
             return dict.fromkeys((*OVER, "interrupted"), days * 86_400)

@@ -43,7 +43,7 @@ class Claims:
         self.in_hand: set[str] = set()
         """The ids of these tasks; one that is resumed was taken up before."""
         self.before: dict[str, Predecessor] = {}
-        """From whom tasks were taken that may be alive."""
+        """The processes that may be alive, by the tasks that were taken from them."""
 
     async def release(self, journal: Journal, task_id: str) -> None:
         """Let somebody else take a task up that has no end.

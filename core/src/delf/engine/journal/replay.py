@@ -197,7 +197,7 @@ class Replay:
         self.zone = None if began is None or not began.zone else Zone(began.zone, began.zone_name)
         """The time zone in which the task began."""
         self.before: Predecessor | None = None
-        """Who worked on the task before, if that process may be alive."""
+        """The process that worked on the task before, if that may be alive."""
         self._patience = patience
         self._recording = Recording(as_untried(self.events))
         self.recorded = self._recording.known

@@ -114,7 +114,8 @@ class SharedJournalContract(Contract):
         await one.append(finished("d", 2))
         await one.append(started("new", at=9.0))
         await self.within(other.remove(["d"]))
-        assert (await self._found(other, after=place))[-2:] == ["b", "a"], (
+        left = await self._found(other, after=place)
+        assert left in (["c", "b", "a"], ["b", "a"]), (
             "a list ends, or begins anew, once the last task of the page before was removed"
         )
         assert await self._found(other, after=(-1.0, "a")) == []
