@@ -637,7 +637,7 @@ async def test_files_go_with_their_tasks(serve, way):
         )
         await server.until(task["task_id"], "done")
         names.append(task["task_id"])
-        outputs += (await server.app.tasks.output_files(names[-1])).values()
+        outputs += (await server.app.tasks.output_files(names[-1], ANYBODY)).values()
     if way == "removed":
         assert (await server.client.delete(f"/tasks/{names[0]}")).status_code == 204
         gone, left = {sent[0]}, [False, True]
