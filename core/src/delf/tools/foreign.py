@@ -7,10 +7,13 @@ each call counts as one that cannot be undone, and a person is asked.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import keyword
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Literal, Union, cast
 
 from delf.errors import ToolDefinitionError
@@ -78,11 +81,63 @@ def _pydantic_ai(item: Any) -> Callable[..., Any] | None:
     if schema is None or not isinstance(getattr(item, "name", None), str):
         return None
     if getattr(item, "takes_ctx", False):
+        raise _takes_context(item.name)
+    return _function(item.name, item.description or "", schema, _validated(item))
+
+
+def _validated(tool: Any) -> Callable[..., Any]:
+    """The function of a pydantic-ai tool with its arguments as that framework makes them."""
+    schema = tool.function_schema
+    if not all(hasattr(schema, name) for name in ("validator", "call")):
+        return cast("Callable[..., Any]", tool.function)
+
+    async def call(**arguments: Any) -> Any:
+        return await schema.call(schema.validator.validate_python(arguments), None)
+
+    return call
+
+
+def _abstract_toolset(item: Any) -> list[Callable[..., Any]] | None:
+    """A pydantic-ai toolset that only says in a run what its tools are, as a filtered one.
+
+    Raises:
+        ToolDefinitionError: When it does not say so, or a tool takes the run.
+    """
+    package: Any = sys.modules.get("pydantic_ai")
+    if package is None or not isinstance(item, getattr(package, "AbstractToolset", ())):
+        return None
+    run: Any = package.RunContext(deps=None, model=None, usage=package.RunUsage())
+    try:
+        with ThreadPoolExecutor(1) as thread:  # a program may have an event loop here
+            tools: Mapping[str, Any] = thread.submit(asyncio.run, item.get_tools(run)).result()
+    except Exception as error:
         raise ToolDefinitionError(
-            f"the tool {item.name!r} takes a RunContext, which only its own framework has",
-            hint="wrap it: a function that does without one",
-        )
-    return _function(item.name, item.description or "", schema, item.function)
+            f"the toolset {type(item).__name__} does not say what its tools are: {error}",
+            hint="tools of an MCP server come by the plugin mcp",
+        ) from error
+    return [_of_toolset(item, name, tool, run) for name, tool in tools.items()]
+
+
+def _of_toolset(toolset: Any, name: str, tool: Any, run: Any) -> Callable[..., Any]:
+    inner = tool
+    while (next_one := getattr(inner, "source_tool", None)) is not None:
+        inner = next_one
+    if getattr(getattr(getattr(inner, "call_func", None), "__self__", None), "takes_ctx", False):
+        raise _takes_context(name)
+
+    async def call(**arguments: Any) -> Any:
+        given = tool.args_validator.validate_python(arguments)
+        return await toolset.call_tool(name, given, run, tool)
+
+    told = tool.tool_def
+    return _function(name, told.description or "", told.parameters_json_schema, call)
+
+
+def _takes_context(name: str) -> ToolDefinitionError:
+    return ToolDefinitionError(
+        f"the tool {name!r} takes a RunContext, which only its own framework has",
+        hint="wrap it: a function that does without one",
+    )
 
 
 def _llm(item: Any) -> Callable[..., Any] | None:
@@ -101,7 +156,7 @@ def _toolset(item: Any) -> list[Callable[..., Any]] | None:
     elif inspect.ismethod(listed):
         listed = listed()
     if not isinstance(listed, Iterable) or isinstance(listed, (str, bytes)):
-        return None
+        return _abstract_toolset(item)
     functions: list[Callable[..., Any]] = []
     for each in cast("Iterable[Any]", listed):
         found = foreign_functions(each)

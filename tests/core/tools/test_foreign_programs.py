@@ -1,0 +1,174 @@
+"""Three programs of each other framework, as its own pages write them, moved as docs/migrating says."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel, Field
+
+from delf import Agent, Response
+from delf.errors import ToolDefinitionError
+from delf.tools.function import as_connections
+from support.program import write_recording
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+def run(tmp_path) -> Callable[..., Any]:
+    """What a script makes of tools, all of which may be called."""
+
+    async def run(tools: list[Any], script: str, **options: Any) -> str:
+        model = write_recording(tmp_path / "r.jsonl", script)
+        given: dict[str, Any] = {"approval_mode": "approve_all", "sandbox": "local", **options}
+        async with Agent(tools, llm=model, **given) as agent:
+            response: Response = await agent.arun("x")
+        return response.raise_for_status().text.strip()
+
+    return run
+
+
+async def test_langchain(run):
+    from langchain_core.tools import BaseTool, StructuredTool, ToolException, tool
+
+    @tool
+    def multiply(a: int, b: int) -> int:
+        """Multiply two numbers."""
+        return a * b
+
+    class Trip(BaseModel):
+        city: str = Field(description="Where to.")
+        nights: int = 1
+
+    async def book(city: str, nights: int = 1) -> str:
+        return f"{nights} in {city}"
+
+    booking = StructuredTool.from_function(
+        coroutine=book, name="book-trip", description="Book a trip.", args_schema=Trip
+    )
+
+    class Search(BaseTool):
+        name: str = "search"
+        description: str = "Search the shop."
+        handle_tool_error: bool = True
+
+        def _run(self, query: str) -> str:
+            raise ToolException(f"nothing for {query}")
+
+    assert await run([multiply], "print(await multiply(a=6, b=7))") == "42"
+    assert await run([booking], "print(await book_trip(city='Graz'))") == "1 in Graz"
+    assert await run([Search()], "print(await search('tea'))") == "nothing for tea"
+
+
+async def test_smolagents(run):
+    from smolagents import Tool, ToolCollection, tool
+
+    @tool
+    def travel_time(start: str, hours: float, transport: str | None = None) -> str:
+        """Tell how long a way is.
+
+        Args:
+            start: Where it begins.
+            hours: How long it takes.
+            transport: By what.
+        """
+        return f"{start}: {hours} h by {transport or 'car'}"
+
+    class Catalog(Tool):
+        name = "catalog"
+        description = "Looks a party theme up."
+        inputs = {"theme": {"type": "string", "description": "What for."}}
+        output_type = "object"
+
+        def forward(self, theme: str) -> dict[str, Any]:
+            return {"theme": theme, "ideas": ["masks", "gold"]}
+
+    class Greeting(Tool):
+        name = "greeting"
+        description = "Greets."
+        inputs: dict[str, Any] = {}
+        output_type = "string"
+
+        def forward(self) -> str:
+            return "hello"
+
+    told = await run([travel_time], "print(await travel_time('Graz', 2.5))")
+    assert told == "Graz: 2.5 h by car"
+    code = "found = await catalog(theme='ball')\nprint(found['ideas'][1])"
+    assert await run([Catalog()], code) == "gold"
+    code = "print(await greeting(), (await catalog('ball'))['theme'])"
+    assert await run([ToolCollection([Greeting(), Catalog()])], code) == "hello ball"
+
+
+async def test_pydantic_ai(run):
+    from pydantic_ai import CombinedToolset, FunctionToolset, RunContext, Tool
+
+    def roll(sides: Annotated[int, Field(ge=2)] = 6) -> int:
+        """Roll a die."""
+        return sides
+
+    class Player(BaseModel):
+        name: str
+        score: int = 0
+
+    shop = FunctionToolset()
+
+    @shop.tool_plain
+    def price(product: str) -> float:
+        """The price of a product."""
+        return {"tea": 4.5}[product]
+
+    @shop.tool_plain
+    async def greet(player: Player) -> Player:
+        """Greet a player."""
+        return player.model_copy(update={"score": player.score + 1})
+
+    assert await run([Tool(roll)], "print(await roll(20))") == "20"
+    code = "p = await greet(name='Ada')\nprint(p['name'], p['score'], await price('tea'))"
+    assert await run([shop], code) == "Ada 1 4.5"
+    dice = FunctionToolset([roll])
+    code = "print(await shop_price('tea'), await roll())"
+    assert await run([CombinedToolset([shop.prefixed("shop"), dice])], code) == "4.5 6"
+    only = shop.filtered(lambda _ctx, definition: definition.name == "price")
+    (price_alone,) = as_connections([only])
+    assert price_alone.name == "price"
+
+    @shop.tool
+    def secret(ctx: RunContext[str]) -> str:
+        """Take what only a run has."""
+        return ctx.deps
+
+    for toolset in (shop, shop.prefixed("x"), CombinedToolset([shop])):
+        with pytest.raises(ToolDefinitionError, match="takes a RunContext"):
+            as_connections([toolset])
+
+
+async def test_llm(run):
+    import llm
+
+    def upper(text: str) -> str:
+        """Upper-case a text."""
+        return text.upper()
+
+    async def count(text: str, letter: str = "r") -> int:
+        """Count a letter."""
+        return text.count(letter)
+
+    class Memory(llm.Toolbox):
+        def __init__(self) -> None:
+            self.kept: dict[str, str] = {}
+
+        def store(self, key: str, value: str) -> str:
+            """Keep a value."""
+            self.kept[key] = value
+            return "kept"
+
+        def load(self, key: str) -> str:
+            """The value that was kept."""
+            return self.kept[key]
+
+    assert await run([llm.Tool.function(upper)], "print(await upper('tea'))") == "TEA"
+    counter = llm.Tool.function(count, name="count")
+    assert await run([counter], "print(await count('strawberry'))") == "3"
+    code = "await Memory_store('a', '1')\nprint(await Memory_load('a'))"
+    assert await run([Memory()], code) == "1"
