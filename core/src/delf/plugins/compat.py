@@ -19,7 +19,7 @@ _RANGE = re.compile(r"[\w.-]+\s*>=\s*(\d+(?:\.\d+)*)\s*,\s*<\s*(\d+(?:\.\d+)*)\s
 _VERSION = re.compile(r"\d+(?:\.\d+)*")
 
 Unfit = tuple[State, str]
-"""``skipped`` for a plugin of another delf, ``failed`` for one that is incomplete; and why."""
+"""The state of a plugin that cannot be used, and why."""
 
 
 def check(candidate: Candidate, *, version: str, api: int) -> Unfit | None:
@@ -30,6 +30,8 @@ def check(candidate: Candidate, *, version: str, api: int) -> Unfit | None:
         version: The version of delf.
         api: The number of its plugin API.
     """
+    if candidate.blocked is not None:
+        return "disabled", candidate.blocked
     if candidate.problem is not None:
         return "failed", candidate.problem
     numbers = [int(match[1]) for word in candidate.keywords if (match := _API.fullmatch(word))]

@@ -40,6 +40,7 @@ class Candidate:
         keywords: Its keywords.
         plugin: The plugin itself, where it was given in code.
         problem: Why the metadata cannot be used, if so.
+        blocked: Who blocked it, if somebody did.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Candidate:
     keywords: tuple[str, ...] = ()
     plugin: object | None = None
     problem: str | None = None
+    blocked: str | None = None
 
     @property
     def origin(self) -> str:

@@ -35,7 +35,6 @@ class PluginHost:
 
     Args:
         candidates: The plugins, in any order.
-        blocked: For each blocked plugin, by position in ``candidates``, who blocked it.
         warnings: What the user should know about the way plugins were chosen.
         prefer: Plugins or distributions whose names win where several give one, in order.
         environ: Variables, some of which may be addresses of models.
@@ -45,7 +44,6 @@ class PluginHost:
         self,
         candidates: Sequence[Candidate],
         *,
-        blocked: Mapping[int, str] | None = None,
         warnings: Sequence[str] = (),
         prefer: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
@@ -54,7 +52,6 @@ class PluginHost:
         self._prefer = tuple(prefer)
         self.warnings = tuple(warnings)
         self._candidates = tuple(candidates)
-        self._blocked = dict(blocked or {})
         self._lock = threading.RLock()
         self._catalog: Catalog | None = None
         self._resolved: dict[Spec, Any] = {}
@@ -81,17 +78,17 @@ class PluginHost:
             extra: Plugins given in code, as name and module or object. ``no_plugins`` leaves
                 them alone.
         """
-        installed = discovery.discover()
-        candidates = (*discovery.in_code(extra), *installed)
         variables = os.environ if environ is None else environ
         asked = [(name, "disabled by the caller") for name in disabled]
         listed = variables.get(DISABLE_VARIABLE, "").replace(",", " ").split()
         asked += [(name, f"disabled by {DISABLE_VARIABLE}") for name in listed]
         if no_plugins:
             asked.append(("all", "disabled by --no-plugins"))
-        blocked, warnings = _blocked(candidates, asked)
+        found = (*discovery.in_code(extra), *discovery.discover())
+        candidates = [_blocked(candidate, asked) for candidate in found]
+        warnings = _mistyped(found, asked)
         prefer = variables.get(PREFER_VARIABLE, "").replace(",", " ").split()
-        return cls(candidates, blocked=blocked, warnings=warnings, prefer=prefer, environ=variables)
+        return cls(candidates, warnings=warnings, prefer=prefer, environ=variables)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -231,11 +228,7 @@ class PluginHost:
     def _loaded(self) -> Catalog:
         with self._lock:
             if self._catalog is None:
-                outcomes = [
-                    _outcome(candidate, self._blocked.get(index))
-                    for index, candidate in enumerate(self._candidates)
-                ]
-                self._catalog = Catalog(outcomes, self._prefer)
+                self._catalog = Catalog([*map(_outcome, self._candidates)], self._prefer)
             return self._catalog
 
     def _unresolved(self, spec: Spec, error: BaseException) -> PluginError:
@@ -246,9 +239,7 @@ class PluginHost:
         )
 
 
-def _outcome(candidate: Candidate, block: str | None) -> Outcome:
-    if block is not None:
-        return Outcome(plugin=candidate, state="disabled", reason=block)
+def _outcome(candidate: Candidate) -> Outcome:
     unfit = compat.check(candidate, version=_installed_version(), api=PLUGIN_API)
     if unfit is not None:
         state, reason = unfit
@@ -256,21 +247,21 @@ def _outcome(candidate: Candidate, block: str | None) -> Outcome:
     return loader.load(candidate)
 
 
-def _blocked(
-    candidates: Sequence[Candidate], asked: Sequence[tuple[str, str]]
-) -> tuple[dict[int, str], list[str]]:
-    """Find blocked candidates with their reasons, and warn of names that look mistyped."""
-    blocked: dict[int, str] = {}
-    warnings: list[str] = []
+def _blocked(candidate: Candidate, asked: Iterable[tuple[str, str]]) -> Candidate:
+    """A plugin with the first reason why it is blocked, if there is one."""
+    why = next((why for name, why in asked if _names(name, candidate)), None)
+    return candidate if why is None else replace(candidate, blocked=why)
+
+
+def _mistyped(candidates: Sequence[Candidate], asked: Iterable[tuple[str, str]]) -> list[str]:
+    """Warnings for names that are much like installed ones.
+
+    A list that is shared between machines may name plugins that are not installed here.
+    """
     known = {name for c in candidates for name in (c.name, c.distribution) if name}
-    for name, why in asked:
-        for index, candidate in enumerate(candidates):
-            if _names(name, candidate):
-                blocked.setdefault(index, why)
-        # A list that is shared between machines may name plugins that are not installed here.
-        if name not in _ALL and name not in known and (close := did_you_mean(name, known)):
-            warnings.append(f"{why}: {name!r} is not installed{close}")
-    return blocked, warnings
+    unknown = ((name, why) for name, why in asked if name not in _ALL and name not in known)
+    close = ((name, why, did_you_mean(name, known)) for name, why in unknown)
+    return [f"{why}: {name!r} is not installed{like}" for name, why, like in close if like]
 
 
 def _names(name: str, candidate: Candidate) -> bool:
