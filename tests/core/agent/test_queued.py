@@ -68,6 +68,38 @@ def test_what_only_a_queue_knows_needs_a_queue(make):
         make().submit("add them", priority=3)
 
 
+async def test_a_task_that_waits_for_its_place_is_left_as_one_that_runs(
+    delf_host, journal, scripted_model
+):
+    begun = asyncio.Event()
+
+    @tool(confirm=False)
+    async def hang() -> None:
+        """Wait."""
+        begun.set()
+        await asyncio.Event().wait()
+
+    scripted_model.writes("await hang()")
+    await journal.append(ev.TaskQueued(task_id="task_2", seq=1, at=1.0, task="add", origin="x"))
+    options = {"llm": "scripted", "host": delf_host, "journal": "test", "max_tasks": 1}
+    async with Agent(tools=[hang], **options) as agent:
+        works = [asyncio.ensure_future(agent.arun("hang"))]
+        await begun.wait()
+        works.append(asyncio.ensure_future(agent.aresume("task_2")))
+        while not agent.status()["tasks"]["queued"]:
+            await asyncio.sleep(0)
+        for _ in range(50):  # turns of the loop, in which it comes to its place
+            await asyncio.sleep(0)
+        agent.leave()
+        for work in works:
+            work.cancel()
+        await asyncio.wait(works)
+    names = [record.task_id for record in await journal.find()]
+    assert len(names) == 2
+    events = [event for name in names for event in await journal.read(name)]
+    assert not any(isinstance(event, ev.TaskFinished) for event in events)
+
+
 async def test_also_from_the_loop_that_the_agent_works_on(make, journal, scripted_model):
     scripted_model.writes("print(await add(1, 2))")
     async with make() as agent:

@@ -64,6 +64,9 @@ class Runtime:
         self._learning: set[asyncio.Future[None]] = set()
         self._warming = asyncio.ensure_future(resources.warm_up())
         self._stopped = False
+        self._leaves_all = False
+        self._left: set[str] = set()
+        """The running tasks that are left to be resumed once they are cancelled."""
 
     @property
     def journal(self) -> Journal:
@@ -147,15 +150,19 @@ class Runtime:
             async with self._room(request), self._turn(permit):
                 pipeline = await self._prepare(request, permit)
                 self._pipelines[request.task_id] = pipeline
+                if self._is_left(request):
+                    pipeline.leave()
                 self._tell_learners(request)
                 try:
                     outcome = await pipeline.run(self.resources.agent.agent_id)
                 finally:
                     self._pipelines.pop(request.task_id, None)
         except asyncio.CancelledError:
-            if pipeline is None and not self._stopped:
+            if pipeline is None and not (self._stopped or self._is_left(request)):
                 await to_its_end(self._never_begun(request))
             raise
+        finally:
+            self._left.discard(request.task_id)
         ledger.end(request.task_id)
         return outcome
 
@@ -281,13 +288,18 @@ class Runtime:
         strategy = resources.agent.strategy_named(run.config.strategy)
         return TaskPipeline(run, host, strategy, lambda: self._stops.by(request.task_id))
 
+    def _is_left(self, request: TaskRequest) -> bool:
+        return self._leaves_all or request.task_id in self._left
+
     def leave_all(self) -> None:
         """The same as :meth:`leave`, for every task that runs."""
+        self._leaves_all = True
         for pipeline in self._pipelines.values():
             pipeline.leave()
 
     def leave(self, task_id: str) -> None:
         """Keep nothing of a task's end when it is cancelled, so that it can be resumed."""
+        self._left.add(task_id)
         if (pipeline := self._pipelines.get(task_id)) is not None:
             pipeline.leave()
 

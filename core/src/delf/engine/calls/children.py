@@ -114,7 +114,7 @@ class ChildTasks:
         ending = [key for key in self._at_work if call is None or key[0] == call.number]
         works = [self._at_work.pop(key) for key in ending]
         for (_, child_id), work in zip(ending, works, strict=True):
-            if self._left:
+            if self._left and not work.done():
                 self._runtime.leave(child_id)
             work.cancel()
         if works:
