@@ -74,7 +74,7 @@ async def test_what_comes_in_streams_is_typed(serve):
         validator.validate(event)
     for path, name in (("/tasks/{task_id}/events", "Event"), ("/events", "Task")):
         content = OWN["paths"][path]["get"]["responses"]["200"]["content"]
-        assert content["text/event-stream"]["schema"]["$ref"].endswith(f"/{name}")
+        assert content["text/event-stream"]["schema"]["contentSchema"]["$ref"].endswith(f"/{name}")
 
 
 def test_what_may_be_null_is_told_as_generators_of_clients_read_it():

@@ -198,7 +198,15 @@ def _responses(operation: Operation) -> dict[str, Any]:
     if operation.answer is not None:
         content = {"schema": {"$ref": _PLACE.format(model=operation.answer.__name__)}}
     elif operation.frames is not None:
-        content = {"schema": {"$ref": _PLACE.format(model=operation.frames)}}
+        # A client that is generated takes the stream as a text; its frames are typed by the rest.
+        frames = {"$ref": _PLACE.format(model=operation.frames)}
+        content = {
+            "schema": {
+                "type": "string",
+                "contentMediaType": operation.media,
+                "contentSchema": frames,
+            }
+        }
     elif operation.media == "application/json":
         content = {"schema": {"type": "object"}}
     usual: dict[str, Any] = {"description": operation.summary}

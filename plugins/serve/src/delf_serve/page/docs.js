@@ -16,6 +16,7 @@ function kind(schema, depth = 0) {
   for (const word of ["anyOf", "oneOf"]) {
     if (schema[word]) return schema[word].flatMap((one, n) => (n ? [" or ", ...kind(one, depth + 1)] : kind(one, depth + 1)));
   }
+  if (schema.contentSchema) return ["stream of ", ...kind(schema.contentSchema, depth + 1)];
   if (schema.const !== undefined) return [JSON.stringify(schema.const)];
   if (schema.enum) return [schema.enum.map((one) => JSON.stringify(one)).join(" | ")];
   if (schema.type === "array") return ["list of ", ...kind(schema.items, depth + 1)];
