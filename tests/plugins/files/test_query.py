@@ -199,6 +199,18 @@ async def _queried(path, data):
     return [tuple(row.values()) for row in got], list(notes)
 
 
+async def test_moments_inside_of_lists(tmp_path):
+    duckdb.sql(
+        "COPY (SELECT [DATE '2026-01-01'] AS d, {'at': TIMESTAMP_NS '2026-01-01 00:00:00.123456789'} AS s) "
+        f"TO '{tmp_path / 'a.parquet'}'"
+    )
+    found = input_files(find_inputs([str(tmp_path / "a.parquet")]), lambda path: path)
+    with notes_of_call() as notes:
+        (row,) = await Files(found, Formats(HOST)).query("FROM 'a.parquet'")
+    assert row == {"d": [dt.date(2026, 1, 1)], "s": "{'at': '2026-01-01 00:00:00.123456789'}"}
+    assert [note[:10] for note in notes] == ["column 's'"]
+
+
 async def test_times_and_durations_of_workbooks(tmp_path):
     lasting = dt.timedelta(days=1, hours=6, microseconds=5000)
     book = Workbook()

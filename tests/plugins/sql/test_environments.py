@@ -67,7 +67,7 @@ async def test_what_mariadb_did_otherwise_is_told(mariadb_database, open_sql):
             )
         assert rows == [{"g": "long", "n": 1}]
         assert len(notes) == 2
-        assert all(note.startswith("the database warns: ") for note in notes)
+        assert all(note.startswith("the database says: ") for note in notes)
         for params in ({"name": "abcdef"}, [{"name": "abcdef"}, {"name": "abcdef"}]):
             with notes_of_call() as notes:
                 await sql.write("INSERT INTO t (name) VALUES (:name)", params)

@@ -51,7 +51,7 @@ async def test_postgresql_out(postgres_database, open_sql):
         "small": 1, "big": 9223372036854775807, "num": Decimal("1.50"), "f": 1.5, "t": True, "n": None,
         "txt": "x", "b": b"\x00\xff", "d": dt.date(2024, 1, 31), "tm": dt.time(12, 30), "ts": WHEN,
         "iv": dt.timedelta(days=1, hours=2), "j": {"a": [1, None]}, "k": [1], "arr": [1, None, 3],
-        "arr2": [["a"], ["b"]], "e": "ok", "u": ID, "ip": "10.0.0.1", "net": "10.0.0.0/8", "r": "[1, 5)",
+        "arr2": [["a"], ["b"]], "e": "ok", "u": ID, "ip": "10.0.0.1", "net": "10.0.0.0/8", "r": "[1,5)",
         "p": "(1,x)", "x": "<a/>", "bits": "101", "pt": "(1,2)", "tsv": "'a' 'b'", "m": "$12.50",
     }  # fmt: skip
     assert str(row["num"]) == "1.50"
@@ -303,3 +303,57 @@ async def test_numbers_that_do_not_fit(
         await open_sql(mariadb_database).query("SELECT :v", {"v": float("nan")})
     with pytest.raises(ToolRefusedError, match="NUL"):
         await open_sql(postgres_database).query("SELECT :v", {"v": "a\x00"})
+
+
+async def test_json_and_ranges_of_postgresql_are_what_it_says(postgres_database, open_sql):
+    sql = open_sql(postgres_database)
+    with notes_of_call() as notes:
+        (row,) = await sql.query(
+            """SELECT json '{"a": 1, "a": 2}' AS j, json '[1e400, 0.1]' AS n, daterange('2026-01-01', NULL)
+            AS open, int4range(1, 5) AS r, ARRAY[int4range(NULL, 1)] AS many, 1 << 3 AS shifted"""
+        )
+    assert row == {
+        "j": {"a": 2},
+        "n": ["1e400", 0.1],
+        "open": "[2026-01-01,)",
+        "r": "[1,5)",
+        "many": ["(,1)"],
+        "shifted": 8,
+    }
+    assert [note[:50] for note in notes] == [
+        "the database says: its JSON has keys that are twic",
+        "the database says: its JSON has numbers that no fl",
+    ]
+    with notes_of_call() as notes:
+        await sql.query("""SELECT json '{"a": 1}' AS j""")
+    assert not notes
+
+
+async def test_bits_are_shifted(any_database, open_sql):
+    rows = await open_sql(any_database).query("SELECT 1<<3 AS a, 16 >> 2 AS b, 1 < 2 AS c")
+    assert rows == [{"a": 8, "b": 4, "c": True}]
+
+
+async def test_moments_inside_of_duckdbs_lists(duckdb_database, open_sql):
+    duckdb_database.run(
+        "CREATE TABLE t (d DATE[], s STRUCT(ns TIMESTAMP_NS), i INTERVAL[], m TIME[])"
+    )
+    duckdb_database.run(
+        "INSERT INTO t VALUES (['2026-01-01'], {'ns': '2026-01-01 00:00:00.123456'}, [INTERVAL 1 DAY], ['10:00']),"
+        "(['2026-01-01', 'infinity'], {'ns': '2026-01-01 00:00:00.123456789'}, [INTERVAL 1 MONTH], ['24:00'])"
+    )
+    with notes_of_call() as notes:
+        first, second = await open_sql(duckdb_database).query("SELECT * FROM t")
+    assert first == {
+        "d": [dt.date(2026, 1, 1)],
+        "s": {"ns": dt.datetime(2026, 1, 1, microsecond=123456)},
+        "i": [dt.timedelta(days=1)],
+        "m": [dt.time(10)],
+    }
+    assert second == {
+        "d": "[2026-01-01, infinity]",
+        "s": "{'ns': '2026-01-01 00:00:00.123456789'}",
+        "i": "[1 month]",
+        "m": "['24:00:00']",
+    }
+    assert len(notes) == 4

@@ -32,6 +32,13 @@ _READERS: Final = {
 }
 _MOMENTS: Final = ("DATE", "TIME", "INTERVAL")
 _DURATION: Final = re.compile(r"(?:(-?\d+) days? ?)?(?:(-?)(\d+):(\d\d):(\d\d(?:\.\d{1,6})?))?")
+_LACKING: Final = {
+    "INTERVAL": r"\d months?|\d years?",
+    "DATE": r"infinity|\(BC\)|\d{5,}-\d\d-\d\d",
+    "TIMESTAMP": r"infinity|\(BC\)|\d{5,}-\d\d-\d\d",
+    "TIMESTAMP_NS": r"\.\d{6}\d*[1-9]",
+    "TIME": r"24:00:00",
+}
 _BATCH: Final = 500
 _BUFFER: Final = 32 * 1024 * 1024
 _LARGEST_OBJECT: Final = 48 * 1024 * 1024
@@ -236,12 +243,12 @@ def _read(connection: Any, statement: Any, question: dict[str, Any]) -> dict[str
         relation = connection.sql(statement.query, params=values)
         kinds = [str(kind) for kind in relation.types]
         columns = list(relation.columns)
-        moments = [any(word in kind for word in _MOMENTS) for kind in kinds]
         cells = [
-            f"CAST(#{number} AS VARCHAR)" if kind.startswith(_MOMENTS) else f"#{number}"
+            f"CAST(#{number} AS VARCHAR)" if _is_moment(kind) else f"#{number}"
             for number, kind in enumerate(kinds, 1)
         ]
-        cursor = relation.select(", ".join(cells)) if any(moments) else relation
+        cells += [_lacking(number, kind) for number, kind in enumerate(kinds, 1)]
+        cursor = relation.select(", ".join(cells))
         fetch = cursor.fetchmany
     else:
         cursor = connection.execute(statement, values)
@@ -256,14 +263,32 @@ def _read(connection: Any, statement: Any, question: dict[str, Any]) -> dict[str
             if len(rows) == most:
                 return {"columns": columns, "rows": rows, "more": True, "texts": texts}
             made = [
-                _moment(value, kind, name, texts) if kind.startswith(_MOMENTS) else _plain(value)
-                for value, kind, name in zip(row, kinds, columns, strict=True)
+                _moment(value, kind, name, texts) if _is_moment(kind) else _plain(value)
+                for value, kind, name in zip(row, kinds, columns, strict=False)
             ]
+            for number, text in enumerate(row[len(columns) :]):
+                if text is not None:
+                    made[number] = text
+                    texts.setdefault(columns[number], text)
             held += sum(map(_weight, made))
             if held > question["bytes"]:
                 return {"large": len(rows) + 1}
             rows.append(made)
     return {"columns": columns, "rows": rows, "more": False, "texts": texts}
+
+
+def _is_moment(kind: str) -> bool:
+    return kind.startswith(_MOMENTS) and not kind.endswith("]")
+
+
+def _lacking(number: int, kind: str) -> str:
+    """The text of a list, a struct or a map with a value in it that Python lacks, else NULL."""
+    if _is_moment(kind):
+        return "NULL"
+    found = [pattern for word, pattern in _LACKING.items() if word in kind]
+    text = f"CAST(#{number} AS VARCHAR)"
+    condition = f"regexp_matches({text}, {_text('|'.join(found))})"
+    return f"CASE WHEN {condition} THEN {text} END" if found else "NULL"
 
 
 def _weight(value: Any) -> int:

@@ -84,7 +84,7 @@ def as_dicts(fetched: Fetched) -> list[dict[str, Any]]:
     """
     names = unique_names(fetched.columns)
     for told in fetched.warnings:
-        note(f"the database warns: {told}")
+        note(f"the database says: {told}")
     for name in fetched.mended:
         note(f"column {name!r} has text that is not UTF-8: each such byte was read as \ufffd")
     for number, name in enumerate(names):

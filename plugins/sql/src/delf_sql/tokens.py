@@ -104,6 +104,9 @@ _LEADING: Final = frozenset({".", ":", "@", "@@", "!"})
 _FOLLOWING: Final = frozenset({".", ":"})
 """The signs that stay beside their neighbours: ``a.b``, ``:name``, ``a[1:n]``, ``@x``, ``!~``."""
 
+_SHIFTS: Final = frozenset({"<<", ">>"})
+"""Operators that sqlglot reads as two signs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Token:
@@ -270,6 +273,8 @@ def _is_tight(before: Token, token: Token) -> bool:
         )
     if token.text == "(" and token.kind == "operator":
         return before.kind in ("word", "name")
+    if before.kind == token.kind == "operator" and before.text + token.text in _SHIFTS:
+        return True
     leads = before.kind == "operator" and before.text in _LEADING
     return leads or (token.kind == "operator" and token.text in _FOLLOWING)
 

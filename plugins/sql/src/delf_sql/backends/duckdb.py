@@ -56,6 +56,14 @@ _UNSAYABLE: Final = {
     _ZONED: "NOT isfinite({0})",
 }
 """A condition in SQL for values that Python cannot hold: months, infinity, nanoseconds."""
+_UNSAYABLE_INSIDE: Final = {
+    "INTERVAL": r"\d months?|\d years?",
+    "DATE": r"infinity|\(BC\)|\d{{5,}}-\d\d-\d\d",
+    "TIMESTAMP": r"infinity|\(BC\)|\d{{5,}}-\d\d-\d\d",
+    "TIMESTAMP_NS": r"\.\d{{6}}\d*[1-9]",
+    "TIME": r"24:00:00",
+}
+"""The same in the text of a nested value, by the types in it."""
 _RELATIONS: Final = """
 SELECT schema_name, name, kind, comment FROM (
     SELECT schema_name, table_name AS name, 'table' AS kind, comment FROM duckdb_tables()
@@ -262,8 +270,14 @@ def _out(name: str, kind: str) -> str:
 
 def _as_text(name: str, kind: str) -> str:
     """The text of a value that Python lacks, else NULL."""
-    lacks = _UNSAYABLE.get(kind)
+    lacks = _UNSAYABLE.get(kind) or _lacks_inside(kind)
     return f"CASE WHEN {lacks.format(name)} THEN {name}::VARCHAR END" if lacks else "NULL"
+
+
+def _lacks_inside(kind: str) -> str | None:
+    """The condition for a list, a struct or a map that has such a value in it."""
+    found = [pattern for word, pattern in _UNSAYABLE_INSIDE.items() if word in kind]
+    return f"regexp_matches({{0}}::VARCHAR, '{'|'.join(found)}')" if found else None
 
 
 def _row(row: Sequence[Any], kinds: Sequence[tuple[str, str]]) -> list[Any]:

@@ -14,20 +14,22 @@ import contextlib
 import re
 from collections.abc import Sequence
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import psycopg
 import sqlalchemy as sa
 from psycopg.pq import TransactionStatus
 
-from delf_sql.backends.base import Problem, first_line, unlisted
+from delf_sql.backends.base import Limits, Problem, first_line, unlisted
 from delf_sql.backends.engine import EngineBackend, cut_socket, origin
 from delf_sql.backends.postgresql_catalog import read_relations, read_tables
-from delf_sql.backends.postgresql_types import register_made_here, register_moments
+from delf_sql.backends.postgresql_types import JSONNotes, register_made_here, register_texts
 from delf_sql.catalog import Relation, Table
 from delf_sql.functions import is_listed, known_functions
 from delf_sql.gate import Statement
 from delf_sql.placeholders import Bound, Params, bind
 from delf_sql.rows import Fetched
+from delf_sql.target import Target
 from delf_sql.values import for_postgresql
 
 _BEGIN: Final = """
@@ -69,12 +71,24 @@ _MISSING: Final = re.compile(r'(?:relation|column) "?([\w.$ ]+?)"? (?:of relatio
 
 
 class PostgresBackend(EngineBackend):
-    """Speaks with PostgreSQL."""
+    """Speaks with PostgreSQL.
+
+    Args:
+        target: The database.
+        limits: What a statement may take.
+    """
 
     grace = 1.0
 
+    def __init__(self, target: Target, limits: Limits) -> None:
+        super().__init__(target, limits)
+        self._json: WeakKeyDictionary[psycopg.Connection[Any], JSONNotes] = WeakKeyDictionary()
+
     def _url(self) -> sa.URL:
         return sa.URL.create("postgresql+psycopg")
+
+    def _warnings(self, session: sa.Connection) -> tuple[str, ...]:
+        return self._json[_raw(session)].told()
 
     def _options(self, reader: bool) -> dict[str, Any]:
         def connect() -> psycopg.Connection[Any]:
@@ -102,7 +116,8 @@ class PostgresBackend(EngineBackend):
             **{key: value for key, value in options.items() if value is not None},
         )
         driver.prepared_max = 0
-        register_moments(driver)
+        register_texts(driver)
+        self._json[driver] = JSONNotes(driver)
         return driver
 
     def _reset(self, connection: sa.Connection, *, reader: bool) -> None:

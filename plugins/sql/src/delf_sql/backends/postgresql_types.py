@@ -6,6 +6,8 @@ import contextlib
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from delf.json_reader import JSONReader
+from delf.notes import notes_of_call
 from delf_sql.values import AsText
 
 if TYPE_CHECKING:
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from psycopg.abc import Loader
 
 _CALENDAR: Final = (b"mon", b"year")
+_RANGES: Final = ("int4", "int8", "num", "ts", "tstz", "date")
 _MADE_HERE: Final = """
 SELECT t.oid::pg_catalog.int8, t.typname::text, t.typarray::pg_catalog.int8,
        t.typtype OPERATOR(pg_catalog.=) 'd', t.typbasetype::pg_catalog.int8
@@ -23,14 +26,44 @@ WHERE t.typtype OPERATOR(pg_catalog.=) ANY ('{e,d}') AND t.typarray OPERATOR(pg_
 """Enums and domains that users made, with the types of their arrays."""
 
 
-def register_moments(driver: psycopg.Connection[Any]) -> None:
-    """Give what Python cannot say as text: infinity, years BC or above 9999, 24:00, months.
+def register_texts(driver: psycopg.Connection[Any]) -> None:
+    """Give what Python cannot say as text: infinity, years BC or above 9999, 24:00, months, ranges.
 
     Args:
         driver: A connection.
     """
+    from psycopg.types.string import TextLoader
+
     for name, loader in _loaders().items():
         driver.adapters.register_loader(name, loader)
+    for name in _RANGES:
+        driver.adapters.register_loader(f"{name}range", TextLoader)
+        driver.adapters.register_loader(f"{name}multirange", TextLoader)
+
+
+class JSONNotes:
+    """Reads the JSON of a connection, and keeps what has to be told of it.
+
+    Args:
+        driver: The connection.
+    """
+
+    def __init__(self, driver: psycopg.Connection[Any]) -> None:
+        from psycopg.types.json import set_json_loads
+
+        self._reader = JSONReader("its JSON")
+
+        def loads(data: str | bytes) -> Any:
+            return self._reader.value(data if isinstance(data, str) else bytes(data).decode())
+
+        set_json_loads(loads, driver)
+
+    def told(self) -> tuple[str, ...]:
+        """What there is to tell since it was asked last."""
+        reader, self._reader = self._reader, JSONReader("its JSON")
+        with notes_of_call() as notes:
+            reader.tell()
+        return tuple(notes)
 
 
 @cache
