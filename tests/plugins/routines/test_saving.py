@@ -5,7 +5,7 @@ import pytest
 from delf.events import ScriptFinished, ScriptGenerated, TaskFinished
 from delf.protocols.strategy import ToolDescription
 from delf.tools.signature import Parameter
-from delf_routines.saving import propose
+from delf_routines.saving import propose, spoken_dates
 
 INCOME = ToolDescription(
     name="income",
@@ -51,3 +51,37 @@ def test_an_argument_is_called_as_the_parameter_at_its_place():
 def test_an_answer_names_what_it_was_asked_for(answer, made):
     script = f"x = await income('Berlin', '2026-10')\n{answer}"
     assert saved(TASK, script).script == f"x = await income(city, month)\n{made}"
+
+
+@pytest.mark.parametrize(
+    ("task", "script", "made"),
+    [
+        ("The top 3 of 2026-10.", "print(x[:3], x[3])", "print(x[:number], x[3])"),
+        ("Those above 20.", "q('total > 20 and id < 120')", 'q(f"total > {n_2} and id < 120")'),
+        (
+            "Those above 20.",
+            "print(f'{x:20} above 20, 20%')",
+            "print(f'{x:20} above {n_2}, 20%')",
+        ),
+        ("Pay of October 2026.", "q('2026-10-01')", "q('2026-10-01')"),
+        ("Pay of October 2026.", "q(month='2026-10')", "q(month=month)"),
+        ("Mail the orders of 2026-10.", "q('Orders of 2026-10')", 'q(f"Orders of {month}")'),
+        ("Mail 'Orders of 2026-10'.", "q('Orders of 2026-10')", "q(value)"),
+        ("Pay of 2026-10.", "date(2026, 10, 1)", "date(2026, 10, 1)"),
+    ],
+)
+def test_values_in_texts_slices_and_other_words_are_found(task, script, made):
+    assert saved(task, f"n = 20\n{script}").script.splitlines()[-1] == made
+
+
+@pytest.mark.parametrize(
+    ("words", "dates"),
+    [
+        ("in October 2026", {"2026-10"}),
+        ("on 3 Oct. 2026 and May 4th, 2027", {"2026-10-03", "2027-05-04"}),
+        ("it may 2026 be", {"2026-05"}),
+        ("marching 2026", set()),
+    ],
+)
+def test_dates_are_known_in_words(words, dates):
+    assert spoken_dates(words) == dates

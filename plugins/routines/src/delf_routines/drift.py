@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -15,6 +16,8 @@ from delf_routines.routine import Routine, UsedAction
 
 _DIGITS: Final = 16
 _WORDS: Final = ("title", "description", "examples", "$comment")
+_BRACES: Final = re.compile(r"\{[^{}]*\}")
+_ITEMS: Final = re.compile(r"\[.*\]")
 _OF_NAMES: Final = ("properties", "$defs", "definitions", "patternProperties")
 
 
@@ -115,7 +118,25 @@ def _drift(name: str, before: UsedAction, now: Mapping[str, ToolDescription]) ->
         yield Drift(action=name, what="the schema of its arguments is another one", matters=True)
     if after.returns != before.returns:
         what = f"it returned {before.returns}, and returns {after.returns} now"
-        yield Drift(action=name, what=what, matters=True)
+        yield Drift(action=name, what=what, matters=_is_another(before.returns, after.returns))
+
+
+def _is_another(before: str, after: str) -> bool:
+    """Tell whether a result is of another kind.
+
+    The keys of a dictionary are no part of that, as connections learn them from answers; nor is
+    a result that nobody declared.
+    """
+    kinds = [{part.strip() for part in _outer(text).split("|")} for text in (before, after)]
+    unknown = {"Any", "None", "object"}
+    return not (kinds[0] & kinds[1] or kinds[0] <= unknown or kinds[1] <= unknown)
+
+
+def _outer(returns: str) -> str:
+    """A type without what is in its dictionaries, and without the items of its lists."""
+    while (shorter := _BRACES.sub("dict", returns)) != returns:
+        returns = shorter
+    return _ITEMS.sub("", returns)
 
 
 def _name(parameter: str) -> str:

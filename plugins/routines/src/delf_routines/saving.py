@@ -20,6 +20,8 @@ from delf.events import (
     ScriptFinished,
     ScriptGenerated,
     TaskFinished,
+    TaskQueued,
+    TaskStarted,
 )
 from delf.protocols.strategy import ToolDescription
 from delf_routines.cases import answer_of
@@ -28,7 +30,21 @@ from delf_routines.guard import is_empty
 from delf_routines.routine import Parameter, ParameterType, Routine, Value, shape_of
 
 _DATE: Final = re.compile(r"\d{4}-\d{2}(?:-\d{2})?|(?:19|20)\d{2}")
+_DASHED: Final = re.compile(r"\d{4}-\d{2}(?:-\d{2})?")
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
+_NUMBER_ALONE: Final = re.compile(r"(?<![\w.'-])\d+(?:\.\d+)?(?![\w'%-]|\.\d)")
+"""A number in a text, which is no part of a word, a date, a text in quotes or a pattern."""
+_MONTHS: Final = (
+    *("jan", "feb", "mar", "apr", "may", "jun"),
+    *("jul", "aug", "sep", "oct", "nov", "dec"),
+)
+_SPOKEN: Final = re.compile(
+    r"(?:\b(?P<before>\d{1,2})(?:st|nd|rd|th)?\s+(?:of\s+)?)?"
+    r"\b(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
+    r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
+    r"(?:\s+(?P<after>\d{1,2})(?:st|nd|rd|th)?\b)?,?\s+(?P<year>(?:19|20)\d{2})\b",
+    re.IGNORECASE,
+)
 _WORD: Final = re.compile(r"\w+")
 _SAFE: Final = r"[\w .@-]*"
 """The pattern of a text that becomes a part of another one, such as a statement: no quotes."""
@@ -86,8 +102,26 @@ def scripts_of(events: Sequence[Event]) -> Scripts:
         )
     begin, code = begun[len(ends) - 1]
     earlier = [(text, end) for (_, text), end in zip(begun, ends[:-1], strict=False)]
-    changed = any(isinstance(e, CallStarted) and e.effect != "read" for e in events[:begin])
-    return Scripts(code, earlier, begin, is_whole=not changed)
+    before = events[:begin]
+    changed = any(isinstance(e, CallStarted) and e.effect != "read" for e in before)
+    return Scripts(code, earlier, begin, is_whole=not (changed or _has_learned(code, before)))
+
+
+def _has_learned(code: str, before: Sequence[Event]) -> bool:
+    """Tell whether a script holds values that earlier calls gave, which the user did not say."""
+    task = next((e.task for e in before if isinstance(e, (TaskQueued, TaskStarted))), "")
+    told = [str(e.result) for e in before if isinstance(e, CallFinished) and e.status == "ok"]
+    told += [event.context for event in before if isinstance(event, RerunRequested)]
+    earlier = [event.code for event in before if isinstance(event, ScriptGenerated)]
+    for node in ast.walk(ast.parse(code)):
+        if not isinstance(node, ast.Constant) or isinstance(node.value, bool):
+            continue
+        value = str(node.value)
+        if isinstance(node.value, (str, int, float)) and len(value) > _LEAST:
+            is_new = not any(value in text for text in (task, *earlier))
+            if is_new and any(value in text for text in told):
+                return True
+    return False
 
 
 def called(events: Iterable[Event]) -> set[str]:
@@ -207,7 +241,9 @@ class _Finder(ast.NodeVisitor):
         """Names of literals by value: their keyword, key or variable, where they stand alone."""
         self._task = task
         self._words = f" {' '.join(_WORD.findall(task)).casefold()} "
-        self._numbers = {float(match) for match in _NUMBER.findall(task.replace(",", ""))}
+        self._spoken = spoken_dates(task)
+        said = _DASHED.sub(" ", task.replace(",", ""))
+        self._numbers = {float(match) for match in _NUMBER.findall(said)}
         self._taken = {*taken, *keyword.kwlist}
         self._fixed = fixed
         self._hints: list[str | None] = [None]
@@ -235,8 +271,10 @@ class _Finder(ast.NodeVisitor):
             self._within(str(text) if isinstance(text, str) else None, value)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
-        """Leave keys between brackets as they are."""
+        """Leave keys between brackets as they are; the ends of a slice are values."""
         self.visit(node.value)
+        if isinstance(node.slice, ast.Slice):
+            self._within(None, node.slice)
 
     def visit_Compare(self, node: ast.Compare) -> None:
         """Name a literal after the key that it is compared with."""
@@ -287,7 +325,7 @@ class _Finder(ast.NodeVisitor):
         self._hints.pop()
 
     def _text(self, node: ast.Constant, value: str) -> None:
-        if self._is_said(value):
+        if self._is_said(value) and not self._is_phrase(value):
             kind: ParameterType = "date" if _DATE.fullmatch(value) else "text"
             parameter = self._parameter(value, kind)
             if parameter is not None:
@@ -299,6 +337,13 @@ class _Finder(ast.NodeVisitor):
             match[1] for match in re.finditer(r"'([^'\n]{2,60})'", value) if self._is_said(match[1])
         ]
         made: dict[str, str] = {}
+        for match in _NUMBER_ALONE.finditer(value):
+            number = float(match[0]) if "." in match[0] else int(match[0])
+            if float(number) in self._numbers and number > 1:
+                numeric: ParameterType = "number" if "." in match[0] else "integer"
+                known = self._parameter(number, numeric)
+                if known is not None:
+                    made[match[0]] = known.name
         for piece in dict.fromkeys(pieces):
             kind = "date" if _DATE.fullmatch(piece) else "text"
             if kind == "text" and not re.fullmatch(_SAFE, piece):
@@ -309,8 +354,16 @@ class _Finder(ast.NodeVisitor):
         if made:
             self._replace(node, _f_string(value, made))
 
+    def _is_phrase(self, value: str) -> bool:
+        """Say if a text is words around a date, which the task does not put in quotes."""
+        has_date = _DATE.search(value) is not None and not _DATE.fullmatch(value)
+        is_path = re.search(r"\s", value) is None
+        return has_date and not is_path and not re.search(rf"['\"“]{re.escape(value)}", self._task)
+
     def _is_said(self, text: str) -> bool:
-        """Say if a text stands in the task, as words of its own."""
+        """Say if a text stands in the task, as words of its own, or is a date there."""
+        if text in self._spoken:
+            return True
         words = " ".join(_WORD.findall(text)).casefold()
         return len(words) >= _LEAST and f" {words} " in self._words
 
@@ -358,15 +411,18 @@ def _in_f_strings(script: str, tree: ast.AST, finder: _Finder) -> list[_Place]:
     names = {
         str(value): item.name
         for value, item in finder.parameters.items()
-        if item.type in ("text", "date") and len(str(value)) > _LEAST
+        if item.type in ("number", "integer") or len(str(value)) > _LEAST
     }
     if not names:
         return []
     longest_first = sorted(names, key=len, reverse=True)
-    pattern = re.compile("|".join(rf"(?<!\w){re.escape(item)}(?!\w)" for item in longest_first))
+    pattern = re.compile("|".join(map(_alone, longest_first)))
     taken = {line for place in finder.found for line in range(place.line, place.end_line + 1)}
     found: list[_Place] = []
+    formats = {id(n.format_spec) for n in ast.walk(tree) if isinstance(n, ast.FormattedValue)}
     for node in ast.walk(tree):
+        if id(node) in formats:  # it stands within another one
+            continue
         segment = ast.get_source_segment(script, node) if isinstance(node, ast.JoinedStr) else None
         if segment is None or not isinstance(node, ast.JoinedStr) or not _is_one(segment):
             continue
@@ -398,7 +454,8 @@ def _is_one(segment: str) -> bool:
 
 def _f_string(value: str, made: Mapping[str, str]) -> str:
     """A text as an f-string in which some pieces are variables."""
-    pattern = re.compile("|".join(rf"\b{re.escape(piece)}\b" for piece in made))
+    longest_first = sorted(made, key=len, reverse=True)
+    pattern = re.compile("|".join(map(_alone, longest_first)))
     parts: list[str] = []
     at = 0
     for match in pattern.finditer(value):
@@ -409,6 +466,27 @@ def _f_string(value: str, made: Mapping[str, str]) -> str:
     body = "".join(parts)
     quotes = '"""' if "\n" in value else '"'
     return f"f{quotes}{body}{quotes}"
+
+
+def _alone(piece: str) -> str:
+    """The pattern of a piece of a text: a number is no part of a date or of another number."""
+    if _NUMBER_ALONE.fullmatch(piece):
+        return rf"(?<![\w.-]){re.escape(piece)}(?![\w%-]|\.\d)"
+    return rf"(?<!\w){re.escape(piece)}(?!\w)"
+
+
+def spoken_dates(task: str) -> set[str]:
+    """The dates and months that a task names in words, as 2026-10 for October 2026.
+
+    Args:
+        task: The task.
+    """
+    found: set[str] = set()
+    for match in _SPOKEN.finditer(task):
+        number = _MONTHS.index(match["month"][:3].casefold()) + 1
+        month, day = f"{match['year']}-{number:02}", match["before"] or match["after"]
+        found.add(month if day is None else f"{month}-{int(day):02}")
+    return found
 
 
 def _literal(text: str) -> str:
