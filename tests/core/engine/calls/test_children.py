@@ -9,7 +9,7 @@ import pytest
 
 from delf import Agent, Approved, CallContext, Connection, ToolException, action, tool
 from delf import events as ev
-from delf.errors import ToolDefinitionError
+from delf.errors import ToolDefinitionError, UndecidedCallError
 from delf.messages import ModelReply
 from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import JournalSpec
@@ -358,6 +358,33 @@ async def test_a_parent_that_was_killed_goes_on_with_its_child(bench):
         if any(isinstance(e, ev.ChildStarted) for e in kept):
             assert "office.hand_over" not in asked
         assert len({e.task_id for e in bench.journal.order}) <= 2
+
+
+async def test_an_action_cannot_hide_that_its_child_has_no_end(bench):
+    """Nobody says whether the child's call was made, so child and parent wait to be resumed."""
+
+    @tool(effect="write", confirm=False)
+    async def careless(context: CallContext) -> str:
+        """Take whatever comes."""
+        try:
+            return (await context.delegate("the child")).text
+        except Exception:
+            return "never mind"
+
+    tools = [careless, writer([])]
+    first = await bench.run("print(await careless())", "print(await write('one'))", tools=tools)
+    assert first.text == "3"
+    order, parent = list(bench.journal.order), first.trace.task_id
+    kept = [e for e in order if isinstance(e, ev.CallStarted) and e.action == "write"]
+    bench.journal = Recorded()
+    for event in order[: order.index(kept[0]) + 1]:
+        await bench.journal.append(event)
+    async with bench.agent(*tools) as agent:
+        response = await agent.aresume(parent)
+    assert isinstance(response.exception, UndecidedCallError)
+    assert not any(isinstance(e, ev.TaskFinished) for e in bench.journal.order)
+    ends = [e.cancellation for e in bench.journal.order if isinstance(e, ev.CallFinished)]
+    assert ends == ["cut_off"], "that is no end of it"
 
 
 WORKER = """

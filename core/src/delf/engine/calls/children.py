@@ -55,6 +55,8 @@ class ChildTasks:
         """The children, by call and id, whose result the call has not fetched."""
         self._count = sum(isinstance(event, ChildStarted) for event in run.log.events)
         self._left = False
+        self.unfinished: TaskLeftError | None = None
+        """The error of a child that has no end, which the parent cannot go on without."""
 
     @property
     def depth(self) -> int:
@@ -136,8 +138,8 @@ class ChildTasks:
                 told |= {"status": False, "duration_ms": _ms_since(started)}
                 log.record_soon(ChildFinished, **told, error="the task was cancelled")
             raise
-        except TaskLeftError:  # the parent cannot go on without it
-            self._left = True
+        except TaskLeftError as error:
+            self._left, self.unfinished = True, error
             raise
         await log.record(
             ChildFinished,

@@ -52,12 +52,17 @@ class CallContexts:
         Args:
             call: The call.
             is_cut_off: Whether its script may run again, and come for its child tasks.
+
+        Raises:
+            TaskLeftError: When a child of it has no end, whatever the action makes of that.
         """
         end = self._held_back.pop(call.number, None)
         if end is not None:  # what it said last could have been the beginning of a secret
             self._tell(call.number, end())
         if not is_cut_off:
             await self._children.end(call)
+            if self._children.unfinished is not None:
+                raise self._children.unfinished
 
     def _tell(self, call_id: int, text: str) -> None:
         if text:
