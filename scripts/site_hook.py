@@ -23,6 +23,7 @@ _DOCS: Final = _ROOT / "docs"
 _PLACE: Final = "repository"
 _LINK: Final = re.compile(r"(\]\()([^)#\s]+)((?:#[^)\s]*)?\))")
 _FENCE: Final = re.compile(r"^ *```")
+_CODE: Final = re.compile(r"`[^`]+`")
 _COMMENT: Final = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 _ERRORS: Final = "<!-- errors -->\n"
 _NOT_SEARCHED: Final = "---\nsearch:\n  exclude: true\n---\n"
@@ -59,15 +60,23 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     if uri == "errors.md":
         markdown = markdown.replace(_ERRORS, errors_table())
     if uri in PAGES:
-        return markdown
+        return "\n".join(map(_with_pipes, markdown.splitlines()))
     place = _ROOT / uri.removeprefix(f"{_PLACE}/") if uri.startswith(_PLACE) else _DOCS / uri
     lines: list[str] = []
     fenced = False
     for line in _COMMENT.sub("", markdown).splitlines():
         if _FENCE.match(line):
             fenced = not fenced
-        lines.append(line if fenced else _LINK.sub(lambda m: _relink(m, place, uri), line))
+        shown = line if fenced else _LINK.sub(lambda m: _relink(m, place, uri), line)
+        lines.append(shown if fenced else _with_pipes(shown))
     return "\n".join(lines)
+
+
+def _with_pipes(line: str) -> str:
+    """A row of a table with plain pipes in its code: GitHub needs them escaped, the site not."""
+    if not line.lstrip().startswith("|"):
+        return line
+    return _CODE.sub(lambda found: found[0].replace("\\|", "|"), line)
 
 
 def _relink(match: re.Match[str], place: Path, uri: str) -> str:

@@ -46,6 +46,12 @@ def test_it_has_four_parts_after_its_start(site: Path) -> None:
     assert names == ["Start", "Learn", "Do", "Look up", "Understand"]
 
 
+def test_code_in_tables_is_shown_as_it_is_typed(site: Path) -> None:
+    pages = {page: page.read_text(encoding="utf-8") for page in site.rglob("*.html")}
+    shown = re.compile(r"<code>[^<]*\\\|[^<]*</code>")
+    assert not [str(page.relative_to(site)) for page, text in pages.items() if shown.search(text)]
+
+
 def test_every_option_of_every_command_is_looked_up(site: Path) -> None:
     text = " ".join(text_of(site, "cli").split())
     for words, ctx in commands().items():
