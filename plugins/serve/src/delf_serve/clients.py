@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from collections.abc import Sequence
 from typing import Any, Final
@@ -31,6 +32,7 @@ def client_of(address: Sequence[Any] | None) -> str:
     return host
 
 
+@functools.lru_cache(1000)
 def is_loopback(host: str) -> bool:
     """Tell whether an address is this machine's own."""
     try:
@@ -42,6 +44,7 @@ def is_loopback(host: str) -> bool:
     return found.is_loopback
 
 
+@functools.lru_cache(1000)
 def is_address(name: str) -> bool:
     """Tell whether a name is an address, which nobody can let point elsewhere."""
     try:
