@@ -78,7 +78,7 @@ TRUST = [
     (r"get_(iban|balance|user_info|user_information)", "own"),
     (r"(get|check)_.*(hotel|restaurant|car|flight).*", "own"),
 ]
-"""Whose words results are; the first that fits, and of reviews, pages and text files others'."""
+"""The authors of results; the first that fits, and others for reviews, pages and text files."""
 DELEGATED = {
     ("workspace", "user_task_13"),
     ("workspace", "user_task_19"),
@@ -92,7 +92,7 @@ DELEGATED = {
 MARK = "<INFORMATION>"
 WAYS = ("codegen", "stream, markers", "stream, tools")
 warnings.simplefilter("ignore")
-# AgentDojo reads its worlds anew for each task, which took half of the time.
+# AgentDojo reads its worlds again for each task, which took half of the time.
 yaml.SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -159,7 +159,7 @@ def trust_of(name: str) -> Any:
 
 
 class Sources:
-    """Where the values of a task's solution come from: its own words, or which call before.
+    """Return the origins of a solution's values: the task's words, or an earlier call.
 
     Args:
         prompt: The task's words.

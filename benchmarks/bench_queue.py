@@ -266,7 +266,7 @@ async def many(place: Place, queued: int) -> None:
         for number in range(queued):
             agent.submit(f"Do number {number}.", queue="default", setup=setup)
         rate = queued / (time.perf_counter() - begun)
-        line(f"{queued:,} tasks are handed in", f"{rate:,.0f} a second by one process")
+        line(f"{queued:,} tasks are submitted", f"{rate:,.0f} a second by one process")
         times = []
         for _ in range(5):
             started = time.perf_counter()

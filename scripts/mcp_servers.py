@@ -33,7 +33,7 @@ PAGE = ROOT / "docs" / "mcp.md"
 BEGIN, END = "<!-- servers -->\n", "<!-- end of servers -->"
 START_SECONDS = 300.0
 HEAD = (
-    "| server | from | actions | by its word: read, write, irreversible | call |",
+    "| server | from | actions | its own hints: read, write, irreversible | call |",
     "|---|---|---|---|---|",
 )
 EFFECTS = ("read", "write", "irreversible")

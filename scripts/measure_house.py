@@ -38,7 +38,7 @@ def files_at(revision: str) -> Files:
 
 
 def docstrings(tree: ast.AST) -> Iterator[str]:
-    """Yield every docstring, those beneath variables included."""
+    """Yield every docstring, those under variables included."""
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         for statement in body if isinstance(body, list) else ():

@@ -1,4 +1,4 @@
-"""What becomes of values of data libraries, on the host and in a sandbox: ``docs/values.md``."""
+"""What happens to values of data libraries, on the host and in a sandbox: ``docs/values.md``."""
 
 import dataclasses
 import datetime as dt

@@ -14,7 +14,7 @@ from delf.folders import parse_toml, project_folder, read_file, said
 
 @pytest.fixture
 def deep(tmp_path: Path) -> Path:
-    """A folder in a folder of a repository, beneath a ``delf.toml`` that is above it."""
+    """A folder in a folder of a repository, under a ``delf.toml`` that is above it."""
     (tmp_path / "delf.toml").write_text("")
     found = tmp_path / "repository" / "a" / "b"
     found.mkdir(parents=True)

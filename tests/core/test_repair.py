@@ -1,4 +1,4 @@
-"""The text of a script that is no Python is mended only where it is clear what it would be."""
+"""The text of a script that is not Python is mended only where it is clear what it would be."""
 
 import ast
 

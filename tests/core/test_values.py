@@ -364,7 +364,7 @@ def test_powers_of_two_cross_though_every_61st_has_the_same_hash():
 
 
 class Endless:
-    """Says that it has one member, and gives them for ever."""
+    """Says that it has one member, and gives them forever."""
 
     def __len__(self):
         return 1

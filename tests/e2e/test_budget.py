@@ -215,6 +215,6 @@ def test_malformed_prices_stop_the_agent_before_it_starts(
 ) -> None:
     (tmp_path / "pricing.json").write_text('{"m": {"input": "cheap", "output": 1}}')
     agent = make_agent(openai_server(always))
-    with pytest.raises(ConfigurationError, match=r"pricing.json: m: 'cheap' is no price"):
+    with pytest.raises(ConfigurationError, match=r"pricing.json: m: 'cheap' is not a price"):
         agent.start()
     agent.stop()

@@ -205,7 +205,7 @@ def test_an_output_folder_that_cannot_be_used(here):
     llm = model(here, "print('never')")
     result = delf("run", "x", "--llm", llm, "--out", "tools.py", cwd=here)
     assert (result.returncode, result.stdout) == (2, "")
-    assert "is no folder" in result.stderr
+    assert "is not a folder" in result.stderr
 
 
 def test_input_files(here):

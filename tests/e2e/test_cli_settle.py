@@ -100,7 +100,7 @@ def test_a_settlement_as_json(here):
 def test_a_result_that_is_no_json(here):
     done = approvals(here, "settle", "req_x", "--result", "closed")
     assert done.returncode == 2
-    assert "--result is no JSON; text needs quotes of its own" in done.stderr
+    assert "--result is not JSON; write a text in quotes" in done.stderr
 
 
 def test_a_call_that_was_not_begun_cannot_have_happened(here):

@@ -61,7 +61,7 @@ class End:
 
 @dataclass(frozen=True)
 class Life:
-    """What became of a task that was killed."""
+    """What happened to a task that was killed."""
 
     plan: str
     deaths: int

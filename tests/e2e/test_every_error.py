@@ -44,7 +44,7 @@ ORDERS: Final = {
     "paths": {"/orders": {"post": {"operationId": "order", "responses": {}}}},
 }
 RAISED: Final = [cls for cls in EVERY if cls is not errors.TaskLeftError]
-"""All but the one that only has others beneath it."""
+"""All but the one that only has others under it."""
 
 
 @dataclass

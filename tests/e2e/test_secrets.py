@@ -308,7 +308,7 @@ KEPT = "kept-by-others-4711"
 
 
 def test_a_connection_that_is_not_selected(place: Place) -> None:
-    """Its password is in the file all the same, which a tool of another one may read."""
+    """Its password is in the file anyway, which a tool of another one may read."""
     password = "of-the-other-database-77"
     (place.folder / "own.db").touch()
     with (place.folder / "delf.toml").open("a") as file:

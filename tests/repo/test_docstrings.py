@@ -36,7 +36,7 @@ SOURCES: Final = [
 
 
 def docstrings(path: Path) -> Iterator[tuple[int, str]]:
-    """The docstrings of a module, its classes and functions, and those beneath variables."""
+    """The docstrings of a module, its classes and functions, and those under variables."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         body = getattr(node, "body", None)
         for statement in body if isinstance(body, list) else ():

@@ -136,7 +136,7 @@ def test_the_code_of_the_core_names_no_plugin() -> None:
 
 
 def _texts_of(path: Path) -> list[ast.Constant]:
-    """The strings of a module that are no docstrings."""
+    """The strings of a module that are not docstrings."""
     nodes = list(ast.walk(tree_of(path)))
     told = {node.value for node in nodes if isinstance(node, ast.Expr)}
     return [

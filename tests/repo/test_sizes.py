@@ -19,5 +19,5 @@ def test_functions_are_short() -> None:
 
 
 def _lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Those of its body: a long list of parameters is no work."""
+    """Those of its body: a long list of parameters is not work."""
     return (node.end_lineno or node.lineno) - node.body[0].lineno + 1

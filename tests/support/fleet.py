@@ -190,7 +190,7 @@ class Fleet:
         return any(pid in living for (pid,) in rows)
 
     async def tasks_of(self, runner: subprocess.Popen[bytes]) -> list[str]:
-        """The ids of the tasks that a runner has in hand."""
+        """The ids of the tasks that a runner works on."""
         mine = f"pid {runner.pid} on "
         running = await self.journal.find(1000, state="running")
         return [record.task_id for record in running if (record.owner or "").startswith(mine)]

@@ -1,6 +1,6 @@
 """In a program that was forked: its templates are forked, too, by a process it did not start.
 
-Such a template is no child of the program, so its end is seen by a descriptor of the process.
+Such a template is not a child of the program, so its end is seen by a descriptor of the process.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ FENCES: dict[str, str] = {
     "a language of its own": fenced(SCRIPT, "delf"),
     "an unknown language": fenced(SCRIPT, "async-python"),
     "a file name": fenced(SCRIPT, "python:count.py"),
-    "begun anew before the first fence is closed": (
+    "begun again before the first fence is closed": (
         f"```python\n{SCRIPT.splitlines()[0]}\n```python\n{SCRIPT}\n```"
     ),
     "a mark of the model's turn": f"{FENCED}<|eot_id|>",

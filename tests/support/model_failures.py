@@ -209,7 +209,7 @@ class ModelFailures:
     async def test_an_answer_that_is_none(self, body, call, openai_server, make_model, pauses):
         server = openai_server([Reply(body=body)])
         error = await failure(call, make_model(base_url=server.base_url))
-        assert "no chat completion" in error.message
+        assert "not a chat completion" in error.message
         assert "/v1" in error.hint
         assert pauses.seconds == []
 

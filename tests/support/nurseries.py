@@ -125,7 +125,7 @@ class Program(_Forked):
     Args:
         command: The program's or file's path, and its arguments.
         terminal: Whether its standard input becomes the terminal that controls it.
-        lent: Whether templates of its sandboxes are no children of it.
+        lent: Whether templates of its sandboxes are not children of it.
         imported: Modules that it needs, in place of what ``delf`` does.
         options: As of ``Popen``; ``cwd`` and ``env`` among them.
     """

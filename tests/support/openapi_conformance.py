@@ -64,7 +64,7 @@ class Arrived:
 
 @dataclass
 class Verdict:
-    """What became of a specification's operations."""
+    """What happened to a specification's operations."""
 
     operations: int = 0
     requests: int = 0
@@ -143,7 +143,7 @@ class Judge:
     judged here by jsonschema: bracketed names (``deepObject`` with lists, forms like Stripe's).
     What it takes for granted is told to it: that a ``readOnly`` parameter may be sent, that
     ``*/*`` was JSON, that a file's bytes are a string (3.1), and that a parameter which can only
-    be ``true`` is no text although nothing says its type.
+    be ``true`` is not text although nothing says its type.
     """
 
     def __init__(self, giver: Giver, operation: Operation, host: str) -> None:

@@ -18,7 +18,7 @@ not the model's provider ask with a plugin that needs no provider's library::
     print(await stock("desk"))
     -->
 
-An answer that is no script stands after ``<!-- model says``.
+An answer that is not a script stands after ``<!-- model says``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The interface of plugin authors as it is: every name that they import, with its signature.
 
-``cd tests && ../.venv/bin/python -m support.public_names`` writes it anew.
+``cd tests && ../.venv/bin/python -m support.public_names`` writes it again.
 """
 
 from __future__ import annotations

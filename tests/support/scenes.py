@@ -1,6 +1,6 @@
 """Scenes at a terminal for ``docs/terminal.md``: played in tmux for the page, on a plain one in tests.
 
-``cd tests && ../.venv/bin/python -m support.scenes`` plays them all and writes the page's views anew;
+``cd tests && ../.venv/bin/python -m support.scenes`` plays them all and writes the page's views again;
 names after it play only those. Nothing of the machine stays in a view: see ``_without_machine``.
 """
 
@@ -416,7 +416,7 @@ def views(text: str) -> dict[str, str]:
 
 
 def main(names: Sequence[str]) -> None:
-    """Write the page's views anew."""
+    """Write the page's views again."""
     text = PAGE.read_text(encoding="utf-8")
     for name in names or SCENES:
         view = view_of(name)

@@ -1,6 +1,6 @@
 """Tables of the documentation that are made from the code.
 
-``cd tests && ../.venv/bin/python -m support.tables`` writes them anew.
+``cd tests && ../.venv/bin/python -m support.tables`` writes them again.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def others_table() -> str:
 
 
 def with_others(text: str) -> str:
-    """A page with its table of others' plugins made anew."""
+    """A page with its table of others' plugins made again."""
     return _OTHERS.sub(lambda match: f"{match[1]}{others_table()}{match[2]}", text)
 
 
@@ -87,7 +87,7 @@ def optional_members(kind: str) -> str:
 
 
 def with_optional(text: str, kind: str) -> str:
-    """A hook's page with its table of optional members made anew."""
+    """A hook's page with its table of optional members made again."""
     return _OPTIONAL.sub(lambda match: f"{match[1]}{optional_members(kind)}{match[2]}", text)
 
 
@@ -106,7 +106,7 @@ def described_fields(of: type) -> str:
 
 
 def with_fields(text: str) -> str:
-    """The page of approval channels with its tables of fields made anew."""
+    """The page of approval channels with its tables of fields made again."""
     made = "\n".join(map(described_fields, (ApprovalRequest, Approved)))
     return _FIELDS.sub(lambda match: f"{match[1]}{made}{match[2]}", text)
 
@@ -122,7 +122,7 @@ def _signature(name: str, declared: Any) -> str:
 
 
 def with_tables(text: str) -> str:
-    """A page with its tables made anew."""
+    """A page with its tables made again."""
     return _PLACE.sub(lambda match: f"{match[1]}{agent_fields()}{match[2]}", text)
 
 

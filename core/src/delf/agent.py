@@ -130,7 +130,7 @@ class Agent(Generic[T]):
         strategy: How a task becomes tool calls: a name, or what a plugin's class makes.
         on_confirm: Asked about calls that need approval; returns True, False, or None to
             leave it to the next channel. Plain or async.
-        output: What each answer has to be, if it is no text: a pydantic model, a dataclass, a
+        output: What each answer has to be, if it is not text: a pydantic model, a dataclass, a
             TypedDict, or a JSON Schema. ``response.value`` is the object.
         host: Plugins; those installed when omitted.
         project: Where options that are not given come from, those of plugins and the
@@ -140,7 +140,7 @@ class Agent(Generic[T]):
     Raises:
         ConfigurationError: For an option that is unknown or does not fit.
         ModelConfigurationError: When no model is given.
-        ToolDefinitionError: For something in ``tools`` that is no tool.
+        ToolDefinitionError: For something in ``tools`` that is not a tool.
     """
 
     def __init__(
@@ -409,7 +409,7 @@ class Agent(Generic[T]):
         Returns:
             Its response, the recorded one if it is over; one that is ``interrupted`` still with
             ``ReplayMismatch`` where the script does something else than is recorded, and with
-            ``UndecidedCallError`` where nobody said what became of such a call.
+            ``UndecidedCallError`` where nobody said what happened to such a call.
 
         Raises:
             DelfError: When the journal does not have the task, or a process works on it.
@@ -822,7 +822,7 @@ class Agent(Generic[T]):
     def settle(self, request_id: str, result: Any = None, note: str | None = None) -> bool:
         """Say that an interrupted call did happen, and what it returned: it is not made again.
 
-        To a request for a new call that is no answer (``DelfError``); it goes on waiting.
+        To a request for a new call that is not an answer (``DelfError``); it goes on waiting.
         """
         return self._pending.decide(request_id, AlreadyDone(result=result, reason=note))
 
@@ -855,7 +855,7 @@ class Agent(Generic[T]):
 
     @property
     def retry_count(self) -> int:
-        """The number of times that a failed script is mended."""
+        """The number of times that a failed script is fixed."""
         return self.config.retry_count
 
     @property

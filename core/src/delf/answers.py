@@ -57,7 +57,7 @@ _HEAD: Final = re.compile(
 
 _GO_ON: Final = (
     "Your answer broke off at the limit of its length, and nothing of it was used. "
-    "Go on exactly where it stopped, and repeat nothing; or write all of it anew, shorter, "
+    "Go on exactly where it stopped, and repeat nothing; or write all of it again, shorter, "
     "in a block of its own."
 )
 _AGAIN: Final = (
@@ -211,8 +211,8 @@ def asked_on(*, anew: bool) -> str:
 def joined(first: str, second: str) -> str | None:
     """An answer that broke off, with the one that was to go on with it.
 
-    A model may go on within the line or begin the line anew. What has a fence of its own, or
-    begins as the first did, is the whole anew.
+    A model may go on within the line or begin the line again. What has a fence of its own, or
+    begins as the first did, is the whole again.
 
     Args:
         first: The answer that broke off.

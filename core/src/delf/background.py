@@ -1,4 +1,4 @@
-"""Tasks that nobody waits for: handed in, looked at, waited for or cancelled by their id."""
+"""Tasks that nobody waits for: submitted, looked at, waited for or cancelled by their id."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class BackgroundTask:
 
     Args:
         request: What was asked.
-        events: What happened so far, in order; it grows. The first says that it was handed in.
+        events: What happened so far, in order; it grows. The first says that it was submitted.
         outcome: Its response, once there is one.
     """
 
@@ -217,7 +217,7 @@ async def stream_of(
         granularity: ``token`` adds the pieces of the model's answers.
 
     Raises:
-        ConfigurationError: When it is no granularity.
+        ConfigurationError: When it is not a granularity.
     """
     if granularity not in _GRANULARITIES:
         raise ConfigurationError(

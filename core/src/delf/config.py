@@ -93,62 +93,69 @@ class AgentConfig(BaseModel):
     light_llm: LLM = Field(default=None, description="The quick model; goes with heavy_llm.")
     heavy_llm: LLM = Field(default=None, description="The strong model; goes with light_llm.")
     vision_llm: LLM = Field(
-        default=None, description="The model for images and files; else heavy_llm."
+        default=None, description="The model for images and files; heavy_llm if it is not set."
     )
     system_prompt: str | None = Field(default=None, description="Added to every model call.")
     providers: dict[str, Text] = Field({}, description="API keys by provider.", repr=False)
     api_key_for: dict[str, Text] = Field(
         {},
-        description="API keys by the address that they are for, as gateway.example.",
+        description="API keys by the address to which they may go, such as gateway.example.",
         repr=False,
     )
-    verbose: bool = Field(default=False, description="Tell on stderr what happens, and sum it up.")
+    verbose: bool = Field(
+        default=False, description="Write all steps on stderr, with a summary at the end."
+    )
     prefilter_mode: str = Field(
         default="auto",
         min_length=1,
-        description="How the tools that are shown are chosen: auto, off, or a plugin's mode.",
+        description="The choice of tools that the model sees: auto, off, or a plugin's mode.",
     )
     embedder: str | None = Field(
         default=None, description="The embedding model that memory and prefilters share."
     )
-    memory: str | None = Field(default=None, description="Where facts from before are kept.")
+    memory: str | None = Field(default=None, description="The memory store's name.")
     memory_namespace: str = Field(
-        default="default", min_length=1, description="Which of the memories in the store is meant."
+        default="default",
+        min_length=1,
+        description="The memory in the store to use.",
     )
     memory_top_k: int = Field(
-        default=5, ge=1, le=100, description="The most facts that a task is given."
+        default=5, ge=1, le=100, description="The most facts that a task gets."
     )
     memory_threshold: float = Field(
-        default=0.3, ge=0, le=1, description="The least likeness of a fact to the task."
+        default=0.3, ge=0, le=1, description="The lowest similarity of a fact to the task."
     )
     learn: bool | Literal["ask"] = Field(
         default=False,
-        description="Keep facts that a task brought, with a person's approval where it is ask.",
+        description="Save facts from a task; with ask, only after a person's approval.",
     )
     reuse: Literal["off", "offer", "auto"] = Field(
         default="offer",
         description="Offer to keep like tasks as a routine; with auto, do a task that fits one so.",
     )
     retry_count: int = Field(default=1, ge=0, le=20, description="Retries of a failed script.")
-    rerun_count: int = Field(default=2, ge=0, le=20, description="Passes asked for by rerun().")
+    rerun_count: int = Field(
+        default=2, ge=0, le=20, description="Scripts that rerun() may ask for."
+    )
     sandbox: str = Field(default="auto", description="The sandbox backend's name, or auto.")
     sandbox_config: dict[str, Any] = Field({}, description="Limits, and options of the backend.")
     min_isolation: Isolation = Field(
-        default="process", description="Refuse sandboxes that are weaker, by what was tried out."
+        default="process",
+        description="Refuse weaker sandboxes, as measured on this machine.",
     )
     files: list[str] = Field([], description="Input files for scripts.")
-    allowed_libs: list[str] = Field([], description="Packages that scripts may import, too.")
+    allowed_libs: list[str] = Field([], description="Packages that scripts may import.")
     budget_usd: float | None = Field(default=None, gt=0, description="The most to spend, in USD.")
     allow_unpriced: bool = Field(
         default=False, description="Let models without a known price run under a budget."
     )
-    strategy: str = Field(default="codegen", description="How a task becomes tool calls.")
+    strategy: str = Field(default="codegen", description="The way from a task to tool calls.")
     approval_mode: ApprovalMode = Field(
         default="interactive", description="Ask, approve everything, or deny everything."
     )
     pre_approved: list[str] = Field(
         [],
-        description="Actions that need no approval: names or patterns, as disk.write_file.",
+        description="Actions that need no approval: names or patterns, such as disk.write_file.",
     )
     confirm_mode: ConfirmMode = Field(
         default="call",
@@ -156,25 +163,25 @@ class AgentConfig(BaseModel):
     )
     flows: FlowMode = Field(
         default="show",
-        description="What is made of where arguments came from: off, shown in questions, guard "
-        "(ask, whatever was approved before), or deny.",
+        description="Use of the origins of arguments: off, show (in requests for approval), guard "
+        "(ask, even if such a call was approved before), or deny.",
     )
     flow_rules: list[str] = Field(
         [],
-        description="Flows that are no reason to ask, as 'mail.read.sender -> mail.send.to'.",
+        description="Flows that need no approval, such as 'mail.read.sender -> mail.send.to'.",
     )
     wait_approvals: bool = Field(
         default=False,
-        description="Where nobody can be asked, wait for `delf approvals` or `agent.approve()`.",
+        description="If nobody can be asked, wait for `delf approvals` or `agent.approve()`.",
     )
     approvals: list[str] = Field(
         default_factory=lambda: ["terminal"],
         description="Names of approval channels, in order; `delf plugins` lists those installed. "
-        "A function goes into on_confirm, options into plugins.approval-NAME.",
+        "Give a function as on_confirm, and options in plugins.approval-NAME.",
     )
     observers: list[str] = Field(
         [],
-        description="Names of observers to use besides those that are always used, such as otel.",
+        description="Names of further observers, such as otel.",
     )
     approval_timeout: float = Field(
         default=300.0, gt=0, description="Seconds until a request expires, which means no."
@@ -183,29 +190,25 @@ class AgentConfig(BaseModel):
     record: str | None = Field(
         default=None, description="Write what models answer to this file, for recorded:FILE."
     )
-    max_tasks: int = Field(default=256, ge=1, description="Tasks that run at once.")
-    max_depth: int = Field(
-        default=5, ge=0, description="How deeply tasks may have child tasks of their own."
-    )
-    max_children: int = Field(
-        default=100, ge=0, description="How many child tasks one task may have."
-    )
+    max_tasks: int = Field(default=256, ge=1, description="The most tasks at the same time.")
+    max_depth: int = Field(default=5, ge=0, description="The most levels of child tasks.")
+    max_children: int = Field(default=100, ge=0, description="The most child tasks of one task.")
     keep_prompts: bool = Field(
-        default=True, description="Keep in the journal what models are asked, without secrets."
+        default=True, description="Keep the messages to models in the journal, without secrets."
     )
     keep_tasks: int = Field(default=1000, ge=0, description="Finished tasks kept for poll().")
     timeout: float = Field(default=60.0, gt=0, description="Seconds for one task.")
-    journal: str = Field(default="none", description="Where events are kept.")
+    journal: str = Field(default="none", description="The journal's name.")
     lease: float | None = Field(
         default=None,
         gt=0,
-        description="Seconds of silence after which other processes may take tasks over; "
-        "by default once this one ended.",
+        description="Seconds of silence after which other processes may claim the tasks; "
+        "by default only when this process has ended.",
     )
     chat: bool | dict[str, Any] | None = Field(
         default=None, description="Let tasks continue a conversation: true, or its options."
     )
-    output_dir: str | None = Field(default=None, description="Where output files go.")
+    output_dir: str | None = Field(default=None, description="The folder for output files.")
 
     @field_validator(
         "allowed_libs",

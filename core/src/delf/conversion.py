@@ -1,7 +1,7 @@
 """Values of data libraries as plain data: one set of rules for results, arguments and files.
 
 The same file runs on the host and inside every sandbox, so it uses the standard library only,
-and knows a library by the module of its types. ``docs/values.md`` says what becomes of each type.
+and knows a library by the module of its types. ``docs/values.md`` says what happens to each type.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@
     └── TaskLeftError                      ERR-AGENT-006    the task is not over: resume it
         ├── ReplayMismatch                 ERR-REPLAY-001
         ├── UnrecordedCallError            ERR-JOURNAL-005  what a call did is not in the journal
-        └── UndecidedCallError             ERR-APPROVAL-003 nobody said what became of a call
+        └── UndecidedCallError             ERR-APPROVAL-003 nobody said what happened to a call
 
 Packages add errors of their own to it, such as ``delf_sql``'s SQLSchemaError.
 
@@ -427,7 +427,7 @@ class ReplayMismatch(TaskLeftError):  # noqa: N818 - a finding, not a fault
 
 
 class UndecidedCallError(TaskLeftError):
-    """A call was begun, its end is not recorded, and nobody could say what became of it."""
+    """A call was begun, its end is not recorded, and nobody could say what happened to it."""
 
     code = "ERR-APPROVAL-003"
     default_hint = (

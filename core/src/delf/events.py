@@ -65,7 +65,7 @@ class _Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskQueued(_Event):
-    """A task was handed in for the background; :class:`TaskStarted` says that work on it begins.
+    """A task was submitted for the background; :class:`TaskStarted` says that work on it begins.
 
     What it needs is here, so that another process can work on it. ``timeout`` is in seconds.
     ``queue`` is where runners look for it; None for one that this process works on. Tasks of a
@@ -642,7 +642,7 @@ _HEAD = ("task_id", "seq", "at")
 
 
 def _data_fields(cls: type[Any]) -> tuple[str, ...]:
-    """Name the fields that are journalled. One that does not compare is no data but a function."""
+    """Name the fields that are journalled. One that does not compare is not data but a function."""
     return tuple(f.name for f in dataclasses.fields(cls) if f.name not in _HEAD and f.compare)
 
 

@@ -82,7 +82,7 @@ class Measured:
         """Return the measured isolation, and never more than the sandbox claims.
 
         Args:
-            claimed: What it says of itself.
+            claimed: What it says about itself.
         """
         if claimed == "process" or not (self.files and self.network and self.processes):
             return "process"
@@ -194,7 +194,7 @@ async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measure
         thorough: Try its limits, too, which takes some seconds.
 
     Raises:
-        SandboxUnavailableError: When no session can be had.
+        SandboxUnavailableError: When no session is available.
     """
     async with _bait() as bait:
         probe = _Probe(backend, bait)
@@ -323,7 +323,7 @@ class Measurements:
             return None
 
     def keep(self, about: Sequence[str], measured: Measured) -> None:
-        """Keep what was measured; where that is not possible, it is measured anew next time.
+        """Keep what was measured; where that is not possible, it is measured again next time.
 
         Args:
             about: As of :meth:`known`.

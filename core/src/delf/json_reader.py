@@ -39,7 +39,7 @@ class JSONReader:
             text: The JSON.
 
         Raises:
-            ValueError: When it is no JSON.
+            ValueError: When it is not JSON.
         """
         return self._decoder.decode(text)
 
@@ -48,7 +48,7 @@ class JSONReader:
         for found, what in (
             (self._twice, "has keys that are twice in one object, and the last value was taken"),
             (self._texts, "has numbers that no float or int holds, and they came as text"),
-            (self._constants, "has what is no JSON, and it was read as a float"),
+            (self._constants, "has what is not JSON, and it was read as a float"),
         ):
             if found:
                 note(f"{self._about} {what}: {listed(list(found))}")

@@ -29,7 +29,7 @@ def _applying(written: str) -> str | None:
         requirement = Requirement(text)
     except InvalidRequirement as error:
         reason = str(error).partition("\n")[0]
-        raise _unreadable(written, f"which is no library with its versions: {reason}") from None
+        raise _unreadable(written, f"which is not a library with its versions: {reason}") from None
     marker, requirement.marker = requirement.marker, None
     if marker is None:
         return text

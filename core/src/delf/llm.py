@@ -247,7 +247,7 @@ def _secret(name: str) -> property:
     return property(lambda self: self._secrets.value[name])
 
 
-# After the dataclass was made, which takes what stands in the class for defaults.
+# After the dataclass was made, which takes what is in the class for defaults.
 LLMConfig.api_key = _secret("api_key")  # pyright: ignore[reportAttributeAccessIssue]
 LLMConfig.headers = _secret("headers")  # pyright: ignore[reportAttributeAccessIssue]
 

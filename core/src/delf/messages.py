@@ -103,7 +103,7 @@ def as_messages(given: object) -> tuple[Message, ...]:
     """A conversation as a model is given it.
 
     Raises:
-        PluginError: For what is no messages, such as texts.
+        PluginError: For what is not messages, such as texts.
     """
     if isinstance(given, (str, Message)) or not isinstance(given, Iterable):
         what = f"{type(given).__name__} {_cut(given)}"
@@ -249,7 +249,7 @@ class ModelReply:
         calls: What it asks to be called.
         reasoning: What it thought aloud, which is no part of the answer.
         max_tokens: The most that delf, and not the provider, let the answer have.
-        fees_usd: The price of what is no token, such as searches by the provider; a part of
+        fees_usd: The price of what is not a token, such as searches by the provider; a part of
             ``cost_usd``. None where it is not known.
     """
 

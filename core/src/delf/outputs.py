@@ -57,7 +57,7 @@ class Output(Generic[T]):
             self.schema = self._adapter.json_schema()
         except (PydanticUserError, SchemaError, NameError, TypeError) as error:
             raise ConfigurationError(
-                f"output: {kind!r} is no type of an answer: {_line(error)}",
+                f"output: {kind!r} is not a type of an answer: {_line(error)}",
                 hint="give a pydantic model, a dataclass, a TypedDict or a JSON Schema",
             ) from None
 
@@ -95,7 +95,7 @@ class Output(Generic[T]):
         """The same from an answer that was printed.
 
         Raises:
-            ToolRefusedError: When it is no JSON, or does not fit.
+            ToolRefusedError: When it is not JSON, or does not fit.
         """
         fenced = _FENCE.fullmatch(text)
         try:

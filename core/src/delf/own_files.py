@@ -1,4 +1,4 @@
-"""Files that are the user's alone: what stands in them was written by nobody else."""
+"""Files that are the user's alone: what is in them was written by nobody else."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def _thawed_bases(cls: type, *, frozen: bool) -> Generator[None]:
 
 
 class _Absent:
-    """In place of an argument that was not given and is made anew each time."""
+    """In place of an argument that was not given and is made again each time."""
 
     def __repr__(self) -> str:
         return "<factory>"

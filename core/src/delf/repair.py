@@ -1,4 +1,4 @@
-"""Mends the text of a script that is no Python, where it is clear what it would be as Python.
+"""Fixes the text of a script that is not Python, where it is clear what it would be as Python.
 
 Lines stay where they are. What parses is never changed.
 """
@@ -204,7 +204,7 @@ class _Reader:
         self._at = 0
 
     def code(self, closing: str) -> list[str | _Text]:
-        """Code up to a sign that stands in no brackets, or to the end.
+        """Code up to a sign that is in no brackets, or to the end.
 
         Args:
             closing: Signs that end it; none for all of the script.

@@ -55,7 +55,7 @@ def call(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> 
     An interrupt (Ctrl-C) cancels the coroutine and waits until it has cleaned up.
 
     Raises:
-        AgentStateError: When called from the loop's own thread, which would wait for ever.
+        AgentStateError: When called from the loop's own thread, which would wait forever.
     """
     if running_loop() is loop:
         coroutine.close()

@@ -34,4 +34,4 @@ def _trusted(*_variables: str | None) -> ssl.SSLContext:
         if not (given := os.environ.get(name)):
             raise
         why = error.strerror or str(error)
-        raise CertificatesError(f"{name} ({given}) is no file of certificates: {why}") from None
+        raise CertificatesError(f"{name} ({given}) is not a file of certificates: {why}") from None

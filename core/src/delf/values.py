@@ -125,7 +125,7 @@ def _decoded(read: Callable[[str], Any], raw: bytes) -> Any:
 def weight(value: Any, most: int) -> int:
     """About how many bytes a value takes once it is copied or written, counted without a copy.
 
-    What stands in several places counts at each of them, as it is written at each.
+    What is in several places counts at each of them, as it is written at each.
 
     Args:
         value: Any value.
@@ -154,7 +154,7 @@ def weight(value: Any, most: int) -> int:
 def check_size(value: Any, most: int, most_values: int | None = None) -> None:
     """Refuse a value that is too large to be written, before that is begun.
 
-    What stands in several places is written at each: forty lists that hold the next one twice are
+    What is in several places is written at each: forty lists that hold the next one twice are
     a million million values. Each is looked at once here, so that this takes no time.
 
     Args:
@@ -262,7 +262,7 @@ def _jsonable_or_repr(value: Any, levels: int) -> Any:
     try:
         return _encode(value)
     except RecursionError:
-        if not levels:  # to look at each level anew would take as many steps as levels squared
+        if not levels:  # to look at each level again would take as many steps as levels squared
             return f"<{kind_name(value)}, nested too deeply>"
         levels -= 1
     except UnsupportedValueError:

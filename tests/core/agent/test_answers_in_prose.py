@@ -55,7 +55,7 @@ def test_prose_is_no_answer_once_a_tool_was_used(make_agent, scripted_model, loo
     ("said", "why"),
     [
         ("", "it said nothing"),
-        ('{"code": "f(1)", "code": "f(2)"}', '"code" stands in it twice'),
+        ('{"code": "f(1)", "code": "f(2)"}', '"code" is in it twice'),
     ],
 )
 def test_what_is_no_prose_fails_with_what_was_said(make_agent, scripted_model, said, why):

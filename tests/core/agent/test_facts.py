@@ -1,4 +1,4 @@
-"""What an agent says of itself, and what it tells while it works."""
+"""What an agent says about itself, and what it tells while it works."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def test_a_bare_name_works_with_whatever_opens_files(run, inputs):
         files=inputs,
     )
     assert (response.error, response.text) == (None, "Grüße True Grüße\n200000")
-    assert set(response.files) == {"long.csv"}, "an input file is no output file"
+    assert set(response.files) == {"long.csv"}, "an input file is not an output file"
 
 
 @pytest.mark.parametrize("mode", ["r", "w"])
@@ -293,7 +293,7 @@ def test_limits_are_told(run, tmp_path):
 
 def test_an_output_folder_that_is_a_file(run, tmp_path):
     (tmp_path / "out").touch()
-    with pytest.raises(ConfigurationError, match="is no folder"):
+    with pytest.raises(ConfigurationError, match="is not a folder"):
         run("print(1)", output_dir=str(tmp_path / "out"))
 
 

@@ -150,7 +150,7 @@ async def test_an_answer_that_was_lost_is_asked_about_after_a_resume_too(bench: 
 async def test_a_journal_that_takes_nothing_any_more(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The task ends all the same, with the call that is lost as its error."""
+    """The task ends anyway, with the call that is lost as its error."""
     bench.model.writes(STUBBORN)
     full = False
 

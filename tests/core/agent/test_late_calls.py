@@ -118,7 +118,7 @@ async def test_a_plain_function_that_outlives_its_sandbox_is_waited_for(bench: B
 async def test_a_call_that_does_not_end_in_time_is_told_to_a_person(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The journal says that it may go on, and nothing of what becomes of it."""
+    """The journal says that it may go on, and nothing of what happens to it."""
     monkeypatch.setattr("delf.engine.scripts._LATE_SECONDS", 0.1)
     death = Death()
     go_on, ended = asyncio.Event(), asyncio.Event()

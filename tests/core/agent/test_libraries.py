@@ -32,10 +32,10 @@ def test_the_model_is_told_of_those_without_their_markers(make_agent, scripted_m
 @pytest.mark.parametrize(
     ("library", "why"),
     [
-        ("", "which is no library with its versions"),
-        ("./wheel", "which is no library with its versions"),
-        ("pandas excel", "which is no library with its versions"),
-        ("pandas; python > 3", "which is no library with its versions"),
+        ("", "which is not a library with its versions"),
+        ("./wheel", "which is not a library with its versions"),
+        ("pandas excel", "which is not a library with its versions"),
+        ("pandas; python > 3", "which is not a library with its versions"),
         ('pandas; python_version ~= "big"', "whose marker means nothing"),
     ],
 )

@@ -180,7 +180,7 @@ def test_by_turns_the_answer_is_a_call(make_agent, scripted_model):
 def test_what_is_no_type_of_an_answer(make_agent):
     with pytest.raises(ConfigurationError, match="output"):
         make_agent().run("x", output={"type": "nonsense"})
-    with pytest.raises(ConfigurationError, match="is no type of an answer"):
+    with pytest.raises(ConfigurationError, match="is not a type of an answer"):
         make_agent().run("x", output=type("Odd", (), {}))
 
 

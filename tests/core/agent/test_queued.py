@@ -1,4 +1,4 @@
-"""A task that was handed in is in the journal before ``submit`` returns, and is not lost."""
+"""A task that was submitted is in the journal before ``submit`` returns, and is not lost."""
 
 import asyncio
 import os

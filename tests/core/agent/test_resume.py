@@ -645,7 +645,7 @@ async def test_a_limit_is_the_same_again(bench: Bench) -> None:
 
 
 async def test_a_script_that_comes_further_than_its_limit(bench: Bench) -> None:
-    """Without a call, so that nothing is done that was not: it counts as cut all the same."""
+    """Without a call, so that nothing is done that was not: it counts as cut anyway."""
     cut = Cut(bench, "print(await look(kept))")
     async with bench.agent(cut.world, **cut.OPTIONS) as agent:
         whole = (await cut.run(agent)).raise_for_status()
@@ -711,7 +711,7 @@ async def test_a_second_life_sees_what_the_first_one_saw(bench: Bench, tmp_path:
 
 
 async def test_arguments_that_were_edited_to_a_secret_are_asked_for_again(bench: Bench) -> None:
-    """The journal does not have them; what it has in their place is no argument."""
+    """The journal does not have them; what it has in their place is not an argument."""
     bench.model.writes("print(await send('x'))")
     options = {"providers": {"openai": KEY}}
     world = World()
@@ -930,7 +930,7 @@ print(seen, await write(seen))
 """
 
 
-@pytest.mark.parametrize("how", ["it ends all the same", "its end is being written down"])
+@pytest.mark.parametrize("how", ["it ends anyway", "its end is being written down"])
 async def test_a_call_that_was_given_up_is_not_answered(bench: Bench, how: str) -> None:
     """Whatever its end was, the script did not see it; so it is at every point of the journal."""
     calls: list[str] = []
@@ -939,7 +939,7 @@ async def test_a_call_that_was_given_up_is_not_answered(bench: Bench, how: str) 
     async def slow() -> str:
         """Come to an end, whoever cancels it."""
         calls.append("slow")
-        if how == "it ends all the same":
+        if how == "it ends anyway":
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:

@@ -42,13 +42,13 @@ def test_several_entry_points_of_one_distribution(site):
 
 
 def test_malformed_entry_points_of_another_package_hide_nothing(site):
-    site.add("aaa-broken", entry_points="[console_scripts]\nthis is no entry point\n")
+    site.add("aaa-broken", entry_points="[console_scripts]\nthis is not an entry point\n")
     site.add("delf-plugin-tickets")
     assert [item.name for item in discovery.discover()] == ["tickets"]
 
 
 def test_malformed_entry_points_of_a_plugin_are_its_own_problem(site):
-    site.add("broken", entry_points="[delf]\nthis is no entry point\n")
+    site.add("broken", entry_points="[delf]\nthis is not an entry point\n")
     site.add("delf-plugin-tickets")
     broken, good = discovery.discover()
     assert broken.problem is not None

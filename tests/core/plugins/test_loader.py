@@ -54,9 +54,9 @@ def test_specs_are_collected():
             "returned a MemorySpec, not a ConnectionSpec",
         ),
         ("yield ConnectionSpec(name='x', summary='')", "missing 1 required keyword-only argument"),
-        ("yield ConnectionSpec(name='', summary='', factory='a:b')", "'' is no name"),
-        ("yield ConnectionSpec(name='a b', summary='', factory='a:b')", "'a b' is no name"),
-        ("yield ConnectionSpec(name=3, summary='', factory='a:b')", "3 is no name"),
+        ("yield ConnectionSpec(name='', summary='', factory='a:b')", "'' is not a name"),
+        ("yield ConnectionSpec(name='a b', summary='', factory='a:b')", "'a b' is not a name"),
+        ("yield ConnectionSpec(name=3, summary='', factory='a:b')", "3 is not a name"),
         ("yield ConnectionSpec(name='x', summary=None, factory='a:b')", "has no summary"),
         ("yield ConnectionSpec(name='x', summary='', factory='a.b')", "not 'module:attribute'"),
         ("yield ConnectionSpec(name='x', summary='', factory=int)", "not 'module:attribute'"),
@@ -137,9 +137,9 @@ def test_an_unknown_hook_is_a_warning_and_the_rest_works():
     assert loaded.reason is None
     assert [spec.name for spec in loaded.specs] == ["good"]
     assert list(loaded.warnings) == [
-        "delf_conections is no hook of this delf; did you mean 'delf_connections'?",
+        "delf_conections is not a hook of this delf; did you mean 'delf_connections'?",
         "delf_models is not marked with @hookimpl and is ignored",
-        "delf_telepathy is no hook of this delf",
+        "delf_telepathy is not a hook of this delf",
     ]
 
 

@@ -220,5 +220,5 @@ def test_what_a_plugin_gets_wrong_names_the_plugin(host, project):
     ) as caught:
         project().connector(host)("buggy")
     assert isinstance(caught.value.__cause__, KeyError)
-    with pytest.raises(PluginError, match="is no connection, but 3"):
+    with pytest.raises(PluginError, match="is not a connection, but 3"):
         project().connector(host)("three")

@@ -261,7 +261,7 @@ def test_a_malformed_line_in_dotenv_is_a_warning_without_its_text(project):
 )
 def test_a_mistyped_variable_is_a_warning(project, variable, suggestion):
     found = project("", env={variable: "secret"})
-    assert found.warnings == (f"{variable} is no setting; did you mean {suggestion}?",)
+    assert found.warnings == (f"{variable} is not a setting; did you mean {suggestion}?",)
 
 
 def test_other_variables_are_nobodys_business(project):
@@ -398,7 +398,7 @@ def test_the_plugins_that_win_a_name(project):
     given = {"DELF_PREFER_PLUGINS": "three"}
     found = project('[plugins]\nprefer = ["one"]\n', env=given)
     assert found.environ["DELF_PREFER_PLUGINS"] == "three"
-    with pytest.raises(ConfigurationError, match="prefer: it is no list of names"):
+    with pytest.raises(ConfigurationError, match="prefer: it is not a list of names"):
         project('[plugins]\nprefer = "one"\n')
 
 

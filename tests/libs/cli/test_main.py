@@ -53,7 +53,7 @@ def test_every_command_has_help(run, command):
         (["runs", "list", "y"], "Got unexpected extra argument (y)", "delf runs list --help"),
         (["run", "x", "--timeout", "0"], "'--timeout'", "delf run --help"),
         (["run", "x", "--approve", "maybe"], "'--approve'", "delf run --help"),
-        (["run", "x", "--json", "--events"], "exclude each other", "delf run --help"),
+        (["run", "x", "--json", "--events"], "cannot be used together", "delf run --help"),
         (["run", " "], "the task is empty", "delf run --help"),
         (["--nope"], "--nope", "delf --help"),
         (["plugins", "nope"], "nope", "delf plugins --help"),

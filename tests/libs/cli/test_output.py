@@ -11,10 +11,10 @@ from delf_cli.errors import visible
 
 
 def strict(text: str) -> object:
-    """Parse as other languages' parsers do: NaN is no number."""
+    """Parse as other languages' parsers do: NaN is not a number."""
 
     def refuse(word: str) -> None:
-        raise AssertionError(f"{word} is no JSON")
+        raise AssertionError(f"{word} is not JSON")
 
     return json.loads(text.encode(), parse_constant=refuse)
 

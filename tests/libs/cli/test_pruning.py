@@ -48,11 +48,11 @@ def test_a_duration_has_a_default_as_it_is_written():
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("soon", "'soon' is no duration; write 30d, 12h, 90m, 45s or 2w"),
-        ("", "'' is no duration; write 30d, 12h, 90m, 45s or 2w"),
-        ("-3d", "'-3d' is no duration; write 30d, 12h, 90m, 45s or 2w"),
-        ("1d12h", "'1d12h' is no duration; write 30d, 12h, 90m, 45s or 2w"),
-        ("٣d", "'٣d' is no duration; write 30d, 12h, 90m, 45s or 2w"),
+        ("soon", "'soon' is not a duration; write 30d, 12h, 90m, 45s or 2w"),
+        ("", "'' is not a duration; write 30d, 12h, 90m, 45s or 2w"),
+        ("-3d", "'-3d' is not a duration; write 30d, 12h, 90m, 45s or 2w"),
+        ("1d12h", "'1d12h' is not a duration; write 30d, 12h, 90m, 45s or 2w"),
+        ("٣d", "'٣d' is not a duration; write 30d, 12h, 90m, 45s or 2w"),
         ("30", "'30' has no unit; write 30d, 12h, 90m, 45s or 2w"),
         ("3y", "'3y' has an unknown unit 'y'; write 30d, 12h, 90m, 45s or 2w"),
         ("9999999d", "'9999999d' is over a thousand years"),
@@ -85,7 +85,7 @@ def test_the_options_of_prune_are_explained():
     assert "Usage: prune [OPTIONS] NAME Forget." in text
     assert "--older-than AGE Forget what is so old. [default: 30d, without --keep]" in text
     assert "--keep N Keep N. [x>=0]" in text
-    assert "--dry-run Show what would go; change nothing." in text
+    assert "--dry-run Show what would be removed; change nothing." in text
 
 
 def test_less_than_none_cannot_be_kept():

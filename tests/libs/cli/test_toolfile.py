@@ -115,7 +115,7 @@ def test_errors_name_the_file_and_the_line(write, source, kind, message):
 def test_no_file(tmp_path):
     with pytest.raises(ConfigurationError, match="does not exist"):
         load_tools(tmp_path / "nope.py", {})
-    with pytest.raises(ConfigurationError, match="is no file"):
+    with pytest.raises(ConfigurationError, match="is not a file"):
         load_tools(tmp_path, {})
 
 

@@ -232,7 +232,7 @@ def test_a_keyring_is_preferred(monkeypatch: pytest.MonkeyPatch, tmp_path: pathl
         (
             {"token": "x", "service_account": "y"},
             ConnectionConfigurationError,
-            "exclude each other",
+            "cannot be used together",
         ),
         (
             {"delegated_user": "bob@example.com"},

@@ -213,7 +213,7 @@ async def test_a_change_whose_answer_is_lost(connect: Any, change: str) -> None:
 
 
 def _is_between(change: str) -> bool:
-    """Changes of several steps may stop in between; each step is done once all the same."""
+    """Changes of several steps may stop in between; each step is done once anyway."""
     return change in ("drive.create_folder", "drive.unshare", "docs.create", "gmail.send_draft")
 
 

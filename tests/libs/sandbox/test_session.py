@@ -240,7 +240,7 @@ PLAIN = {
     "deep objects": b'["done",' + b'{"a":' * 15_000 + b"1" + b"}" * 15_000 + b",{}]",
     "a huge integer": b'["call",' + b"9" * 20_000 + b',"echo","",[],{}]',
     "an unknown tag": b'["done",{"$t":"object","v":"os.system"},{}]',
-    "a tag that is no text": b'["done",{"$t":[1],"v":1},{}]',
+    "a tag that is not text": b'["done",{"$t":[1],"v":1},{}]',
     "a tag without a value": b'["done",{"$t":"bytes"},{}]',
     "bad base64": b'["done",{"$t":"bytes","v":"a"},{}]',
     "base64 of a number": b'["done",{"$t":"bytes","v":5},{}]',

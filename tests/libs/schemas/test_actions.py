@@ -151,7 +151,7 @@ async def test_none_leaves_out_what_does_not_take_it():
         ({"title": "a", "class_": "x"}, 'class_: "x" is not of type'),
         ({"title": "a", "owner": {"boss": 1}}, "owner"),
         ({"title": "a", "titel": "b"}, "no argument 'titel'; did you mean 'title'"),
-        ({"title": float("nan")}, "nan is no number"),
+        ({"title": float("nan")}, "nan is not a number"),
         ({"title": object()}, "a object cannot be sent"),
     ],
 )

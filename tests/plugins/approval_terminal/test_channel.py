@@ -141,7 +141,7 @@ def fit(arguments):
     if set(arguments) != {"to", "copies"}:
         raise ToolRefusedError("copies is missing")
     if not isinstance(arguments["copies"], int):
-        raise ToolRefusedError("copies: it is no whole number")
+        raise ToolRefusedError("copies: it is not a whole number")
     return {**arguments, "to": arguments["to"].lower()}
 
 
@@ -151,7 +151,7 @@ async def test_arguments_that_do_not_fit_are_told_and_asked_for_again(person, re
         (PROMPT, "e\n"),
         ("done: ", "copies\n"),
         ("copies, new value as JSON, empty to keep it: ", '"three"\n'),
-        ("that does not fit: copies: it is no whole number", ""),
+        ("that does not fit: copies: it is not a whole number", ""),
         ("keep it: ", "3\n"),
         ("done: ", "*\n"),
         ("arguments = ", '{"to": "eve"}\n'),
@@ -395,7 +395,7 @@ async def test_what_does_not_fit_can_be_edited_again(person, request_for, monkey
     await person.answers(
         (PROMPT, "e\n"),
         ("done: ", "2\n"),
-        ("that is no JSON", ""),
+        ("that is not JSON", ""),
         ("again? y/n: ", "n\n"),
         ("done: ", "\n"),
         (PROMPT, "a\n"),

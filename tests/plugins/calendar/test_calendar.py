@@ -92,7 +92,7 @@ async def test_a_series_keeps_its_hour(calendar: Any) -> None:
         (9, 1),
     ]
     assert {e["series"] for e in found} == {made["id"]}
-    with pytest.raises(ToolRefusedError, match="no recurrence"):
+    with pytest.raises(ToolRefusedError, match="not a recurrence"):
         await calendar.create("x", NOON, recurrence=["every week"])
 
 

@@ -518,9 +518,9 @@ class TestPipes:
     @pytest.mark.parametrize(
         ("flags", "says"),
         [
-            (("--last", "--conversation", "x"), "exclude each other"),
+            (("--last", "--conversation", "x"), "cannot be used together"),
             (("--no-journal", "--last"), "keeps nothing to go on with"),
-            (("--no-journal", "--journal", "sql"), "exclude each other"),
+            (("--no-journal", "--journal", "sql"), "cannot be used together"),
         ],
     )
     def test_wrong_usage(self, here, flags, says):

@@ -127,7 +127,7 @@ def test_an_embedder_without_its_model(doctor, here, monkeypatch):
         '[plugins.embed-static]\nmodel = "nobody/nothing"\n'
     )
     status, data = doctor()
-    assert (status, data["ok"]) == (1, False), "it was asked for, and cannot be had"
+    assert (status, data["ok"]) == (1, False), "it was asked for, and is not available"
     assert "words are searched alone: the embedding model 'nobody/nothing'" in notes(
         data, "embedder"
     )
@@ -171,7 +171,7 @@ def test_a_journal_that_is_damaged_in_the_middle(doctor, here, monkeypatch):
 
 
 def test_a_damaged_journal_that_nobody_chose(doctor, here, monkeypatch):
-    """A task runs all the same, and says so."""
+    """A task runs anyway, and says so."""
     model = write_recording(here / "r.jsonl", "print(1)")
     (here / "delf.toml").write_text(f'[agent]\nllm = "{model}"\n')
     monkeypatch.delenv("DELF_JOURNAL_SQL_URL", raising=False)

@@ -82,7 +82,7 @@ def test_a_backup_is_a_journal(run: Any, place: str, tmp_path: Path) -> None:
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     assert contents(str(copy)) == contents(place)
     again = run("backup", copy)
-    assert (again.exit_code, "is there already" in again.stderr) == (1, True)
+    assert (again.exit_code, "already exists" in again.stderr) == (1, True)
     assert "No such file or directory" in run("backup", tmp_path / "no" / "copy.db").stderr
 
 
@@ -117,7 +117,9 @@ def test_what_is_no_export(run: Any, tmp_path: Path, text: str) -> None:
     file.write_text(text)
     done = run("import", file)
     assert done.exit_code == 1
-    assert f"{file}, line {text.count(chr(10)) + 1}: this is no event of a journal" in done.stderr
+    assert (
+        f"{file}, line {text.count(chr(10)) + 1}: this is not an event of a journal" in done.stderr
+    )
 
 
 @pytest.mark.parametrize(

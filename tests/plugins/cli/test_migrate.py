@@ -119,4 +119,4 @@ def test_nothing_and_what_is_no_database_are_told(run, here, delfhos):
     (delfhos / "memory/bad.db").write_text("no database at all, whatever its name says")
     bad = run("migrate", "delfhos")
     assert bad.exit_code == 2
-    assert "bad.db is no database of Delfhos" in bad.stderr
+    assert "bad.db is not a database of Delfhos" in bad.stderr

@@ -165,8 +165,8 @@ def test_elsewhere_names_are_those_of_packages(name, taken):
         ("git+https://example.com/sql", "is not the name of a plugin"),
         ("https://example.com/sql.whl", "is not the name of a plugin"),
         ("--index-url=https://example.com", "is not the name of a plugin"),
-        ("-r/etc/passwd", "is no package"),
-        ("./nothing", "is no package"),
+        ("-r/etc/passwd", "is not a package"),
+        ("./nothing", "is not a package"),
         ("nothing.whl", "no plugin is known as 'nothing.whl'"),
     ],
 )
@@ -186,7 +186,7 @@ def test_a_folder_here_does_not_decide_what_a_name_means(tmp_path, monkeypatch):
     with pytest.raises(PluginError, match="no plugin is known as 'mine'") as caught:
         Sources().items(["mine[test]"])
     assert caught.value.hint == "a folder is written as ./mine"
-    with pytest.raises(PluginError, match="'sql' is no folder"):
+    with pytest.raises(PluginError, match="'sql' is not a folder"):
         Sources().items(["sql"], editable=True)
 
 
@@ -285,7 +285,7 @@ def test_a_plugin_that_brings_nothing_is_not_sound(site):
     first, nothing, misspelt, *_ = done.stdout.splitlines()
     assert (first, nothing.strip()) == ("✗ misspelt 1.0", "it brings nothing")
     assert misspelt.strip() == (
-        "delf_prefilter is no hook of this delf; did you mean 'delf_prefilters'?"
+        "delf_prefilter is not a hook of this delf; did you mean 'delf_prefilters'?"
     )
 
 

@@ -44,7 +44,7 @@ def test_a_key_that_is_set_is_offered_and_nothing_is_connected(run, here, monkey
     assert json.loads(run("config", "check", "--json").stdout)["ok"]
     again = run("quickstart", "--no-call", input="\n\n\n")
     assert again.exit_code == 2
-    assert "is there already" in again.stderr
+    assert "already exists" in again.stderr
 
 
 def test_a_key_that_does_not_work_is_told_before_anything_is_written(run, here, monkeypatch):

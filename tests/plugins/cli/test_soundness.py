@@ -141,11 +141,11 @@ def test_a_plugin_that_is_as_it_should_be_has_no_warning(site: Site) -> None:
         ),
         (
             {"tools": "from delf.engine.views import trace"},
-            "delf.engine.views, which is no interface",
+            "delf.engine.views, which is not an interface",
         ),
         (
             {"tools": "from delf_sql import connection"},
-            "of delf-plugin-sql: a plugin is no library",
+            "of delf-plugin-sql: a plugin is not a library",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -223,7 +223,7 @@ def test_what_does_not_work_without_an_optional_protocol_is_told() -> None:
     from delf.plugins.in_process_journal import InProcessJournal
 
     told = problems(JournalSpec(name="j", summary="J.", factory="x:y"), InProcessJournal)
-    assert any("is no SharedJournal: other processes cannot see" in line for line in told)
+    assert any("is not a SharedJournal: other processes cannot see" in line for line in told)
 
     class Rows:
         async def parts(self, path: str) -> list[str]: ...
@@ -266,4 +266,4 @@ def test_a_journal_that_is_shared_by_its_spec_alone_is_told():
         host.provide(spec, OneProcess)
         found = list(factory_problems(host, spec))
         assert bool(found) is shared
-    assert "is no SharedJournal, as `shared` of its spec says: no open, place" in found[0]
+    assert "is not a SharedJournal, as `shared` of its spec says: no open, place" in found[0]

@@ -86,7 +86,7 @@ def run_suite(kind: str, expected: dict[str, set[str]], tmp_path: Path, *more: s
 
 
 def planted(kind: str, attribute: str) -> dict[str, Any]:
-    """What each class of a file says of itself, read without running it; None where nothing."""
+    """What each class of a file says about itself, read without running it; None where nothing."""
     tree = ast.parse((BROKEN / f"{kind}.py").read_text(encoding="utf-8"))
     found: dict[str, Any] = {}
     for node in tree.body:

@@ -349,7 +349,7 @@ def test_other_arguments_are_a_decision(
 
 
 def test_what_is_no_decision_is_refused_at_once(scripted_approvals: ScriptedApprovals) -> None:
-    with pytest.raises(TypeError, match="7 is no decision"):
+    with pytest.raises(TypeError, match="7 is not a decision"):
         scripted_approvals.says(7)  # pyright: ignore[reportArgumentType]
 
 

@@ -66,7 +66,7 @@ async def test_store_find_read(google: GoogleServer, drive: Any) -> None:
     found = await drive.search(name="invoice", folder="Reports/Q3", kind="pdf")
     assert [f["id"] for f in found["files"]] == [made["id"]]
     assert (await drive.download(made["id"]))["data"] == b"%PDF-7"
-    with pytest.raises(ToolRefusedError, match="no text in UTF-8"):
+    with pytest.raises(ToolRefusedError, match="not text in UTF-8"):
         await drive.create("x.bin", b"\xff")
         await drive.text("x.bin")
 

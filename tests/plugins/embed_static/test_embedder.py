@@ -78,5 +78,5 @@ async def test_whether_a_model_is_there_is_known_without_loading_it(
 
 
 async def test_a_folder_that_holds_no_model_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="is no model of model2vec"):
+    with pytest.raises(ConfigurationError, match="is not a model2vec model"):
         await StaticEmbedder(str(tmp_path)).embed(["a"])

@@ -87,7 +87,7 @@ def test_a_link_keeps_its_own_name(tmp_path):
         ("missing.csv", "does not exist"),
         ("dangling", "does not exist"),
         ("loop", "loop"),
-        ("/dev/null", "is no ordinary file"),
+        ("/dev/null", "is not an ordinary file"),
         ("a\0b", "cannot be used"),
         ("~nobody-at-all/a.csv", "does not exist"),
     ],
@@ -275,12 +275,12 @@ TEXTS = {
     "one stray byte": (
         "n,v\nMüller,1\nJosé,2\n".encode() + b"x\xe9,3\n",
         [{"n": "Müller", "v": "1"}, {"n": "José", "v": "2"}, {"n": "x\ufffd", "v": "3"}],
-        "a.csv has bytes that are no UTF-8, the first on line 4",
+        "a.csv has bytes that are not UTF-8, the first on line 4",
     ),
     "a stray byte behind a mark": (
         "\ufeffn\nü\n".encode() + b"\xe9\n",
         [{"n": "ü"}, {"n": "\ufffd"}],
-        "a.csv has bytes that are no UTF-8, the first on line 3",
+        "a.csv has bytes that are not UTF-8, the first on line 3",
     ),
     "what Windows writes": (
         "n;v\nMüller;1\n".encode("cp1252"),
@@ -295,7 +295,7 @@ TEXTS = {
     "UTF-16 that is cut in the midst of a letter": (
         "n;v\nx;1\n".encode("utf-16-le") + b"y",
         [{"n": "x", "v": "1"}, {"n": "\ufffd", "v": ""}],
-        "a.csv has bytes that are no UTF-16-LE, the first on line 3",
+        "a.csv has bytes that are not UTF-16-LE, the first on line 3",
     ),
     "zeros in a text": (b"n\na\0b\n", [{"n": "a\0b"}], ""),
 }
@@ -316,7 +316,7 @@ JSON = {
         "a.jsonl",
         LINES,
         [{"a": 1}, [2]],
-        ["a.jsonl has 3 of 5 lines that are no JSON, and they were left out: 2, 5, 6. Line 2: "],
+        ["a.jsonl has 3 of 5 lines that are not JSON, and they were left out: 2, 5, 6. Line 2: "],
     ),
     "a value over several lines": (
         "a.jsonl",
@@ -348,7 +348,7 @@ JSON = {
         "a.json",
         "[Infinity, -Infinity]",
         [float("inf"), float("-inf")],
-        ["a.json has what is no JSON, and it was read as a float: Infinity, -Infinity"],
+        ["a.json has what is not JSON, and it was read as a float: Infinity, -Infinity"],
     ),
     "lines in a file for one value": (
         "a.json",

@@ -120,7 +120,7 @@ SMALL = {
         "t.jsonl",
         '{"a": 1}\n{oops\n{"a": 3}\n',
         [(1,), (3,)],
-        ["t.jsonl has 1 of 3 lines that are no JSON"],
+        ["t.jsonl has 1 of 3 lines that are not JSON"],
     ),
     "a key that is there twice": ("t.json", '[{"a": 1, "a": 2}]', [(2,)], ["t.json has keys"]),
     "a number that no float holds": ("t.json", '[{"a": 1e400}]', [("1e400",)], ["t.json has num"]),
@@ -152,12 +152,12 @@ LARGE = {
     "a key that is there twice": ("t.jsonl", '{"a": 1, "a": 2}\n', [(2,)], ["t.jsonl has keys"]),
     "lines in a value": ("t.csv", 'n,v\n1,"a\nb"\n2,\n', [("1", "a\nb"), ("2", None)], []),
     "lines in a value of a ragged table": ("t.csv", 'n,v\n1,"a\r\nb"\n2\n', [("1", "a\r\nb"), ("2", None)], []),
-    "what Excel says of itself": ("t.csv", "sep=;\nn;v\n1,5;x\n", [("1,5", "x")], []),
+    "what Excel says about itself": ("t.csv", "sep=;\nn;v\n1,5;x\n", [("1,5", "x")], []),
     "empty lines first": ("t.csv", "\n\nn,v\n\n1,x\n", [("1", "x")], []),
     "a long cell": ("t.csv", f"n,v\n1,{'x' * 3_000_000}\n", [("1", "x" * 3_000_000)], []),
     "only returns": ("t.csv", "n,v\r1,x\r", [("1", "x")], []),
     "a mark": ("t.json", "\ufeff" + '[{"a": 1}]', [(1,)], []),
-    "a stray byte": ("t.csv", "n,v\nä,ö\n".encode() + b"\xff,x\n", [("ä", "ö"), ("\ufffd", "x")], ["t.csv has bytes that are no UTF-8, the first on line 3"]),
+    "a stray byte": ("t.csv", "n,v\nä,ö\n".encode() + b"\xff,x\n", [("ä", "ö"), ("\ufffd", "x")], ["t.csv has bytes that are not UTF-8, the first on line 3"]),
     "floats after integers that no float holds": (
         "t.json",
         '[{"a": 9007199254740993}, {"a": 1.5}]',
@@ -229,7 +229,7 @@ async def test_text_of_sqlite_that_is_none_is_told(tmp_path):
     found = input_files(find_inputs([str(tmp_path / "a.db")]), lambda path: path)
     with notes_of_call() as notes:
         assert await Files(found, Formats(HOST)).read("a.db") == [{"v": "M\ufffd"}]
-    assert [note[:40] for note in notes] == ["the SQLite file has text that is no UTF-"]
+    assert [note[:40] for note in notes] == ["the SQLite file has text that is not UTF"]
 
 
 async def test_integers_among_floats_are_not_rounded(tmp_path):
@@ -282,7 +282,7 @@ async def test_files_of_arrow(tmp_path):
     assert await files.query("SELECT * FROM 't.arrow'") == rows
     assert await files.read("s.feather") == rows
     with pytest.raises(
-        (ToolRefusedError, ToolExecutionError), match=r"bad\.arrow is no file of Arrow"
+        (ToolRefusedError, ToolExecutionError), match=r"bad\.arrow is not a file of Arrow"
     ):
         await files.read("bad.arrow")
 

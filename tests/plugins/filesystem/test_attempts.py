@@ -1,4 +1,4 @@
-"""Attempts to leave a root: by path, by link, by exchange, by what is no file. None may succeed.
+"""Attempts to leave a root: by path, by link, by exchange, by what is not a file. None may succeed.
 
 Paths are lines of `paths.txt`; scenes that need something on the disk are functions here. Each
 is tried by every action, resolved by the kernel and part by part.

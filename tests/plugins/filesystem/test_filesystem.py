@@ -157,7 +157,7 @@ def test_suffixes_and_dots_are_kept_from_scripts(notes: Path) -> None:
 def test_roots_are_checked(tmp_path: Path) -> None:
     with pytest.raises(ConnectionConfigurationError, match="at least one folder"):
         Filesystem(roots={})
-    with pytest.raises(ConnectionConfigurationError, match="no name of a root"):
+    with pytest.raises(ConnectionConfigurationError, match="not a name of a root"):
         Filesystem(roots={"a/b": "."})
     with pytest.raises(ConnectionConfigurationError, match="mode"):
         Filesystem(roots={"a": {"root": ".", "mode": "w"}})
@@ -208,7 +208,9 @@ async def test_a_write_is_asked_about_with_a_diff(notes: Path) -> None:
 
 
 def test_a_root_that_is_no_folder_is_refused_at_once(tmp_path: Path) -> None:
-    with pytest.raises(ConnectionFileNotFoundError, match="'w' of filesystem is no folder") as told:
+    with pytest.raises(
+        ConnectionFileNotFoundError, match="'w' of filesystem is not a folder"
+    ) as told:
         Filesystem(roots={"w": f"{tmp_path}:rw"})
     assert 'mode = "rw"' in (told.value.hint or "")
 
@@ -219,8 +221,8 @@ def test_a_folder_is_made_where_that_is_wanted_and_it_may_be_written(tmp_path: P
 
     Filesystem(roots={"w": root("a/b", mode="rw")})
     assert (tmp_path / "a/b").is_dir()
-    with pytest.raises(ConnectionFileNotFoundError, match="is no folder"):
+    with pytest.raises(ConnectionFileNotFoundError, match="is not a folder"):
         Filesystem(roots={"r": root("c")})
     (tmp_path / "file").write_text("x")
-    with pytest.raises(ConnectionFileNotFoundError, match="is no folder"):
+    with pytest.raises(ConnectionFileNotFoundError, match="is not a folder"):
         Filesystem(roots={"w": root("file", mode="rw")})

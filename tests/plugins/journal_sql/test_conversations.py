@@ -264,7 +264,7 @@ def test_a_turn_that_cannot_be_kept_is_a_warning(make_agent, scripted_model, sql
 
 def test_a_conversation_that_cannot_be_read_is_raised(make_agent, scripted_model, tmp_path):
     place = tmp_path / "broken.db"
-    place.write_bytes(b"this is no database, " * 100)
+    place.write_bytes(b"this is not a database, " * 100)
     chat = Chat(persist=True, path=place)
     with pytest.raises(ConfigurationError, match="damaged, or no SQLite file"):
         make_agent(chat).run("go on")

@@ -200,7 +200,7 @@ async def test_an_answer_settles_the_request(waiting, sent, arrives):
     [
         {"request_id": "req_2", "digest": "d", "decision": "approved", "remember": "no"},
         {"request_id": "req_1", "digest": "other", "decision": "approved", "remember": "no"},
-        {"request_id": "req_1", "digest": "d", "decision": "approved", "remember": "for ever"},
+        {"request_id": "req_1", "digest": "d", "decision": "approved", "remember": "forever"},
         {"request_id": "req_1", "digest": "d", "decision": "edited", "arguments": [1]},
         {"request_id": "req_1", "digest": "d", "decision": "maybe"},
         {"request_id": "req_1", "decision": "approved", "remember": "no"},

@@ -79,7 +79,7 @@ async def queued(journal: SqlJournal) -> str:
 
 
 async def tried(agent: Agent, name: str, retries: int, after: float = 0.001) -> str:
-    """What becomes of one try."""
+    """What happens to one try."""
     await agent.aresume(name, retries=retries, retry_after=after)
     return agent.poll(name).state
 

@@ -109,7 +109,7 @@ async def test_input_files_that_no_task_that_is_left_was_given(journal_url, open
     journal = open_journal(journal_url)
     for name, files in (("a", ["/in/1", "/in/2"]), ("b", ["/in/2"]), ("c", None)):
         setup = {} if files is None else {"input_files": files}
-        words = 'the words "input_files" are no files'
+        words = 'the words "input_files" are not files'
         await journal.append(TaskQueued(task_id=name, seq=1, at=1.0, task=words, setup=setup))
         await journal.append(TaskFinished(task_id=name, seq=2, at=2.0, status=True, **END))
     assert (await journal.remove(["a", "c"])).inputs == ("/in/1",)
@@ -298,7 +298,7 @@ async def test_what_is_no_backup(content, sqlite_place, open_journal, tmp_path):
     file = tmp_path / "copy.db"
     file.write_bytes(content)
     journal = open_journal(sqlite_place)
-    with pytest.raises(Exception, match=r"is no journal|is damaged") as told:
+    with pytest.raises(Exception, match=r"is not a journal|is damaged") as told:
         await journal.restore(file)
     assert str(file) in str(told.value)
     assert await journal.find() == []

@@ -49,7 +49,7 @@ def test_a_connection_that_is_no_server_has_no_such_line(run, here):
     (here / "delf.toml").write_text('[connections.shop]\ntype = "sql"\nurl = "sqlite:///x.db"\n')
     done = run("mcp", "effects", "shop")
     assert done.exit_code != 0
-    assert "shop is no MCP server" in done.output
+    assert "shop is not an MCP server" in done.output
 
 
 def test_what_is_left_out_is_shown(run, project):

@@ -178,7 +178,7 @@ async def test_an_answer_that_nobody_can_read_is_an_error_at_once(rogue) -> None
     srv = rogue("deep")
     async with soon():
         for _ in range(2):
-            with pytest.raises(ToolExecutionError, match="rogue: good: its answer is no JSON"):
+            with pytest.raises(ToolExecutionError, match="rogue: good: its answer is not JSON"):
                 await invoke(srv, "good")
 
 
@@ -258,7 +258,7 @@ async def test_a_schema_of_arguments_is_no_trap(rogue) -> None:
                 await invoke(srv, action.name, a="a" * 100 + "!")
 
 
-# -- what it says of itself ---------------------------------------------------------------------
+# -- what it says about itself ---------------------------------------------------------------------
 
 READ_ONLY = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True}
 

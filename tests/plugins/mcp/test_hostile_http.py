@@ -1,4 +1,4 @@
-"""Servers at an address that misbehave: answers without an end, and bytes that are no message."""
+"""Servers at an address that misbehave: answers without an end, and bytes that are not messages."""
 
 import asyncio
 import gzip

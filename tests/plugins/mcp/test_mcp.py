@@ -1,4 +1,4 @@
-"""Tools, resources and prompts of a real MCP server, and what becomes of it."""
+"""Tools, resources and prompts of a real MCP server, and what happens to it."""
 
 import asyncio
 import json

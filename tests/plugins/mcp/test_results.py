@@ -1,4 +1,4 @@
-"""What becomes of a tool's result: values for the script, and files of the task."""
+"""What happens to a tool's result: values for the script, and files of the task."""
 
 import base64
 from pathlib import Path

@@ -19,7 +19,11 @@ PAGE = Reply(body=b"<html><title>Blocked</title></html>")
     ("variables", "said", "hint"),
     [
         ({"ALL_PROXY": "socks5://me:pw@127.0.0.1:9"}, "ALL_PROXY (socks5://127.0.0.1:9)", "socks"),
-        ({"HTTP_PROXY": "ftp://127.0.0.1:9"}, "HTTP_PROXY (ftp://127.0.0.1:9) is no proxy", "3128"),
+        (
+            {"HTTP_PROXY": "ftp://127.0.0.1:9"},
+            "HTTP_PROXY (ftp://127.0.0.1:9) is not a proxy",
+            "3128",
+        ),
         (
             {"HTTP_PROXY": "http://me:pw@{page}"},
             "the proxy of HTTP_PROXY (http://{page}) did",
@@ -71,5 +75,5 @@ async def test_a_wrong_file_of_certificates_is_named(content, make_model, monkey
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
     with pytest.raises(LLMExecutionError) as caught:
         await make_model(base_url="https://127.0.0.1:9/v1", api_key="k").complete(ask())
-    assert f"SSL_CERT_FILE ({file}) is no file of certificates" in caught.value.message
-    assert "mend the variable" in caught.value.hint
+    assert f"SSL_CERT_FILE ({file}) is not a file of certificates" in caught.value.message
+    assert "fix the variable" in caught.value.hint

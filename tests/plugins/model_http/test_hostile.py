@@ -117,7 +117,7 @@ async def test_a_stream_that_is_cut_at_any_byte_is_whole_or_an_error(provider, h
             except LLMExecutionError as caught:
                 error = caught
             if error is not None:
-                assert "no chat completion" in error.message or "broke off" in error.message
+                assert "not a chat completion" in error.message or "broke off" in error.message
             else:
                 whole = whole or reply
                 assert (reply.text, reply.calls[0].name) == ("one ü 🙂", "run")
@@ -170,7 +170,7 @@ async def test_an_answer_that_is_something_else(kind, http_model):
     body, said = BODIES[kind]
     head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     async with answering(head + body) as server:
-        with pytest.raises(LLMExecutionError, match="no chat completion") as caught:
+        with pytest.raises(LLMExecutionError, match="not a chat completion") as caught:
             await once(http_model, server["url"]).complete(ask())
     assert said in caught.value.message
     assert "/v1" in caught.value.hint
@@ -193,7 +193,7 @@ STREAMS = {
 async def test_a_stream_of_something_else(kind, http_model):
     data, said = STREAMS[kind]
     async with answering(HEAD + b"Connection: close\r\n\r\n" + data) as server:
-        with pytest.raises(LLMExecutionError, match="no chat completion") as caught:
+        with pytest.raises(LLMExecutionError, match="not a chat completion") as caught:
             await read_stream(once(http_model, server["url"]), ask())
     assert said in caught.value.message
 
@@ -241,7 +241,9 @@ async def test_a_server_that_lies_about_the_length(said, http_model):
     body = json.dumps(protocols.OPENAI.answer(ANSWER)).encode()
     head = f"HTTP/1.1 200 OK\r\nContent-Length: {said}\r\n\r\n".encode()
     async with answering(head + body) as server:
-        with pytest.raises(LLMExecutionError, match=r"dropped the connection|no chat completion"):
+        with pytest.raises(
+            LLMExecutionError, match=r"dropped the connection|not a chat completion"
+        ):
             await once(http_model, server["url"]).complete(ask())
 
 

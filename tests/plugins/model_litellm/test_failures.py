@@ -49,4 +49,4 @@ async def test_a_wrong_file_of_certificates_is_named(make_model, monkeypatch, tm
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
     with pytest.raises(LLMExecutionError) as caught:
         await make_model(base_url="https://127.0.0.1:9/v1", api_key="k").complete(ask())
-    assert f"SSL_CERT_FILE ({file}) is no file of certificates" in caught.value.message
+    assert f"SSL_CERT_FILE ({file}) is not a file of certificates" in caught.value.message

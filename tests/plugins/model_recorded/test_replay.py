@@ -173,7 +173,7 @@ async def test_the_difference_is_from_an_entry_of_the_same_purpose(tmp_path):
         ({"about": "not the first line"}, "'request' is missing"),
         ({"request": {"contains": []}}, "'reply' is missing"),
         ({"request": {}, "reply": {"text": ""}}, "neither 'messages' nor 'contains'"),
-        ({"request": {"contains": "x"}, "reply": {"text": ""}}, "no list of texts"),
+        ({"request": {"contains": "x"}, "reply": {"text": ""}}, "not a list of texts"),
         ({"request": {"contains": []}, "reply": {}}, "'reply.text' is missing"),
         ({"request": {"messages": [3]}, "reply": {"text": ""}}, "no 'role'"),
         ({"request": {"contians": []}, "reply": {"text": ""}}, "'request.contians'"),
@@ -184,7 +184,7 @@ async def test_the_difference_is_from_an_entry_of_the_same_purpose(tmp_path):
         ),
         (
             {"request": {"contains": []}, "reply": {"text": "", "cost_usd": "free"}},
-            "'reply.cost_usd' is no number",
+            "'reply.cost_usd' is not a number",
         ),
         ({"request": {"contains": []}, "reply": {"text": ""}, "x": 1}, "unknown field 'x'"),
     ],

@@ -446,8 +446,8 @@ async def test_a_token_whose_answer_is_lost_has_changed_nothing(
         ("json", b'{"a": 1, "a": 2}', {"a": 2}, "the answer has keys that are twice"),
         ("json", b"[1e400]", ["1e400"], "the answer has numbers that no float or int holds"),
         ("json", b"18446744073709551617", 18446744073709551617, ""),
-        ("json", b"[Infinity]", [float("inf")], "the answer has what is no JSON"),
-        ("json", b'"caf\xe9"', "caf\ufffd", "the answer has bytes that are no UTF-8"),
+        ("json", b"[Infinity]", [float("inf")], "the answer has what is not JSON"),
+        ("json", b'"caf\xe9"', "caf\ufffd", "the answer has bytes that are not UTF-8"),
         ("json", b'{"a": 1}', {"a": 1}, ""),
     ],
 )

@@ -102,7 +102,7 @@ paths:
         ({"openapi": "4.0.0", "paths": {}}, "#/openapi", "version '4.0.0'"),
         ({"info": {}}, "#/swagger", "no version"),
         ({"openapi": "3.0.0"}, "#/paths", "has no paths"),
-        ({"openapi": "3.0.0", "paths": []}, "#/paths", "no mapping"),
+        ({"openapi": "3.0.0", "paths": []}, "#/paths", "not a mapping"),
     ],
 )
 async def test_a_broken_specification_says_where_and_why(
@@ -133,7 +133,7 @@ async def test_what_is_no_document(text: str, reason: str, tmp_path: pathlib.Pat
 async def test_a_file_or_address_that_is_not_there() -> None:
     with pytest.raises(ConnectionFileNotFoundError, match=r"nowhere\.json"):
         await actions_of("nowhere.json")
-    with pytest.raises(ConnectionUnavailableError, match="cannot be had"):
+    with pytest.raises(ConnectionUnavailableError, match="is not available"):
         await actions_of("http://127.0.0.1:9/x.json")
     with pytest.raises(ConnectionConfigurationError, match="'spec' is missing"):
         await actions_of(None)

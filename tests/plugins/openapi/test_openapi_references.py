@@ -57,7 +57,7 @@ async def test_a_specification_is_redirected_within_its_origin_only() -> None:
             assert list(actions) == ["call"]
             with pytest.raises(ConnectionUnavailableError, match="moved to another origin"):
                 await loaded(f"{server.url}/away")
-            with pytest.raises(ConnectionUnavailableError, match="redirects for ever"):
+            with pytest.raises(ConnectionUnavailableError, match="redirects forever"):
                 await loaded(f"{server.url}/round")
         assert not other.seen
 
@@ -141,7 +141,7 @@ async def test_what_stands_beside_the_reference_of_a_path_counts(version) -> Non
 @pytest.mark.parametrize(
     ("ref", "reason"),
     [
-        ("http://[bad", "is no address"),
+        ("http://[bad", "is not an address"),
         ("#/x-list/" + "9" * 5000, "leads nowhere"),
         ("#/x-list/٣", "leads nowhere"),
         ("#/nowhere", "leads nowhere"),

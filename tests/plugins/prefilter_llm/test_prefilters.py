@@ -1,4 +1,4 @@
-"""What the light model is asked, and what becomes of its answers."""
+"""What the light model is asked, and what happens to its answers."""
 
 import pytest
 

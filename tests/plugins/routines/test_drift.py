@@ -72,7 +72,7 @@ def sent():
 
 @pytest.fixture
 def run(store, tmp_path, sent, scripted_model, scripted_approvals, delf_host):
-    """Run the routine with ``send`` as it is, or another one, and tell what came of it."""
+    """Run the routine with ``send`` as it is, or another one, and tell its result."""
 
     @tool(effect="write", confirm=False)
     def send(to: str, text: str) -> str:

@@ -92,7 +92,7 @@ def test_it_runs_with_other_values_without_a_model_and_without_a_cent(saved, her
         ("month=x", "it takes a date"),
         ("city=x' or '1", "it has to match"),
         ("towns=1", "no parameter 'towns'"),
-        ("month", "is no NAME=VALUE"),
+        ("month", "is not a NAME=VALUE"),
     ],
 )
 def test_a_value_that_does_not_fit_is_told_before_anything_is_done(saved, here, given, told):

@@ -1,4 +1,4 @@
-"""Runners do what waits in a queue once each, whatever becomes of the runners."""
+"""Runners do what waits in a queue once each, whatever happens to the runners."""
 
 from __future__ import annotations
 

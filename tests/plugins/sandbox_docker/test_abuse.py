@@ -408,7 +408,7 @@ async def test_another_server_is_no_engine():
         state = await backend.available()
         await backend.aclose()
     assert isinstance(state, Unavailable)
-    assert "no Docker engine" in state.reason
+    assert "not a Docker engine" in state.reason
 
 
 def test_failures_of_the_engine_in_words():

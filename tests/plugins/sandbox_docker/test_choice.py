@@ -1,4 +1,4 @@
-"""The choice `auto` where Docker runs and its image cannot be had."""
+"""The choice `auto` where Docker runs and its image is not available."""
 
 import json
 

@@ -157,7 +157,7 @@ def test_a_failed_build_is_forgotten_after_some_minutes(tmp_path):
     now = 500.0
     failed.keep(about, SandboxUnavailableError("no route"))
     now = -500.0
-    other.check(about)  # a clock that was set back does not make it last for ever
+    other.check(about)  # a clock that was set back does not make it last forever
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"at": "x"}', b"\xff"])

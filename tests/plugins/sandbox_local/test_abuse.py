@@ -281,7 +281,7 @@ async def test_an_end_of_any_kind_leaves_the_host_unharmed(code, said):
 
 
 async def test_a_script_cannot_end_as_if_it_had_been_killed():
-    """What was killed from outside is started once more, with all its limits anew."""
+    """What was killed from outside is started once more, with all its limits again."""
     code = POSIX + script("""
         signal = re.enum.sys.modules['_signal']
         for number in (signal.SIGKILL, signal.SIGSTOP):

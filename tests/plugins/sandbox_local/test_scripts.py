@@ -483,7 +483,10 @@ unbound, odd, shaped = Unbound(), Odd(), Shaped()
 """
 
 STRANGE_ENDS = {
-    "notes that are no list": ("e = KeyError('a')\ne.__notes__ = 5\nraise e", "KeyError: 'a'\n5"),
+    "notes that are not a list": (
+        "e = KeyError('a')\ne.__notes__ = 5\nraise e",
+        "KeyError: 'a'\n5",
+    ),
     "notes that cannot be shown": (
         (
             "class N:\n    def __str__(self): raise ValueError\n"
@@ -495,7 +498,7 @@ STRANGE_ENDS = {
         "class E(Exception):\n    @property\n    def __notes__(self): raise ValueError\nraise E('a')",
         "E: a",
     ),
-    "a line that is no number": (
+    "a line that is not a number": (
         "e = SyntaxError('bad')\ne.filename, e.lineno = '<script 1>', '7'\nraise e",
         "SyntaxError: bad (line 7)",
     ),
@@ -503,7 +506,7 @@ STRANGE_ENDS = {
         "e = SyntaxError('bad')\ne.filename, e.lineno = '<script 1>', 10**30\nraise e",
         f"SyntaxError: bad (line {10**30})",
     ),
-    "a file that is no name": (
+    "a file that is not a name": (
         "e = SyntaxError('bad')\ne.filename = []\nraise e",
         "SyntaxError: bad (line None)",
     ),

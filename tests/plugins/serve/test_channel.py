@@ -174,7 +174,7 @@ async def until(condition: Any) -> None:
 
 
 async def approve(server: Any, asked: dict[str, Any]) -> None:
-    """Whoever was not told decides all the same."""
+    """Whoever was not told decides anyway."""
     place = f"/approvals/{asked['request_id']}"
     assert (await server.client.post(place, json={"decision": "approve"})).is_success
     assert (await server.until(asked["task_id"], "done"))["result"] == "sent 1 to bob"

@@ -262,7 +262,7 @@ async def test_arguments_are_edited_and_checked_as_one_types(shop, open_page):
     await expect(page.locator(".ask .bad")).to_contain_text("copies")
     await expect(page.get_by_role("button", name="Approve as edited")).to_be_disabled()
     await copies.fill("{")
-    await expect(page.locator(".ask .bad")).to_contain_text("no JSON")
+    await expect(page.locator(".ask .bad")).to_contain_text("not JSON")
     await copies.fill("3")
     await expect(page.locator(".was", has_text="was: 2")).to_be_visible()
     await page.get_by_role("button", name="Approve as edited").click()

@@ -151,7 +151,7 @@ async def test_looks_and_charts(google: GoogleServer, sheets: Any, book: str) ->
     await sheets.chart(book, "A1:B3", kind="pie", anchor="D9")
     with pytest.raises(ToolRefusedError, match="two columns"):
         await sheets.chart(book, "A1:A3")
-    with pytest.raises(ToolRefusedError, match="no color"):
+    with pytest.raises(ToolRefusedError, match="not a color"):
         await sheets.format(book, "A1", color="puce")
     with pytest.raises(ToolRefusedError, match="look otherwise"):
         await sheets.format(book, "A1")

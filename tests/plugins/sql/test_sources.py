@@ -1,6 +1,6 @@
 """What a script and a file get of the same values from every source: the table of the docs.
 
-``WRITE_TABLES=1`` writes the table in ``docs/values.md`` anew.
+``WRITE_TABLES=1`` writes the table in ``docs/values.md`` again.
 """
 
 from __future__ import annotations
@@ -164,4 +164,4 @@ async def test_the_table_of_the_docs_says_what_sources_give(
     made = PLACE.sub(lambda found: f"{found[1]}{as_table(sources)}{found[2]}", text)
     if os.environ.get("WRITE_TABLES"):
         PAGE.write_text(made, "utf-8")
-    assert PAGE.read_text("utf-8") == made, "WRITE_TABLES=1 writes it anew"
+    assert PAGE.read_text("utf-8") == made, "WRITE_TABLES=1 writes it again"

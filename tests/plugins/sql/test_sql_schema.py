@@ -287,12 +287,12 @@ BROKEN = {
         ("UPDATE sqlite_master SET rootpage = 999 WHERE name = 'i'",),
         "passed over: malformed database schema (i)",
     ),
-    "trigger that is no SQL": (
+    "trigger that is not SQL": (
         "CREATE TRIGGER g AFTER INSERT ON t BEGIN SELECT 1; END;",
         ("UPDATE sqlite_master SET sql = 'CREATE TRIGGER ((' WHERE name = 'g'",),
         "passed over: malformed database schema (g)",
     ),
-    "table that is no SQL": (
+    "table that is not SQL": (
         "CREATE TABLE z (a int);",
         ("UPDATE sqlite_master SET sql = 'CREATE TABLE z (((' WHERE name = 'z'",),
         "z -- cannot be read",

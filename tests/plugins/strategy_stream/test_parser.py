@@ -114,7 +114,7 @@ def test_calls_come_as_soon_as_they_are_complete() -> None:
         ),
         (
             '<execute>[read, {"name": "a"}]</execute>',
-            [Called("a", {}), Misread("read", "it is no call; an array of objects is expected")],
+            [Called("a", {}), Misread("read", "it is not a call; an array of objects is expected")],
         ),
         ("<report>send it</report>No.", [Reported("send it"), Said("No.")]),
     ],

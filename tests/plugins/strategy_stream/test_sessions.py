@@ -161,7 +161,7 @@ async def test_requests_take_the_place_of_sessions_that_end_again_and_again(nota
             assert (response.text, world.kept) == (END, list(NAMES))
             assert server.connections == 2
             first, second = ended(response)
-            assert "is opened anew" in first
+            assert "is opened again" in first
             assert "ended, and requests take its place" in second
         assert http.requests
 
@@ -235,7 +235,7 @@ async def test_a_silent_session_gives_way_to_requests_and_no_call_is_made_twice(
     assert (response.text, response.error, kept) == ("Done.", None, ["Ann"])
     first, second = ended(response)
     assert "silent for 0.01 s" in second
-    assert "is opened anew" in first
+    assert "is opened again" in first
     assert "requests take its place" in second
 
 

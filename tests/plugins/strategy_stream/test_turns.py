@@ -1,4 +1,4 @@
-"""What becomes of answers: calls that start early, their order, mistakes, what is told of them."""
+"""What happens to answers: calls that start early, their order, mistakes, what is told of them."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ async def test_what_is_no_text_is_refused(web, serve) -> None:
     url = serve("/x.png", Reply(200, b"\x89PNG", {"Content-Type": "image/png"}))
     with pytest.raises(ToolExecutionError, match="image/png"):
         await web.scrape(url)
-    with pytest.raises(ToolExecutionError, match="no page"):
+    with pytest.raises(ToolExecutionError, match="not a page"):
         await web.links(url)
 
 

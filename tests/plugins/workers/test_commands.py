@@ -66,7 +66,7 @@ def test_run(project):
     assert response["cost_usd"] == 0.5
     for arguments, message in (
         (("som",), "did you mean 'sum'"),
-        (("sum", "--input", "words=x"), "'x' is no integer"),
+        (("sum", "--input", "words=x"), "'x' is not of the type integer"),
         (("sum", "--input", "words"), "KEY=VALUE"),
         (("sum", "--input", "word=1"), "has no input 'word'"),
     ):

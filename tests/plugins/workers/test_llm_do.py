@@ -92,7 +92,7 @@ def test_a_schema_lies_beside_the_worker(tmp_path):
     assert found.result == {"type": "object", "required": ["title"]}
     with pytest.raises(ConfigurationError, match=r"missing\.json cannot be read"):
         worker(tmp_path, "output_schema_ref: missing.json", "x")
-    with pytest.raises(ConfigurationError, match="is no JSON"):
+    with pytest.raises(ConfigurationError, match="is not JSON"):
         worker(tmp_path, "output_schema_ref: report.json", "x", report_json="{")
 
 

@@ -115,7 +115,7 @@ async def test_a_class_path_and_tools_beside_the_file(bench, monkeypatch):
     [
         ("connections: {disc: {}}", "line 2: connections.disc: unknown connection"),
         ("connections: {nowhere.Tool: {}}", "line 2: connections.nowhere.Tool: there is no"),
-        ("connections: {os.path.join: {}}", "is no class of connections"),
+        ("connections: {os.path.join: {}}", "is not a class of connections"),
         ("connections: {disk: {type: filesystem, rots: 1}}", "line 2: connections.disk"),
         ("sandbox: {paths: {a: ./a}}", "line 2: sandbox.paths: they are those of"),
         ("connections: {custom: {x: {}}}", "tools.py"),
@@ -214,13 +214,13 @@ async def test_nothing_is_made_where_a_person_says_no(bench):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"name": "../x"}, "no name of a worker"),
+        ({"name": "../x"}, "not a name of a worker"),
         ({"name": "brief"}, "there is a worker 'brief' already"),
         ({"name": "x", "connections": ["sql"]}, "which does not have 'sql'"),
         ({"name": "x", "connections": ["os.path"]}, "which does not have 'os.path'"),
         ({"name": "x", "instructions": "{{ y }}"}, "there is no input 'y'"),
         ({"name": "x", "instructions": " "}, "there are no instructions"),
-        ({"name": "x", "result": {"type": "thing"}}, "no JSON Schema"),
+        ({"name": "x", "result": {"type": "thing"}}, "not a JSON Schema"),
         ({"name": "x", "model": "gpt-5.5"}, "model"),
         ({"name": "x", "maker": "brief"}, "maker"),
         ({"name": "x", "description": "a\n---\nmodel: gpt"}, None),

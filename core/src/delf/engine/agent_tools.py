@@ -33,7 +33,7 @@ class AgentTools:
         self._changing = [c for c in connections if isinstance(c, SupportsRenewal)]
 
     async def renew(self) -> None:
-        """List the actions of connections anew that have others now; to be done before a task."""
+        """List the actions of connections again that have others now; to be done before a task."""
         if not self._changing:
             return
         async with self.turn:

@@ -33,7 +33,7 @@ def find_inputs(files: Sequence[str]) -> dict[str, str]:
         files: Paths as the user wrote them.
 
     Raises:
-        ConfigurationError: For what is no file that can be read.
+        ConfigurationError: For what is not a file that can be read.
     """
     found: dict[str, str] = {}
     for written in files:
@@ -52,7 +52,7 @@ def _checked(given: Path) -> Path:
                 f"input file {str(given)!r} is a folder", hint="name the files in it one by one"
             )
         if not path.is_file():
-            problem = "is no ordinary file" if path.exists() else "does not exist"
+            problem = "is not an ordinary file" if path.exists() else "does not exist"
             raise ConfigurationError(f"input file {str(given)!r} {problem}: {path}")
     except (OSError, ValueError, RuntimeError) as error:
         raise ConfigurationError(f"input file {str(given)!r} cannot be used: {error}") from error

@@ -56,7 +56,7 @@ class AgentMemory:
     Args:
         make: Makes the store; called in a thread, as it may import what is heavy.
         top_k: The most facts that a task is given.
-        threshold: The least likeness of a fact to the task.
+        threshold: The lowest similarity of a fact to the task.
     """
 
     def __init__(

@@ -61,7 +61,7 @@ _SEAM: Final = "\x00"
 _WORD: Final = re.compile(r"[\w.@+:/%-]{6,}")
 _NAME: Final = re.compile(r"[\w.-]{6,}")
 _TELLING: Final = re.compile(r"[\d@/]|\.\w|.{15}")
-"""Signs of a word that is rare, such as an address; common words stand in any two texts."""
+"""Signs of a word that is rare, such as an address; common words are in any two texts."""
 _SHORTEST_CODE: Final = 20
 _BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{20,}={0,2}")
 _LONGEST_WORD: Final = 300
@@ -70,7 +70,7 @@ _AFTER: Final = r"(?![\w@]|[.+-]\w)"
 _NUMBER: Final = re.compile(r"\d{1,15}(?:[\d,]{0,20}\.\d{1,15}|(?:,\d{3}){0,6})")
 _NAMES: Final = re.compile(r"[^.\[\]]+")
 _LONGEST_BARE: Final = 4
-"""Characters of a number that stands in any text, and is a record's only where it is named."""
+"""Characters of a number that is in any text, and is a record's only where it is named."""
 _NAMES_NEXT: Final = re.compile(
     r"(?:['\"#`“‘]|\b(?:id|no|nr|num|number|file|mail|e-?mail|event|record|order)\b\W{0,4})$",
     re.IGNORECASE,
@@ -451,7 +451,7 @@ class _Haystack:
     def named_by_others(self, text: str) -> Origin | None:
         """The first place where others' words name a value, such as a record's number."""
         if not any(map(str.isdigit, text)):
-            return None  # words and names stand in any text
+            return None  # words and names are in any text
         names = _Naming(text)
         for result, path, reading in self._texts["outside"].readings():
             if names.stand_in(reading):
@@ -607,7 +607,7 @@ class _Texts:
 class _Naming:
     """Finds a value in texts that name it: a long one anywhere, a short number only as a name.
 
-    ``11`` in "June 11" is no record's number; in "file '11'" or "the mail with the ID 11" it is.
+    ``11`` in "June 11" is not a record's number; in "file '11'" or "the mail with the ID 11" it is.
 
     Args:
         value: The value.

@@ -46,7 +46,7 @@ class Outline:
 
     @classmethod
     def of(cls, answer: str) -> Outline:
-        """Read a model's answer; a line that is no call says nothing."""
+        """Read a model's answer; a line that is not a call says nothing."""
         lines: list[str] = []
         flows: set[tuple[str, str, str]] = set()
         for line in answer[:_MOST_CHARACTERS].splitlines():

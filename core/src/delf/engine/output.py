@@ -146,7 +146,7 @@ def written_before(events: Sequence[Event]) -> dict[str, str] | None:
 
 
 class OutputFiles:
-    """Takes a task's output files, one after another, and keeps what became of them.
+    """Takes a task's output files, one after another, and keeps what happened to them.
 
     Args:
         folder: Where they go.
@@ -243,7 +243,7 @@ class OutputFiles:
         await self._log.record(FileWritten, label=name, path=path, size=len(content))
 
     def _clean(self, name: str, data: bytes) -> tuple[str, bytes]:
-        """Without secrets; what is no text stays as it is, as it would break."""
+        """Without secrets; what is not text stays as it is, as it would break."""
         try:
             data.decode()
         except UnicodeDecodeError:
@@ -290,5 +290,5 @@ def check_output_folder(folder: str | None) -> None:
     except (OSError, ValueError, RuntimeError) as error:
         raise ConfigurationError(f"the output folder {folder!r} cannot be used: {error}") from error
     if not usable:
-        problem = "may not be written to" if there.is_dir() else "is no folder"
+        problem = "may not be written to" if there.is_dir() else "is not a folder"
         raise ConfigurationError(f"the output folder {folder!r} cannot be used: {there} {problem}")

@@ -79,7 +79,7 @@ class Forms:
 class Redactor:
     """Replaces declared secrets in texts and values.
 
-    A secret is found as it is and as it stands in URLs, JSON, base64 and hexadecimal digits.
+    A secret is found as it is and as it is in URLs, JSON, base64 and hexadecimal digits.
 
     Args:
         secrets: The secrets as they are; see :func:`delf.secrets.worth_hiding`
@@ -176,7 +176,7 @@ class Redactor:
     def value(self, value: Any) -> Any:
         """A value without secrets; the same object when it holds none.
 
-        One that is nested too deeply to be made anew becomes a text that says so.
+        One that is nested too deeply to be made again becomes a text that says so.
         """
         if not self.knows_any:
             return value

@@ -227,7 +227,7 @@ class Resources:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close everything, each part whatever becomes of the others."""
+        """Close everything, each part whatever happens to the others."""
         await _close((*self.closing, *self.opened_late), self.redactor)
 
     @property

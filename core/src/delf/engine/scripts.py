@@ -121,7 +121,7 @@ _MORE_LIVES: Final = 5
 """The number of times that a script runs again after its sandbox died: it may be the reason itself.
 """
 _PAUSES: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
-"""Seconds between attempts to have another sandbox, where none can be had for the moment."""
+"""Seconds between attempts to have another sandbox, where none is available for the moment."""
 _KEPT_FAILURES: Final = 200
 """Of how many failed calls of a script it is known what their tools raised."""
 _SLACK: Final = 1.25
@@ -263,7 +263,7 @@ class ScriptRunner:
             guard: Its strategy's rules for its calls.
 
         Raises:
-            SandboxUnavailableError: When no session can be had.
+            SandboxUnavailableError: When no session is available.
             ReplayMismatch: When a resumed task's script is not the recorded one.
             UnrecordedCallError: When the end of a call could not be recorded.
         """
@@ -363,7 +363,7 @@ class ScriptRunner:
 
         Raises:
             ReplayMismatch: When they do not take the same course.
-            SandboxUnavailableError: When no session can be had.
+            SandboxUnavailableError: When no session is available.
         """
         outcome: Outcome = Crashed(message="there is no script to run")
         self._replay.start_over(self._log.events)

@@ -33,7 +33,7 @@ def new_task_id() -> str:
 
 
 def check_task(task: object) -> None:
-    """Refuse what is no task before a model is asked about it.
+    """Refuse what is not a task before a model is asked about it.
 
     Raises:
         ConfigurationError: When it is empty, or no text.
@@ -99,7 +99,7 @@ class TaskRequest:
         settle: What to do about calls of it that were begun and have no recorded end.
         child: What it has of its own, if it is the child of another task.
         files: Its input files; the agent's when None.
-        output: What its answer has to be, if it is no text.
+        output: What its answer has to be, if it is not text.
     """
 
     task: str

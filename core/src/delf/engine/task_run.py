@@ -108,7 +108,7 @@ class TaskRun:
         """A task with the agent's tools and files, or those that it has of its own.
 
         Raises:
-            DelfError: When they cannot be had.
+            DelfError: When they are not available.
         """
         child = request.child
         own = None if child is None else child.tools

@@ -45,7 +45,7 @@ class Catalog:
     """All specs of all loaded plugins, by kind and name, and the records of all plugins.
 
     Args:
-        outcomes: What became of the plugins, in any order; it never matters.
+        outcomes: What happened to the plugins, in any order; it never matters.
         prefer: Plugins or distributions whose names win where several give one, in order.
     """
 
@@ -82,7 +82,7 @@ class Catalog:
         )
 
     def _disputes(self, outcome: Outcome, names: Mapping[str, list[Candidate]]) -> Iterator[str]:
-        """Why names of a loaded plugin cannot be used: its own, and those of its specs."""
+        """Return the reasons for unusable names of a plugin: its own, and those of its specs."""
         plugin = outcome.plugin
         if others := [each for each in names[plugin.name] if each is not plugin]:
             yield f"plugin {plugin.name!r} is also in {_listed(others)}"

@@ -129,10 +129,10 @@ def from_file(path: str) -> tuple[str, object]:
     if known is not None:
         if getattr(known, "__file__", None) == str(Path(path).resolve()):
             return name, known
-        raise PluginError(f"{path}: a module {name!r} is there already; call the file otherwise")
+        raise PluginError(f"{path}: a module {name!r} already exists; call the file otherwise")
     spec = util.spec_from_file_location(name, Path(path).resolve())
     if spec is None or spec.loader is None:
-        raise PluginError(f"{path} is no Python file")
+        raise PluginError(f"{path} is not a Python file")
     module = sys.modules[name] = util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

@@ -84,7 +84,7 @@ class Embedders:
             return self._host.preferred(fits[max(fits)], f"embedder {name!r}")
         first = name.split(":", 1)[0]
         if package_of("embedder", first) is not None:
-            return self._host.spec(EmbedderSpec, first)  # raises: it says what became of it
+            return self._host.spec(EmbedderSpec, first)  # raises: it says what happened to it
         for record in self._host.records():
             if record.distribution == _USUAL and not record.usable:
                 why = f"plugin {record.name!r} is {record.state}: {record.reason}"

@@ -185,7 +185,7 @@ class PluginHost:
                 value = loader.import_target(spec.factory)
             except (KeyboardInterrupt, DelfError):
                 raise
-            except BaseException as error:  # SystemExit is no Exception
+            except BaseException as error:  # SystemExit is not an Exception
                 raise self._unresolved(spec, error) from error
             self._resolved[spec] = value
             return value

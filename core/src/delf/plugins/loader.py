@@ -74,7 +74,7 @@ def load(candidate: Candidate) -> Outcome:
         raise
     except _BadPluginError as error:
         problem = str(error)
-    except BaseException as error:  # SystemExit and pytest's outcomes are no Exception
+    except BaseException as error:  # SystemExit and pytest's outcomes are not Exceptions
         problem = explain(error)
     return Outcome(
         plugin=candidate,
@@ -165,7 +165,7 @@ def _checked(hook: str, expected: type[Spec], item: object) -> Spec:
     blanks = 1 if isinstance(item, CommandSpec) else 0  # a command may name its group first
     words: list[str] = name.split() if isinstance(name, str) else []
     if not 1 <= len(words) <= blanks + 1 or name != " ".join(words):
-        raise _BadPluginError(f"{hook}: {name!r} is no name; it is text without blanks")
+        raise _BadPluginError(f"{hook}: {name!r} is not a name; it is text without blanks")
     if not isinstance(cast("Any", item.summary), str):
         raise _BadPluginError(f"{where} has no summary")
     factory: Any = item.factory
@@ -194,6 +194,6 @@ def _oddities(plugin: object, functions: Iterable[tuple[str, Any, bool]]) -> Ite
     for name, function, is_marked in functions:
         is_own = inspect.ismethod(function) or getattr(function, "__module__", None) == home
         if name not in HOOKS and (is_marked or is_own):
-            yield f"{name} is no hook of this delf{did_you_mean(name, HOOKS)}"
+            yield f"{name} is not a hook of this delf{did_you_mean(name, HOOKS)}"
         elif is_own and not is_marked:
             yield f"{name} is not marked with @hookimpl and is ignored"

@@ -61,7 +61,7 @@ class Tried:
         spec: What its plugin says of it.
         given: Its options.
         backend: The backend.
-        state: What it says of itself here, as the version of its engine.
+        state: What it says about itself here, as the version of its engine.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Tried:
             thorough: Try its limits, too.
 
         Raises:
-            SandboxUnavailableError: When no session can be had.
+            SandboxUnavailableError: When no session is available.
         """
         measured = await measure(self._backend, thorough=thorough)
         if self._about:

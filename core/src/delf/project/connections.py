@@ -30,7 +30,7 @@ from delf.trust import Trust
 
 @dataclass(frozen=True, kw_only=True)
 class Connector:
-    """Makes connections by name, or from settings that stand in neither file nor code.
+    """Makes connections by name, or from settings that are in neither file nor code.
 
     Implements :class:`delf.tools.context.Connect`.
 
@@ -88,7 +88,7 @@ def _class_at(path: str, where: str) -> Any:
             f"{where}: there is no {path}: {error}", hint="the path of a class, as package.Class"
         ) from None
     if not (isinstance(found, type) and issubclass(found, Connection)):
-        raise ConfigurationError(f"{where}: {path} is no class of connections")
+        raise ConfigurationError(f"{where}: {path} is not a class of connections")
     return found
 
 
@@ -124,7 +124,7 @@ def _of_spec(host: PluginHost, spec: ConnectionSpec, entry: ConnectionEntry) -> 
     factory = host.resolve(spec)
     owner = host.origin(spec)
     if not callable(factory):
-        raise PluginError(f"{owner}: {spec.factory} is no connection, but {factory!r}")
+        raise PluginError(f"{owner}: {spec.factory} is not a connection, but {factory!r}")
     return _make(factory, entry, owner)
 
 

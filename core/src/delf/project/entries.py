@@ -113,7 +113,7 @@ def entries_of(
 
     Args:
         path: The file.
-        document: What stands in it.
+        document: What is in it.
         connections: The settings of each.
         environ: Where references are looked up.
 

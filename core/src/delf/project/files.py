@@ -15,7 +15,7 @@ from delf.tools.signature import check_name
 
 SECTIONS: Final = ("agent", "connections", "plugins")
 PREFER: Final = "prefer"
-"""The key of ``[plugins]`` that is no plugin: who wins where several give one name."""
+"""The key of ``[plugins]`` that is not a plugin: who wins where several give one name."""
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _RESERVED: Final = ("name", "metadata")
@@ -42,7 +42,7 @@ def read_config(path: Path) -> dict[str, Any]:
     """
     content = read_file(path, path.parent)
     if content is None:
-        what = "is no file" if os.path.lexists(path) else "does not exist"
+        what = "is not a file" if os.path.lexists(path) else "does not exist"
         raise ConfigurationError(f"{path} {what}")
     try:
         document = parse_toml(content.decode("utf-8-sig"))
@@ -95,7 +95,7 @@ def _check_prefer(path: Path, content: object) -> None:
     names = cast("list[object]", content) if isinstance(content, list) else [None]
     if not all(isinstance(name, str) and name for name in names):
         raise ConfigurationError(
-            f"{path} [plugins] prefer: it is no list of names",
+            f"{path} [plugins] prefer: it is not a list of names",
             hint='the plugins that win where several give one name: prefer = ["NAME"]',
         )
 

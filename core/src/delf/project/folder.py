@@ -72,7 +72,7 @@ class Folder:
     Args:
         root: The folder.
         file: Its ``delf.toml``, if there is one.
-        document: What stands in that.
+        document: What is in that.
         env: Its ``.env``.
         items: All that has an effect, by file and key.
     """

@@ -99,7 +99,7 @@ def _entries(content: Any) -> dict[str, Any] | None:
 def _price(entry: Any) -> Price:
     given = _entries(entry)
     if given is None:
-        raise ValueError(f"{entry!r} is no object with prices")
+        raise ValueError(f"{entry!r} is not an object with prices")
     amounts = {name.removesuffix(_LONG): value for name, value in given.items()}
     unknown = [name for name in given if name.removesuffix(_LONG) not in _KEYS]
     if unknown:
@@ -117,5 +117,5 @@ def _price(entry: Any) -> Price:
 def _amount(value: Any) -> float:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or value < 0:
-        raise ValueError(f"{value!r} is no price")
+        raise ValueError(f"{value!r} is not a price")
     return float(value)

@@ -71,7 +71,7 @@ def stray(environ: Mapping[str, str], instances: Collection[str]) -> Iterator[st
             continue
         rest = variable.removeprefix(PREFIX).removeprefix(f"AGENT{NESTED}")
         if close := difflib.get_close_matches(rest, known, n=1, cutoff=_LIKENESS):
-            yield f"{variable} is no setting; did you mean {PREFIX}{close[0]}?"
+            yield f"{variable} is not a setting; did you mean {PREFIX}{close[0]}?"
 
 
 def from_override(text: str, label: str = "--set ") -> tuple[str, tuple[str, ...], Any]:
@@ -117,7 +117,7 @@ def parse(path: tuple[str, ...], text: str) -> Any:
     """A text as the agent's setting at a path wants it.
 
     Most settings know their type and convert text themselves. Lists may be written with
-    commas, tables are JSON, and what stands in a free table is a number or switch if it reads
+    commas, tables are JSON, and what is in a free table is a number or switch if it reads
     like one.
 
     Args:

@@ -40,7 +40,7 @@ class Given:
 
     @property
     def from_file(self) -> bool:
-        """True if it stands in a ``delf.toml``."""
+        """True if it is in a ``delf.toml``."""
         return self.folder is not None
 
 

@@ -163,7 +163,7 @@ class Allowed(_Shown):
     """The connection has nothing to add: ``confirm`` decides whether a person is asked.
 
     Args:
-        preview: What a person sees if one is asked all the same.
+        preview: What a person sees if one is asked anyway.
         basis: What the preview was made from.
     """
 

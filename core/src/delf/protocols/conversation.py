@@ -186,11 +186,11 @@ class Conversation(Protocol):
         ...
 
     async def keep(self, task: str, answer: str, task_id: str, *, again: bool) -> None:
-        """Add what was asked and what came of it, next to each other.
+        """Add what was asked and its result, next to each other.
 
         Args:
             task: What was asked.
-            answer: What came of it.
+            answer: The result.
             task_id: The task.
             again: Whether the task was resumed, so that it may have been added already.
         """

@@ -47,7 +47,7 @@ class Embedder(Protocol):
         ...
 
     async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:
-        """A vector of length 1 for each text, so that their dot product is their likeness.
+        """A vector of length 1 for each text, so that their dot product is their similarity.
 
         The zero vector stands for a text that says nothing.
 

@@ -59,7 +59,7 @@ class TaskRecord:
 
 
 ListPlace = tuple[float, str]
-"""When a task started, and its id: where a list of tasks goes on."""
+"""The start of a task, and its id: the place where a list of tasks continues."""
 Ages = Mapping[str, float]
 """Seconds by the states of tasks that are not at work: how long they stay."""
 
@@ -194,7 +194,7 @@ class SupportsUpkeep(Protocol):
 
     @property
     def keep(self) -> Ages:
-        """The time for which tasks stay; those of other states stay for ever.
+        """The time for which tasks stay; those of other states stay forever.
 
         Servers and runners remove older ones with ``prune`` from time to time.
         """
@@ -216,7 +216,7 @@ class SupportsUpkeep(Protocol):
         """Fill this journal, which is empty, from what ``back_up`` wrote; the number of tasks.
 
         Raises:
-            DelfError: When it is not empty, or the file is no backup.
+            DelfError: When it is not empty, or the file is not a backup.
         """
         ...
 

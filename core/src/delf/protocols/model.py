@@ -115,7 +115,7 @@ class SupportsSessions(Protocol):
         """A new session; None for a model of this kind that has none.
 
         Raises:
-            DelfError: When none can be had now.
+            DelfError: When none is available now.
         """
         ...
 

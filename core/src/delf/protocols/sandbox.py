@@ -442,7 +442,7 @@ class SandboxBackend(Protocol):
         """A fresh session that no other task has used.
 
         Raises:
-            SandboxUnavailableError: When it cannot be had.
+            SandboxUnavailableError: When it is not available.
         """
         ...
 

@@ -269,7 +269,7 @@ class StrategyHost(Protocol):
 
         Raises:
             ModelConfigurationError: When it has none, and one is needed.
-            DelfError: When none can be had now.
+            DelfError: When none is available now.
         """
         ...
 
@@ -307,7 +307,7 @@ class StrategyHost(Protocol):
             guard: Rules for its calls, beside those that hold for every call.
 
         Raises:
-            SandboxUnavailableError: When no sandbox can be had.
+            SandboxUnavailableError: When no sandbox is available.
         """
         ...
 
@@ -362,8 +362,8 @@ class StrategyHost(Protocol):
     def refuse(self, text: str) -> str | None:
         """Return the fault of an answer, where the task wants one of a declared shape.
 
-        A strategy asks before it ends, and lets the model mend what is wrong. An answer that is
-        refused is not said; one that is returned all the same fails the task.
+        A strategy asks before it ends, and lets the model fix what is wrong. An answer that is
+        refused is not said; one that is returned anyway fails the task.
 
         Args:
             text: The answer.

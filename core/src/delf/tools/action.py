@@ -51,7 +51,7 @@ class Action:
         returns: The type of its result in stub notation.
         validate: Converts arguments or raises ``ToolRefusedError``.
         call: Makes the call with validated arguments as keywords; plain or async.
-        handle_error: What becomes of a ``ToolException``; see :func:`delf.tools.function.tool`.
+        handle_error: What happens to a ``ToolException``; see :func:`delf.tools.function.tool`.
         schema: The arguments as a JSON schema, made on demand.
         defaults: What arguments are that a call leaves out, as far as it is known: a call that
             spells one out is the same call.
@@ -59,8 +59,8 @@ class Action:
         tags: Words that it is sorted under, for searching.
         resumes: All that it does is done by child tasks, so that a call that was interrupted is
             made again without a question.
-        version: What the other side says of itself, where its actions may become others under the
-            same name and description, as a server's.
+        version: The version that the other side states, where its actions may change under the same
+            name and description, as those of a server.
         trust: Whose words its result holds, as a whole or by the name of a field with ``*`` for
             the rest; undeclared are those of others.
         sinks: The parameters that decide where something goes or what is done. None for those
@@ -273,7 +273,7 @@ def action_from_function(
         permission: The unit of permission; the name when omitted.
         effect: What it does to the world.
         summary: One paragraph; the docstring's first when omitted.
-        handle_error: What becomes of a ``ToolException``.
+        handle_error: What happens to a ``ToolException``.
         where: How messages call it.
         skip_first: The function is a method.
         resumes: As in :class:`Action`.

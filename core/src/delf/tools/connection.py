@@ -136,7 +136,7 @@ class Connection:
 
         For what no setting holds, such as an access token that a service gave. Call it before
         the secret is used; what left before cannot be called back. It may be called in any
-        thread. The last 32 secrets of a connection count, so that tokens may be renewed for ever.
+        thread. The last 32 secrets of a connection count, so that tokens may be renewed forever.
 
         Args:
             secret: The secret as it is. It counts from 6 characters on.

@@ -57,12 +57,12 @@ class ChildTask:
         timeout: Seconds. The parent's own time ends the child, too.
         worker: Who does it, by name: people who are asked are told.
         budget_usd: The most that it and its own children may cost, within the agent's budget.
-        retry_count: How often a failed script is mended.
+        retry_count: How often a failed script is fixed.
         rerun_count: How many further passes a script may ask for.
         strategy: How it becomes tool calls.
         check: Says what is wrong with an answer, which then goes back to the model; None if
             nothing is. It is given the answer's text, and must be quick.
-        output: What its answer has to be, if it is no text: a type, or a JSON Schema.
+        output: What its answer has to be, if it is not text: a type, or a JSON Schema.
     """
 
     task: str

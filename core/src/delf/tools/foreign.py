@@ -192,7 +192,7 @@ def _schema_of(given: Any) -> Mapping[str, Any]:
 
 
 def _known_type(part: Mapping[str, Any]) -> dict[str, Any]:
-    """A parameter of smolagents, whose ``any``, ``image`` and ``audio`` are no types of JSON."""
+    """A parameter of smolagents, whose ``any``, ``image`` and ``audio`` are not types of JSON."""
     kind = part.get("type")
     known = {key: value for key, value in part.items() if key != "type"}
     return {**known, "type": kind} if kind in _TYPES else known

@@ -238,7 +238,7 @@ def as_connection(item: Any) -> ConnectionLike:
     ):
         what = item.__name__ + " (a class)" if isinstance(item, type) else type(item).__name__
         raise ToolDefinitionError(
-            f"{what} is no tool",
+            f"{what} is not a tool",
             hint="give connections (made, not their classes), @tool functions or functions",
         )
     return tool(cast("Callable[..., Any]", item))

@@ -417,7 +417,7 @@ def check_name(name: str, what: str) -> str:
     """A name that a script can use as a variable.
 
     Raises:
-        ToolDefinitionError: When it is no Python identifier.
+        ToolDefinitionError: When it is not a Python identifier.
     """
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
         raise ToolDefinitionError(

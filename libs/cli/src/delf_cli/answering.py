@@ -120,7 +120,7 @@ async def revoke(journal: Journal, text: str, by: str) -> RememberedDecision:
 async def find_request(
     journal: SharedJournal, text: str, sees: Callable[[str | None], bool] | None = None
 ) -> RequestRecord:
-    """The request whose id a text abbreviates, whatever became of it.
+    """The request whose id a text abbreviates, whatever happened to it.
 
     Args:
         journal: Where it is.

@@ -110,7 +110,7 @@ class LazyGroup(BareGroup):
             raise
         command = host.resolve(spec)
         if not isinstance(command, click.Command):
-            raise PluginError(f"{host.origin(spec)}: {spec.factory} is no click command")
+            raise PluginError(f"{host.origin(spec)}: {spec.factory} is not a click command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -20,41 +20,43 @@ _OPTIONS: Final = (
         ["--llm"],
         metavar="MODEL",
         shell_complete=complete.models,
-        help="The model, as gpt-4o-mini or recorded:FILE.",
+        help="The model, such as gpt-4o-mini or recorded:FILE.",
     ),
-    click.Option(["--base-url"], metavar="URL", help="An OpenAI-compatible endpoint to ask it at."),
+    click.Option(
+        ["--base-url"], metavar="URL", help="The URL of an OpenAI-compatible server for this model."
+    ),
     click.Option(
         ["-c", "--connection", "connections"],
         metavar="NAME",
         multiple=True,
         shell_complete=complete.connections,
-        help="A connection of delf.toml, or a type set up by its DELF_<TYPE>_… variables. Without "
-        "any, all of delf.toml are used. May be repeated.",
+        help="A connection of delf.toml, or a type with DELF_<TYPE>_… variables. By default all "
+        "connections of delf.toml are used. May be repeated.",
     ),
     click.Option(
         ["--tools", "tool_files"],
         metavar="FILE.py",
         multiple=True,
         type=click.Path(),
-        help="Use the @tool functions and connections that a Python file defines. May be repeated.",
+        help="Use the @tool functions and connections of a Python file. May be repeated.",
     ),
     click.Option(
         ["--set", "overrides"],
         metavar="KEY=VALUE",
         multiple=True,
-        help="A setting, as agent.retry_count=3 or connections.shop.url=… May be repeated.",
+        help="A setting, such as agent.retry_count=3 or connections.shop.url=… May be repeated.",
     ),
-    click.Option(["--memory"], metavar="NAME", help="Where facts from before are kept."),
+    click.Option(["--memory"], metavar="NAME", help="The memory store with earlier facts."),
     click.Option(
         ["--strategy"],
         metavar="NAME",
-        help="How a task becomes tool calls; by scripts, when omitted.",
+        help="The way from a task to tool calls; scripts by default.",
     ),
     click.Option(
         ["--sandbox"],
         metavar="NAME",
         shell_complete=complete.sandboxes,
-        help="Where scripts run; the strongest by default.",
+        help="The sandbox for scripts; the strongest by default.",
     ),
     click.Option(
         ["--approval-mode", "--approve", "approve"],
@@ -65,31 +67,31 @@ _OPTIONS: Final = (
     click.Option(
         ["--confirm-mode"],
         type=click.Choice(("call", "plan")),
-        help="Ask at each call (default), or once for the whole script before it runs.",
+        help="Ask before each call (default), or once for the whole script before it runs.",
     ),
     click.Option(
         ["--flows"],
         type=click.Choice(("off", "show", "guard", "deny")),
-        help="What is made of where arguments came from: nothing, shown in questions (default), "
-        "asked about whatever was approved, or refused.",
+        help="Use of the origins of arguments: none, shown in requests for approval (default), ask "
+        "even if such a call was approved, or refuse.",
     ),
     click.Option(
         ["--wait-approvals"],
         is_flag=True,
-        help="Where nobody can be asked, wait for `delf approvals` in another process.",
+        help="If nobody can be asked, wait for `delf approvals` in another process.",
     ),
     click.Option(
-        ["--journal"], metavar="NAME", help="Where events are kept.  [default: sql, if installed]"
+        ["--journal"], metavar="NAME", help="The journal for events.  [default: sql, if installed]"
     ),
     click.Option(["--no-journal"], is_flag=True, help="Keep nothing of the task."),
     click.Option(
         ["--timeout"],
         type=SECONDS,
         metavar="SECONDS",
-        help="The most that the task may take, with all waiting: seconds, or 5m.  [default: 300, "
+        help="The longest time for the task, with all waiting: seconds, or 5m.  [default: 300, "
         "with --wait-approvals 600]",
     ),
-    click.Option(["--out"], metavar="DIR", type=click.Path(), help="Where output files go."),
+    click.Option(["--out"], metavar="DIR", type=click.Path(), help="The folder for output files."),
     click.Option(
         ["--file", "files"],
         metavar="PATH",
@@ -101,7 +103,7 @@ _OPTIONS: Final = (
         ["--record"],
         metavar="FILE",
         type=click.Path(),
-        help="Write what the model answers to a file that --llm recorded:FILE replays.",
+        help="Record the model's answers in a file, which --llm recorded:FILE replays.",
     ),
     click.Option(
         ["--observe", "observers"],
@@ -117,28 +119,30 @@ _OPTIONS: Final = (
         help="Leave the task to a runner (`delf runner`), and write its id.",
     ),
     click.Option(
-        ["--queue"], metavar="NAME", help="Of which runner, with --detach.  [default: default]"
+        ["--queue"],
+        metavar="NAME",
+        help="The queue for the task, with --detach.  [default: default]",
     ),
     click.Option(
         ["--key"],
         metavar="TEXT",
-        help="On whose behalf, as customer-7, with --detach: a queue has limits for each key.",
+        help="A key such as customer-7, with --detach: a queue can limit the tasks of each key.",
     ),
     click.Option(
         ["--retries"],
         metavar="N",
         type=click.IntRange(min=0),
-        help="How often it is tried again where a model or service was away, with --detach.  "
-        "[default: the queue's]",
+        help="The most retries if a model or service was away, with --detach.  [default: the "
+        "queue's]",
     ),
     click.Option(
         ["--retry-after"],
         metavar="SECONDS",
         type=SECONDS,
-        help="Until the first of these, with --detach; each later one waits twice as long.",
+        help="The time before the first retry, with --detach; each later one waits twice as long.",
     ),
     click.Option(["--show-code"], is_flag=True, help="Show each script."),
-    click.Option(["--calls"], is_flag=True, help="Show each call in a line."),
+    click.Option(["--calls"], is_flag=True, help="Show each call in one line."),
     click.Option(
         ["-v", "--verbose"], is_flag=True, help="Show each step, script and call, and a summary."
     ),

@@ -1,4 +1,4 @@
-"""``delf plugins``: what is installed, and what became of it."""
+"""``delf plugins``: what is installed, and what happened to it."""
 
 from __future__ import annotations
 

@@ -49,14 +49,14 @@ class Duration(_Type):
             ctx: Where it was given.
 
         Raises:
-            click.BadParameter: When it is no duration, or one of over a thousand years.
+            click.BadParameter: When it is not a duration, or one of over a thousand years.
         """
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return float(value)
         text = str(value)
         found = _DURATION.fullmatch(text.strip())
         if found is None:
-            self.fail(f"{text!r} is no duration; {_EXAMPLES}", param, ctx)
+            self.fail(f"{text!r} is not a duration; {_EXAMPLES}", param, ctx)
         if not found["unit"] and not self._seconds:
             self.fail(f"{text!r} has no unit; {_EXAMPLES}", param, ctx)
         unit = _UNITS.get(found["unit"].lower() or "s")
@@ -66,7 +66,7 @@ class Duration(_Type):
         if not math.isfinite(seconds) or seconds > _LONGEST:
             self.fail(f"{text[:40]!r} is over a thousand years", param, ctx)
         if self._seconds and seconds <= 0:
-            self.fail(f"{text!r} is no time at all", param, ctx)
+            self.fail(f"{text!r} is not a duration", param, ctx)
         return seconds
 
 
@@ -116,7 +116,9 @@ def prune_options(*, older_than: str, keep: str) -> Callable[[Callable[..., Any]
 
         decorated: Any = pruned
         for option in (
-            click.option("--dry-run", is_flag=True, help="Show what would go; change nothing."),
+            click.option(
+                "--dry-run", is_flag=True, help="Show what would be removed; change nothing."
+            ),
             click.option("--keep", type=click.IntRange(min=0), metavar="N", help=keep),
             click.option(
                 "--older-than",

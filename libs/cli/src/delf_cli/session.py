@@ -94,7 +94,7 @@ Work = Callable[[Agent, Mapping[str, Any]], Coroutine[Any, Any, "Response"]]
 
 
 def run_session(state: State, task: str, options: Options) -> int:
-    """Do a task and write what became of it.
+    """Do a task and write what happened to it.
 
     Args:
         state: The program's flags.
@@ -119,7 +119,7 @@ def run_session(state: State, task: str, options: Options) -> int:
 
 
 def work_session(state: State, do: Work, options: Options) -> int:
-    """Have an agent do something and write what became of it.
+    """Have an agent do something and write what happened to it.
 
     Args:
         state: The program's flags.

@@ -175,7 +175,7 @@ def _flags() -> list[click.Option]:
         click.Option(
             ["--color"],
             type=click.Choice(("auto", "always", "never")),
-            help="Colours; auto, the default, follows the terminal and NO_COLOR.",
+            help="Use colours; auto, the default, follows the terminal and NO_COLOR.",
             expose_value=False,
             callback=_colour,
             is_eager=True,
@@ -185,7 +185,7 @@ def _flags() -> list[click.Option]:
             ["--config"],
             metavar="FILE",
             type=click.Path(),
-            help="Use this file in place of the nearest delf.toml.",
+            help="Use this file instead of the nearest delf.toml.",
             **common,
         ),
         click.Option(
@@ -193,7 +193,7 @@ def _flags() -> list[click.Option]:
             metavar="FOLDER",
             multiple=True,
             type=click.Path(exists=True, file_okay=False),
-            help="Trust the files of this folder, for this command alone.",
+            help="Trust the files of this folder for this command only.",
             **common,
         ),
         click.Option(
@@ -202,7 +202,7 @@ def _flags() -> list[click.Option]:
             multiple=True,
             hidden=True,  # for those who write one: docs/plugins
             type=click.Path(exists=True, dir_okay=False),
-            help="Use the plugin in this file, as if it were installed.",
+            help="Use the plugin in this file without installing it.",
             **common,
         ),
     ]

@@ -69,5 +69,5 @@ def _to_nowhere(stream: Any) -> None:
         devnull = os.open(os.devnull, os.O_WRONLY)
         os.dup2(devnull, stream.fileno())
         os.close(devnull)
-    except (OSError, ValueError, AttributeError):  # a stream that is no file
+    except (OSError, ValueError, AttributeError):  # a stream that is not a file
         return

@@ -46,7 +46,7 @@ def load_tools(
         ToolDefinitionError: When it defines no tool, or a bad one.
     """
     if not path.is_file():
-        what = "is no file" if path.exists() else "does not exist"
+        what = "is not a file" if path.exists() else "does not exist"
         raise ConfigurationError(f"--tools {path}: it {what}")
     with using_environ(environ):
         module = _import(path.resolve(), path, read)
@@ -111,7 +111,7 @@ def _import(path: Path, shown: Path, read: Read | None) -> ModuleType:
     name = name or f"delf_tools_{len(sys.modules)}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None:
-        raise ConfigurationError(f"--tools {shown}: it is no Python file", hint="name it NAME.py")
+        raise ConfigurationError(f"--tools {shown}: it is not a Python file", hint="NAME.py")
     source = _source(read or Path.read_bytes, shown)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # annotations are looked up there

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from delf.project.folder import Folder
 
 
-@click.command("trust", epilog="Exit status: 0 it is trusted, or was only shown; 1 it is not.")
+@click.command("trust", epilog="Exit status: 0 trusted, or only shown; 1 not trusted.")
 @click.argument("folder", required=False, type=click.Path(exists=True, file_okay=False))
-@click.option("--show", is_flag=True, help="Show all that the files would do, and ask nothing.")
-@click.option("-y", "--yes", is_flag=True, help="Trust it without a question.")
-@click.option("--revoke", is_flag=True, help="Trust it no longer.")
+@click.option(
+    "--show", is_flag=True, help="Show everything that the files would do, without asking."
+)
+@click.option("-y", "--yes", is_flag=True, help="Trust the folder without asking.")
+@click.option("--revoke", is_flag=True, help="End the trust in the folder.")
 @click.option("--list", "as_list", is_flag=True, help="List the folders that are trusted.")
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @click.pass_context
@@ -40,7 +42,7 @@ def trust(ctx: click.Context, folder: str | None, **given: bool) -> None:
     asked = [name for name in ("show", "yes", "revoke", "as_list") if given[name]]
     if len(asked) > 1:
         words = " and ".join(f"--{name.removeprefix('as_')}" for name in asked)
-        raise click.UsageError(f"{words} exclude each other", ctx)
+        raise click.UsageError(f"{words} cannot be used together", ctx)
     if given["as_list"]:
         _list(as_json=given["as_json"])
         return

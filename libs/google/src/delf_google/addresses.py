@@ -21,7 +21,7 @@ def parse(given: str | Sequence[str]) -> list[Address]:
         given: As ``Ada <ada@example.com>, bob@example.com``.
 
     Raises:
-        ValueError: For a text that names nobody, or what is no address.
+        ValueError: For a text that names nobody, or what is not an address.
     """
     texts = [given] if isinstance(given, str) else given
     return [person for text in texts if text.strip() for person in _people_in(text)]
@@ -41,10 +41,10 @@ def _people_in(text: str) -> list[Address]:
         except (HeaderParseError, ValueError, IndexError):
             person = None
         if person is None or not person.username or "." not in person.domain:
-            raise ValueError(f"{(address or text)[:200]!r} is no address of mail")
+            raise ValueError(f"{(address or text)[:200]!r} is not an address of mail")
         found.append(person)
     if not found:
-        raise ValueError(f"{text[:200]!r} is no address of mail")
+        raise ValueError(f"{text[:200]!r} is not an address of mail")
     return found
 
 

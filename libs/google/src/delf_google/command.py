@@ -23,18 +23,18 @@ connections_option = click.option(
     "names",
     multiple=True,
     metavar="NAME",
-    help="Only this connection, or this type; may be given several times.",
+    help="Only this connection, or this type. May be repeated.",
 )
 credentials_option = click.option(
     "--credentials",
     type=click.Path(exists=True, dir_okay=False),
     metavar="FILE",
-    help="The OAuth client, where no connection names it (client_secrets.json).",
+    help="The OAuth client (client_secrets.json), if no connection names it.",
 )
 account_option = click.option(
     "--account",
     metavar="NAME",
-    help="Which login, where there are several and no connection says which.",
+    help="The login's name, if there are several and no connection names one.",
 )
 
 
@@ -73,7 +73,11 @@ def google() -> None:
 @connections_option
 @credentials_option
 @account_option
-@click.option("--no-browser", is_flag=True, help="Print an address, to be opened elsewhere.")
+@click.option(
+    "--no-browser",
+    is_flag=True,
+    help="Print an address to open elsewhere, instead of opening a browser.",
+)
 @click.pass_context
 def login_command(
     ctx: click.Context,
@@ -181,7 +185,7 @@ def _logins(
     connect = project.connector(program.discover(project.environ))
     for connection in map(connect, wanted):
         if not isinstance(connection, GoogleConnection):
-            raise ConfigurationError(f"{connection.name} is no connection to Google")
+            raise ConfigurationError(f"{connection.name} is not a connection to Google")
         settings = connection.settings
         if settings.service_account or settings.token:
             others.append(connection.name)

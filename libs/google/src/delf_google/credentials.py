@@ -102,7 +102,7 @@ class Tokens:
                 raise self._refused(error) from None
             except TransportError as error:
                 raise ConnectionUnavailableError(
-                    f"{self._name}: no token could be had: {_first_line(error)}"
+                    f"{self._name}: no token was given: {_first_line(error)}"
                 ) from None
             self._keep_secret(made.token)
             self._keep(made)
@@ -151,7 +151,7 @@ class Tokens:
             )
         except ValueError as error:
             raise ConnectionConfigurationError(
-                f"{self._name}: {path} is no key of a service account: {_first_line(error)}"
+                f"{self._name}: {path} is not a key of a service account: {_first_line(error)}"
             ) from None
 
     def _of_user(self, path: str) -> Any:
@@ -217,7 +217,7 @@ def read_json(path: str, name: str) -> dict[str, Any]:
 
     Raises:
         ConnectionFileNotFoundError: When it cannot be read.
-        ConnectionConfigurationError: When it is no JSON object.
+        ConnectionConfigurationError: When it is not a JSON object.
     """
     try:
         found: Any = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))

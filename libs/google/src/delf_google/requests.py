@@ -28,7 +28,7 @@ class Request:
         headers: More headers.
         once: It must not be sent again when its answer was lost: twice is another thing than once,
             and the service would do it twice.
-        harmless: It changes nothing, although it is no GET.
+        harmless: It changes nothing, although it is not a GET.
         most: The answer's bytes; a larger one is an error. None for the connection's limit.
     """
 

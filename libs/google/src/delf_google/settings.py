@@ -85,7 +85,7 @@ class GoogleSettings(PluginSettings):
             if getattr(self, name) is not None
         ]
         if len(given) > 1:
-            raise ValueError(f"{' and '.join(given)} exclude each other")
+            raise ValueError(f"{' and '.join(given)} cannot be used together")
         if self.delegated_user is not None and self.service_account is None:
             raise ValueError("delegated_user needs service_account")
         return self

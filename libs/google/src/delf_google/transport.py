@@ -83,7 +83,7 @@ class Transport:
         try:
             return answer.json()
         except (ValueError, RecursionError):
-            raise GoogleError(f"{self._label(request)}: the answer is no JSON") from None
+            raise GoogleError(f"{self._label(request)}: the answer is not JSON") from None
 
     async def pages(
         self,

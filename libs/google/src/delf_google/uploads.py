@@ -94,10 +94,10 @@ class Uploader:
             content: What is uploaded.
             kind: Its media type.
             resumable_as: What tells this upload from others, for a process that comes after
-                this one; None to begin anew always.
+                this one; None to begin again always.
 
         Raises:
-            LostAnswerError: When it cannot be found out what became of it.
+            LostAnswerError: When it cannot be found out what happened to it.
             GoogleError: When the service refuses it.
         """
         key = None

@@ -85,7 +85,7 @@ def _file(part: FilePart) -> dict[str, Any]:
 
 
 def text_of_file(part: FilePart) -> str | None:
-    """A file that is a text, as it stands in a message; None for any other."""
+    """A file that is a text, as it is in a message; None for any other."""
     if not part.media_type.startswith(_TEXT_TYPES):
         return None
     text = part.data.decode("utf-8", errors="replace")

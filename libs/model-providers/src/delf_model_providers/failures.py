@@ -240,12 +240,12 @@ def _of_the_environment(kinds: frozenset[str], said: str, endpoint: Endpoint) ->
     """Find the variable for proxies or certificates behind a failure; None for none."""
     who = endpoint.label
     if kinds & {"CertificatesError"}:
-        message, hint = f"{who} cannot be asked: {said}", "mend the variable, or unset it"
+        message, hint = f"{who} cannot be asked: {said}", "fix the variable, or unset it"
     elif "socksio" in said:
         message = f"{who} cannot be asked: {proxy_words(endpoint)} is SOCKS, and socksio is missing"
         hint = "pip install 'httpx[socks]', or use a proxy of http://"
     elif "Unknown scheme for proxy" in said:
-        message = f"{who} cannot be asked: {proxy_words(endpoint)} is no proxy's address"
+        message = f"{who} cannot be asked: {proxy_words(endpoint)} is not a proxy's address"
         hint = "an address as http://host:3128, or socks5://host:1080 with httpx[socks]"
     elif "InvalidURL" in kinds and (entry := _unread_no_proxy()):
         message = f"{who} cannot be asked: NO_PROXY holds {entry!r}, which cannot be read"
@@ -295,7 +295,7 @@ def unreadable(endpoint: Endpoint, why: str | None = None) -> Failure:
         endpoint: Who gave it.
         why: What is wrong with it.
     """
-    message = f"{endpoint.label} sent an answer that is no chat completion"
+    message = f"{endpoint.label} sent an answer that is not a chat completion"
     hint = f"check base_url: its path is {_path(endpoint)!r}" if endpoint.custom else None
     if proxy_of(endpoint) is not None:
         message = f"{message}, or {proxy_words(endpoint)} did"

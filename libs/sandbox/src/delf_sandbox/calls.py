@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 _MOST_SERVED: Final = 2_000
 """The number of calls that are served at a time.
 
-The others wait, and the guest is read all the same: it may give calls up, or end.
+The others wait, and the guest is read anyway: it may give calls up, or end.
 """
 _STARTED_IN_A_TURN: Final = 200
 _SIZE_OF_A_CALL: Final = 1024

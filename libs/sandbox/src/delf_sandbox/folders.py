@@ -83,6 +83,6 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _open_up(folder: str) -> None:
-    """Let this user into a folder, which is no link: nothing runs in it any more."""
+    """Let this user into a folder, which is not a link: nothing runs in it any more."""
     if Path(folder).lstat().st_mode & 0o700 != 0o700:
         Path(folder).chmod(0o700)

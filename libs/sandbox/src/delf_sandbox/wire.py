@@ -70,7 +70,7 @@ def parse(payload: bytes) -> list[Any]:
     except (ValueError, RecursionError) as error:
         raise WireError(f"the sandbox sent a frame that cannot be read: {error}") from None
     if not isinstance(frame, list) or not frame or not isinstance(frame[0], str):
-        raise WireError("the sandbox sent something that is no frame")
+        raise WireError("the sandbox sent something that is not a frame")
     return cast("list[Any]", frame)
 
 
@@ -83,7 +83,7 @@ def size_in_memory(payload: bytes) -> int:
     if size < _SMALL:
         return size
     values = cost(payload)
-    if _VALUE_BYTES * values > size:  # of what stands in a text, perhaps
+    if _VALUE_BYTES * values > size:  # of what is in a text, perhaps
         values = cost_of_values(payload)
     return size + _VALUE_BYTES * (values - _COST_OF_A_DICT * payload.count(_TAGGED))
 

@@ -172,7 +172,7 @@ class _Arguments:
         return given
 
     def _left_out(self, fault: Fault, given: Mapping[str, Any]) -> str | None:
-        """The argument that a fault is about, where it is None and that is no value of its own."""
+        """The argument that a fault is about, if None was given for it and is not a value."""
         arg = self._arg(fault.path[0]) if fault.path else ""
         return arg if arg in given and given[arg] is None else None
 
@@ -249,7 +249,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):
         value = int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{value} is no number of JSON")
+        raise ValueError(f"{value} is not a number of JSON")
     if value is None or isinstance(value, (str, int, float)):
         return value
     if isinstance(value, bytes):

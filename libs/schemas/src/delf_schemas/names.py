@@ -1,4 +1,4 @@
-"""Python names and clean text out of whatever a service says of itself."""
+"""Python names and clean text out of whatever a service says about itself."""
 
 from __future__ import annotations
 

@@ -100,13 +100,13 @@ def show(ctx: click.Context, request_id: str, as_json: bool) -> None:
 @click.option(
     "--remember",
     type=click.Choice(("task", "until-revoked")),
-    help="Let the same call with the same arguments pass again: in this task, or in later ones, "
-    "too, until it is revoked.",
+    help="Approve the same call with the same arguments again: in this task, or also in later "
+    "tasks until you revoke it.",
 )
 @click.option(
     "--any-arguments",
     is_flag=True,
-    help="With --remember: let every call of the action pass, whatever its arguments.",
+    help="With --remember: approve every call of the action, with any arguments.",
 )
 @click.option("--note", metavar="TEXT", help="A note for the journal.")
 @as_json_option
@@ -137,7 +137,7 @@ def approve(
     "--reason",
     metavar="TEXT",
     default=NO_REASON,
-    help="The script, and the model if it goes on, read it.",
+    help="The reason, for the script and the model.",
 )
 @as_json_option
 @click.pass_context
@@ -148,7 +148,9 @@ def reject(ctx: click.Context, request_id: str, reason: str, as_json: bool) -> N
 
 @approvals.command("settle", short_help="Say that an interrupted call did happen.")
 @request_argument
-@click.option("--result", metavar="JSON", help="What the call returned; the script gets it.")
+@click.option(
+    "--result", metavar="JSON", help="The result of the call, as JSON; the script gets it."
+)
 @click.option("--note", metavar="TEXT", help="A note for the journal.")
 @as_json_option
 @click.pass_context
@@ -162,16 +164,20 @@ def settle(
     try:
         value = None if result is None else json.loads(result)
     except ValueError:
-        raise click.UsageError("--result is no JSON; text needs quotes of its own", ctx) from None
+        raise click.UsageError(
+            "--result is not JSON; write a text in quotes: '\"text\"'", ctx
+        ) from None
     decision = AlreadyDone(result=value, reason=note)
     _answer(ctx, request_id, lambda _: decision, as_json=as_json)
 
 
-@approvals.command("edit", short_help="Let a call be made with other arguments.")
+@approvals.command("edit", short_help="Approve a call with other arguments.")
 @request_argument
 @click.argument("changes", metavar="[KEY=VALUE]...", nargs=-1)
 @click.option(
-    "--arguments", metavar="JSON", help="Arguments to change, as one object; before KEY=VALUE."
+    "--arguments",
+    metavar="JSON",
+    help="Arguments to change, as one object; KEY=VALUE counts before it.",
 )
 @as_json_option
 @click.pass_context
@@ -188,7 +194,7 @@ def edit(
     reads like it. KEY:=VALUE is JSON in any case. Arguments that are not named stay.
     """
     if not changes and arguments is None:
-        raise click.UsageError("say what to change: KEY=VALUE, or --arguments", ctx)
+        raise click.UsageError("name the arguments to change: KEY=VALUE, or --arguments", ctx)
     given = _object(ctx, arguments)
     pairs = [_pair(ctx, text) for text in changes]
 
@@ -199,12 +205,14 @@ def edit(
     _answer(ctx, request_id, decide, as_json=as_json)
 
 
-@approvals.command("remembered", short_help="List or revoke what passes without a question.")
+@approvals.command(
+    "remembered", short_help="List or revoke decisions that let calls pass without asking."
+)
 @click.option(
     "--revoke",
     metavar="ID",
     shell_complete=_remembered_ids,
-    help="Make a decision void, for every process that uses the journal.",
+    help="Revoke a decision, for every process that uses the journal.",
 )
 @as_json_option
 @click.pass_context
@@ -236,7 +244,7 @@ def remembered(ctx: click.Context, revoke: str | None, as_json: bool) -> None:
 def _answer(
     ctx: click.Context, text: str, decide: Callable[[Mapping[str, Any]], Any], *, as_json: bool
 ) -> None:
-    """Send a decision and say what became of it.
+    """Send a decision and say what happened to it.
 
     A whole id is meant; of a shorter one, a person at a terminal is asked.
     """
@@ -262,7 +270,7 @@ def _object(ctx: click.Context, text: str | None) -> dict[str, Any]:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise click.UsageError("--arguments is no JSON object", ctx)
+        raise click.UsageError("--arguments is not a JSON object", ctx)
     return cast("dict[str, Any]", value)
 
 
@@ -283,5 +291,5 @@ def _value(ctx: click.Context, name: str, text: str, old: Mapping[str, Any], *, 
         return json.loads(text)
     except ValueError:
         if exact:
-            raise click.UsageError(f"{name}: {text!r} is no JSON", ctx) from None
+            raise click.UsageError(f"{name}: {text!r} is not JSON", ctx) from None
         return text

@@ -88,7 +88,7 @@ class Editor:
                 new = typed if isinstance(old, str) else json.loads(typed)
                 self.arguments = self._fitting({**self.arguments, name: new})
             except ValueError as error:
-                self._terminal.complain(f"that is no JSON: {escape(str(error))}")
+                self._terminal.complain(f"that is not JSON: {escape(str(error))}")
             except ToolRefusedError as error:
                 self._terminal.complain(f"that does not fit: {escape(error.message)}")
             else:

@@ -21,7 +21,7 @@ from delf_cli.tables import table as runs_table
 _LONGEST: Final = 60
 _INDENT: Final = "  "
 _NOT_WRAPPED: Final = 1_000_000
-"""Columns where the output is no terminal."""
+"""Columns where the output is not a terminal."""
 _COLOURS: Final = {"waiting": "yellow", "approved": "green", "edited": "green", "rejected": "red"}
 
 

@@ -19,27 +19,27 @@ from delf.types import can_be_undone
 
 HELP: Final = """\
 a  make the call with these arguments
-r  refuse it; a reason is passed on to the script and the model
+r  refuse it; the script and the model get your reason
 e  change arguments first, one by one
-t  make it, and the same call with the same arguments again in this task without asking
-u  the same in later tasks, too, until it is revoked: delf approvals remembered
-A  make it, and every call of this action in this task without asking, whatever its arguments
-U  the same in later tasks, too, until it is revoked
+t  make it; in this task, do not ask again about the same call with the same arguments
+u  like t, also in later tasks, until you revoke it: delf approvals remembered
+A  make it; in this task, do not ask again about this action, with any arguments
+U  like A, also in later tasks, until you revoke it
 v  show every argument in full
-Ctrl-C rejects, too, and once more stops the task"""
+Ctrl-C rejects, too; a second Ctrl-C stops the task"""
 
 SCRIPT_MENU: Final = "a approve · r reject · ? help"
 SCRIPT_HELP: Final = """\
-a  run the script; calls of the actions named above pass while it runs, all others ask
-r  do not run it; a reason is passed on to the model, which writes another
-Ctrl-C rejects, too, and once more stops the task"""
+a  run the script; calls of the actions named above need no further approval, all others do
+r  do not run it; the model gets your reason and writes another script
+Ctrl-C rejects, too; a second Ctrl-C stops the task"""
 
 UNKNOWN_HELP: Final = """\
 a  make the call again, with these arguments
-h  it did happen: it is not made again, and the script gets the result that you type
-r  give it up; a reason is passed on to the script and the model
+h  it did happen: do not make it again; the script gets the result that you type
+r  give it up; the script and the model get your reason
 v  show every argument in full
-Ctrl-C rejects, too, and once more stops the task"""
+Ctrl-C rejects, too; a second Ctrl-C stops the task"""
 
 _EFFECTS: Final = {
     "read": "it only reads",

@@ -19,7 +19,7 @@ _HEAD = ("at", "task", "what", "prev", "mac")
 
 @click.group("audit")
 @click.option(
-    "--path", metavar="FILE", type=click.Path(), help="The file; the project's when omitted."
+    "--path", metavar="FILE", type=click.Path(), help="The file; by default the project's."
 )
 @click.pass_context
 def audit(ctx: click.Context, path: str | None) -> None:
@@ -39,7 +39,9 @@ def _configured(state: Any) -> str | None:
 
 
 @audit.command()
-@click.option("--head", metavar="DIGEST", help="A digest that was noted earlier; it must be there.")
+@click.option(
+    "--head", metavar="DIGEST", help="A digest that you noted earlier; the file must contain it."
+)
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @click.pass_obj
 def verify(trail: AuditTrail, head: str | None, *, as_json: bool) -> None:
@@ -79,7 +81,9 @@ def head(trail: AuditTrail) -> None:
 
 @audit.command()
 @click.argument("task", default="")
-@click.option("-n", "--last", default=50, metavar="N", help="The most records.", show_default=True)
+@click.option(
+    "-n", "--last", default=50, metavar="N", help="The most records to show.", show_default=True
+)
 @click.option("--json", "as_json", is_flag=True, help="Write each record as a line of JSON.")
 @click.pass_obj
 def show(trail: AuditTrail, task: str, last: int, *, as_json: bool) -> None:

@@ -1,7 +1,7 @@
 """The file: a record a line, each with the digest of the line before it.
 
 A line that was changed, taken out or put in breaks the chain at the line after it. Lines taken off
-the end, and a file that was written anew as a whole, are seen by whoever noted an earlier digest
+the end, and a file that was written again as a whole, are seen by whoever noted an earlier digest
 elsewhere, or by the key: with one, each record bears a code that nobody makes without it.
 """
 
@@ -126,7 +126,7 @@ class AuditTrail:
         if seen is None:
             raise AuditTrailError(
                 f"{self.path}: no line has the digest {known}",
-                hint="lines were taken off the end, or the file was written anew",
+                hint="lines were taken off the end, or the file was written again",
             )
         missing = [] if self._key is not None else [NO_KEY]
         missing += [NO_HEAD] if known in (None, FIRST) else []

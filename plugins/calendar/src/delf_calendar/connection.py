@@ -442,7 +442,7 @@ def _details(
         for line in recurrence:
             if not line.startswith(("RRULE:", "RDATE", "EXDATE")):
                 raise ToolRefusedError(
-                    f"{line[:100]!r} is no recurrence, as RRULE:FREQ=WEEKLY;COUNT=4 is one"
+                    f"{line[:100]!r} is not a recurrence, as RRULE:FREQ=WEEKLY;COUNT=4 is one"
                 )
         found["recurrence"] = recurrence
     if reminders is not None:

@@ -152,7 +152,7 @@ class Chat:
     def switch(self, conversation_id: str) -> None:
         """Go on with another conversation, which is made by its first message.
 
-        Tasks that were handed in before stay with theirs.
+        Tasks that were submitted before stay with theirs.
         """
         self._conversation = check_name("conversation_id", conversation_id)
         self.changed()
@@ -175,7 +175,7 @@ class Chat:
             content: What was said.
 
         Raises:
-            ConfigurationError: For another role, or a content that is no text.
+            ConfigurationError: For another role, or a content that is not text.
         """
         self._wait(self.aappend(role, content))
 
@@ -422,7 +422,7 @@ def _finish(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never waits for anything, here and now.
 
     Raises:
-        AgentStateError: When it waits nevertheless.
+        AgentStateError: When it waits anyway.
     """
     try:
         coroutine.send(None)
@@ -476,11 +476,11 @@ class ChatTurns:
         return History(messages=for_model(shown), summary=state.summary)
 
     async def keep(self, task: str, answer: str, task_id: str, *, again: bool) -> None:
-        """Add what was asked and what came of it, next to each other.
+        """Add what was asked and its result, next to each other.
 
         Args:
             task: What was asked.
-            answer: What came of it.
+            answer: The result.
             task_id: The task.
             again: Whether the task was resumed: added already, it is not added once more.
         """

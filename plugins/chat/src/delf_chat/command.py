@@ -67,13 +67,13 @@ async def arun_chat(agent: Agent, *, timeout: float | None = None, **options: An
     invoke_without_command=True,
     epilog="Exit status: 0 done, 1 a task of the standard input failed, 2 usage or configuration.",
 )
-@click.option("--conversation", metavar="ID", help="Go on with this conversation, or begin it.")
-@click.option("--last", is_flag=True, help="Go on with the newest conversation.")
+@click.option("--conversation", metavar="ID", help="Continue this conversation, or begin it.")
+@click.option("--last", is_flag=True, help="Continue the newest conversation.")
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
-    help="Write each response as a line of JSON; for tasks from the standard input.",
+    help="Write each response as a line of JSON, for tasks from the standard input.",
 )
 @click.pass_context
 def chat(ctx: click.Context, **given: Any) -> None:
@@ -92,11 +92,11 @@ def chat(ctx: click.Context, **given: Any) -> None:
         _refuse_options(ctx, ctx.invoked_subcommand)
         return
     if given["conversation"] is not None and given["last"]:
-        raise click.UsageError("--conversation and --last exclude each other", ctx)
+        raise click.UsageError("--conversation and --last cannot be used together", ctx)
     if given["no_journal"] and (given["conversation"] is not None or given["last"]):
         raise click.UsageError("--no-journal keeps nothing to go on with", ctx)
     if given["journal"] and given["no_journal"]:
-        raise click.UsageError("--journal and --no-journal exclude each other", ctx)
+        raise click.UsageError("--journal and --no-journal cannot be used together", ctx)
     from delf_chat.lines import is_typed
     from delf_cli.session import Options, log_to_stderr
 

@@ -45,7 +45,7 @@ def _shared(command: F) -> F:
         click.option(
             "--namespace",
             metavar="NAME",
-            help="Only those of Chat(namespace=NAME).  [default: those of all]",
+            help="Only conversations of Chat(namespace=NAME).  [default: all]",
         ),
         click.option(
             "--set",
@@ -101,7 +101,7 @@ async def _find(journal: SupportsConversations, only: str | None, limit: int) ->
     default=100,
     show_default=True,
     metavar="N",
-    help="At most so many.",
+    help="The most conversations to show.",
 )
 @_shared
 @click.pass_context

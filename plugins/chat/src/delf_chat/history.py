@@ -26,7 +26,7 @@ def make_message(role: Any, content: Any, **more: Any) -> ChatMessage:
     """A message from what a user gave; halves of characters, which nobody can send, are replaced.
 
     Raises:
-        ConfigurationError: For a role that there is not, or a content that is no text.
+        ConfigurationError: For a role that there is not, or a content that is not text.
     """
     if role not in ROLES:
         raise ConfigurationError(

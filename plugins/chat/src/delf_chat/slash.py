@@ -73,7 +73,7 @@ class Tally:
         """Tasks, and what all that the agent did has cost, summaries and child tasks included."""
         status = self._agent.status()
         now, before = self._agent.usage, self._usage
-        spent = max(0.0, self._agent.total_cost_usd - self._cost)  # the budget may begin anew
+        spent = max(0.0, self._agent.total_cost_usd - self._cost)  # the budget may begin again
         cost = f"${spent:.4f}"
         if status["unpriced_calls"]:
             cost = f"{cost} where prices are known" if spent else "cost unknown"
@@ -169,7 +169,7 @@ class _Session:
         messages = state.messages
         if rest:
             if not rest.isdecimal():
-                raise DelfError(f"{rest!r} is no number of messages", hint="/history 4")
+                raise DelfError(f"{rest!r} is not a number of messages", hint="/history 4")
             count = int(rest) if len(rest) < 10 else len(messages)
             messages = messages[-count:] if count else ()
         if state.summary:

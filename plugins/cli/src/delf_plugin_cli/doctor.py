@@ -58,7 +58,7 @@ class Finding:
 
 
 @click.command("doctor")
-@click.option("--json", "as_json", is_flag=True, help="Write what was found as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Write the results as JSON.")
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool) -> None:
     """Check Python, plugins, sandboxes, models, configuration and folders.
@@ -68,7 +68,7 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
     state = state_of(ctx)
     ready = write_findings(state, _examine(state), as_json=as_json)
     if not as_json:
-        click.echo("\na task can run" if ready else "\nno task can run as configured: mend each ✗")
+        click.echo("\na task can run" if ready else "\nno task can run as configured: fix each ✗")
     ctx.exit(0 if ready else 1)
 
 

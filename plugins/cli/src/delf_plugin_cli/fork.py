@@ -1,4 +1,4 @@
-"""``delf runs fork``: a task goes on anew from one of its events."""
+"""``delf runs fork``: a task goes on again from one of its events."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOT_SHARED: Final = {"no_journal"}
     "--at",
     type=click.IntRange(min=1),
     metavar="N",
-    help="The last event that counts; without it, the one before the model was asked last.",
+    help="The last event to keep; by default the one before the last model call.",
 )
 @click.pass_context
 def fork(ctx: click.Context, task_id: str, at: int | None, **given: Any) -> None:
@@ -40,7 +40,7 @@ def fork(ctx: click.Context, task_id: str, at: int | None, **given: Any) -> None
     delf runs fork 3f9a --llm gpt-5.5
     """  # noqa: D301 - click's mark for lines that stay as they are
     if given["as_json"] and given["events"]:
-        raise click.UsageError("--json and --events exclude each other", ctx)
+        raise click.UsageError("--json and --events cannot be used together", ctx)
     from delf.errors import DelfError
     from delf_cli import errors
     from delf_cli.session import Options, as_before, work_session

@@ -54,7 +54,7 @@ class _Look:
     multiple=True,
     help="A setting of CONNECTION, as url=… May be repeated.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Show parameters and settings, too.")
+@click.option("-v", "--verbose", is_flag=True, help="Also show parameters and settings.")
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @click.pass_context
 def inspect(

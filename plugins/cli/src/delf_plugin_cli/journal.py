@@ -182,7 +182,7 @@ def _tasks_of(path: Path) -> Iterator[list[Event]]:
                 event = decode(record)
             except (ValueError, KeyError, TypeError, DelfError) as error:
                 raise DelfError(
-                    f"{path}, line {number}: this is no event of a journal",
+                    f"{path}, line {number}: this is not an event of a journal",
                     hint="give a file that `delf journal export` wrote",
                 ) from error
             if events and event.task_id != events[0].task_id:
@@ -204,7 +204,7 @@ def _upkeep(kept: SharedJournal) -> SupportsUpkeep:
 
 def _refuse_to_overwrite(path: Path) -> None:
     if path.exists():
-        raise DelfError(f"{path} is there already", hint="name a new file")
+        raise DelfError(f"{path} already exists", hint="name a new file")
 
 
 def _bytes(number: int) -> str:

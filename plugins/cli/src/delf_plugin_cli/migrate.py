@@ -81,9 +81,9 @@ def migrate() -> None:
     "source",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where Delfhos keeps its files.  [default: ~/delfhos]",
+    help="The folder with the files of Delfhos.  [default: ~/delfhos]",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what is there.")
+@click.option("--dry-run", is_flag=True, help="Only report; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @click.pass_context
 def delfhos(ctx: click.Context, source: Path | None, dry_run: bool, as_json: bool) -> None:
@@ -153,7 +153,7 @@ def _rows(file: Path, query: str) -> Iterator[Sequence[Any]]:
             yield from database.execute(query)
     except sqlite3.Error as error:
         raise ConfigurationError(
-            f"{file} is no database of Delfhos: {error}", hint="move it away, and try again"
+            f"{file} is not a database of Delfhos: {error}", hint="move it away, and try again"
         ) from None
 
 
@@ -180,7 +180,7 @@ def _prices(file: Path) -> dict[str, Any]:
     try:
         content: Any = json.loads(_COMMENT.sub(lambda match: match[1] or "", text))
     except ValueError as error:
-        raise ConfigurationError(f"{file} is no JSON: {error}", hint="mend it first") from None
+        raise ConfigurationError(f"{file} is not JSON: {error}", hint="fix it first") from None
     for key in ("llm", "models"):
         if isinstance(content, dict) and key in content:
             content = cast("dict[str, Any]", content)[key]

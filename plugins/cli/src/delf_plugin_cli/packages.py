@@ -55,10 +55,10 @@ def _official_names(_: click.Context) -> Iterable[str]:
     "--find-links",
     metavar="DIR",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="A folder of wheels to look into, too.",
+    help="A folder of wheels to look into first.",
 )
-@click.option("-e", "--editable", is_flag=True, help="Use folders where they are, as pip's -e.")
-@click.option("-U", "--upgrade", is_flag=True, help="Take newer versions of what is named.")
+@click.option("-e", "--editable", is_flag=True, help="Install folders in place, like pip's -e.")
+@click.option("-U", "--upgrade", is_flag=True, help="Upgrade the named packages.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.pass_context
 def install(
@@ -119,14 +119,14 @@ def uninstall(ctx: click.Context, names: tuple[str, ...], yes: bool) -> None:
 @click.option(
     "--release",
     is_flag=True,
-    help="Fail on what an author should mend before a release, too, and try its import.",
+    help="Also fail on faults to fix before a release, and try the import.",
 )
 @click.pass_context
 def check(ctx: click.Context, names: tuple[str, ...] = (), release: bool = False) -> None:
     """Check plugins: that each fits this delf, loads, and brings what it says.
 
     Everything that a plugin offers is imported. Of those that are not delf's own, it is told what
-    their authors should mend, and what does not work with them. The exit status is 1 if one is
+    their authors should fix, and what does not work with them. The exit status is 1 if one is
     not sound.
     """
     from delf.terminal import visible
@@ -170,7 +170,7 @@ def _problems(host: PluginHost, record: PluginRecord) -> Iterator[str]:
 
 
 def _warnings(record: PluginRecord, *, release: bool) -> Iterator[str]:
-    """Yield the faults that its author should mend."""
+    """Yield the faults that its author should fix."""
     if record.state == "disabled":
         return
     yield from release_warnings(record)

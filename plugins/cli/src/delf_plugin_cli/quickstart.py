@@ -44,14 +44,16 @@ class _Found:
 
 
 @click.command("quickstart")
-@click.option("--llm", metavar="MODEL", help="The model, in place of the question.")
-@click.option("--base-url", metavar="URL", help="An OpenAI-compatible endpoint to ask it at.")
-@click.option("--connect", metavar="WHAT", help="A database's URL, a SQLite file, or none.")
+@click.option("--llm", metavar="MODEL", help="The model, instead of asking for it.")
+@click.option(
+    "--base-url", metavar="URL", help="The URL of an OpenAI-compatible server for this model."
+)
+@click.option("--connect", metavar="WHAT", help='A database\'s URL, a SQLite file, or "none".')
 @click.option(
     "--folder",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where delf.toml is written.",
+    help="The folder for delf.toml.",
 )
 @click.option("--no-call", is_flag=True, help="Do not try the model with one cheap call.")
 @click.pass_context
@@ -89,7 +91,7 @@ def quickstart(
     file = folder / CONFIG_FILE
     if file.exists():
         raise ConfigurationError(
-            f"{file} is there already", hint="delf config set changes it; or name another folder"
+            f"{file} already exists", hint="delf config set changes it; or name another folder"
         )
     text = _agent(found) + section
     try:
@@ -174,7 +176,7 @@ async def _call(state: State, found: _Found) -> None:
     except TimeoutError:
         raise LLMExecutionError(
             f"{found.model} did not answer within {_CALL_SECONDS:.0f} s",
-            hint="--no-call writes delf.toml all the same",
+            hint="--no-call writes delf.toml anyway",
         ) from None
     finally:
         await pool.aclose()

@@ -33,7 +33,7 @@ _NOT_SHARED: Final = {"no_journal"}
     type=click.Choice(["ask", "again", "done"]),
     default="ask",
     show_default=True,
-    help="What to do about calls that were begun and may have changed something.",
+    help="What to do with calls that were begun and may have changed something.",
 )
 @click.pass_context
 def resume(ctx: click.Context, task_id: str, settle: Settle, **given: Any) -> None:
@@ -51,7 +51,7 @@ def resume(ctx: click.Context, task_id: str, settle: Settle, **given: Any) -> No
     delf resume 3f9a --settle done
     """  # noqa: D301 - click's mark for lines that stay as they are
     if given["as_json"] and given["events"]:
-        raise click.UsageError("--json and --events exclude each other", ctx)
+        raise click.UsageError("--json and --events cannot be used together", ctx)
     from delf.errors import DelfError
     from delf_cli.session import Options, as_before, work_session
 

@@ -52,14 +52,14 @@ class _RunCommand(click.Command):
     "schema",
     metavar="SCHEMA.json",
     type=click.Path(),
-    help="A JSON Schema in a file: the answer is data that fit it, written as JSON.",
+    help="A file with a JSON Schema: the answer is JSON data of this form.",
 )
 @click.option(
     "--input",
     "inputs",
     metavar="NAME=VALUE",
     multiple=True,
-    help="TASK is a routine's name, and this a parameter of it. May be repeated.",
+    help="A parameter of a routine, if TASK is a routine's name. May be repeated.",
 )
 @click.pass_context
 def run(ctx: click.Context, words: tuple[str, ...], **given: Any) -> None:
@@ -74,9 +74,9 @@ def run(ctx: click.Context, words: tuple[str, ...], **given: Any) -> None:
     delf run revenue --input month=2026-11
     """  # noqa: D301 - click's mark for lines that stay as they are
     if given["as_json"] and given["events"]:
-        raise click.UsageError("--json and --events exclude each other", ctx)
+        raise click.UsageError("--json and --events cannot be used together", ctx)
     if given["journal"] and given["no_journal"]:
-        raise click.UsageError("--journal and --no-journal exclude each other", ctx)
+        raise click.UsageError("--journal and --no-journal cannot be used together", ctx)
     handing: dict[str, Any] = {name: given[name] for name in HANDING if given[name] is not None}
     if handing and not given["detach"]:
         option = next(iter(handing)).replace("_", "-")
@@ -108,7 +108,7 @@ def _routine(ctx: click.Context, name: str, inputs: tuple[str, ...]) -> str:
     for text in inputs:
         key, is_pair, value = text.partition("=")
         if not is_pair:
-            raise click.UsageError(f"--input {text!r} is no NAME=VALUE", ctx)
+            raise click.UsageError(f"--input {text!r} is not a NAME=VALUE", ctx)
         given[key.strip()] = value
     state = state_of(ctx)
     project = state.load_project()
@@ -123,9 +123,9 @@ def _schema_in(ctx: click.Context, path: Path) -> dict[str, Any]:
     except OSError as error:
         raise click.UsageError(f"--output {path}: {error.strerror}", ctx) from None
     except ValueError as error:
-        raise click.UsageError(f"--output {path} is no JSON: {error}", ctx) from None
+        raise click.UsageError(f"--output {path} is not JSON: {error}", ctx) from None
     if not isinstance(schema, dict):
-        raise click.UsageError(f"--output {path} is no JSON Schema: it is no object", ctx)
+        raise click.UsageError(f"--output {path} is not a JSON Schema: it is not an object", ctx)
     return cast("dict[str, Any]", schema)
 
 

@@ -53,7 +53,7 @@ def runs() -> None:
 
 @runs.command("list")
 @click.option("--state", type=click.Choice(_STATES), help="Only tasks in this state.")
-@click.option("--text", metavar="TEXT", help="Only tasks that hold this text.")
+@click.option("--text", metavar="TEXT", help="Only tasks that contain this text.")
 @click.option("--since", type=DURATION, metavar="AGE", help="Only tasks of the last 2h, 7d, …")
 @click.option(
     "--limit",
@@ -61,7 +61,7 @@ def runs() -> None:
     default=20,
     show_default=True,
     metavar="N",
-    help="At most so many tasks.",
+    help="The most tasks to show.",
 )
 @click.option(
     "--after", metavar="ID", help="Go on with the tasks that follow this one in the list."
@@ -119,7 +119,7 @@ async def _offers(ctx: click.Context, journal: SharedJournal) -> list[str]:
 
 @runs.command("show")
 @task_argument
-@click.option("--prompts", is_flag=True, help="Show what the models saw, call by call.")
+@click.option("--prompts", is_flag=True, help="Show the messages to the models, call by call.")
 @as_json_option
 @click.pass_context
 def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None:
@@ -192,7 +192,7 @@ def _show_prompts(events: Sequence[Event], as_json: bool) -> None:
 
 @runs.command("events")
 @task_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until it is over.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the task until it is over.")
 @as_json_option
 @click.pass_context
 def events(ctx: click.Context, task_id: str, follow: bool, as_json: bool) -> None:
@@ -234,7 +234,9 @@ def code(ctx: click.Context, task_id: str, as_json: bool) -> None:
 
 @runs.command("export")
 @task_argument
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Where to.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="FILE", help="The target folder or file."
+)
 @click.pass_context
 def export(ctx: click.Context, task_id: str, out: Path | None) -> None:
     """Write a task with all its events as one JSON document."""

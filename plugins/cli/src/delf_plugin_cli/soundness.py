@@ -1,7 +1,7 @@
 """Checks of a plugin before its release, for ``delf plugins check`` and ``delf doctor``.
 
 What keeps a plugin from being used is known by loading it. Here is the rest: what its author
-should mend before others install it.
+should fix before others install it.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ OPTIONAL: Final[Mapping[str, tuple[tuple[type, str], ...]]] = {
 
 
 def release_warnings(record: PluginRecord) -> Iterator[str]:
-    """Yield the faults that a plugin's author should mend; nothing slow is tried.
+    """Yield the faults that a plugin's author should fix; nothing slow is tried.
 
     Args:
-        record: What became of it.
+        record: What happened to it.
     """
     if record.distribution is None:
         return
@@ -127,7 +127,9 @@ def _claims(spec: Spec, made: type) -> Iterator[str]:
     for says, protocol in claims:
         lacks = [name for name in members(protocol) if not has(made, name)]
         if lacks:
-            yield f"is no {protocol.__name__}, as `{says}` of its spec says: no {', '.join(lacks)}"
+            yield (
+                f"is not a {protocol.__name__}, as `{says}` of its spec says: no {', '.join(lacks)}"
+            )
 
 
 def what_is_missing(host: PluginHost, spec: Spec) -> Iterator[str]:
@@ -144,7 +146,7 @@ def what_is_missing(host: PluginHost, spec: Spec) -> Iterator[str]:
         if spec.kind == "connection" and _holds_nothing(made):
             continue
         if not all(has(made, name) for name in members(protocol)):
-            yield f"{spec.kind} {spec.name!r} is no {protocol.__name__}: {consequence}"
+            yield f"{spec.kind} {spec.name!r} is not a {protocol.__name__}: {consequence}"
     if isinstance(spec, FormatSpec) and not spec.writes and has(made, "write"):
         yield f"format {spec.name!r} has a method write, and its spec names no `writes`"
 
@@ -270,7 +272,7 @@ def _of_imports(distribution: metadata.Distribution, module: str, folder: Path) 
             found.add(PLUGIN_PREFIX + normalise(top.removeprefix("delf_")))
         plugins = {owner for owner in found - {own} if _is_plugin(owner)}
         if plugins:
-            yield f"it imports {name} of {', '.join(sorted(plugins))}: a plugin is no library"
+            yield f"it imports {name} of {', '.join(sorted(plugins))}: a plugin is not a library"
         elif not found & declared:
             owner = owners.get(top, [top])[0]
             yield f"it imports {top}, and does not require {normalise(owner)}"
@@ -278,7 +280,7 @@ def _of_imports(distribution: metadata.Distribution, module: str, folder: Path) 
         return
     for name in imported:
         if any(name == one or name.startswith(f"{one}.") for one in _FORBIDDEN):
-            yield f"it imports {name}, which is no interface and changes without notice"
+            yield f"it imports {name}, which is not an interface and changes without notice"
 
 
 def _requirements(distribution: metadata.Distribution) -> set[str]:
@@ -390,6 +392,6 @@ def is_others(record: PluginRecord) -> bool:
     """Tell whether a plugin is none of delf's own.
 
     Args:
-        record: What became of it.
+        record: What happened to it.
     """
     return record.distribution is not None and normalise(record.distribution) not in all_packages()

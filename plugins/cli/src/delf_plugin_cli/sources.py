@@ -27,7 +27,7 @@ from delf.namesake import NAMESAKE
 from delf.official import PLUGIN_PREFIX, all_packages, package_bringing
 
 _A_TYPO: Final = 0.8
-"""The likeness of a foreign plugin's name to one of delf's own that counts as a typo."""
+"""The similarity of a foreign plugin's name to one of delf's own that counts as a typo."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +127,7 @@ class Sources:
         wanted = _requirement(name)
         full = _known(wanted.name)
         if editable:
-            raise PluginError(f"{name!r} is no folder", hint=f"a folder is written as './{name}'")
+            raise PluginError(f"{name!r} is not a folder", hint=f"write it as './{name}'")
         package = self.packages.get(full)
         if package is None:
             ours = "from the index" if full in _ours() else "from the index; not one of delf's own"
@@ -270,7 +270,7 @@ def _package_at(path: Path, *, editable: bool) -> Package:
     found = _wheel(path) if path.suffix == ".whl" else _package_in(path, editable=editable)
     if found is None:
         raise PluginError(
-            f"{path} is no package", hint="name a folder with a pyproject.toml, or a wheel"
+            f"{path} is not a package", hint="name a folder with a pyproject.toml, or a wheel"
         )
     return found
 

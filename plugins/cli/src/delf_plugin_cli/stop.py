@@ -14,7 +14,7 @@ from delf_cli.output import json_text
 from delf_cli.state import State, state_of
 
 
-@click.command("stop", epilog="Exit status: 0 done, 1 it has not stopped, or is not known.")
+@click.command("stop", epilog="Exit status: 0 done, 1 the task has not stopped or is not known.")
 @click.argument("task_id", metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @click.pass_context

@@ -37,35 +37,37 @@ CHANGE: Final = (
 
 @click.command("demo")
 @click.option("--llm", metavar="MODEL", help="The model that writes the scripts.")
-@click.option("--recorded", is_flag=True, help="Use the recording even if there is a key.")
+@click.option("--recorded", is_flag=True, help="Use the recording, even if you have a key.")
 @click.option(
     "--approve",
     type=click.Choice(("ask", "all", "none")),
     default="ask",
     show_default=True,
-    help="What becomes of the change.",
+    help="The decision about the change.",
 )
 @click.option(
     "--keep",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Make the shop in this folder and leave it there.",
+    help="Make the shop in this folder, and keep it.",
 )
 @click.option(
     "--make",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Make the shop in this folder, with its delf.toml, and run nothing.",
+    help="Only make the shop in this folder, with its delf.toml; run nothing.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show scripts, steps and all calls in full.")
-@click.option("--json", "as_json", is_flag=True, help="Write both responses as JSON, a line each.")
-@click.option("--web", is_flag=True, help="Show both tasks on a page, where you decide.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Write both responses as JSON, one line each."
+)
+@click.option("--web", is_flag=True, help="Show both tasks on a page, and decide there.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=8080,
     show_default=True,
-    help="Of the page.",
+    help="The port of the page.",
 )
 @click.pass_context
 def demo(
@@ -172,7 +174,7 @@ def _delf(ctx: click.Context, arguments: list[str]) -> int:
 def _choose_model(llm: str | None, *, recorded: bool) -> tuple[str, str]:
     """The model's name, and who it is in words."""
     if llm and recorded:
-        raise click.UsageError("--llm and --recorded exclude each other")
+        raise click.UsageError("--llm and --recorded cannot be used together")
     if llm:
         return llm, llm
     usual = next(usual_models(os.environ), None)

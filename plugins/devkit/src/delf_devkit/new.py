@@ -118,15 +118,15 @@ KINDS: Final[Mapping[str, Kind]] = {
     type=click.Choice(list(KINDS)),
     default="connection",
     show_default=True,
-    help="What the plugin brings.",
+    help="The kind of plugin.",
 )
 @click.option(
     "--directory",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Where the package goes; delf-plugin-NAME by default.",
+    help="The folder for the package; delf-plugin-NAME by default.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Write what was made as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Write the result as JSON.")
 def new(name: str, kind: str, directory: Path | None, as_json: bool) -> None:
     """Start a plugin: a package that works, with tests that pass.
 

@@ -219,7 +219,7 @@ class Docs(GoogleConnection):
 
     @action("delete", effect="irreversible")
     async def delete(self, document: str) -> None:
-        """Delete a document for ever; `trash` can be undone."""
+        """Delete a document forever; `trash` can be undone."""
         await self._in_drive("delete a document", "DELETE", document, None)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:

@@ -39,7 +39,7 @@ def _paragraphs(content: Sequence[Node]) -> Iterator[Node]:
 
 
 def plain_text(element: Node) -> str:
-    """A paragraph's text; what is no text counts as one character, as its indexes do."""
+    """A paragraph's text; what is not text counts as one character, as its indexes do."""
     pieces: list[str] = []
     for part in element["paragraph"].get("elements") or ():
         if "textRun" in part:

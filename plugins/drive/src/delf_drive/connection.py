@@ -186,7 +186,7 @@ class Drive(GoogleConnection):
             return content["data"].decode("utf-8-sig")
         except UnicodeDecodeError:
             raise ToolRefusedError(
-                f"{content['name']} ({content['type']}) is no text in UTF-8; download it"
+                f"{content['name']} ({content['type']}) is not text in UTF-8; download it"
             ) from None
 
     @action("get", effect="read")
@@ -330,7 +330,7 @@ class Drive(GoogleConnection):
 
     @action("delete", effect="irreversible")
     async def delete(self, file: str) -> None:
-        """Delete a file, or a folder with all that is in it, for ever; `trash` can be undone."""
+        """Delete a file, or a folder with all that is in it, forever; `trash` can be undone."""
         found = await self._places.find(file, follow=False)
         await self.transport.send(
             Request(

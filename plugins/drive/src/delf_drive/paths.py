@@ -102,7 +102,7 @@ class Places:
         """
         found = await self.find(given)
         if found["mimeType"] != FOLDER:
-            raise ToolRefusedError(f"{given!r} is no folder")
+            raise ToolRefusedError(f"{given!r} is not a folder")
         return str(found["id"])
 
     async def children(self, folder: str, name: str) -> list[dict[str, Any]]:

@@ -95,4 +95,4 @@ class StaticEmbedder:
         try:
             return StaticModel.from_pretrained(folder, normalize=True, force_download=False)
         except (ValueError, KeyError, OSError) as error:
-            raise ConfigurationError(f"{self._name!r} is no model of model2vec: {error}") from error
+            raise ConfigurationError(f"{self._name!r} is not a model2vec model: {error}") from error

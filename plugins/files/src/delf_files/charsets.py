@@ -1,4 +1,4 @@
-"""The encoding of a text that has no mark and is no UTF-8.
+"""The encoding of a text that has no mark and is not UTF-8.
 
 Each candidate reads a sample, and is judged by how much of it is what people write in its script.
 Almost any bytes can be read as Shift-JIS or GB18030, so that being readable proves nothing.

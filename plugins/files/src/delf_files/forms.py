@@ -1,4 +1,4 @@
-"""What a file is by its first bytes, whatever its name says."""
+"""The form of a file by its first bytes, whatever its name says."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def read_json(text: str, about: str) -> Any:
         about: The file, as notes call it.
 
     Raises:
-        ValueError: When it is no JSON.
+        ValueError: When it is not JSON.
     """
     reader = JSONReader(about)
     try:
@@ -113,7 +113,7 @@ class Lines:
         if self.broken:
             places = listed(self._places, self.broken)
             note(
-                f"{self._about} has {self.broken} of {self.broken + self._read} lines that are no "
+                f"{self._about} has {self.broken} of {self.broken + self._read} lines that are not "
                 f"JSON, and they were left out: {places}. Line {self._first}"
             )
         self._reader.tell()

@@ -30,7 +30,7 @@ class Table:
 
 
 def write_table(path: str, ending: str, copy: str, about: str) -> Table:
-    """Write separated values anew, row by row.
+    """Write separated values again, row by row.
 
     Args:
         path: The file.
@@ -98,7 +98,7 @@ def utf8_of(path: str, copy: str, about: str) -> str:
 
 
 def write_lines(path: str, copy: str, about: str) -> None:
-    """Write lines of JSON anew, without those that are none, which is told.
+    """Write lines of JSON again, without those that are none, which is told.
 
     Args:
         path: The file, in UTF-8.

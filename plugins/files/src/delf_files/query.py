@@ -134,7 +134,7 @@ async def _tables(
     special = formats.reader(file.ending)
     if special is None:
         raise ToolRefusedError(
-            f"{file.name} is no table that files.query reads; use files.read or open()"
+            f"{file.name} is not a table that files.query reads; use files.read or open()"
         )
     made: list[dict[str, Any]] = []
     for number, part in enumerate([*await special.parts(file.path)] or [None]):

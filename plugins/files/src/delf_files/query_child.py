@@ -232,7 +232,7 @@ def _arrow_table(path: str) -> Any:
     try:
         return pyarrow.ipc.open_stream(source).read_all()
     except (pyarrow.ArrowInvalid, OSError) as error:
-        raise _RefusedError(f"{path.rpartition('/')[2]} is no file of Arrow: {error}") from None
+        raise _RefusedError(f"{path.rpartition('/')[2]} is not a file of Arrow: {error}") from None
 
 
 def _read(connection: Any, statement: Any, question: dict[str, Any]) -> dict[str, Any]:

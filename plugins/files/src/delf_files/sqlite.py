@@ -99,5 +99,5 @@ def _text(data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        note("the SQLite file has text that is no UTF-8: each byte that is none was read as \ufffd")
+        note("the SQLite file has text that is not UTF-8: each bad byte was read as \ufffd")
         return data.decode("utf-8", "replace")

@@ -26,7 +26,7 @@ _MARKS: Final = (
 def decode(data: bytes, encoding: str | None = None, about: str = "the file") -> str:
     """Text of any common encoding: by its mark, as UTF-8, else by what it seems to say.
 
-    What was guessed, and bytes that are no text, are noted.
+    What was guessed, and bytes that are not text, are noted.
 
     Args:
         data: The bytes.
@@ -34,7 +34,7 @@ def decode(data: bytes, encoding: str | None = None, about: str = "the file") ->
         about: The file, as notes call it.
 
     Raises:
-        ValueError: When it is no text in that encoding, or the encoding is unknown.
+        ValueError: When it is not text in that encoding, or the encoding is unknown.
     """
     if encoding is not None:
         try:
@@ -114,7 +114,7 @@ def _whole(data: bytes, encoding: str, about: str) -> str:
 
 def _tell_replaced(about: str, encoding: str, line: int) -> None:
     note(
-        f"{about} has bytes that are no {encoding.upper()}, the first on line {line}: each was "
+        f"{about} has bytes that are not {encoding.upper()}, the first on line {line}: each was "
         "read as \ufffd"
     )
 

@@ -1,4 +1,4 @@
-"""Opens files beneath a folder, so that no path can lead out of it.
+"""Opens files under a folder, so that no path can lead out of it.
 
 Where the kernel has ``openat2`` (Linux 5.6), it resolves the whole path itself with
 ``RESOLVE_BENEATH``, ``RESOLVE_NO_SYMLINKS``, ``RESOLVE_NO_MAGICLINKS`` and ``RESOLVE_NO_XDEV``.
@@ -41,7 +41,7 @@ class _OpenHow(ctypes.Structure):
 
 @cache
 def has_openat2() -> bool:
-    """Tell whether the kernel resolves whole paths beneath a folder."""
+    """Tell whether the kernel resolves whole paths under a folder."""
     if not sys.platform.startswith("linux"):
         return False
     folder = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
@@ -117,7 +117,7 @@ def _walk(folder: int, parts: tuple[str, ...], flags: int, mode: int) -> int:
 
 @contextmanager
 def folder_beneath(folder: int, parts: tuple[str, ...], *, make: bool = False) -> Generator[int]:
-    """The descriptor of a folder beneath a folder, closed at the end.
+    """The descriptor of a folder under a folder, closed at the end.
 
     Args:
         folder: The descriptor of the folder above.

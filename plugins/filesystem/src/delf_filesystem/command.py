@@ -13,7 +13,7 @@ from delf_cli.state import state_of
 @click.command("undo", epilog="Exit status: 0 done, 1 some files were left as they are.")
 @click.argument("task_id", metavar="ID")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the changes, but make none.")
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON; needs --yes or --dry-run.")
 @click.pass_context
 def undo(ctx: click.Context, task_id: str, *, yes: bool, dry_run: bool, as_json: bool) -> None:

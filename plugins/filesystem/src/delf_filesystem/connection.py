@@ -1,4 +1,4 @@
-"""``Filesystem``: what a script may do with the files beneath named folders."""
+"""``Filesystem``: what a script may do with the files under named folders."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WRITES: Final = ("write_file", "edit_file", "replace")
 
 @dataclass(frozen=True, kw_only=True)
 class ReadableFile:
-    """A file beneath a root.
+    """A file under a root.
 
     Args:
         name: Its own name.
@@ -50,7 +50,7 @@ class ReadableFile:
 
 
 class Filesystem(Connection):
-    """Files beneath named folders: ``root/folder/file``. Nothing else can be reached.
+    """Files under named folders: ``root/folder/file``. Nothing else can be reached.
 
     Args:
         roots: Folders by name: a path, to read from, or ``{"root": …, "mode": "rw", …}``.
@@ -71,11 +71,11 @@ class Filesystem(Connection):
         for name, root in self.settings.roots.items():
             folder = Path(root.root)
             if root.create and root.mode == "rw":
-                with contextlib.suppress(OSError):  # what is no folder then is told below
+                with contextlib.suppress(OSError):  # what is not a folder then is told below
                     folder.mkdir(parents=True, exist_ok=True)
             if not folder.is_dir():
                 raise ConnectionFileNotFoundError(
-                    f"the root {name!r} of {self.name} is no folder: {root.root}",
+                    f"the root {name!r} of {self.name} is not a folder: {root.root}",
                     hint='make it, or let delf: {root = "…", mode = "rw", create = true}',
                 )
 
@@ -183,7 +183,7 @@ class Filesystem(Connection):
     def list_files(
         self, path: str = ".", pattern: str = "*", limit: int = 10_000
     ) -> list[FileInfo]:
-        """The files beneath a folder and the folders in it, in the order of their names.
+        """The files under a folder and the folders in it, in the order of their names.
 
         Args:
             path: A root, or a folder in one; "." for all roots.
@@ -194,7 +194,7 @@ class Filesystem(Connection):
         for place, status in self._files(path, pattern):
             if len(found) == limit:
                 raise ToolExecutionError(
-                    f"more than {limit} files beneath {path!r}: name a folder or a pattern, or "
+                    f"more than {limit} files under {path!r}: name a folder or a pattern, or "
                     "give a higher limit"
                 )
             found.append(info(place, status))
@@ -209,17 +209,17 @@ class Filesystem(Connection):
         ignore_case: bool = False,
         limit: int = 1000,
     ) -> list[Match]:
-        """The lines that hold a text, in the files beneath a folder; the first ``limit`` of them.
+        """The lines that hold a text, in the files under a folder; the first ``limit`` of them.
 
         Args:
-            text: The text as it stands in a line; no regular expression.
+            text: The text as it is in a line; no regular expression.
             path: A root, a folder, or one file; "." for all roots.
             pattern: Which files: ``*.py``.
             ignore_case: Whether ``A`` and ``a`` are the same.
             limit: How many lines at most.
         """
         if not text or "\n" in text:
-            raise ToolRefusedError("text is what stands in one line, and not empty")
+            raise ToolRefusedError("text must be part of one line, and not empty")
         found: list[Match] = []
         for place, status in self._files(path, pattern):
             if status.st_nlink > 1 and not place.settings.hard_links:
@@ -275,7 +275,7 @@ class Filesystem(Connection):
         *,
         context: CallContext | None = None,
     ) -> dict[str, int]:
-        """Replace a text wherever it stands in the files beneath a folder.
+        """Replace a text wherever it is in the files under a folder.
 
         Args:
             old_text: What is there; no regular expression.

@@ -13,7 +13,7 @@ def delf_connections() -> Iterable[ConnectionSpec]:
     """Folders of this machine."""
     yield ConnectionSpec(
         name="filesystem",
-        summary="Files beneath named folders of this machine.",
+        summary="Files under named folders of this machine.",
         factory="delf_filesystem.connection:Filesystem",
         exports=("Filesystem",),
     )

@@ -21,7 +21,7 @@ _TEMPORARY: Final = ".delf-"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A path beneath a root.
+    """A path under a root.
 
     Args:
         name: The root's name.
@@ -61,7 +61,7 @@ class Roots:
             path: ``root/folder/file``.
 
         Raises:
-            ToolRefusedError: When it is beneath no root, or of a name that is kept from scripts.
+            ToolRefusedError: When it is under no root, or of a name that is kept from scripts.
         """
         parts = [part for part in path.split("/") if part not in ("", ".")]
         known = ", ".join(self._roots)
@@ -70,11 +70,11 @@ class Roots:
             near = did_you_mean(parts[0], self._roots) if unknown else ""
             raise ToolRefusedError(
                 f"cannot access {path!r}: a path begins with the name of a root and stays "
-                f"beneath it. Roots: {known}{near}"
+                f"under it. Roots: {known}{near}"
             )
         place = Place(parts[0], self._roots[parts[0]], tuple(parts[1:]))
         if not _is_name(path):
-            raise ToolRefusedError(f"cannot access {path!r}: that is no name of a file")
+            raise ToolRefusedError(f"cannot access {path!r}: that is not a name of a file")
         if not place.settings.hidden and any(part.startswith(".") for part in place.parts):
             raise ToolRefusedError(
                 f"cannot access {path!r}: names that begin with a dot are hidden"
@@ -135,7 +135,7 @@ def _tell(place: Place, doing: str, error: OSError) -> NoReturn:
         errno.ENOENT: "it does not exist",
         errno.ENOTDIR: "a part of the path is a file",
         errno.EISDIR: "it is a folder",
-        errno.ELOOP: "it is a link, or beneath one; links are not followed",
+        errno.ELOOP: "it is a link, or under one; links are not followed",
         errno.EXDEV: "it is on another file system than its root",
         errno.EACCES: "the system does not permit it",
         errno.EPERM: "the system does not permit it",
@@ -169,7 +169,7 @@ def reading(place: Place) -> Generator[BinaryIO]:
     """A file, open to be read.
 
     Raises:
-        ToolExecutionError: When it is not there, or is no plain file with this one name.
+        ToolExecutionError: When it is not there, or is not a plain file with this one name.
     """
     with telling(place, "read"), root_of(place) as root:
         descriptor = open_beneath(root, place.parts, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)

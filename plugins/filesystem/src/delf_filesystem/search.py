@@ -1,4 +1,4 @@
-"""Walks the files beneath a place, and searches them for a text."""
+"""Walks the files under a place, and searches them for a text."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Glob:
 
 
 def walk(place: Place, glob: Glob) -> Iterator[tuple[Place, os.stat_result]]:
-    """The plain files beneath a place, folder by folder in the order of their names.
+    """The plain files under a place, folder by folder in the order of their names.
 
     Links, other file systems, and what a script may not see are left out.
 
@@ -103,7 +103,7 @@ def walk(place: Place, glob: Glob) -> Iterator[tuple[Place, os.stat_result]]:
 def _below(
     place: Place, path: tuple[str, ...], descriptor: int, device: int, glob: Glob
 ) -> Iterator[tuple[Place, os.stat_result]]:
-    """The files beneath an open folder, which is closed at the end."""
+    """The files under an open folder, which is closed at the end."""
     try:
         with os.scandir(descriptor) as entries:
             names = sorted(entries, key=lambda entry: entry.name)

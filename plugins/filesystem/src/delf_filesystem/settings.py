@@ -13,7 +13,7 @@ from delf.tools.connection import ConnectionOptions
 
 
 class RootSettings(BaseModel):
-    """One folder, and what may be done beneath it."""
+    """One folder, and what may be done under it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -77,7 +77,7 @@ class FilesystemSettings(PluginSettings):
             raise ValueError("name at least one folder")
         for name in roots:
             if not name or "/" in name or name.startswith("."):
-                raise ValueError(f"{name!r} is no name of a root: a word without '/'")
+                raise ValueError(f"{name!r} is not a name of a root: a word without '/'")
         return roots
 
 

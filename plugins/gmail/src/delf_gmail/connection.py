@@ -505,7 +505,7 @@ class Gmail(GoogleConnection):
     async def _upload(
         self, what: str, path: str, body: dict[str, Any], raw: bytes
     ) -> dict[str, Any]:
-        """Uploaded, so that after a lost answer Gmail itself says what became of it."""
+        """Uploaded, so that after a lost answer Gmail itself says what happened to it."""
         request = Request(what=what, method="POST", url=f"upload/{path}", body=body)
         return await Uploader(self.transport).upload(request, raw, "message/rfc822")
 

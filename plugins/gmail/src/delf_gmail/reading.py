@@ -128,7 +128,7 @@ def people_in(payload: Resource, header: str) -> list[str]:
     An encoded name may hold what looks like another address.
 
     Raises:
-        ToolRefusedError: When one of them is no address.
+        ToolRefusedError: When one of them is not an address.
     """
     people: list[str] = []
     for name, address in _pairs(payload, header):
@@ -136,13 +136,13 @@ def people_in(payload: Resource, header: str) -> list[str]:
             people.append(str(Address(display_name=name, addr_spec=address)))
         except (HeaderParseError, ValueError, IndexError):
             raise ToolRefusedError(
-                f"{header} of the message: {(address or name)[:200]!r} is no address of mail"
+                f"{header} of the message: {(address or name)[:200]!r} is not an address of mail"
             ) from None
     return people
 
 
 def people_of(payload: Resource, header: str) -> list[str]:
-    """The same to be read: what is no address stays as it is."""
+    """The same to be read: what is not an address stays as it is."""
     people: list[str] = []
     for name, address in _pairs(payload, header):
         try:

@@ -82,7 +82,7 @@ def _attach(message: EmailMessage, item: Attachment) -> None:
     kind = item.get("type") or mimetypes.guess_type(name)[0] or "application/octet-stream"
     major, slash, minor = kind.partition("/")
     if not slash or not re.fullmatch(r"[\w.+-]+", major) or not re.fullmatch(r"[\w.+-]+", minor):
-        raise ToolRefusedError(f"{kind!r} is no media type, as application/pdf is one")
+        raise ToolRefusedError(f"{kind!r} is not a media type, as application/pdf is one")
     data = item["data"]
     content = data.encode() if isinstance(data, str) else data
     if major in ("message", "multipart"):  # would be taken apart on its way

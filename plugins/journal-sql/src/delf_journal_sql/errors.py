@@ -27,14 +27,14 @@ class JournalConflictError(JournalError):
 
 
 class DuplicateRowError(Exception):
-    """A row with this key is there already. Never leaves the plugin."""
+    """A row with this key already exists. Never leaves the plugin."""
 
 
 class ConnectionLostError(Exception):
     """The connection broke; whether the transaction was kept is unknown. Never leaves the plugin.
 
     Args:
-        error: How it is told when a new connection cannot be had.
+        error: How it is told when a new connection is not available.
     """
 
     def __init__(self, error: JournalError) -> None:

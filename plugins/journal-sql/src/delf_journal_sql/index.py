@@ -21,7 +21,7 @@ from delf_journal_sql.codec import value_of
 from delf_journal_sql.database import Connection, Database, SqlRow
 
 _VERSION: Final = 1
-"""To be raised with every change of what is indexed: an index of another version is made anew."""
+"""To be raised with every change of what is indexed: an index of another version is made again."""
 _TABLES: Final = ("delf_index", "delf_index_tasks", "delf_index_uses", "delf_index_words")
 _LONGEST: Final = 20_000
 """Characters of one text that are indexed."""

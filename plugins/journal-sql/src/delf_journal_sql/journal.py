@@ -112,7 +112,7 @@ class SqlJournal:
         await self._append(packed)
 
     async def _shrink(self, shrink: Callable[[], Packed]) -> Packed:
-        """The row that a function makes in a thread. A cancelled one is kept nevertheless."""
+        """The row that a function makes in a thread. A cancelled one is kept anyway."""
         try:
             return await self._in_thread(shrink)
         except asyncio.CancelledError:
@@ -187,7 +187,7 @@ class SqlJournal:
 
     @property
     def keep(self) -> Ages:
-        """The time for which tasks stay, by their states; those of others stay for ever."""
+        """The time for which tasks stay, by their states; those of others stay forever."""
         return self._settings.keep or {}
 
     async def size(self) -> JournalSize:
@@ -218,7 +218,7 @@ class SqlJournal:
         """Fill this journal, which is empty, from a backup; how many tasks it has then.
 
         Raises:
-            DelfError: When it is not empty, or the file is no backup.
+            DelfError: When it is not empty, or the file is not a backup.
         """
         from delf_journal_sql.sqlite import SqliteDatabase
 
@@ -227,7 +227,7 @@ class SqlJournal:
         def prepare() -> None:
             with source.reader() as kept:
                 if not kept.has_table("delf_tasks"):
-                    raise JournalError(f"{path} is no journal")
+                    raise JournalError(f"{path} is not a journal")
             migrate(source)
 
         def fill(connection: Connection) -> int:
@@ -658,7 +658,7 @@ def _make_file(path: Path) -> None:
     """Make an empty file for the user alone.
 
     Raises:
-        JournalError: When that is impossible, or it is there already.
+        JournalError: When that is impossible, or it already exists.
     """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))

@@ -146,7 +146,7 @@ class PostgresDatabase:
         settings: How the journal is kept.
 
     Raises:
-        JournalSetupError: When it is no URL.
+        JournalSetupError: When it is not a URL.
         OptionalDependencyError: When the drivers are not installed.
     """
 
@@ -370,7 +370,7 @@ def _target(rest: str) -> dict[str, Any]:
     and names it in its errors.
 
     Raises:
-        ValueError: When it is no URL.
+        ValueError: When it is not a URL.
     """
     url = urllib.parse.urlsplit(f"postgresql://{rest}")
     if "@" in url.path or url.fragment:

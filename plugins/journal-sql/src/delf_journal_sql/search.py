@@ -45,7 +45,7 @@ def terms_of(text: str) -> Sequence[tuple[str, ...]]:
     """The terms of a query, each of words that follow each other; empty for a text without words.
 
     Args:
-        text: Words; what stands in double quotes is one term.
+        text: Words; what is in double quotes is one term.
     """
     terms: list[tuple[str, ...]] = []
     for number, part in enumerate(text.split('"')):

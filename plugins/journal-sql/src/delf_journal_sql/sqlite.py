@@ -298,7 +298,7 @@ def _make_file(path: Path) -> None:
         os.close(os.open(os.path.realpath(path), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         if not path.is_file():
-            raise IsADirectoryError(errno.EISDIR, "it is no file") from None
+            raise IsADirectoryError(errno.EISDIR, "it is not a file") from None
         if not os.access(path, os.R_OK | os.W_OK):
             raise PermissionError(errno.EACCES, "it cannot be read and written") from None
 

@@ -261,7 +261,7 @@ class Tasks:
         )
 
     def _compare(self, connection: Connection, task: _Task, packed: Packed) -> None:
-        """Let an event pass that is there already, if it is the same.
+        """Let an event pass that already exists, if it is the same.
 
         Raises:
             JournalConflictError: When another one has its place.

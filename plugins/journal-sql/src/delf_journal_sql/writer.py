@@ -287,7 +287,7 @@ def _runs(batch: list[Append | Call]) -> list[list[Append] | Call]:
 def _refused(event: Event, error: Exception) -> JournalError:
     place = f"event {event.seq} of task {event.task_id!r}"
     if isinstance(error, DuplicateRowError):
-        return JournalConflictError(f"{place} is there already: another process works on the task")
+        return JournalConflictError(f"{place} already exists: another process works on the task")
     return JournalError(f"{place} cannot be written: {type(error).__name__}: {error}")
 
 

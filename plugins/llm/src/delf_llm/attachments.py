@@ -115,7 +115,7 @@ def _taken_apart(item: Any, number: int) -> tuple[str, bytes | None, str | None]
         case _:
             pass
     raise ToolException(
-        f"file_data: item {number} is no name of an input file, no bytes, and no "
+        f"file_data: item {number} is not a name of an input file, no bytes, and no "
         '{"name": …, "data": bytes, "media_type": …}'
     )
 

@@ -28,7 +28,7 @@ class LLM(Connection):
     Args:
         files: The task's input files.
         formats: Not needed here.
-    """  # noqa: D415 - its first line stands in every prompt
+    """  # noqa: D415 - its first line is in every prompt
 
     def __init__(self, files: Sequence[InputFile], formats: FileFormats) -> None:
         super().__init__(name="llm")
@@ -53,7 +53,7 @@ class LLM(Connection):
             context: The task that asks, and pays.
 
         Raises:
-            ToolException: For an empty or too long prompt, and for what is no file.
+            ToolException: For an empty or too long prompt, and for what is not a file.
             BudgetExceededError: Before anything is spent.
             LLMExecutionError: When the model failed for good.
         """

@@ -26,7 +26,7 @@ def mcp() -> None:
 
 @mcp.command()
 @click.argument("connection")
-@click.option("--accept", is_flag=True, help="Let effects hold for the tools as they are now.")
+@click.option("--accept", is_flag=True, help="Accept the tools as they are now for `effects`.")
 @click.pass_context
 def effects(ctx: click.Context, connection: str, accept: bool) -> None:
     """Print what the server of CONNECTION says of its tools, as a line for delf.toml.
@@ -60,7 +60,7 @@ async def _declared(made: Any, *, accept: bool) -> tuple[dict[str, str], Sequenc
 
     if not isinstance(made, MCP):
         raise ConfigurationError(
-            f"{made.name} is no MCP server", hint='in delf.toml it has type = "mcp"'
+            f"{made.name} is not an MCP server", hint='in delf.toml it has type = "mcp"'
         )
     try:
         await made.actions()
@@ -84,9 +84,9 @@ def toml_key(name: str) -> str:
     "connections",
     metavar="NAME",
     multiple=True,
-    help="A connection of delf.toml; all of them without any. May be repeated.",
+    help="A connection of delf.toml; by default all. May be repeated.",
 )
-@click.option("--llm", metavar="MODEL", help="The model of the tool `run`.")
+@click.option("--llm", metavar="MODEL", help="The model for the tool `run`.")
 @click.option("--http", metavar="[HOST:]PORT", help="Serve streamable HTTP, at the path /mcp.")
 @click.pass_context
 def serve(
@@ -145,7 +145,7 @@ async def _on_http(served: Any, address: str) -> None:
             f"{host} is not loopback, and there is no key", hint=f"set {_KEY}, or serve 127.0.0.1"
         )
     if not port.isdigit():
-        raise ConfigurationError(f"{address!r} is no port", hint="--http 8000, or --http HOST:8000")
+        raise ConfigurationError(f"{address!r} is not a port", hint="--http 8000, or HOST:8000")
     app: Any = served.server().streamable_http_app(host=host)
     guarded = app if not key else _Keyed(app, key)
     config = uvicorn.Config(guarded, host=host, port=int(port), log_level="warning")

@@ -57,7 +57,7 @@ def server_settings(
         path: The file.
         name: The server.
         environ: What ``${NAME}`` in the file stands for.
-        source: Who named the file: what stands in it is theirs, too.
+        source: Who named the file: what is in it is theirs, too.
 
     Raises:
         ConnectionConfigurationError: When the file does not name it, or not rightly.
@@ -71,7 +71,7 @@ def server_settings(
         )
     given: Any = servers[name]
     if not isinstance(given, dict):
-        raise ConnectionConfigurationError(f"{path}: {name} is no object")
+        raise ConnectionConfigurationError(f"{path}: {name} is not an object")
     entry = cast("dict[str, Any]", given)
     kind = entry.get("type", entry.get("transport"))
     if kind == "sse":

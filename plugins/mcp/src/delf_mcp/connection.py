@@ -49,7 +49,7 @@ _IRREVERSIBLE: Final[Effect] = "irreversible"
 _LOOK: Final = "look before it is done again"
 _PARSE_ERROR: Final = -32700
 _SAID_FOR_A_GATEWAY: Final = ("Server returned an error response", "Unexpected content type")
-"""The library's words where something answered that is no server of MCP, as a gateway does."""
+"""The library's words where something answered that is not a server of MCP, as a gateway does."""
 _MOST_TOLD: Final = 10
 _MOST_INSTRUCTIONS: Final = 1000
 _MORE_TOOLS: Final = "max_tools in the connection's settings allows more"
@@ -185,7 +185,7 @@ class MCP(Connection):
         return f"{self.name}: {told}" if told else None
 
     async def aclose(self) -> None:
-        """End the server, or leave it. The next call begins anew."""
+        """End the server, or leave it. The next call begins again."""
         server = self._servers.pop(asyncio.get_running_loop(), None)
         if server is not None:
             await server.link.aclose()

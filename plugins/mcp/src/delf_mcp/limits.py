@@ -15,7 +15,7 @@ from delf_mcp.repair import repaired
 MAX_MESSAGE: Final = 32_000_000
 """Bytes of one message."""
 MAX_RUBBISH: Final = 1000
-"""Lines in a row that are no messages."""
+"""Lines in a row that are not messages."""
 MAX_PAGES: Final = 1000
 """Pages of one list."""
 MAX_ITEMS: Final = 10_000
@@ -40,7 +40,7 @@ class _Counted(httpx2.AsyncByteStream):
         stream: The body.
         most: Its most bytes.
         refused: Why nothing of it is read.
-        whole: It is one message, which is mended before it is read.
+        whole: It is one message, which is fixed before it is read.
     """
 
     def __init__(self, stream: Any, most: float, refused: str | None, *, whole: bool) -> None:

@@ -176,7 +176,7 @@ class Link:
         except asyncio.CancelledError:
             ready.cancel()
             raise
-        except BaseException as error:  # a server that fails while it ends is gone all the same
+        except BaseException as error:  # a server that fails while it ends is gone anyway
             if ready.done():
                 _log.debug("%s: its MCP server ended: %s", self._name, first_of(error))
             else:

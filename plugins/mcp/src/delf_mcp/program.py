@@ -42,7 +42,7 @@ async def running(
 ) -> AsyncGenerator[tuple[Any, Any]]:
     """A program that is started, and ended with all that it started.
 
-    Bytes that are no UTF-8 are replaced, lines that are no message are skipped: neither is worth
+    Bytes that are not UTF-8 are replaced, lines that are not messages are skipped: neither is worth
     the connection.
 
     Args:
@@ -145,7 +145,7 @@ def _unreadable(line: bytes) -> SessionMessage | None:
     found = _ID.search(ends)
     if found is None or b'"jsonrpc"' not in ends or b'"method"' in ends:
         return None
-    error = types.ErrorData(code=types.PARSE_ERROR, message="its answer is no JSON that is read")
+    error = types.ErrorData(code=types.PARSE_ERROR, message="its answer is not JSON that is read")
     number = json.loads(found[1])
     return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=number, error=error))
 

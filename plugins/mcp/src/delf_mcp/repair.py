@@ -17,7 +17,7 @@ def repaired(text: str | bytes) -> bytes:
         text: A message that could not be read.
 
     Raises:
-        ValueError: When it is no JSON.
+        ValueError: When it is not JSON.
         RecursionError: When it is nested too deeply.
     """
     value = json.loads(text, parse_int=_number)

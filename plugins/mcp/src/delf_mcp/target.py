@@ -124,7 +124,7 @@ class Target:
         )
         async with made as client:
             self._sieve.version = client.protocol_version
-            # It would check results by patterns that can take for ever, on everybody's loop.
+            # It would check results by patterns that can take forever, on everybody's loop.
             client.session.validate_tool_result = _as_it_is
             self._others()
             listening = asyncio.create_task(self._listen(client))

@@ -31,9 +31,7 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it 
 
 
 @click.group("memory")
-@click.option(
-    "--namespace", metavar="NAME", help="Which of the memories; the agent's when omitted."
-)
+@click.option("--namespace", metavar="NAME", help="The memory's name; by default the agent's.")
 @click.pass_context
 def memory(ctx: click.Context, namespace: str | None) -> None:
     """Look at what is remembered; add, search, forget.
@@ -80,13 +78,13 @@ def _check_store(state: Any, project: Any) -> None:
     state.discover(project.environ).spec(MemorySpec, name)  # tells of one that is not known
     raise ConfigurationError(
         f"delf memory works on the store {_STORE}; this project's is {name}",
-        hint=f"DELF_MEMORY={_STORE} before the command looks at {_STORE} all the same",
+        hint=f"DELF_MEMORY={_STORE} before the command looks at {_STORE} anyway",
     )
 
 
 @memory.command("add")
 @click.argument("texts", nargs=-1, required=True, metavar="TEXT|FILE…")
-@click.option("--source", metavar="WORDS", help="Where a text is from; a file is its own source.")
+@click.option("--source", metavar="WORDS", help="The source of the text; a file is its own source.")
 @click.pass_obj
 def add(opened: _Opened, texts: Sequence[str], source: str | None) -> None:
     """Remember texts, or the pieces of files: .txt, .md, .pdf, or - for standard input."""
@@ -110,7 +108,7 @@ def add(opened: _Opened, texts: Sequence[str], source: str | None) -> None:
 
 
 def _names_a_file(text: str) -> bool:
-    """Tell whether a text that is no file is meant as one: one word with an ending or a folder."""
+    """Tell whether a text that is not a file is meant as one: a word with an ending or folder."""
     one_word = not any(letter.isspace() for letter in text)
     return one_word and ("/" in text or Path(text).suffix.lower() in _ENDINGS)
 
@@ -193,7 +191,12 @@ def export(opened: _Opened) -> None:
 
 @memory.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("--from", "chosen", metavar="NAME", help="Of several namespaces of Delfhos, this.")
+@click.option(
+    "--from",
+    "chosen",
+    metavar="NAME",
+    help="The namespace of Delfhos to import, if there are several.",
+)
 @click.pass_obj
 def import_command(opened: _Opened, file: str, chosen: str | None) -> None:
     """Remember the facts of an export, or of a memory of Delfhos; all of a source or nothing."""
@@ -229,7 +232,7 @@ def _of_export(file: str) -> _Batches:
                 batches.setdefault(entry.get("source"), []).append(fact)
             except (ValueError, KeyError, AttributeError, TypeError):
                 raise click.ClickException(
-                    f"{file}:{number} is no line of an export: an object with content and source"
+                    f"{file}:{number} is not a line of an export: an object with content and source"
                 ) from None
     return batches
 

@@ -238,7 +238,7 @@ class FactDatabase:
                 connection.execute(sa.insert(_vectors), rows)
 
     def altered(self) -> None:
-        """Let all processes look at all vectors anew."""
+        """Let all processes look at all vectors again."""
         with self._begin() as connection:
             self._count(connection, alterations=1)
 
@@ -266,7 +266,7 @@ class FactDatabase:
     def _count(self, connection: sa.Connection, *, writes: int = 0, alterations: int = 0) -> None:
         """Count a change, before it is made: writers of a namespace so come one after another.
 
-        Both numbers begin at one of chance: those of a store that was made anew are others.
+        Both numbers begin at one of chance: those of a store that was made again are others.
         """
         more = (self._writes, writes), (self._alterations, alterations)
         values = [{"key": k, "more": n, "start": str(secrets.randbits(48))} for k, n in more]

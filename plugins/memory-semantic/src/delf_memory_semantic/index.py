@@ -127,7 +127,7 @@ class VectorIndex:
         return (cls(dimension, index), (highest, count)) if index.d == dimension else None
 
     def nearest(self, vector: Any, limit: int) -> list[tuple[int, float]]:
-        """The numbers of the nearest facts with their likeness, best first."""
+        """The numbers of the nearest facts with their similarity, best first."""
         if not len(self):
             return []
         query = np.asarray(vector, dtype="float32").reshape(1, self._dimension)
@@ -138,7 +138,7 @@ class VectorIndex:
         return [(number, value) for number, value in pairs if number >= 0]
 
     def likeness(self, number: int, vector: Any) -> float | None:
-        """Return the likeness of a fact to a vector; None where it has none."""
+        """Return the similarity of a fact to a vector; None where it has none."""
         try:
             own = self._index.reconstruct(number)
         except RuntimeError:  # faiss has no other way to say that it does not know it

@@ -147,7 +147,7 @@ class MessageIndex:
         until: float,
         by_words: Mapping[int, float],
     ) -> dict[int, float]:
-        """Return the likeness of the nearest messages, and of those that words found."""
+        """Return the similarity of the nearest messages, and of those that words found."""
         if vector is None:
             return {}
         found = self._words.execute(
@@ -192,7 +192,7 @@ class MessageIndex:
         )
 
     def _on_disk(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Do something with the file; one that is no database is removed and made again."""
+        """Do something with the file; one that is not a database is removed and made again."""
         try:
             return self._do(statement, rows)
         except sqlite3.OperationalError:

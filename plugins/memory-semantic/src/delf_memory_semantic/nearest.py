@@ -47,7 +47,7 @@ class Nearest:
         return self._index is not None and self._index.is_graph
 
     def find(self, vector: Any, model: str, limit: int) -> dict[int, float]:
-        """The nearest facts with their likeness; those that other processes saved, too.
+        """The nearest facts with their similarity; those that other processes saved, too.
 
         Args:
             vector: What they are to be like.
@@ -58,7 +58,7 @@ class Nearest:
             return dict(index.nearest(vector, limit))
 
     def likeness(self, vector: Any, model: str, numbers: Iterable[int]) -> dict[int, float]:
-        """Return the likeness of some facts, of those that have vectors.
+        """Return the similarity of some facts, of those that have vectors.
 
         Args:
             vector: What they are to be like.

@@ -108,7 +108,7 @@ class SemanticStore:
             query: Plain words.
             top_k: How many at most.
             threshold: What a fact must count, from 0 to 1, beside the best one; and nearly that
-                much by itself, as likeness of the vectors or share of the query's words.
+                much by itself, as similarity of the vectors or share of the query's words.
 
         Raises:
             MemoryRetrievalError: When the database cannot be read.
@@ -135,7 +135,7 @@ class SemanticStore:
     def _ranked(
         self, query: str, by_words: dict[int, float], vector: Any, near: dict[int, float]
     ) -> tuple[dict[int, float], dict[int, float]]:
-        """Rank the facts that were found, best first, with the likeness of all of them."""
+        """Rank the facts that were found, best first, with the similarity of all of them."""
         if vector is not None:
             others = by_words.keys() - near.keys()
             near = near | self._nearest.likeness(vector, self._model, others)

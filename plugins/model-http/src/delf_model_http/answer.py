@@ -204,12 +204,12 @@ def count(counts: Any, name: str) -> int:
 
 
 def fields(value: Any) -> Mapping[str, Any]:
-    """An object's fields; none where it is no object."""
+    """An object's fields; none where it is not an object."""
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def items(value: Any) -> list[Any]:
-    """A list's items; none where it is no list."""
+    """A list's items; none where it is not a list."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 

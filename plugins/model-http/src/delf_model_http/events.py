@@ -7,10 +7,10 @@ from typing import Final
 from delf_model_providers.failures import UnreadableError
 
 MAX_BYTES: Final = 8_000_000
-"""More is no event and no answer: the longest that a model gives has about half a million."""
+"""More is not an event and no answer: the longest that a model gives has about half a million."""
 
 MAX_STREAM: Final = 32 * MAX_BYTES
-"""More is no stream: its events have some hundred bytes for each of a few letters."""
+"""More is not a stream: its events have some hundred bytes for each of a few letters."""
 
 _BOM: Final = b"\xef\xbb\xbf"
 

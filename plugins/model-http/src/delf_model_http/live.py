@@ -107,7 +107,7 @@ class LiveSession:
         """Open the connection.
 
         Raises:
-            DelfError: When it cannot be had.
+            DelfError: When it is not available.
         """
         connect = _connector()
         headers = {**self._dialect.headers(self._endpoint), **self._endpoint.headers}
@@ -207,7 +207,7 @@ class LiveSession:
         except ValueError:
             raise UnreadableError("it is not JSON") from None
         if not isinstance(event, dict):
-            raise UnreadableError("it is no object")
+            raise UnreadableError("it is not an object")
         return event  # pyright: ignore[reportUnknownVariableType]
 
     @property

@@ -118,7 +118,7 @@ class HttpModel(EndpointModel):
         """A conversation that stays open, where the model has those.
 
         Raises:
-            DelfError: When none can be had now.
+            DelfError: When none is available now.
         """
         name = self._live
         if name is None or self._search is not None:

@@ -47,7 +47,7 @@ class RecordedModel:
                 "recorded: needs the path of a recording",
                 hint="recorded:PATH, as in recorded:a.jsonl",
             )
-        # one that stands in delf.toml counts from there
+        # one that is in delf.toml counts from there
         self._path = Path(beside(folder_of(config.model) or Path(), name))
         self._model = config.model
         entries = recording.read(self._path)

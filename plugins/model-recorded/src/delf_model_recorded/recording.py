@@ -209,7 +209,7 @@ def _contains_problem(request: Mapping[str, Any]) -> str | None:
     if not isinstance(texts, list) or not all(
         isinstance(text, str) for text in cast("list[Any]", texts)
     ):
-        return "'request.contains' is no list of texts"
+        return "'request.contains' is not a list of texts"
     return None
 
 
@@ -229,20 +229,20 @@ def _reply_problem(reply: Mapping[str, Any]) -> str | None:
         return "'reply.text' is missing or no text"
     usage: Any = reply.get("usage") or {}
     if not isinstance(usage, dict):
-        return "'reply.usage' is no object"
+        return "'reply.usage' is not an object"
     counts = cast("dict[str, Any]", usage)
     if problem := _unknown(counts, _USAGE, "reply.usage"):
         return problem
     if not all(isinstance(count, int) for count in counts.values()):
-        return "'reply.usage' has a count that is no whole number"
+        return "'reply.usage' has a count that is not a whole number"
     if not isinstance(reply.get("cost_usd"), int | float | None):
-        return "'reply.cost_usd' is no number"
+        return "'reply.cost_usd' is not a number"
     return _calls_problem(reply.get("calls") or [])
 
 
 def _calls_problem(calls: Any) -> str | None:
     if not isinstance(calls, list):
-        return "'reply.calls' is no list"
+        return "'reply.calls' is not a list"
     for call in cast("list[Any]", calls):
         fields = cast("dict[str, Any]", call) if isinstance(call, dict) else {}
         if problem := _unknown(fields, _CALL, "reply.calls"):

@@ -88,7 +88,7 @@ class Answer:
             charset = "utf-8"
         text = self.content.decode(charset, "replace")
         if "\ufffd" in text and "\ufffd".encode() not in self.content:
-            note(f"the answer has bytes that are no {charset.upper()}: each was read as \ufffd")
+            note(f"the answer has bytes that are not {charset.upper()}: each was read as \ufffd")
         return text
 
     @property

@@ -132,7 +132,7 @@ class APITool(Connection):
 
         Raises:
             ConnectionConfigurationError: When the specification cannot be used.
-            ConnectionUnavailableError: When it cannot be had.
+            ConnectionUnavailableError: When it is not available.
         """
         if self._made is None or self.is_stale():
             await asyncio.to_thread(self._load)

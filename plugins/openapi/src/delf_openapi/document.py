@@ -113,7 +113,7 @@ def _absolute(root: Any) -> Any:
 def _make_absolute(tree: Any, base: str, own: str) -> None:
     """References in another document, so that they mean the same wherever they are read."""
     todo: list[Any] = [tree]
-    done: set[int] = set()  # YAML's aliases make one node stand in several places
+    done: set[int] = set()  # YAML's aliases make one node be in several places
     while todo:
         node = todo.pop()
         if id(node) in done:
@@ -166,7 +166,7 @@ class Document:
             try:
                 found = self._find(ref)
             except ValueError:  # no URL at all
-                raise SpecError(f"$ref {ref[:200]!r} is no address") from None
+                raise SpecError(f"$ref {ref[:200]!r} is not an address") from None
             self._found[ref] = found
         return found
 
@@ -185,7 +185,7 @@ class Document:
             raise SpecError(f"$ref to {ref!r}: the specification itself has no address")
         tokens = [t.replace("~1", "/").replace("~0", "~") for t in unquote(fragment).split("/")[1:]]
         if fragment and not fragment.startswith("/"):
-            raise SpecError(f"$ref {ref!r} is no JSON pointer")
+            raise SpecError(f"$ref {ref!r} is not a JSON pointer")
         node, rest = self.trees.find(place, tokens)
         for token in rest:
             node = _step(node, token)
@@ -214,7 +214,7 @@ class Document:
         raise SpecError(f"a {type(node).__name__} stands where a mapping must be")
 
     def reference(self, node: Any) -> dict[str, Any]:
-        """Like :meth:`resolve`, for what is no schema: a parameter, a body, a response.
+        """Like :meth:`resolve`, for what is not a schema: a parameter, a body, a response.
 
         Beside a reference only its notes count, in every version.
         """

@@ -66,7 +66,7 @@ def load_api(
 
     Raises:
         ConnectionConfigurationError: When the specification cannot be used.
-        ConnectionUnavailableError: When it cannot be had.
+        ConnectionUnavailableError: When it is not available.
     """
     if tree is None and not settings.spec:
         raise ConnectionConfigurationError(
@@ -126,7 +126,7 @@ def _load_cached(name: str, settings: OpenAPISettings, allow: Permission) -> API
             stored = cache.load(uri, terms, again, stale=True)
             if stored is None:
                 raise
-            _log.warning("%s: the specification cannot be had; what is kept of it is used", name)
+            _log.warning("%s: the specification is not available; what is kept of it is used", name)
         else:
             stored = _compile_all(source, settings)
             cache.store(uri, terms, *stored)

@@ -42,7 +42,7 @@ def open_document(
     root = trees.documents[""]
     paths = root.get("paths")
     if paths is not None and not isinstance(paths, dict):
-        raise SpecError("paths is no mapping", pointer=pointer_of(["paths"]))
+        raise SpecError("paths is not a mapping", pointer=pointer_of(["paths"]))
     if paths is None and not (version >= (3, 1) and ("webhooks" in root or "components" in root)):
         raise SpecError("the specification has no paths", pointer=pointer_of(["paths"]))
     return document
@@ -84,7 +84,7 @@ def _version(tree: Mapping[str, Any]) -> tuple[int, int]:
     where = "openapi" if "openapi" in tree else "swagger"
     reason = f"version {text[:40]!r} is none of 3.0, 3.1, 3.2 and 2.0" if text else "no version"
     raise SpecError(
-        f"this is no OpenAPI specification: {reason}",
+        f"this is not an OpenAPI specification: {reason}",
         pointer=pointer_of([where]),
         hint="a specification begins with openapi: 3.… or swagger: '2.0'",
     )

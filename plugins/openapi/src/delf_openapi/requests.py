@@ -249,7 +249,7 @@ class RequestBuilder:
 
     def _unsendable(self) -> ToolRefusedError:
         """Names of the specification hold half a character; arguments never do."""
-        return ToolRefusedError(f"{self._where}: its names cannot be sent, which are no text")
+        return ToolRefusedError(f"{self._where}: its names cannot be sent, which are not text")
 
     def _build(self, given: Mapping[str, Any]) -> Request:
         operation, settings = self.operation, self._settings

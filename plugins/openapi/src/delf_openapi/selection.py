@@ -89,7 +89,7 @@ def _unknown(
     listed = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
     tagged = f"; its tags: {', '.join(tags[:_LISTED])}" if tags else ""
     return kind(
-        f"{which} of {where!r} names {word!r}, which is no operation, tag or pattern of it"
+        f"{which} of {where!r} names {word!r}, which is not an operation, tag or pattern of it"
         f"{did_you_mean(word, [*names, *tags, *ids])}",
         hint=f"its actions: {listed}{tagged}",
     )

@@ -73,7 +73,7 @@ def _checked(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or "{" in url:
         raise ConnectionConfigurationError(
             "the specification does not say where the API is"
-            + (f": {url.partition('?')[0][:120]!r} is no whole address" if "{" in url else ""),
+            + (f": {url.partition('?')[0][:120]!r} is not a whole address" if "{" in url else ""),
             hint="give base_url, or path_params for the {variables} of its server",
         )
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname

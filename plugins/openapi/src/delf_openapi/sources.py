@@ -93,7 +93,7 @@ def read(uri: str, limit: int) -> Source:
 
     Raises:
         SpecError: When it is too large.
-        ConnectionUnavailableError: When it cannot be had.
+        ConnectionUnavailableError: When it is not available.
     """
     if uri.startswith("file:"):
         path = path_of(uri)
@@ -113,7 +113,7 @@ def _too_large(uri: str, size: int | None, limit: int) -> SpecError:
     told = "" if size is None else f"{size:,} bytes, and "
     return SpecError(
         f"the specification {uri} is too large: {told}at most {limit:,} bytes are read",
-        hint="set max_spec_bytes to read it nevertheless",
+        hint="set max_spec_bytes to read it anyway",
     )
 
 
@@ -136,16 +136,16 @@ def _fetch(uri: str, limit: int) -> bytes:
                     )
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise ConnectionUnavailableError(
-            f"the specification {_shown(uri)} cannot be had: {type(error).__name__}"
+            f"the specification {_shown(uri)} is not available: {type(error).__name__}"
         ) from None
-    raise ConnectionUnavailableError(f"the specification {_shown(uri)} redirects for ever")
+    raise ConnectionUnavailableError(f"the specification {_shown(uri)} redirects forever")
 
 
 def _body(response: httpx.Response, uri: str, limit: int) -> bytes:
     """Read the body, unless it is too large or takes too long."""
     if response.status_code != 200:
         raise ConnectionUnavailableError(
-            f"the specification {_shown(uri)} cannot be had: status {response.status_code}"
+            f"the specification {_shown(uri)} is not available: status {response.status_code}"
         )
     content = bytearray()
     until = time.monotonic() + _FETCH_SECONDS
@@ -219,7 +219,7 @@ def parse(source: Source) -> dict[str, Any]:
     """A document as plain data.
 
     Raises:
-        SpecError: When it is no JSON or YAML mapping, or nested too deeply.
+        SpecError: When it is not a JSON or YAML mapping, or nested too deeply.
     """
     if source.data is None:
         tree: Any = dict(source.tree or {})

@@ -39,7 +39,7 @@ def text_of(value: Any) -> str:
 
 
 def path_text(param: Param, value: Any) -> str:
-    """A value of a path parameter, ready to stand in the path.
+    """A value of a path parameter, ready to be in the path.
 
     Raises:
         Misfit: When the value would change which path is called.
@@ -114,7 +114,7 @@ def querystring_text(param: Param, value: Any) -> str:
     """A value that is the whole query: a form, or else a document.
 
     Raises:
-        Misfit: When a form is no mapping.
+        Misfit: When a form is not a mapping.
     """
     if (param.media or "").partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
         return quote(_document(value), safe=_UNRESERVED)
@@ -189,7 +189,7 @@ def header_text(param: Param, value: Any) -> str:
 
 
 def safe_header(arg: str, text: str) -> str:
-    """Text that can stand in a header.
+    """Text that can be in a header.
 
     Raises:
         Misfit: When it holds a line break or another control character.

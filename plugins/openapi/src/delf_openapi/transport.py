@@ -78,7 +78,7 @@ class Transport:
 
         Raises:
             ConnectionUnavailableError: When nothing answers, or not in time.
-            OutcomeUnknownError: When it may have been done all the same.
+            OutcomeUnknownError: When it may have been done anyway.
             ToolExecutionError: When the answer is too large, or leads where it must not.
         """
         if request.spec_host is not None and not self._settings.base_url:
@@ -199,7 +199,7 @@ class Transport:
         host = urlsplit(url).hostname or ""
         where = f"{label}: it redirects to {urlsplit(url).scheme}://{host}"
         if urlsplit(url).scheme not in ("http", "https") or not host:
-            raise ToolExecutionError(f"{where}, which is no web address")
+            raise ToolExecutionError(f"{where}, which is not a web address")
         if method not in ("GET", "HEAD"):
             raise ToolExecutionError(f"{where}, and only reading follows to another server")
         if home.startswith("https://") and not url.startswith("https://"):

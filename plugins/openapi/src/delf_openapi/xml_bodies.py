@@ -31,7 +31,7 @@ def write_xml(document: Document, schema: Any, value: Any, where: str) -> bytes:
         where: What messages call it.
 
     Raises:
-        Misfit: When a name or a text cannot stand in XML.
+        Misfit: When a name or a text cannot be in XML.
     """
     found = _resolved(document, schema)
     how = _how(found)

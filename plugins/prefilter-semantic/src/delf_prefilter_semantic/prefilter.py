@@ -29,7 +29,7 @@ class SemanticPrefilter:
     """Ranks actions for each step of a task, and takes the best of each in turn.
 
     Words count for each step by BM25 over names, summaries, parameters and tags. With an embedder
-    what words count, as a share of a perfect fit, and the likeness of vectors are added: fused by
+    what words count, as a share of a perfect fit, and the similarity of vectors are added: fused by
     their places alone, the weaker of the two makes the other worse. Of a task only the whole is
     embedded: vectors of its steps would take several times as long, and find no more.
 

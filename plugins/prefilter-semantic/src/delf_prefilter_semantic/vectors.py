@@ -53,7 +53,7 @@ class CatalogVectors:
         return cls(matrix, embedder)
 
     async def likeness(self, text: str) -> Any:
-        """Return the likeness of each action to a text, from -1 to 1."""
+        """Return the similarity of each action to a text, from -1 to 1."""
         (query,) = await self._embedder.embed([text], "query")
         # In one thread: those of BLAS and of a model that has just computed wait for each other.
         return np.einsum("ij,j->i", self._matrix, np.asarray(query, dtype="float32"))

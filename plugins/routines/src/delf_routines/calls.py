@@ -40,7 +40,7 @@ def read_call(task: str) -> tuple[str, dict[str, Value]]:
         else:
             return node.func.id, given
     raise ConfigurationError(
-        f"{task[:80]!r} is no call of a routine",
+        f"{task[:80]!r} is not a call of a routine",
         hint='with strategy = "routine" a task is written as report(month="2026-10")',
     )
 

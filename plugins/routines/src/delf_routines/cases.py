@@ -99,7 +99,7 @@ class Case:
             calls = [RecordedCall(**call) for call in table["calls"]]
             return cls(inputs=dict(table["inputs"]), calls=calls, answer=str(table["answer"]))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise ConfigurationError(f"{place} is no recorded run: {error!r}") from None
+            raise ConfigurationError(f"{place} is not a recorded run: {error!r}") from None
 
 
 def case_of(events: Sequence[Event], inputs: Mapping[str, Any]) -> Case:

@@ -119,7 +119,7 @@ def show(ctx: click.Context, name: str, as_json: bool) -> None:
     "fixed",
     metavar="NAME",
     multiple=True,
-    help="Leave a proposed parameter as it stands in the script. May be repeated.",
+    help="Keep a proposed parameter as a fixed value in the script. May be repeated.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask: I have looked at it.")
 @click.pass_context
@@ -163,13 +163,13 @@ def save(ctx: click.Context, task_id: str, name: str, fixed: tuple[str, ...], ye
     "inputs",
     metavar="NAME=VALUE",
     multiple=True,
-    help="A parameter that is not as in the task that it came from. May be repeated.",
+    help="A parameter with another value than in the saved task. May be repeated.",
 )
 @click.pass_context
 def run(ctx: click.Context, name: str, inputs: tuple[str, ...], **given: Any) -> None:
     """Run the routine NAME. No model is asked; all else is as for any task."""
     if given["as_json"] and given["events"]:
-        raise click.UsageError("--json and --events exclude each other", ctx)
+        raise click.UsageError("--json and --events cannot be used together", ctx)
     state = state_of(ctx)
     try:
         routine = _store(state).find(name)
@@ -186,13 +186,15 @@ run.params += run_options(without=("strategy",))
 def _pair(ctx: click.Context, text: str) -> tuple[str, str]:
     name, is_pair, value = text.partition("=")
     if not is_pair:
-        raise click.UsageError(f"--input {text!r} is no NAME=VALUE", ctx)
+        raise click.UsageError(f"--input {text!r} is not a NAME=VALUE", ctx)
     return name.strip(), value
 
 
 @routines.command("test", short_help="Run routines against their recorded runs.")
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=_names)
-@click.option("--junit", metavar="FILE", type=click.Path(), help="Write the results for CI.")
+@click.option(
+    "--junit", metavar="FILE", type=click.Path(), help="Write the results as a file for CI."
+)
 @click.pass_context
 def test(ctx: click.Context, names: tuple[str, ...], junit: str | None) -> None:
     """Run each routine, or those named, against its recorded run. No service is reached."""
@@ -242,7 +244,7 @@ def check(ctx: click.Context, names: tuple[str, ...]) -> None:
     store = _store(state)
     wrong = 0
     for file in () if names else store.strays():
-        click.echo(f"{visible(file)}: its name is no name of a routine")
+        click.echo(f"{visible(file)}: its name is not a name of a routine")
         wrong += 1
     tools: list[ToolDescription] | None = None
     for name in names or store.names():

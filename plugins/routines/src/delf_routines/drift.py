@@ -1,4 +1,4 @@
-"""Drift: what became of the actions that a routine was written for."""
+"""Drift: what happened to the actions that a routine was written for."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def named_actions(
     called: Collection[str] = (),
     never_empty: Collection[str] = (),
 ) -> dict[str, UsedAction]:
-    """The actions whose names stand in a script, as a routine remembers them.
+    """The actions whose names are in a script, as a routine remembers them.
 
     Args:
         script: Python.

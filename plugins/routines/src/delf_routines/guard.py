@@ -19,7 +19,7 @@ class Made(NamedTuple):
 
     Args:
         call: The call.
-        answer: What came of it.
+        answer: The result.
     """
 
     call: ScriptCall

@@ -1,6 +1,6 @@
-"""Likeness of tasks: the same words but for values. Offers to save, and tasks that fit a routine.
+"""Similarity of tasks: the same words but for values. Offers to save, and tasks that fit a routine.
 
-A task fits where all of its words are those of the routine's task, and what stands in the places
+A task fits where all of its words are those of the routine's task, and what is in the places
 of its parameters has their type. Where that is not sure, it does not fit.
 """
 

@@ -1,4 +1,4 @@
-"""Repair: a model writes the script of a routine anew, which runs in the same task."""
+"""Repair: a model writes the script of a routine again, which runs in the same task."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WRITER: Final = "codegen"
 
 _REPAIR: Final = """\
 A routine is a script that was reviewed by a person and runs again and again with other values. \
-This one does not work any more. Write its whole script anew, with the tools as they are now. \
+This one does not work any more. Write its whole script again, with the tools as they are now. \
 Change as little as possible, and let it do the same.
 
 It was written for this task:
@@ -147,7 +147,7 @@ def parameters_in(code: str, parameters: Mapping[str, Parameter]) -> str | None:
     """Say what a script does wrong with the parameters; None where it uses them all as they are.
 
     Args:
-        code: The script; one that is no Python says that when it runs.
+        code: The script; one that is not Python says that when it runs.
         parameters: Those of the routine.
     """
     try:

@@ -258,7 +258,7 @@ class Routine:
             place: What messages call the file.
 
         Raises:
-            ConfigurationError: When it is no routine: file and key.
+            ConfigurationError: When it is not a routine: file and key.
         """
         hidden = next(filter(_is_hidden, text), None)
         if hidden is not None:
@@ -269,7 +269,7 @@ class Routine:
         try:
             ast.parse(script)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise _wrong(place, f"the script is no Python: {error}") from None
+            raise _wrong(place, f"the script is not Python: {error}") from None
         saved_from = table.get("saved_from")
         on_failure = table.get("on_failure", "fail")
         if on_failure not in get_args(OnFailure):
@@ -328,7 +328,7 @@ def check_name(name: str) -> str:
     """
     if not is_name(name):
         raise ConfigurationError(
-            f"{name[:80]!r} is no name of a routine",
+            f"{name[:80]!r} is not a name of a routine",
             hint="small letters, digits and _, as monthly_report",
         )
     return name
@@ -358,7 +358,7 @@ def _split(text: str, place: str) -> tuple[dict[str, Any], str]:
     try:
         table = tomllib.loads("\n".join(line[1:].removeprefix(" ") for line in head))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise _wrong(place, f"its header is no TOML: {error}") from None
+        raise _wrong(place, f"its header is not TOML: {error}") from None
     return table, "\n".join(lines[end + 1 :]).strip("\n")
 
 
@@ -371,13 +371,13 @@ def _check_keys(table: Mapping[str, Any], known: Sequence[str], place: str) -> N
 def _names_of(table: Mapping[str, Any], key: str, place: str) -> tuple[str, ...]:
     found = table.get(key, [])
     if not isinstance(found, list) or not all(isinstance(n, str) for n in cast("list[Any]", found)):
-        raise _wrong(place, f"{key} is no list of names")
+        raise _wrong(place, f"{key} is not a list of names")
     return tuple(cast("list[str]", found))
 
 
 def _limits(table: Any, place: str) -> Limits:
     if not isinstance(table, dict):
-        raise _wrong(place, "limits is no table")
+        raise _wrong(place, "limits is not a table")
     found = cast("dict[str, Any]", table)
     _check_keys(found, _LIMITS, place)
     for name, most in found.items():
@@ -396,7 +396,7 @@ def _parameters(table: Any, place: str) -> Iterator[tuple[str, Parameter]]:
             raise _wrong(place, f"parameters.{name}.type is {kind!r}")
         pattern = item.get("pattern")
         if pattern is not None and not isinstance(pattern, str):
-            raise _wrong(place, f"parameters.{name}.pattern is no text")
+            raise _wrong(place, f"parameters.{name}.pattern is not text")
         made = Parameter(name=name, type=kind, default="", pattern=pattern)
         if "default" not in item:
             raise _wrong(place, f"parameters.{name} has no default")
@@ -415,7 +415,7 @@ def _actions(table: Any, place: str) -> Iterator[tuple[str, UsedAction]]:
             raise _wrong(place, f"actions.{name}.effect is {effect!r}")
         parameters = item.get("parameters", [])
         if not isinstance(parameters, list):
-            raise _wrong(place, f"actions.{name}.parameters is no list")
+            raise _wrong(place, f"actions.{name}.parameters is not a list")
         texts = tuple(map(str, cast("list[Any]", parameters)))
         empty = item.get("empty", True)
         if not isinstance(empty, bool):
@@ -438,10 +438,10 @@ def _is_hidden(character: str) -> bool:
 
 def _tables(table: Any, key: str, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
     if not isinstance(table, dict):
-        raise _wrong(place, f"{key} is no table")
+        raise _wrong(place, f"{key} is not a table")
     for name, item in cast("dict[str, Any]", table).items():
         if not isinstance(item, dict):
-            raise _wrong(place, f"{key}.{name} is no table")
+            raise _wrong(place, f"{key}.{name} is not a table")
         yield name, cast("dict[str, Any]", item)
 
 

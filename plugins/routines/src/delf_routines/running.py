@@ -46,7 +46,7 @@ class RoutineDriftError(DelfError):
 
     code = "ERR-ROUTINE-001"
     default_hint = (
-        "do the task anew with a model, and save it again; `delf routines accept NAME` "
+        "do the task again with a model, and save it again; `delf routines accept NAME` "
         "takes the actions as they are now"
     )
 
@@ -67,7 +67,7 @@ class RoutineStrategy:
         """Run the routine.
 
         Raises:
-            ConfigurationError: When the task is no call of a routine, or a value does not fit.
+            ConfigurationError: When the task is not a call of a routine, or a value does not fit.
             RoutineDriftError: When an action became another one, before anything is done.
             DelfError: When the script failed.
         """
@@ -130,7 +130,7 @@ class RoutineStrategy:
         error: DelfError,
         made: Sequence[Made],
     ) -> str:
-        """Let a model write the script anew, run it here, and keep it as a proposal.
+        """Let a model write the script again, run it here, and keep it as a proposal.
 
         Raises:
             DelfError: The routine's own where no model could be asked, or that of the last script.
@@ -399,7 +399,7 @@ class NoModel:
 
 
 def _as_error(name: str, outcome: Outcome) -> DelfError:
-    hint = f"do its task anew with a model, and save that: delf routines show {name}"
+    hint = f"do its task again with a model, and save that: delf routines show {name}"
     match outcome:
         case LimitReached(message=message, limit=limit):
             return SandboxLimitError(message, limit=limit, hint="sandbox_config sets the limits")

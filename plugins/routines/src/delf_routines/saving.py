@@ -170,7 +170,7 @@ def propose(
     script: str,
     fixed: Iterable[str] = (),
 ) -> Proposal:
-    """A task as a routine; what of its script stands in its words is a parameter.
+    """A task as a routine; what of its script is in its words is a parameter.
 
     Args:
         name: What it is called by.
@@ -225,7 +225,7 @@ class _Place:
 
 
 class _Finder(ast.NodeVisitor):
-    """Finds literals of a script that stand in the words of a task."""
+    """Finds literals of a script that are in the words of a task."""
 
     def __init__(
         self,

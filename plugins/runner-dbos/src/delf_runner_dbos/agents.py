@@ -1,4 +1,4 @@
-"""The agents of a runner: one for each way in which tasks were handed in."""
+"""The agents of a runner: one for each way in which tasks were submitted."""
 
 from __future__ import annotations
 

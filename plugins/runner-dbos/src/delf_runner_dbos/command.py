@@ -42,7 +42,7 @@ _SETUP: Final = frozenset({"connections", "tool_files", "strategy"})
     "queues",
     metavar="NAME",
     multiple=True,
-    help="Whose tasks; may be repeated.  [default: default]",
+    help="The queue to work on. May be repeated.  [default: default]",
 )
 @click.option(
     "--concurrency",
@@ -50,7 +50,7 @@ _SETUP: Final = frozenset({"connections", "tool_files", "strategy"})
     type=click.IntRange(min=1),
     default=4,
     show_default=True,
-    help="Tasks that are done at once.",
+    help="The most tasks at the same time.",
 )
 @click.option(
     "--grace",
@@ -58,7 +58,7 @@ _SETUP: Final = frozenset({"connections", "tool_files", "strategy"})
     type=click.FloatRange(min=0),
     default=30.0,
     show_default=True,
-    help="How long begun tasks may take after SIGTERM or Ctrl-C.",
+    help="The time that running tasks have after SIGTERM or Ctrl-C.",
 )
 @click.pass_context
 def runner(ctx: click.Context, queues: tuple[str, ...], concurrency: int, grace: float) -> None:
@@ -155,8 +155,12 @@ def schedule() -> None:
 @click.argument("name")
 @click.argument("cron")
 @click.argument("task")
-@click.option("--queue", metavar="NAME", default=_DEFAULT, show_default=True, help="Whose runners.")
-@click.option("--zone", metavar="NAME", help="The time zone, as Europe/Vienna; else UTC.")
+@click.option(
+    "--queue", metavar="NAME", default=_DEFAULT, show_default=True, help="The queue for the task."
+)
+@click.option(
+    "--zone", metavar="NAME", help="The time zone, such as Europe/Vienna; by default UTC."
+)
 @click.pass_context
 def add(
     ctx: click.Context,

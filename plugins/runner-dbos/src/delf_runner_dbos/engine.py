@@ -22,7 +22,7 @@ from delf_runner_dbos.queue import APPLICATION, SCHEDULED, TASK, Ticket, keyed
 _VERSION: Final = "1"
 
 Work = Callable[[str, Ticket], Awaitable[str]]
-"""Does the task of a workflow, by its id; what became of it in a word."""
+"""Does the task of a workflow, by its id; what happened to it in a word."""
 
 Fire = Callable[[str, Mapping[str, Any]], Awaitable[str]]
 """Hands in the task of a schedule, by the workflow's id and what the schedule says; its id."""

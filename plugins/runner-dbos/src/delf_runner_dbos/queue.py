@@ -242,7 +242,7 @@ class DbosQueue:
 
         Args:
             queues: Only those of these queues.
-            before: Only those that were handed in before this Unix time.
+            before: Only those that were submitted before this Unix time.
             is_unknown: Tells whether a task is not there.
         """
         names = [name for queue in queues for name in (queue, keyed(queue))]

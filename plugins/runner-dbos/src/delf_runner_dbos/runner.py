@@ -71,7 +71,7 @@ class Runner:
     """Does tasks until it is told to stop.
 
     Args:
-        journal: Says what became of each task, and who works on it.
+        journal: Says what happened to each task, and who works on it.
         queue: Where tasks wait.
         agents: Who does them.
         options: How.
@@ -398,5 +398,5 @@ def _lost(count: int) -> DelfError:
 def _queued(events: Sequence[Event]) -> TaskQueued:
     first = events[0]
     if not isinstance(first, TaskQueued):
-        raise DelfError("the task was not handed in for a queue")
+        raise DelfError("the task was not submitted for a queue")
     return first

@@ -198,7 +198,7 @@ class DockerBackend:
     # -- the event loop -----------------------------------------------------------------
 
     def _follow_loop(self) -> None:
-        """Sessions belong to one event loop; after a change of loop they are started anew."""
+        """Sessions belong to one event loop; after a change of loop they are started again."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._abandon()

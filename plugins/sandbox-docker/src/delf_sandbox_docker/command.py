@@ -29,10 +29,12 @@ def sandbox() -> None:
 
 @sandbox.command("build")
 @_engine
-@click.option("--base-image", default=DEFAULT_BASE, show_default=True, help="What to build from.")
-@click.option("--lib", "libs", multiple=True, metavar="NAME", help="A library; may be repeated.")
+@click.option("--base-image", default=DEFAULT_BASE, show_default=True, help="The base image.")
+@click.option(
+    "--lib", "libs", multiple=True, metavar="NAME", help="A library to install. May be repeated."
+)
 @click.option("--network", help="The build's network, for pip: host, none or a name.")
-@click.option("--fresh", is_flag=True, help="Pull the base again and build every layer anew.")
+@click.option("--fresh", is_flag=True, help="Pull the base and build every layer again.")
 @_as_json
 def build_command(
     engine: str | None,
@@ -55,7 +57,7 @@ def build_command(
 
 @sandbox.command("status")
 @_engine
-@click.option("--base-image", default=DEFAULT_BASE, show_default=True, help="What to build from.")
+@click.option("--base-image", default=DEFAULT_BASE, show_default=True, help="The base image.")
 @_as_json
 def status_command(engine: str | None, base_image: str, as_json: bool) -> None:
     """Show the engine, the images and the containers that run."""
@@ -78,9 +80,9 @@ def status_command(engine: str | None, base_image: str, as_json: bool) -> None:
         click.echo(f"containers  {len(running)}")
 
 
-@sandbox.command("prune", short_help="Remove images and containers that nothing needs.")
+@sandbox.command("prune", short_help="Remove images and containers that are not needed any more.")
 @_engine
-@click.option("--all", "everything", is_flag=True, help="Remove current images, too.")
+@click.option("--all", "everything", is_flag=True, help="Also remove current images.")
 @_as_json
 def prune_command(engine: str | None, everything: bool, as_json: bool) -> None:
     """Remove images of other versions of delf, and containers of hosts that are gone."""

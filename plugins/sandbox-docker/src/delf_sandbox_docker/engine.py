@@ -234,7 +234,7 @@ def _connect(location: dict[str, Any], seconds: int) -> Any:
         return client
     client.close()
     if said is None:
-        raise DockerException("it is no Docker engine")
+        raise DockerException("it is not a Docker engine")
     return APIClient(**location, version=said, timeout=seconds)
 
 

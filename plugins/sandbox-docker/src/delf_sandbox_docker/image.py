@@ -59,7 +59,7 @@ class Recipe:
         for library in self.libraries:
             if not _REQUIREMENT.fullmatch(library.strip()):
                 raise ConfigurationError(
-                    f"allowed_libs has {library!r}, which is no library's name",
+                    f"allowed_libs has {library!r}, which is not a library's name",
                     hint="write names with versions, as 'pandas>=2'; what comes from elsewhere "
                     "belongs into an image of your own: sandbox_config.base_image",
                 )
@@ -135,7 +135,7 @@ def is_built(engine: Engine, recipe: Recipe) -> bool:
 def built_from(engine: Engine, recipe: Recipe) -> tuple[str, ...]:
     """The image's name, its network, and the base as the engine has it, if it does. Blocks.
 
-    Whoever mends a build by pulling its base, or gives it another network, changes one of them.
+    Whoever fixes a build by pulling its base, or gives it another network, changes one of them.
     """
     from docker.errors import NotFound
 

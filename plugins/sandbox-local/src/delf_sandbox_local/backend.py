@@ -194,7 +194,7 @@ class LocalBackend:
             self._server = None
 
     def _follow_loop(self) -> None:
-        """Processes belong to one event loop; after a change of loop they are started anew."""
+        """Processes belong to one event loop; after a change of loop they are started again."""
         loop = asyncio.get_running_loop()
         if self._loop is loop:
             return

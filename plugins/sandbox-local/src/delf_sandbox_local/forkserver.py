@@ -150,7 +150,7 @@ class ForkServer:
             Its process and the host's end of its wire.
 
         Raises:
-            SandboxUnavailableError: When it cannot be had.
+            SandboxUnavailableError: When it is not available.
         """
         await self.ready()
         shared = "mounts" in self.namespaces
@@ -232,7 +232,7 @@ class ForkServer:
         try:
             await asyncio.wait({sending, reply}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            sending.cancel()  # it would wait for ever where the template is lost
+            sending.cancel()  # it would wait forever where the template is lost
             await asyncio.gather(sending, return_exceptions=True)
 
     def _watch(self, guest: LocalProcess) -> LocalProcess:

@@ -349,7 +349,7 @@ class Classes(ast.NodeTransformer):
         )
 
     def _write_bound(self, node: ast.Call, owner: str, word: str) -> ast.expr:
-        """``Shop.parse(x)``, and ``one.parse(x)`` of what is no method of an object."""
+        """``Shop.parse(x)``, and ``one.parse(x)`` of what is not a method of an object."""
         classes = self._bound[word]
         inside = self._inside[-1] if self._inside else ""
         if owner in self._found or (owner in ("self", "cls") and inside in classes):

@@ -65,7 +65,7 @@ _RENAMED: Final = {
 _TAKING: Final = frozenset({"map", "filter", "sorted", "min", "max", "reduce"})
 _UNWRAPPED: Final = frozenset({ASYNC_ITER, ITER, ASYNC_WITH})
 _OF_DICTS: Final = frozenset(dir(dict))
-"""The attributes of a record that are no items."""
+"""The attributes of a record that are not items."""
 _STORE: Final = ast.Store()
 _ORDERED: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 

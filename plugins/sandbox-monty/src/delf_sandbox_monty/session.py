@@ -98,7 +98,7 @@ class MontySession:
         self._printed = 0
         self._numbers = 0
         self._raised: dict[tuple[str, str], int] = {}
-        """The exceptions by the call that raised them: Monty makes them anew, by name and text."""
+        """The exceptions by the call that raised them: Monty makes them again, by name and text."""
         self._budget = Budget(spec.limits)
         self._copied_bytes = 2 * spec.limits.frame_bytes
         self._chunks: list[bytes] = []
@@ -364,7 +364,7 @@ class MontySession:
             problem, looked_at = str(error), self._copied_bytes
         except UnsupportedValueError as error:
             problem = str(error)
-        over = self._budget.call_began(0, looked_at)  # it took the host's time all the same
+        over = self._budget.call_began(0, looked_at)  # it took the host's time anyway
         if over is not None:
             self._over(over.limit, over.message)
         raise _EXCEPTIONS["ToolArgumentError"](problem)

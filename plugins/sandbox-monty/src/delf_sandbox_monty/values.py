@@ -22,7 +22,7 @@ _ESCAPED: Final = dict.fromkeys(code for code in range(32) if chr(code) not in "
 def plain(value: Any, most: int) -> Any:
     """A value of Monty as one of Python: objects of the script become dicts or text.
 
-    What stands in several places is copied once.
+    What is in several places is copied once.
 
     Args:
         value: The script's value.

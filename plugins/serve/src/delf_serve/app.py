@@ -196,7 +196,7 @@ class _End(asyncio.Future[None]):
         return super().cancel(msg)
 
     async def wait(self) -> None:
-        """Wait for ever."""
+        """Wait forever."""
         await self
 
 
@@ -213,7 +213,7 @@ class _Endpoint:
         self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Do it, and send what came of it."""
+        """Do it, and send its result."""
         operation, key = self._operation, scope.get("delf.key") or _NOBODY
         if operation.right is not None and operation.right not in key.rights:
             raise ProblemError(403, f"this key has no right to {operation.right}")

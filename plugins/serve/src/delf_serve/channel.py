@@ -61,7 +61,7 @@ class WebChannel:
         return None
 
     async def _send(self, way: Way, request: ApprovalRequest) -> None:
-        """Send in a thread; that nobody could be told is a warning, for it waits all the same."""
+        """Send in a thread; that nobody could be told is a warning, for it waits anyway."""
         for pause in (*_PAUSES, None):
             try:
                 await asyncio.to_thread(way, self._settings, request)

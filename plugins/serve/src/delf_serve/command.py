@@ -46,7 +46,7 @@ def asgi_app(agent: Agent, **options: Any) -> Application:
 
 @click.command(
     "serve",
-    epilog="Exit status: 0 it was told to end, 2 usage or configuration.",
+    epilog="Exit status: 0 it was asked to end, 2 usage or configuration.",
 )
 @click.option("--host", default=HOST, show_default=True, help="The address to listen at.")
 @click.option(
@@ -55,12 +55,15 @@ def asgi_app(agent: Agent, **options: Any) -> Application:
 @click.option(
     "--api-key",
     metavar="KEY",
-    help="A key that is needed; others of the machine see it. Better: DELF_API_KEY.",
+    help="A key that clients must send. Other users of this machine can see it; DELF_API_KEY is "
+    "safer.",
 )
 @click.option(
-    "--keys", "keys_file", metavar="FILE", help="A file of keys, a line each: NAME:RIGHTS:KEY."
+    "--keys", "keys_file", metavar="FILE", help="A file of keys, one a line: NAME:RIGHTS:KEY."
 )
-@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A name of the server.")
+@click.option(
+    "--allow-host", "hosts", multiple=True, metavar="NAME", help="A host name of the server."
+)
 @click.option(
     "--allow-origin",
     "allow_origins",
@@ -73,12 +76,12 @@ def asgi_app(agent: Agent, **options: Any) -> Application:
     "trusted_proxies",
     multiple=True,
     metavar="ADDRESS",
-    help="A reverse proxy whose X-Forwarded-For and X-Forwarded-Proto are believed.",
+    help="A reverse proxy to trust for X-Forwarded-For and X-Forwarded-Proto.",
 )
 @click.option(
     "--processes", default=1, show_default=True, type=click.IntRange(1, 64), help="Processes."
 )
-@click.option("--task", "tasks", multiple=True, help="Hand in this task at the start.")
+@click.option("--task", "tasks", multiple=True, help="Submit this task at the start.")
 @click.pass_context
 def serve(
     ctx: click.Context, host: str, port: int, processes: int, tasks: tuple[str, ...], **given: Any

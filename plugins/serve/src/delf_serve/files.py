@@ -203,7 +203,7 @@ def check_name(name: str) -> None:
     """
     bad = any(unicodedata.category(mark) in ("Cc", "Cs", "Zl", "Zp") for mark in name)
     if bad or "/" in name or "\\" in name or name in (".", "..", "") or name != name.strip():
-        raise ProblemError(422, "that is no name of a file", "letters, no slashes, no paths")
+        raise ProblemError(422, "that is not a name of a file", "letters, no slashes, no paths")
     if len(os.fsencode(name)) > _MOST_BYTES:
         raise ProblemError(422, f"the name of the file is longer than {_MOST_BYTES} bytes")
 

@@ -203,7 +203,7 @@ class Guard:
         scope["delf.most"] = most = most or settings.body_bytes
         length = headers.get(b"content-length", b"0")
         if not length.isdigit():
-            raise ProblemError(400, "content-length is no number")
+            raise ProblemError(400, "content-length is not a number")
         if len(length) > 18 or int(length) > most:
             raise ProblemError(413, f"the body is larger than {most:,} bytes")
         if method in _SAFE and (int(length) or b"transfer-encoding" in headers):

@@ -66,7 +66,7 @@ class Logins:
         try:
             check_name(name)
         except ConfigurationError:
-            _log.warning("a login was refused: %s is no name of a person", ascii(name[:80]))
+            _log.warning("a login was refused: %s is not a name of a person", ascii(name[:80]))
             return None
         if not rights:
             return None
@@ -88,5 +88,5 @@ def _names(teams: Sequence[str]) -> tuple[str, ...]:
         try:
             found.add(check_name(str(team).strip(), "team"))
         except ConfigurationError:
-            _log.warning("the team %s was left out: it is no name", ascii(str(team)[:80]))
+            _log.warning("the team %s was left out: it is not a name", ascii(str(team)[:80]))
     return tuple(sorted(found))

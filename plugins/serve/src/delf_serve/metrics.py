@@ -25,7 +25,7 @@ async def metrics_text(agent: Agent, tasks: Tasks, streams: Streams) -> str:
         *(f'delf_tasks{{state="{name}"}} {count}' for name, count in sorted(states.items())),
     ]
     for name, kind, text, value in (
-        ("open_tasks", "gauge", "Tasks that this process has in hand.", tasks.working),
+        ("open_tasks", "gauge", "Tasks that this process works on.", tasks.working),
         ("waiting_tasks", "gauge", "Tasks that wait for a person.", len(waiting)),
         ("event_streams", "gauge", "Event streams that are open here.", streams.open),
         ("cost_usd_total", "counter", "What this process spent, as far as known.",

@@ -779,7 +779,7 @@ OPERATIONS: Final = (
               right="read", handler=figures, query=s.FiguresQuery, answer=s.FigureList,
               other=((409, "The time zone is unknown."), _NO_SEARCH)),
     Operation(method="GET", path="/tasks/{task_id}", name="get_task",
-              summary="A task with what came of it.", right="read", handler=get_task,
+              summary="A task with its result.", right="read", handler=get_task,
               query=s.TaskFormatQuery, answer=s.TaskOrSnapshot, other=_UNKNOWN),
     Operation(method="DELETE", path="/tasks/{task_id}", name="delete_task",
               summary="Forget a task that does not run, with its events and its files.",

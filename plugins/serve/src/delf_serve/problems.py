@@ -38,7 +38,7 @@ class ProblemError(Exception):
         status: The HTTP status.
         message: What was wrong with it.
         hint: What to do about it, in terms of the API.
-        code: Names the kind of failure for ever; made of the status when omitted.
+        code: Names the kind of failure forever; made of the status when omitted.
         param: The field or parameter that was wrong.
         headers: Further headers of the answer.
     """

@@ -59,7 +59,7 @@ class Problem(Shown):
     title: str = Field(description="The status in words.")
     status: int
     detail: str = Field(description="What was wrong with this request.")
-    code: str = Field(description="Names the kind of failure for ever.")
+    code: str = Field(description="Names the kind of failure forever.")
     hint: str | None = Field(default=None, description="What to do about it.")
     param: str | None = Field(
         default=None, description="The field or parameter that was wrong, with dots between names."
@@ -282,7 +282,7 @@ class OutputFile(Shown):
 
 
 class TaskDetail(Task):
-    """A task with what came of it."""
+    """A task with its result."""
 
     result: str | None = Field(default=None, description="The answer, once it is there.")
     value: Any = Field(default=None, description="The answer as data, where `output` was given.")
@@ -674,7 +674,7 @@ class FilterQuery(Query):
     text: Annotated[str, StringConstraints(max_length=1000)] | None = Field(
         default=None,
         description=(
-            "Words of the task, a script, a call, the answer or an error. What stands in double "
+            "Words of the task, a script, a call, the answer or an error. What is in double "
             "quotes has to follow each other; the last word may be the beginning of one."
         ),
     )

@@ -134,7 +134,7 @@ class Protocol(HttpToolsProtocol):
         self._is_gone = False
         self._in_head = False
         self._unread = 0
-        self._refusal = ProblemError(400, "the request is no HTTP that can be read")
+        self._refusal = ProblemError(400, "the request is not HTTP that can be read")
         self._timer: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
         self._client = client_of(self.client)

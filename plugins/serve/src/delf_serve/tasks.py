@@ -428,7 +428,7 @@ class Tasks:
         return task_view(await self.record(text, key), await self.waiting())
 
     async def detail(self, text: str, key: Key) -> TaskDetail:
-        """A task with what came of it."""
+        """A task with its result."""
         record = await self.record(text, key)
         events = await self.journal.read(record.task_id)
         waiting = await self.waiting()

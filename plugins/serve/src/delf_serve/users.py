@@ -284,7 +284,9 @@ def _no_people() -> ConfigurationError:
 def _rights(text: str) -> tuple[str, ...]:
     given = text.split("+")
     if not set(given) <= set(RIGHTS):
-        raise ConfigurationError(f"{text[:80]!r} are no rights", hint=f"some of {'+'.join(RIGHTS)}")
+        raise ConfigurationError(
+            f"{text[:80]!r} are not rights", hint=f"some of {'+'.join(RIGHTS)}"
+        )
     return tuple(right for right in RIGHTS if right in given)
 
 

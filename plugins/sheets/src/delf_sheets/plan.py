@@ -282,7 +282,7 @@ def _number_format(pattern: str) -> dict[str, str]:
 def _kind_of(pattern: str) -> str:
     """Return the kind of a pattern's numbers, by its first section: the others share it.
 
-    Texts and what stands in brackets, as a color or a condition, say nothing of it.
+    Texts and what is in brackets, as a color or a condition, say nothing of it.
     """
     said = _LITERAL.sub("", pattern).split(";")[0]
     bare = _BRACKETS.sub("", said).lower()
@@ -308,7 +308,7 @@ def _color(text: str) -> dict[str, float]:
         numbers = b""
     if len(numbers) != 3:
         named = ", ".join(_NAMED_COLORS)
-        raise ToolRefusedError(f"{text!r} is no color: #ff8800, or one of {named}")
+        raise ToolRefusedError(f"{text!r} is not a color: #ff8800, or one of {named}")
     return dict(zip(("red", "green", "blue"), (number / 255 for number in numbers), strict=True))
 
 

@@ -129,7 +129,7 @@ class Book:
         if not cells:
             return Area(sheet=sheet)
         if not _is_cells(cells):
-            raise ToolRefusedError(f"{text!r} is no range, as Sheet1!A1:C9 or A:C is one")
+            raise ToolRefusedError(f"{text!r} is not a range, as Sheet1!A1:C9 or A:C is one")
         first, _, last = cells.partition(":")
         (left, top), (right, bottom) = _corner(first), _corner(last or first)
         area = Area(
@@ -199,7 +199,7 @@ def _split(text: str) -> tuple[str, str]:
     if text.startswith("'"):
         found = re.fullmatch(r"'((?:[^']|'')*)'(?:!(.*))?", text)
         if found is None:
-            raise ToolRefusedError(f"{text!r} is no range: its quotes do not match")
+            raise ToolRefusedError(f"{text!r} is not a range: its quotes do not match")
         return found[1].replace("''", "'"), found[2] or ""
     title, mark, cells = text.rpartition("!")
     return (title, cells) if mark else ("", text)

@@ -159,6 +159,6 @@ class Shell(Connection):
         folder = (self._folder / cwd).resolve()
         if not folder.is_relative_to(self._folder) or not folder.is_dir():
             raise ToolRefusedError(
-                f"cannot run in {cwd!r}: it is no folder beneath the one of {self.name}"
+                f"cannot run in {cwd!r}: it is not a folder under the one of {self.name}"
             )
         return folder

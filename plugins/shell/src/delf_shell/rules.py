@@ -68,7 +68,7 @@ def _is_of(pattern: str, word: str) -> bool:
         return False
     if word.startswith("-") and not _is_value(fixed, rest):
         return False
-    # Brackets are no wildcards here.
+    # Brackets are not wildcards here.
     return fnmatch.fnmatchcase(word, pattern.replace("[", "[[]"))
 
 
@@ -95,7 +95,7 @@ def read_rules(rules: Sequence[RuleSettings], name: str) -> tuple[Rule, ...]:
         name: The connection's name, for messages.
 
     Raises:
-        ConnectionConfigurationError: For a pattern that is no row of words.
+        ConnectionConfigurationError: For a pattern that is not a row of words.
     """
     read: list[Rule] = []
     for rule in rules:

@@ -61,7 +61,7 @@ class Database:
         Raises:
             ConnectionUnavailableError: When the database does not answer.
             TimeoutError: When it did not end in time, and was ended.
-            LostError: When it could not be ended, so that nobody knows what became of it.
+            LostError: When it could not be ended, so that nobody knows what happened to it.
         """
         loop = asyncio.get_running_loop()
         clock = asyncio.timeout(None)

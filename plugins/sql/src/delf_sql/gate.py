@@ -45,7 +45,7 @@ _EXPLAIN_OPTIONS: Final = words(
     "ANALYZE VERBOSE QUERY PLAN EXTENDED PARTITIONS FORMAT JSON TREE TRADITIONAL"
 )
 _RESETS: Final = re.compile(r"innodb_\w+_reset", re.IGNORECASE)
-"""Tables of MySQL whose counters begin anew when somebody with the right PROCESS reads them."""
+"""Tables of MySQL whose counters begin again when somebody with the right PROCESS reads them."""
 _TO_LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 """The letters that databases fold for certain: Python folds others, which are other names there."""
 _PARTS: Final = words(
@@ -326,7 +326,7 @@ def _check_tree(query: str, dialect: Dialect) -> frozenset[int]:
     if reason:  # outside of the handler: sqlglot's error holds the whole text
         raise ToolRefusedError(reason)
     if len(trees) != 1 or not isinstance(trees[0], (exp.Query, exp.Values)):
-        raise ToolRefusedError("query only reads and this is no plain query: use write for changes")
+        raise ToolRefusedError("query only reads, and this is not a plain query: use write")
     exempt: set[int] = set()
     families = (exp.Binary, exp.Unary, exp.Func)
     for node in trees[0].walk():

@@ -72,7 +72,7 @@ class SQLSettings(PluginSettings):
     def _names_of_schemas(cls, value: dict[str, str]) -> dict[str, str]:
         for name in value:
             if not (name.isascii() and name.isidentifier()) or name.lower() in ("main", "temp"):
-                raise ValueError(f"{name!r} is no name for an attached file")
+                raise ValueError(f"{name!r} is not a name for an attached file")
         return value
 
     @field_validator("url", mode="before")

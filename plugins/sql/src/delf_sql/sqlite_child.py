@@ -300,7 +300,7 @@ def _escaped(data: bytes) -> str:
 
 
 def _mend(columns: list[str], rows: list[Any]) -> list[str]:
-    """Put a mark in place of each byte that is no text, and name the columns that have any."""
+    """Put a mark in place of each byte that is not text, and name the columns that have any."""
     found: dict[str, None] = {}
     for number, row in enumerate(rows):
         wrong = [

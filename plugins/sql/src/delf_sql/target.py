@@ -154,7 +154,7 @@ def _from_url(name: str, url: str) -> Target:
     scheme, separator, rest = url.partition("://")
     kind = scheme.lower().partition("+")[0]
     if not separator:
-        raise ConnectionConfigurationError(f"{name}: url is no database URL", hint=HINT)
+        raise ConnectionConfigurationError(f"{name}: url is not a database URL", hint=HINT)
     if kind not in _SCHEMES:
         return _other(name, kind, url)
     if kind in _FILES:
@@ -170,7 +170,7 @@ def _from_url(name: str, url: str) -> Target:
     match = _SERVER.fullmatch(rest)
     if match is None:
         raise ConnectionConfigurationError(
-            f"{name}: url is no database URL",
+            f"{name}: url is not a database URL",
             hint=f"{HINT}; write @ : / ? # in a password as %40 %3A %2F %3F %23",
         )
     return _server(name, kind, {key: value or "" for key, value in match.groupdict().items()})

@@ -166,7 +166,7 @@ def parse(text: str, dialect: Dialect) -> list[Any]:
         dialect: Of which database.
 
     Raises:
-        SqlglotError: When it is no statement that sqlglot knows.
+        SqlglotError: When it is not a statement that sqlglot knows.
         RecursionError: When it is nested too deeply.
     """
     tokenizer, parser, grammar = _reader(dialect)

@@ -49,7 +49,7 @@ SEVERAL: Final = (
     "one. Answer with one block that holds all of it, and no other."
 )
 _UNREADABLE: Final = (
-    "The last block of that answer is no Python: {}. Answer with one block that holds all of it."
+    "The last block of that answer is not Python: {}. Answer with one block that holds all of it."
 )
 
 
@@ -58,7 +58,7 @@ class Reading(NamedTuple):
 
     Args:
         code: The script; None where there is none.
-        why: What the model is told where something stands there that is no script.
+        why: What the model is told where something stands there that is not a script.
     """
 
     code: str | None = None

@@ -123,7 +123,7 @@ def _of_blocks(blocks: list[Block], text: str) -> Reading:
 
 
 def _block(code: str, start: int, end: int, text: str) -> Block:
-    """Take the text between tags as a block; a fence or a call may stand in it."""
+    """Take the text between tags as a block; a fence or a call may be in it."""
     blocks = blocks_of(code)
     found = _of_blocks(blocks, "") if blocks else from_json(code, read)
     inner = cleaned(code) if found is None else found.code
@@ -156,7 +156,7 @@ def _said(text: str) -> str:
 
 
 def _from_prose(text: str) -> Reading:
-    """Code that stands in the answer without a fence, where all around it is prose."""
+    """Code that is in the answer without a fence, where all around it is prose."""
     lines = text.split("\n")[:_MOST_LINES]
     chances = _MOST_TRIES
     for start in [number for number, line in enumerate(lines) if _CODE_START.match(line)]:

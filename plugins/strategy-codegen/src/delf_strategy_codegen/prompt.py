@@ -1,4 +1,4 @@
-"""The words that a model gets: how to write scripts, and what became of the last one."""
+"""The words that a model gets: how to write scripts, and what happened to the last one."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _MOST_LINES: Final = 400
 
 
 def parse_script(code: str) -> ast.Module | None:
-    """A script's syntax tree, or None where it is no Python. Warns of nothing."""
+    """A script's syntax tree, or None where it is not Python. Warns of nothing."""
     tree = parsed(code)
     return tree if isinstance(tree, ast.Module) else None
 
@@ -78,7 +78,7 @@ def cleaned(code: str, indent: int = 0) -> str | None:
     a console, fences and marks at its end, entities in place of signs.
 
     Args:
-        code: What stands in an answer.
+        code: What is in an answer.
         indent: How far the block is indented that it stands in.
     """
     code = code.strip("\n")

@@ -206,7 +206,7 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
 
 
 def _as_written(calls: tuple[ToolCall, ...], told: tuple[Message, Message]) -> tuple[Message, ...]:
-    """A script and what became of it, as the model wrote it: in a fence, or as calls and result."""
+    """A script and its result, as the model wrote it: in a fence, or as calls and results."""
     if not calls or sum(len(call.arguments) for call in calls) > 2 * MAX_SCRIPT:
         return told
     texts = [told[1].text, *["It ran as one script with the first call."] * (len(calls) - 1)]

@@ -84,7 +84,7 @@ def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
         except (ValueError, RecursionError) as error:
             if _OBJECT.match(text, begin):
                 why = str(error)
-                break  # what stands in it is a part of it
+                break  # what is in it is a part of it
             place = begin + 1
             continue
         if _codes(content):
@@ -119,7 +119,7 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for key, value in pairs:
         if key in made:
-            raise _TwiceError(f"{json.dumps(key, ensure_ascii=False)} stands in it twice")
+            raise _TwiceError(f"{json.dumps(key, ensure_ascii=False)} is in it twice")
         made[key] = value
     return made
 
@@ -148,7 +148,7 @@ def _joined(content: Any, extract: Callable[[str], Reading]) -> Reading:
     """The scripts of one call or of several, one after the other."""
     texts = _codes(content)
     read = [extract(text) for text in texts]
-    # What stands as code is code; where it is no Python, the script's error says why.
+    # What stands as code is code; where it is not Python, the script's error says why.
     read = [
         Reading(cleaned(text)) if reading == Reading() else reading
         for text, reading in zip(texts, read, strict=True)

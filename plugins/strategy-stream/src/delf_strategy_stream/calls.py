@@ -41,7 +41,7 @@ def read_call(text: str) -> Called | Misread:
     Args:
         text: ``{"name": …, "args": {…}}``.
     """
-    why = "it is no object"
+    why = "it is not an object"
     for way in _WAYS:
         try:
             value = way(text)
@@ -64,7 +64,7 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for key, value in pairs:
         if key in made:
-            raise _TwiceError(f"{json.dumps(key, ensure_ascii=False)} stands in it twice")
+            raise _TwiceError(f"{json.dumps(key, ensure_ascii=False)} is in it twice")
         made[key] = value
     return made
 
@@ -105,7 +105,7 @@ def _call(value: dict[str, Any], text: str) -> Called | Misread:
         return Misread(text, 'it has no "name"')
     given = [key for key in _ARGUMENTS if key in value]
     if len(given) > 1 or (not given and len(value) > 1):
-        return Misread(text, 'its arguments are to stand in "args"')
+        return Misread(text, 'its arguments are to be in "args"')
     arguments: Any = value[given[0]] if given else {}
     if isinstance(arguments, str):
         try:
@@ -113,10 +113,10 @@ def _call(value: dict[str, Any], text: str) -> Called | Misread:
         except _TwiceError as error:
             return Misread(text, str(error))
         except (ValueError, RecursionError):
-            return Misread(text, '"args" is no object')
+            return Misread(text, '"args" is not an object')
     if arguments is None:
         arguments = {}
     if not isinstance(arguments, dict):
-        return Misread(text, '"args" is no object')
+        return Misread(text, '"args" is not an object')
     named = cast("dict[Any, Any]", arguments)
     return Called(name, {str(key): item for key, item in named.items()})

@@ -25,14 +25,14 @@ _QUOTED: Final = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One answer of the model, and what came of it.
+    """One answer of the model, and its result.
 
     Args:
         thoughts: What it thought.
         said: Its text.
         calls: What it asked to be called, in order.
         ids: The same as the provider names them, where it has calls of its own.
-        results: What became of the calls, in their order.
+        results: What happened to the calls, in their order.
         problems: What it wrote that could not be read, or counts for nothing.
         reports: What it says of instructions in results.
         is_cut: Whether the answer broke off.

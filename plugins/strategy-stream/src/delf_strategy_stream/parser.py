@@ -40,7 +40,7 @@ class Parser:
     ``</execute>`` within a JSON string ends nothing. ``<report>`` begins a line.
 
     Args:
-        calls: Whether calls stand in the text.
+        calls: Whether calls are in the text.
         reports: Whether the model was told to report what it finds.
     """
 
@@ -310,7 +310,7 @@ class Parser:
         text = "".join(self._garbage).strip()
         self._garbage.clear()
         if text:
-            events.append(Misread(text[:1000], "it is no call; an array of objects is expected"))
+            events.append(Misread(text[:1000], "it is not a call; an array of objects is expected"))
 
 
 def _begun(text: str, mark: str) -> int:

@@ -20,7 +20,7 @@ class Turns:
     """A conversation of several turns.
 
     A session is a saving and no state: each turn comes with all that was said, for a session that
-    was opened anew, and for a plain request where there is none any more.
+    was opened again, and for a plain request where there is none any more.
 
     Args:
         host: Asks the model.
@@ -83,7 +83,7 @@ class Turns:
         return await ask(whole, tools=tools, on_delta=on_delta)
 
     async def _connected(self) -> ModelSession | None:
-        """The session; one that was lost is opened anew once."""
+        """The session; one that was lost is opened again once."""
         if self._session is None and self._left:
             self._left -= 1
             self._session = await self._opened()
@@ -107,7 +107,7 @@ class Turns:
         what = "could not be opened" if self._session is None else "ended"
         await self.aclose()
         instead = "the task fails" if self._is_forced else "requests take its place"
-        again = "is opened anew" if what == "ended" else "it is tried once more"
+        again = "is opened again" if what == "ended" else "it is tried once more"
         then = again if self._left else instead
         await self._host.warn(f"the model's session {what}, and {then}: {why}")
 

@@ -85,7 +85,7 @@ class TurnRunner:
     def _made(self, turn: Turn) -> list[tuple[Called, asyncio.Future[CallAnswer]]]:
         """The calls of the whole answer, those started that were not; of one that broke off, none.
 
-        What was started, and stands in the whole answer as a draft only, is given up.
+        What was started, and is in the whole answer as a draft only, is given up.
         """
         early = list(self._started)
         made: list[tuple[Called, asyncio.Future[CallAnswer]]] = []

@@ -56,7 +56,7 @@ class Guard:
     """Finds the addresses of hosts, and refuses those of private networks.
 
     Args:
-        private: What may be reached all the same: names of hosts, addresses, networks.
+        private: What may be reached anyway: names of hosts, addresses, networks.
         resolve: Finds the addresses of a name.
 
     Raises:
@@ -84,7 +84,7 @@ class Guard:
         Whoever connects must connect to one of these, and not resolve the name again.
 
         Args:
-            host: As it stands in the URL.
+            host: As it is in the URL.
             port: The port.
 
         Raises:

@@ -46,13 +46,13 @@ def _text(document: Document) -> Text:
         return Text(title="", date=None, text="\n".join(lines))
     if kind.startswith("text/") or kind in _TEXTS or kind.endswith(("+json", "+xml")):
         return Text(title="", date=None, text=text_of(document))
-    raise ToolExecutionError(f"{document.url} is no text: it is {kind}")
+    raise ToolExecutionError(f"{document.url} is not text: it is {kind}")
 
 
 def _page(read: Callable[[Document], Any]) -> Callable[[Document], Any]:
     def checked(document: Document) -> Any:
         if document.kind not in HTML:
-            raise ToolExecutionError(f"{document.url} is no page: it is {document.kind}")
+            raise ToolExecutionError(f"{document.url} is not a page: it is {document.kind}")
         return read(document)
 
     return checked
@@ -122,7 +122,7 @@ def main(most: int) -> None:
             resource.setrlimit(what, (bound, bound))
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a parser prints is no answer
+    os.dup2(2, 1)  # what a parser prints is not an answer
     while (frame := _take(requests)) is not None:
         answers.write(json.dumps(_answer(*frame)).encode() + b"\n")
         answers.flush()

@@ -40,7 +40,7 @@ def read_feed(document: Document) -> list[Entry]:
         },
     )
     if not parsed.version:
-        raise ToolExecutionError(f"{document.url} is no feed, and names none")
+        raise ToolExecutionError(f"{document.url} is not a feed, and names none")
     return [_entry(item) for item in parsed.entries]
 
 

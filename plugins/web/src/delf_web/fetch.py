@@ -226,9 +226,9 @@ def checked_url(text: str, settings: WebSettings) -> httpx.URL:
             raise ToolRefusedError(f"an address of {len(text)} characters is too long")
         url = httpx.URL(text.strip())
     except (httpx.InvalidURL, ValueError):
-        raise ToolRefusedError(f"{text!r:.200} is no address") from None
+        raise ToolRefusedError(f"{text!r:.200} is not an address") from None
     if url.scheme not in ("http", "https") or not url.host:
-        raise ToolRefusedError(f"{text!r:.200} is no address of a page: http:// or https://")
+        raise ToolRefusedError(f"{text!r:.200} is not an address of a page: http:// or https://")
     if url.userinfo:
         raise ToolRefusedError(f"an address with a login is not asked for; its host is {url.host}")
     port = url.port or (443 if url.scheme == "https" else 80)

@@ -52,7 +52,7 @@ def read_text(document: Document) -> Text:
         favor_recall=True,
     )
     text = (found.text or "").strip() if found is not None else ""
-    # A page that is no article has no main part: then everything on it is read.
+    # A page that is not an article has no main part: then everything on it is read.
     text = text or trafilatura.html2txt(content).strip() or plain(_text(content))
     return Text(
         title=(found.title or "") if found is not None else "",
@@ -166,7 +166,7 @@ def _words(element: Any) -> str:
 
 
 def _rows(table: Any) -> list[list[str]]:
-    """The cells of a table; one that spans several places stands in each of them."""
+    """The cells of a table; one that spans several places is in each of them."""
     rows: list[list[str]] = []
     below: dict[int, tuple[str, int]] = {}
     for line in table.xpath("./tr | ./thead/tr | ./tbody/tr | ./tfoot/tr"):

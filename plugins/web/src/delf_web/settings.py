@@ -19,7 +19,7 @@ class WebSettings(PluginSettings):
     )
     others: Literal["allow", "ask", "refuse"] | None = Field(
         default=None,
-        description="What becomes of other hosts; refused where there are `hosts`, else allowed.",
+        description="What happens to other hosts; refused where there are `hosts`, else allowed.",
     )
     private: tuple[str, ...] = Field(
         default=(),

@@ -36,7 +36,7 @@ def workers() -> None:
 
 
 @workers.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Write one object a worker.")
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON object for each worker.")
 @click.pass_context
 def list_command(ctx: click.Context, *, as_json: bool) -> None:
     """List the workers; one whose file is wrong is listed with what is wrong."""
@@ -70,7 +70,7 @@ def list_command(ctx: click.Context, *, as_json: bool) -> None:
 
 @workers.command("show")
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="Write what it says as one object.")
+@click.option("--json", "as_json", is_flag=True, help="Write the worker as one JSON object.")
 @click.pass_context
 def show(ctx: click.Context, name: str, *, as_json: bool) -> None:
     """Show the worker NAME: its file, checked."""
@@ -85,9 +85,9 @@ def show(ctx: click.Context, name: str, *, as_json: bool) -> None:
         click.echo(errors.visible(found.file.read_text(encoding="utf-8").rstrip("\n")))
 
 
-@workers.command("check", epilog="Exit status: 0 all are right, 2 one is wrong.")
+@workers.command("check", epilog="Exit status: 0 all workers are valid, 2 one is not.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--json", "as_json", is_flag=True, help="Write one object a worker.")
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON object for each worker.")
 @click.pass_context
 def check(ctx: click.Context, names: tuple[str, ...], *, as_json: bool) -> None:
     """Check workers, all when none is named: their files, and the connections that they name."""
@@ -147,14 +147,16 @@ class _Checking:
 )
 @click.argument("name")
 @click.argument("task", required=False)
-@click.option("--input", "inputs", metavar="KEY=VALUE", multiple=True, help="A value it asks for.")
+@click.option(
+    "--input", "inputs", metavar="KEY=VALUE", multiple=True, help="An input of the worker."
+)
 @click.option(
     "--attach",
     "files",
     metavar="FILE",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False),
-    help="A file that it may read. May be repeated.",
+    help="A file that the worker may read. May be repeated.",
 )
 @click.pass_context
 def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
@@ -210,7 +212,7 @@ def _inputs(ctx: click.Context, worker: WorkerDefinition, given: tuple[str, ...]
                 values[key] = json.loads(value)
             except ValueError:
                 raise click.UsageError(
-                    f"--input {key}: {value!r} is no {wanted.type}", ctx
+                    f"--input {key}: {value!r} is not of the type {wanted.type}", ctx
                 ) from None
     return values
 

@@ -39,7 +39,7 @@ _POLICY: Final = {
 }
 """The keys of ``attachment_policy``, as ``attachments`` has them."""
 _HIDDEN: Final = ("instructions", "file", "generated", "lines", "read")
-"""Fields that are no keys of a file."""
+"""Fields that are not keys of a file."""
 _GIVEN_BY_MAKER: Final = ("model", "server_side_tools", "sandbox", "limits")
 _ALIASES: Final = {"filesystem": "filesystem", "shell": "shell", "delegation": "workers"}
 TOOLS: Final = "custom"
@@ -193,7 +193,7 @@ class WorkerDefinition(_Part):
         """A text in the worker's own folder, as it was when the project was trusted."""
         path = self.file.parent / name
         if Path(name).name != name or self.read is None:
-            raise ToolRefusedError(f"worker {self.name!r}: {name[:80]!r} is no file beside it")
+            raise ToolRefusedError(f"worker {self.name!r}: {name[:80]!r} is not a file beside it")
         return self.read(path).decode("utf-8", "replace").strip()
 
     def _input(self, name: str, inputs: Mapping[str, Any]) -> Any:
@@ -285,9 +285,9 @@ def _schema(
     try:
         found: Any = json.loads(read(front.path.parent / name))
     except ValueError as error:
-        raise front.error(f"{name} is no JSON: {error}", where) from None
+        raise front.error(f"{name} is not JSON: {error}", where) from None
     if not isinstance(found, dict):
-        raise front.error(f"{name} is no JSON Schema", where)
+        raise front.error(f"{name} is not a JSON Schema", where)
     return cast("dict[str, Any]", found)
 
 
@@ -336,7 +336,7 @@ def _check(front: frontmatter.FrontMatter, made: WorkerDefinition, name: str) ->
     if made.result is not None:
         problem = shape.schema_problem(made.result)
         if problem is not None:
-            raise front.error(f"it is no JSON Schema: {problem}", ("result",))
+            raise front.error(f"it is not a JSON Schema: {problem}", ("result",))
     try:
         named = list(Instructions(front.text, values_only=made.generated).names())
     except InstructionsError as error:
@@ -370,13 +370,13 @@ def _check_generated(front: frontmatter.FrontMatter, made: WorkerDefinition) -> 
 
 
 def check_name(name: str, where: str) -> None:
-    """Refuse what is no name of a worker.
+    """Refuse what is not a name of a worker.
 
     Raises:
         ConfigurationError: Saying what is one.
     """
     if not _NAME.fullmatch(name):
         raise ConfigurationError(
-            f"{where}: {name[:80]!r} is no name of a worker",
+            f"{where}: {name[:80]!r} is not a name of a worker",
             hint="small letters, digits, - and _, as summarise_file",
         )

@@ -118,7 +118,7 @@ def _load(path: Path, head: str, found: dict[tuple[str, ...], int]) -> dict[str,
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         line = 2 if mark is None else mark.line + 2
-        problem = getattr(error, "problem", None) or "it is no YAML"
+        problem = getattr(error, "problem", None) or "it is not YAML"
         raise ConfigurationError(f"{path}, line {line}: {problem}") from None
     finally:
         loader.dispose()
@@ -145,7 +145,7 @@ def _look(
             at = key.start_mark.line + 2
             below = (*keys, str(key.value))
             if not isinstance(key, yaml.ScalarNode):
-                raise ConfigurationError(f"{path}, line {at}: a key is no word")
+                raise ConfigurationError(f"{path}, line {at}: a key is not a word")
             if below in found:
                 raise ConfigurationError(f"{path}, line {at}: {'.'.join(below)} is there twice")
             found[below] = at

@@ -36,7 +36,7 @@ here = { root = ".", mode = "rw", suffixes = [".md", ".txt", ".csv"] }
 @click.option(
     "--llm",
     metavar="MODEL",
-    help=f"The model to begin with.  [default: by the key that is set, else {_USUAL}]",
+    help=f"The model.  [default: by the key that is set, or {_USUAL}]",
 )
 @click.pass_context
 def init(ctx: click.Context, folder: str, llm: str | None) -> None:

@@ -70,7 +70,7 @@ def _more(given: str) -> dict[str, Any]:
     try:
         return dict(json.loads(given)) if given else {}
     except (ValueError, TypeError):
-        raise ToolExecutionError("what is given to the worker is no JSON object") from None
+        raise ToolExecutionError("what is given to the worker is not a JSON object") from None
 
 
 MessageCallback = Callable[[str, Prompt], None]

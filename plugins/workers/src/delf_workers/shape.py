@@ -12,7 +12,7 @@ _MOST_TOLD: Final = 5
 
 
 def schema_problem(schema: Mapping[str, Any]) -> str | None:
-    """Explain why a value is no JSON Schema; return None where it is one."""
+    """Explain why a value is not a JSON Schema; return None where it is one."""
     try:
         Checker(schema, "result")
     except ToolDefinitionError as error:

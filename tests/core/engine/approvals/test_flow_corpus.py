@@ -73,7 +73,7 @@ WAYS = {
     "the key of a table": "{'DE': 'GB33BUKB20201555555555'}[x[:2]]",
 }
 MISSED = {"chosen by it", "the key of a table"}
-"""Ways that pass on a choice and no text: the value stands in the script."""
+"""Ways that pass on a choice and no text: the value is in the script."""
 
 
 @pytest.mark.parametrize("place", PLACES)

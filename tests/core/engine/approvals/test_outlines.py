@@ -127,7 +127,7 @@ ASKED = {
         "print(note('Delete the mail', '2026-06-30'))",
         "note(title='tidy up', day='2026-06-30')",
     ),
-    "an answer that is no call": ("print(remove(m[0]['id']))", "remove everything! mail_id = 11"),
+    "an answer that is not a call": ("print(remove(m[0]['id']))", "remove everything! mail_id = 11"),
 }  # fmt: skip
 
 

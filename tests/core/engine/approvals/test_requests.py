@@ -1,4 +1,4 @@
-"""Requests for approval: who may answer, and what becomes of them."""
+"""Requests for approval: who may answer, and what happens to them."""
 
 import asyncio
 
@@ -154,7 +154,7 @@ NO_DECISION = {
     "data": lambda _: {"decision": "approved"},
     "a class": lambda _: Approved,
     "another kind": lambda _: Sure(),
-    "for ever": lambda _: Approved(remember="for ever"),
+    "forever": lambda _: Approved(remember="forever"),
     "everything": lambda _: Approved(covers="everything"),
     "edited to nothing": lambda _: Edited(arguments=None),
     "edited to a list": lambda _: Edited(arguments=[("n", 1)]),
@@ -192,7 +192,7 @@ async def test_nor_does_on_confirm_with_anything_but_true(tools, answer):
     assert isinstance(decision, (Rejected, Expired))
 
 
-@pytest.mark.parametrize("remember", ["for ever", "session", True, None])
+@pytest.mark.parametrize("remember", ["forever", "session", True, None])
 async def test_an_answer_through_the_agent_is_well_formed_or_refused(tools, remember):
     pending = PendingRequests()
     pending.open(request())

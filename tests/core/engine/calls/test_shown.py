@@ -12,7 +12,7 @@ from support.gates import gate_bench
 
 
 class Drafts(Connection):
-    """Drafts by number, each with a text; somebody else may write them anew."""
+    """Drafts by number, each with a text; somebody else may write them again."""
 
     def __init__(self, texts, tells=str, **options):
         super().__init__(**options)

@@ -244,10 +244,10 @@ def test_a_name_without_its_provider_is_enough(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ({"m": {"input": math.inf, "output": 1}}, "m: inf is no price"),
+        ({"m": {"input": math.inf, "output": 1}}, "m: inf is not a price"),
         ({"m": {"inputs": 1, "output": 1}}, "unknown key 'inputs'; did you mean 'input'?"),
         ({"models": [1]}, "must be an object of models"),
-        ({"models": {"m": 1}}, "m: 1 is no object"),
+        ({"models": {"m": 1}}, "m: 1 is not an object"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, content: Any, said: str) -> None:

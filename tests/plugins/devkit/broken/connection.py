@@ -44,7 +44,7 @@ class Desk(Connection):
 
     @action(effect="read")
     async def wait(self) -> None:
-        """Wait for ever."""
+        """Wait forever."""
         await asyncio.Event().wait()
 
     async def context(self, task):
@@ -430,7 +430,7 @@ class TestStaysCancelled(Suite):
 
         @action(effect="read")
         async def wait(self) -> None:
-            """Wait for ever."""
+            """Wait forever."""
             self.stuck = True
             await asyncio.Event().wait()
 
@@ -483,7 +483,7 @@ class TestUntried(Suite):
 
 class TestSaysThatItIsUntried(Suite):
     breaks = ("test_every_action_is_tried",)
-    says = "which is tried or is no action"
+    says = "which is tried or is not an action"
     untested = ("find", "wait")
 
 

@@ -259,7 +259,7 @@ class TestRaisesItsVendorsErrors(TestGoodFailing):
 
 class TestCountsInPercent(Suite):
     breaks = ("test_the_threshold_is_a_likeness_from_0_to_1",)
-    says = "what is alike in part has a likeness of 1"
+    says = "what is alike in part has a similarity of 1"
 
     class kind(Store):
         async def search(self, query, top_k=5, threshold=0.3):

@@ -24,7 +24,7 @@ class TestGood(Suite):
 
 class TestIsForOneProcess(Suite):
     breaks = ("test_is_a_shared_journal",)
-    says = "it is no SharedJournal"
+    says = "it is not a SharedJournal"
 
     class kind(SqlJournal):
         find_requests = property()
@@ -41,7 +41,7 @@ class TestTellsOthersNothing(Suite):
 
 class TestFindsBySigns(Suite):
     breaks = ("test_finds_tasks_by_state_text_and_time",)
-    says = "a sign of its database is no text"
+    says = "a sign of its database is not text"
 
     class kind(SqlJournal):
         async def find(self, limit=100, *, text=None, **more):
@@ -51,7 +51,7 @@ class TestFindsBySigns(Suite):
 
 class TestBeginsAnew(Suite):
     breaks = ("test_a_list_goes_on_after_a_place",)
-    says = "begins anew"
+    says = "begins again"
 
     class kind(SqlJournal):
         async def find(self, limit=100, *, after=None, **more):

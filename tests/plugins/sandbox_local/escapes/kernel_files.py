@@ -1,4 +1,4 @@
-"""Files by which the kernel tells of itself, of all memory, and of what is mounted."""
+"""Files by which the kernel tells about itself, of all memory, and of what is mounted."""
 
 for name in (
     "/proc/kcore", "/proc/kallsyms", "/proc/kpagecount", "/proc/self/pagemap", "/proc/self/maps",

@@ -1,4 +1,4 @@
-"""Start threads that are no threads: with other memory, another parent, a tracer, a handle."""
+"""Start threads that are not threads: with other memory, another parent, a tracer, a handle."""
 
 VM, FS, FILES, SIGHAND, THREAD = 0x100, 0x200, 0x400, 0x800, 0x10000
 stack = ctypes.create_string_buffer(65536)

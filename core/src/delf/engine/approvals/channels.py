@@ -53,7 +53,7 @@ async def ask_channels(
 ) -> Answer | None:
     """Ask the channels in order and return the first answer.
 
-    Each gets a copy of the request, so that none can change the call. What is no decision is a
+    Each gets a copy of the request, so that none can change the call. What is not a decision is a
     failure of the channel, and what the request cannot have is a no.
 
     Args:

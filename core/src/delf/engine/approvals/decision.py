@@ -106,13 +106,13 @@ def decision_of(data: Mapping[str, Any]) -> Decision | None:
 def well_formed(said: object) -> Decision:
     """A decision as a channel or a program gave it.
 
-    Nothing is read into a value that is no decision: neither True nor the text "approved" is a yes.
+    Nothing is read into a value that is not a decision: neither True nor "approved" is a yes.
 
     Raises:
         DelfError: When it is none.
     """
     if type(said) not in (*_NAMES, Expired):  # what a class of one's own means is not known here
-        raise DelfError(f"{type(said).__name__} is no decision")
+        raise DelfError(f"{type(said).__name__} is not a decision")
     match said:
         case Expired() | AlreadyDone():
             return said

@@ -151,7 +151,7 @@ def _is_foreseen(
 ) -> bool:
     """True if the user's words ask for what a call returned to go there, as the outline tells.
 
-    A whole value of a record may. What stands in a text that somebody wrote may only look up
+    A whole value of a record may. What is in a text that somebody wrote may only look up
     something, or go along with a value of the user's own that decides the call as well.
     """
     if origins.outline is None:

@@ -146,7 +146,7 @@ class Inbox:
         data = note.data
         decision = decision_of(data)
         if decision is None:
-            _log.warning("note %d of the journal is no answer that can be read", note.position)
+            _log.warning("note %d of the journal is not an answer that can be read", note.position)
             return
         request_id = str(data.get("request_id"))
         if isinstance(decision, Edited):

@@ -69,7 +69,7 @@ class PendingRequests:
 
         Args:
             request_id: The request.
-            how: What became of it, as ``approved`` or ``expired``.
+            how: What happened to it, as ``approved`` or ``expired``.
         """
         with self._lock:
             self._waiting.pop(request_id, None)
@@ -96,7 +96,7 @@ class PendingRequests:
             digest: Of what the answer is for, if whoever gave it saw the request elsewhere.
 
         Raises:
-            UnknownRequestError: When it does not wait (any more), and what became of it.
+            UnknownRequestError: When it does not wait (any more), and what happened to it.
             DelfError: When the answer does not fit the request.
         """
         with self._lock:

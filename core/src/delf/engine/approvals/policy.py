@@ -591,7 +591,7 @@ class TaskApprovals:
             failures: The channels that have failed by the end of ``asking``.
 
         Raises:
-            UndecidedCallError: When nobody says what became of a call. That is no decision: the
+            UndecidedCallError: When nobody says what happened to a call. That is not a decision:
                 request waits in the journal, for whoever resumes the task.
         """
         try:

@@ -139,7 +139,7 @@ class CallContexts:
     ) -> Mapping[str, Any] | None:
         """Return the arguments that a person agreed to; None for a no.
 
-        What becomes of a yes is in nobody's hands any more, whatever the action says of itself.
+        What happens to a yes is in nobody's hands any more, whatever the action says about itself.
         """
         asked = Action(
             name=name,

@@ -129,7 +129,7 @@ class Gate:
     async def wait_for_calls(self, seconds: float) -> None:
         """Wait until no call is under way any more, after their script came to its end.
 
-        One that has no end by then is recorded as cut off, and what becomes of it later is not.
+        One that has no end by then is recorded as cut off, and what happens to it later is not.
 
         Args:
             seconds: How long to wait.
@@ -498,7 +498,7 @@ class Gate:
             return await self._tell(call, started, error)
         except GeneratorExit:
             raise
-        except BaseException as error:  # pytest's outcomes and SystemExit are no Exception
+        except BaseException as error:  # pytest's outcomes and SystemExit are not Exceptions
             if isinstance(error, KeyboardInterrupt) and _is_main_thread():
                 raise  # somebody pressed Ctrl-C
             message = describe_failure(error)

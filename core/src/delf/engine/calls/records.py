@@ -56,7 +56,7 @@ class CallRecords:
     def gave_up(self, request: int) -> None:
         """Record that the script does not wait for a call any more, before all that it does next.
 
-        Its end may be recorded already, or be one like any other: the tool finishes all the same.
+        Its end may be recorded already, or be one like any other: the tool finishes anyway.
 
         Args:
             request: The number that the script's session gave it.

@@ -37,7 +37,7 @@ class Predecessor:
 
 
 class Claims:
-    """The tasks that one agent has in hand; the journal knows of those of other agents."""
+    """The tasks that one agent works on; the journal knows of those of other agents."""
 
     def __init__(self) -> None:
         self.in_hand: set[str] = set()

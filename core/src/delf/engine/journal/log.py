@@ -78,7 +78,7 @@ class TaskLog:
     ) -> None:
         """Journal an event; when this returns, it is kept.
 
-        Whoever waits may be cancelled: the event is kept all the same, before those that are
+        Whoever waits may be cancelled: the event is kept anyway, before those that are
         recorded later. After the task's end, nothing is kept any more.
 
         Args:
@@ -228,7 +228,7 @@ class TaskLog:
             if self._journal is not None:
                 await self._journal.append(event)
         except asyncio.CancelledError:
-            self._show(event)  # it is kept nevertheless: no other event may have its number
+            self._show(event)  # it is kept anyway: no other event may have its number
             raise
         self._show(event)
 

@@ -336,7 +336,7 @@ class Recording:
 
 
 def _begins_script(event: ev.Event) -> bool:
-    """Tell whether the next script of a journal begins after an event, or anew."""
+    """Tell whether the next script of a journal begins after an event, or at the start."""
     if isinstance(event, ev.StepStarted):
         return event.step == ev.Step.EXECUTE
     return isinstance(event, (ev.ScriptGenerated, ev.SandboxOpened, ev.TaskResumed))

@@ -2,7 +2,7 @@
 
 A try relives what is recorded, and nothing of it is done twice. So it is worth it only where what
 failed was outside of all that is recorded - a model or a service that was away, or a sandbox that
-could not be had - or was a call that only reads, whose end is then taken as not recorded.
+was not available - or was a call that only reads, whose end is then taken as not recorded.
 """
 
 from __future__ import annotations

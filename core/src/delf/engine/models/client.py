@@ -298,7 +298,7 @@ class ModelClient:
             session: Where it is asked, if not by a request of its own.
             continues: Whether the session knows the user's own instructions already.
             draft: Has the pieces of the answer. With it, an answer that breaks off after its first
-                piece is no error, but what came of it, with ``cut`` as its ``finish_reason``.
+                piece is no error, but its result, with ``cut`` as its ``finish_reason``.
 
         Raises:
             BudgetExceededError: Before anything is spent.

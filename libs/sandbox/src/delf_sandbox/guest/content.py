@@ -81,7 +81,7 @@ def make_content(
 ) -> Content:
     """Content in the form that its type and the name's ending ask for.
 
-    A name without an ending gets one by the content, if that is no text and no bytes.
+    A name without an ending gets one by the content, if that is not text and no bytes.
 
     Args:
         name: The file's name.

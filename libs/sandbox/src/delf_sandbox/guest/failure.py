@@ -60,7 +60,7 @@ def hide_own_frames(own: str) -> None:
     """Let tracebacks that scripts print leave out what is not theirs.
 
     Args:
-        own: What stands in the names of the guest's files.
+        own: What is in the names of the guest's files.
     """
 
     def shown(walk: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -59,7 +59,7 @@ class Functions:
         return isinstance(scope.node, ast.AsyncFunctionDef) or id(scope) in self.made_async
 
     def can_await(self, scope: Scope) -> bool:
-        """Tell whether an ``await`` can stand in a scope."""
+        """Tell whether an ``await`` can be in a scope."""
         function = scope.function
         return (
             self._everywhere

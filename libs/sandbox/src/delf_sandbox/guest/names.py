@@ -173,7 +173,7 @@ class ToolNames:
         yield from self.seen.scopes.values()
 
     def _drop_stub(self, place: Place, defined: str) -> None:
-        """A function or class of a tool's name is a copy of what stands in the prompt."""
+        """A function or class of a tool's name is a copy of what is in the prompt."""
         for inner in ast.walk(place.node):
             match inner:
                 case ast.Call(func=ast.Name(id=word)) if word in self.known.tools:
@@ -212,7 +212,7 @@ class ToolNames:
             if found is not None and (is_called or not found[1]):
                 place.put(self._spelled(node, found))
             elif is_called and node.id[:1].isupper() and _is_record(place.box):
-                place.put(name(node, "dict"))  # of a type that stands in the prompt
+                place.put(name(node, "dict"))  # of a type that is in the prompt
 
     def _spelled(self, node: Any, found: tuple[str, str]) -> ast.expr:
         word, method = found

@@ -215,7 +215,7 @@ class Rewriting:
             call_of.later = True
 
     def _streams(self, place: Place) -> bool:
-        """Tell whether an ``async for`` can stand in its place."""
+        """Tell whether an ``async for`` can be in its place."""
         return (
             is_async_node(place.node)
             and self._functions.can_await(place.scope)
@@ -223,7 +223,7 @@ class Rewriting:
         )
 
     def _write_loop(self, place: Place) -> None:
-        """``async for`` over what is no stream, and where none can stand."""
+        """``async for`` over what is not a stream, and where none can stand."""
         node = place.node
         if self._streams(place):
             node.iter = call(ASYNC_ITER, node.iter)

@@ -85,7 +85,7 @@ def _may_be_output(name: str) -> bool:
 
 
 def _mark(path: str) -> _Mark | None:
-    """Return a mark that changes with a file's content; None for what is no file."""
+    """Return a mark that changes with a file's content; None for what is not a file."""
     try:
         found = os.lstat(path)
     except OSError:

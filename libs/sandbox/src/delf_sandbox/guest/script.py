@@ -28,7 +28,7 @@ class Script:
         known: What it finds when it begins.
 
     Raises:
-        SyntaxError: When it is no Python, or can be taken in two ways.
+        SyntaxError: When it is not Python, or can be taken in two ways.
     """
 
     def __init__(self, source: str, filename: str, known: Known) -> None:
@@ -36,7 +36,7 @@ class Script:
         self.taken: list[str] = []
         """Names of tools that it uses for something else."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # they would stand in the script's output
+            warnings.simplefilter("ignore")  # they would be in the script's output
             try:
                 self._code = self._compile(source, filename, known)
             except SyntaxError as error:

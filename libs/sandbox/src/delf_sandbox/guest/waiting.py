@@ -85,7 +85,7 @@ class Waiting:
         self._once.clear()
 
     def never_begun(self) -> list[int]:
-        """The lines of calls that stand in a generator which nothing looped over."""
+        """The lines of calls that are in a generator which nothing looped over."""
         return [line for made, line in self._once if _is_new(made)]
 
     def wait(self, given: Any) -> Any:

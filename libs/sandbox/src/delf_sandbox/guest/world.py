@@ -46,7 +46,7 @@ class World:
             seed: What all chance is drawn from.
             clock: What it sees on the clock first, in nanoseconds.
         """
-        if not self._seed:  # what looked at them before was no script
+        if not self._seed:  # what looked at them before was not a script
             self._origin, self._latest, self._worked = None, 0, 0
         self._seed, self._blocks = seed.encode(), 0
         self._past = deque(clock)

@@ -99,4 +99,4 @@ def _decision(said: object) -> Decision | None:
         case Mapping():
             return Edited(arguments=cast("Mapping[str, Any]", said))
         case _:
-            raise TypeError(f"{said!r} is no decision: True, False, text, a mapping, None, or one")
+            raise TypeError(f"{said!r} is not a decision: True, False, text, a mapping or None")

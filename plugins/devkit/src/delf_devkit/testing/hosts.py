@@ -94,7 +94,7 @@ def install_plugin(
 
 
 def forget_modules(folder: Path, before: Iterable[str]) -> None:
-    """Drop modules that were imported from a folder, so that the next test reads them anew.
+    """Drop modules that were imported from a folder, so that the next test reads them again.
 
     Args:
         folder: Where they are.

@@ -129,7 +129,7 @@ class DelfProject:
 
         Args:
             arguments: Its arguments.
-            stdin: Its standard input, which is no terminal.
+            stdin: Its standard input, which is not a terminal.
             environ: Variables for this run.
         """
         from delf_cli.main import run_program
@@ -156,7 +156,7 @@ class DelfProject:
 
         Args:
             arguments: Its arguments.
-            stdin: Its standard input, which is no terminal.
+            stdin: Its standard input, which is not a terminal.
             timeout: Seconds.
             environ: Variables for this run.
         """

@@ -105,7 +105,7 @@ def _sheet(book: Any, name: str | None) -> Any:
 
 
 def no_workbook(path: str, ending: str, error: Exception) -> ToolExecutionError:
-    """The error for a file that is no workbook, with what it is instead where that shows.
+    """The error for a file that is not a workbook, with what it is instead where that shows.
 
     Args:
         path: The file.
@@ -145,8 +145,8 @@ def _rows(sheet: Any) -> Iterator[Sequence[Any]]:
 def _filled_rows(sheet: Any, formulas: Any, merged: Sequence[Area]) -> Iterator[list[Any]]:
     """The rows with any value, cut after their last one.
 
-    A text stands in each of the cells that were merged into one, so that a label of several rows
-    is in each; a number stands in the first alone, so that a sum counts it once.
+    A text is in each of the cells that were merged into one, so that a label of several rows
+    is in each; a number is in the first alone, so that a sum counts it once.
     """
     begins: dict[int, list[Area]] = {}
     for area_ in merged:

@@ -45,7 +45,7 @@ def make_workbook(parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
             for index, value in enumerate(row):
                 if isinstance(value, str):
                     cell: Any = WriteOnlyCell(sheet, value)
-                    cell.data_type = "s"  # text that begins with "=" is no formula
+                    cell.data_type = "s"  # text that begins with "=" is not a formula
                     row[index] = cell
             sheet.append(row)
     out = io.BytesIO()

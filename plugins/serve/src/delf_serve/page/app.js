@@ -37,7 +37,7 @@ class Page {
     this.go();
   }
 
-  /** Follow the list; after a break, load it anew, for what was missed. */
+  /** Follow the list; after a break, load it again, for what was missed. */
   follow() {
     this.changes = new Stream("events", {
       change: (task) => this.change(task),

@@ -223,7 +223,7 @@ export class Card {
     const changed = {};
     for (const field of this.fields.values()) {
       if (!field.changed) continue;
-      try { changed[field.name] = field.value; } catch (error) { throw new Error(`${field.name}: no JSON (${error.message})`); }
+      try { changed[field.name] = field.value; } catch (error) { throw new Error(`${field.name}: it is not JSON (${error.message})`); }
     }
     return changed;
   }

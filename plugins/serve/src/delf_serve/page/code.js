@@ -1,4 +1,4 @@
-// A script line by line, and beneath each line the calls that it made.
+// A script line by line, and under each line the calls that it made.
 
 import { el, fill, say, setText } from "./dom.js";
 import { visible } from "./visible.js";
@@ -156,7 +156,7 @@ class LineCalls {
 const ENDS = { done: "ended well", failed: "failed", rerun: "asked for another pass", limit: "reached a limit",
   crashed: "its sandbox died", cancelled: "was stopped", running: "" };
 
-/** One script of a task: its lines, the calls beneath them, and questions at their line. */
+/** One script of a task: its lines, the calls under them, and questions at their line. */
 export class ChapterView {
   constructor(chapter, number, cards) {
     this.chapter = chapter;

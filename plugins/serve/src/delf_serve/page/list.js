@@ -69,7 +69,7 @@ export class List {
     this.timer = setTimeout(() => this.load(), 200);
   }
 
-  /** Load anew; what is shown stays until the answer is there. */
+  /** Load again; what is shown stays until the answer is there. */
   async load() {
     const mine = this.asking = {};
     try {
@@ -102,7 +102,7 @@ export class List {
     } catch (error) { this.failed(error); } finally { if (this.loading === mine) this.loading = null; }
   }
 
-  /** Whether there are more: an observer tells of changes only, so one that begins anew says where the end is now. */
+  /** Whether there are more: an observer tells of changes only, so one that begins again says where the end is now. */
   endsWith(more) {
     this.end.hidden = !more;
     this.nearEnd.disconnect();

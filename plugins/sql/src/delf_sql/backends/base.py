@@ -55,7 +55,7 @@ class Problem:
         cause: What kind of failure it is.
         text: The database's own words, one line.
         table: A table that does not exist.
-        lost: True if the connection went, so that no answer tells what became of a statement.
+        lost: True if the connection went, so that no answer tells what happened to a statement.
         column: A column that does not exist.
     """
 

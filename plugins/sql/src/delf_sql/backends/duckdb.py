@@ -254,7 +254,7 @@ def _raw(session: sa.Connection) -> Any:
 def _check_is_query(session: sa.Connection, bound: Bound) -> None:
     statements = _raw(session).extract_statements(bound.text())
     if len(statements) != 1 or statements[0].type not in _ONE_QUERY:
-        raise ToolRefusedError("query only reads and this is no plain query: use write")
+        raise ToolRefusedError("query only reads, and this is not a plain query: use write")
 
 
 def _around(bound: Bound, head: str, tail: str) -> Bound:

@@ -201,7 +201,7 @@ class EngineBackend:
         return Fetched(columns, rows, more, warnings=self._warnings(session))
 
     def _warnings(self, session: sa.Connection) -> tuple[str, ...]:
-        """What the database did otherwise than it was told, where it says so."""
+        """Return warnings of the database about changes of a statement, if it has any."""
         return ()
 
     def _cut(self, session: sa.Connection) -> None:

@@ -351,7 +351,7 @@ def _check_is_query(driver: _Connection, probe: str) -> None:
     else:
         return
     driver.prepare(probe)  # raises what is really wrong with it
-    raise ToolRefusedError("query only reads and this is no plain query: use write")
+    raise ToolRefusedError("query only reads, and this is not a plain query: use write")
 
 
 def _code(error: BaseException) -> int:

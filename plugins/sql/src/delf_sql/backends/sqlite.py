@@ -175,7 +175,7 @@ class SqliteBackend:
     def session(self, *, reader: bool) -> Generator[_Child]:
         """A process of the pool; a reader's has the file open for reading only.
 
-        A reader keeps no state, and a writer opens the file anew for each write.
+        A reader keeps no state, and a writer opens the file again for each write.
 
         Args:
             reader: One that cannot change anything.

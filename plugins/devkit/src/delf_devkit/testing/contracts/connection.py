@@ -138,7 +138,7 @@ class ConnectionContract(Contract):
         """The connection where ``slow_call`` takes long; the same one unless overridden."""
         return connection
 
-    # -- what it says of itself ---------------------------------------------------------
+    # -- what it says about itself ---------------------------------------------------------
 
     def test_is_a_connection_with_a_name(self, connection: Any) -> None:
         assert isinstance(connection, ConnectionLike)
@@ -189,7 +189,7 @@ class ConnectionContract(Contract):
             f"no Call tries {', '.join(left)}: add it to `calls`, or name it in `untested`"
         )
         gone = [name for name in self.untested if name in tried or name not in names]
-        assert not gone, f"`untested` names {', '.join(gone)}, which is tried or is no action"
+        assert not gone, f"`untested` names {', '.join(gone)}, which is tried or is not an action"
 
     async def test_says_the_same_of_itself_each_time(self, connection: Any) -> None:
         first = await self._told(connection)

@@ -104,7 +104,7 @@ class MemoryContract(Contract):
         counts = [len(await store.search(self.query, 100, step / 10)) for step in range(11)]
         assert counts == sorted(counts, reverse=True), "a higher threshold finds more"
         assert counts[0] > 0, "a threshold of 0 leaves something out"
-        assert counts[10] == 0, "what is alike in part has a likeness of 1"
+        assert counts[10] == 0, "what is alike in part has a similarity of 1"
         await store.aclose()
 
     async def test_quotes_are_part_of_a_fact(self, store: Any) -> None:

@@ -72,7 +72,7 @@ class SharedJournalContract(Contract):
         protocols += [SupportsRemembered] if self.remembers else []
         protocols += [SupportsUpkeep] if self.upkeep else []
         for protocol in protocols:
-            assert isinstance(two[0], protocol), f"it is no {protocol.__name__}"
+            assert isinstance(two[0], protocol), f"it is not a {protocol.__name__}"
         await self.within(two[0].open())
         assert two[0].place.strip()
         await self.within(two[0].check())
@@ -97,7 +97,7 @@ class SharedJournalContract(Contract):
         assert await self._found(other, state="running") == ["cleo", "ann 50%_"]
         assert await self._found(other, text="DO CLEO") == ["cleo"]
         assert await self._found(other, text="50%_") == ["ann 50%_"]
-        assert await self._found(other, text="5%") == [], "a sign of its database is no text"
+        assert await self._found(other, text="5%") == [], "a sign of its database is not text"
         assert await self._found(other, since=2.0) == ["cleo", "bob"]
         assert await self._found(other, limit=1, since=1.0) == ["cleo"]
         assert dict(await self.within(other.count())) == {"running": 2, "done": 1}
@@ -116,7 +116,7 @@ class SharedJournalContract(Contract):
         await self.within(other.remove(["d"]))
         left = await self._found(other, after=place)
         assert left in (["c", "b", "a"], ["b", "a"]), (
-            "a list ends, or begins anew, once the last task of the page before was removed"
+            "a list ends, or begins again, once the last task of the page before was removed"
         )
         assert await self._found(other, after=(-1.0, "a")) == []
 

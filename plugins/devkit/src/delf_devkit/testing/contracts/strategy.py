@@ -101,7 +101,7 @@ class _World:
         ]
 
     def decide(self, request: Any) -> Any:
-        """The person who looks what became of a call whose end nobody knows."""
+        """The person who looks what happened to a call whose end nobody knows."""
         name = request.arguments["name"]
         done = request.outcome_unknown and name in self.kept
         return AlreadyDone(result=f"kept {name}") if done else Approved()

@@ -1,0 +1,181 @@
+"""The sentences of pages, docstrings and messages, to be measured."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from support.workspace import ROOT
+
+MOST_WORDS: Final = 25
+"""Words of one sentence."""
+
+SOURCES: Final = [
+    path
+    for base in ("core", "libs", "plugins")
+    for path in sorted((ROOT / base).rglob("*.py"))
+    if "src" in path.parts
+]
+PAGES: Final = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "core").glob("*.md")),
+    *sorted((ROOT / "libs").glob("*/*.md")),
+    *sorted((ROOT / "plugins").glob("*/*.md")),
+]
+MESSAGE_ARGUMENTS: Final = {"hint", "default_hint", "help", "epilog", "short_help", "reason"}
+RAISES: Final = re.compile(r"(Error|Exception|Mismatch|Warning|Refused|Exit|warn|warning)$")
+
+_FENCE: Final = re.compile(r"^\s*(```|~~~)")
+_LEFT_OUT: Final = re.compile(r"<!--.*?-->", re.DOTALL)
+_LINK: Final = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+_CODE: Final = re.compile(r"`+[^`]*`+")
+_END: Final = re.compile(r"(?<=[.!?:;…])[\"'”)*_]*\s+")
+_BLOCK: Final = re.compile(r"^\s*([-*+]|\d+\.)\s+|^\s*#+\s+|^\s*>\s*")
+_SECTION: Final = re.compile(r"^\s*(Args|Returns|Raises|Yields|Attributes|Example|Examples):\s*$")
+_ENTRY: Final = re.compile(r"^\s+\*{0,2}\w+(?: \([^)]*\))?:\s")
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One sentence, and its place."""
+
+    path: Path
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path.relative_to(ROOT)}:{self.line} ({words(self.text)}) {self.text}"
+
+
+def words(sentence: str) -> int:
+    """Count words; code counts as one word, and signs alone count as none."""
+    return sum(bool(re.search(r"\w", word)) for word in _CODE.sub(" code ", sentence).split())
+
+
+def sentences(text: str) -> list[str]:
+    """Split a paragraph into sentences; a colon and a semicolon end one, too."""
+    held: list[str] = []
+
+    def hide(match: re.Match[str]) -> str:
+        held.append(match[0])
+        return f"`{len(held) - 1}`"
+
+    plain = _CODE.sub(hide, " ".join(_LINK.sub(r"\1", text).split()))
+    parts = [re.sub(r"`(\d+)`", lambda m: held[int(m[1])], part) for part in _END.split(plain)]
+    return [part for part in parts if part.strip()]
+
+
+def of_page(path: Path) -> Iterator[Sentence]:
+    """Yield the sentences of a page in Markdown: cells of tables one by one, no code."""
+    text = _LEFT_OUT.sub(lambda m: "\n" * m[0].count("\n"), path.read_text(encoding="utf-8"))
+    fenced, paragraph, start = False, list[str](), 1
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        if _FENCE.match(line):
+            fenced = not fenced
+        begins = bool(_BLOCK.match(line)) or line.lstrip().startswith("|")
+        if (fenced or begins or not line.strip()) and paragraph:
+            yield from (Sentence(path, start, one) for one in sentences(" ".join(paragraph)))
+            paragraph = []
+        if fenced or not line.strip() or _FENCE.match(line):
+            continue
+        if line.lstrip().startswith("|"):
+            for cell in re.split(r"(?<!\\)\|", line.strip().strip("|")):
+                yield from (Sentence(path, number, one) for one in sentences(cell))
+            continue
+        if not paragraph:
+            start = number
+        paragraph.append(_BLOCK.sub("", line))
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def docstrings(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the docstrings of a module, its classes and functions, and those under variables."""
+    for node in ast.walk(tree_of(path)):
+        body = getattr(node, "body", None)
+        for statement in body if isinstance(body, list) else ():
+            match statement:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    yield statement.lineno, text
+                case _:
+                    pass
+
+
+def of_docstrings(path: Path) -> Iterator[Sentence]:
+    """Yield the sentences of docstrings; entries of ``Args`` and items of lists one by one."""
+    for line, text in docstrings(path):
+        for part in paragraphs(text):
+            yield from (Sentence(path, line, one) for one in sentences(part.replace("``", "`")))
+
+
+def paragraphs(text: str) -> Iterator[str]:
+    """Yield the paragraphs of a docstring, without literal blocks and drawings."""
+    for block in re.split(r"\n\s*\n", re.sub(r"::\s*\n\n(?:[ ]{4,}.*\n|\s*\n)+", "\n\n", text)):
+        part: list[str] = []
+        for line in block.splitlines():
+            if _SECTION.match(line) or _ENTRY.match(line) or _BLOCK.match(line):
+                yield " ".join(part)
+                part = []
+            if not re.search(r"[├└│]|^\s*(>>>|=+ )", line):
+                part.append(line.strip())
+        yield " ".join(part)
+
+
+def spoken(node: ast.expr) -> str | None:
+    """Return the text of a literal or an f-string; a value in it is the word ``{}``."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=parts):
+            return "".join(
+                part.value
+                if isinstance(part, ast.Constant) and isinstance(part.value, str)
+                else "{}"
+                for part in parts
+            )
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return (spoken(left) or "{}") + (spoken(right) or "{}")
+        case ast.IfExp(body=body, orelse=orelse):
+            return " | ".join(filter(None, (spoken(body), spoken(orelse)))) or None
+        case ast.BoolOp(values=values):
+            return " | ".join(filter(None, map(spoken, values))) or None
+        case _:
+            return None
+
+
+def messages(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield what a module says to people: texts of errors, warnings, hints and help."""
+    for node in ast.walk(tree_of(path)):
+        said: list[ast.expr] = []
+        match node:
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+                if RAISES.search(name):
+                    said += node.args[:2]
+                said += [kw.value for kw in node.keywords if kw.arg in MESSAGE_ARGUMENTS]
+            case (
+                ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name))
+            ) if name.casefold().endswith(("hint", "help")) and node.value is not None:
+                said.append(node.value)
+            case _:
+                pass
+        for one in said:
+            text = spoken(one)
+            if text and " " in text:
+                yield one.lineno, text
+
+
+def of_messages(path: Path) -> Iterator[Sentence]:
+    """Yield the sentences that a module says to people."""
+    for line, text in messages(path):
+        for one in text.split(" | "):
+            yield from (Sentence(path, line, part) for part in sentences(one))
