@@ -83,6 +83,7 @@ def test_no_argument_leaves_its_frame(shown, text, whole, width):
         assert line[:2] in ("┌ ", "│ ", "└ ")
         assert line.isprintable()
         assert len(line) <= width
+    assert [line[0] for line in shown(arguments, whole=whole, width=width)].count("└") == 1
     for line in shown({}, permission=text, width=width):
         assert line.isprintable()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import signal
+import sys
 import traceback
 from collections.abc import Callable
 from typing import Final
@@ -129,4 +130,5 @@ def say(label: str, message: str) -> None:
     """Write a line to stderr: ``error: …``, ``hint: …``, ``warning: …``."""
     colours = {"error": "red", "warning": "yellow", "hint": "cyan"}
     head = click.style(f"{label}:", fg=colours.get(label), bold=True) + " " if label else ""
-    click.echo(head + visible(message), err=True)
+    room = len(label) + 2 if label else 0
+    click.echo(head + streams.wrapped(visible(message), head=room, stream=sys.stderr), err=True)

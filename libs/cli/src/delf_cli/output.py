@@ -6,11 +6,9 @@ import dataclasses
 import json
 import math
 import re
-import shutil
 import sys
-import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TextIO, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
@@ -71,21 +69,6 @@ class Screen:
         self.console.rule(f"[dim]script {number}", style="dim", align="left")
         syntax = Syntax(visible(code.rstrip()), "python", theme="ansi_dark", word_wrap=True)
         self.console.print(Padding(syntax, (0, 0, 1, 2)), soft_wrap=False)
-
-
-def wrapped(text: str, *, indent: int = 0, stream: TextIO | None = None) -> str:
-    """A text broken between words where a terminal would break it within one.
-
-    Args:
-        text: One line.
-        indent: Columns before it, and before its further lines.
-        stream: Where it goes; stdout when omitted.
-    """
-    if not (stream or sys.stdout).isatty():
-        return text
-    room = max(20, shutil.get_terminal_size().columns - indent)
-    lines = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
-    return f"\n{' ' * indent}".join(lines)
 
 
 def show_answer(text: str) -> None:

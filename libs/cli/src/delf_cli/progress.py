@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 from delf import events as ev
 from delf.terminal import visible
 from delf_cli.errors import say
-from delf_cli.output import Screen, counted, wrapped
+from delf_cli.output import Screen, counted
 from delf_cli.story import call_line, cut, printed_lines, purpose, story
+from delf_cli.streams import wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console, Group

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import sys
-from typing import Any
+import textwrap
+from typing import Any, TextIO
 
 
 def prepare() -> None:
@@ -71,3 +73,29 @@ def _to_nowhere(stream: Any) -> None:
         os.close(devnull)
     except (OSError, ValueError, AttributeError):  # a stream that is not a file
         return
+
+
+def wrapped(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | None = None) -> str:
+    """A text broken between words where a terminal would break it within one.
+
+    Args:
+        text: What is written; its own lines stay.
+        indent: Columns before it, and before its further lines.
+        head: Columns of what stands in front of its first line.
+        stream: Where it goes; stdout when omitted.
+    """
+    if not (stream or sys.stdout).isatty():
+        return text
+    room = max(20, shutil.get_terminal_size().columns - indent)
+    first = " " * head
+    lines: list[str] = []
+    for line in text.split("\n"):
+        lines += textwrap.wrap(
+            line,
+            room,
+            initial_indent="" if lines else first,
+            break_long_words=False,
+            break_on_hyphens=False,
+            replace_whitespace=False,
+        ) or [""]
+    return f"\n{' ' * indent}".join(lines)[head:]

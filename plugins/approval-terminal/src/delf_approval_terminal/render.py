@@ -242,15 +242,21 @@ def request_text(
         head = (_task(request, whole=whole), *about(request, whole=whole), *_script_head(request))
         lines += [f"{bar} {piece}" for line in head for piece in indented(line, room)]
         lines += [f"{bar} {line}" for line in script_lines(request.code, room)]
-        lines += [f"{style('└', mark)} {line}" for line in _keys(SCRIPT_MENU, room)]
+        lines += _closed(_keys(SCRIPT_MENU, room), mark)
         return "\n".join(lines) + "\n"
     parts = argument_parts(request, arguments, width=room, whole=whole, edited=edited)
     body = [_task(request, whole=whole), *about(request, whole=whole)]
     body += [line for part in parts for line in part.lines]
     lines += [f"{bar} {piece}" for line in body for piece in indented(line, room)]
     menu = _menu(request, edited=edited, unseen=sum(part.unseen for part in parts))
-    lines += [f"{style('└', mark)} {line}" for line in _keys(menu, room)]
+    lines += _closed(_keys(menu, room), mark)
     return "\n".join(lines) + "\n"
+
+
+def _closed(lines: Iterator[str], mark: str) -> list[str]:
+    """The last lines of a card, the last of which closes it."""
+    *more, last = lines
+    return [*(f"{style('│', mark)} {line}" for line in more), f"{style('└', mark)} {last}"]
 
 
 def argument_parts(

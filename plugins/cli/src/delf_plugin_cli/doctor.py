@@ -128,7 +128,7 @@ def _plugin_options(host: PluginHost, project: Project) -> Iterator[Finding]:
 
 def _show(finding: Finding) -> None:
     from delf.terminal import visible
-    from delf_cli.output import wrapped
+    from delf_cli.streams import wrapped
 
     mark, colour = _MARKS[finding.status]
     told = wrapped(visible(finding.text), indent=12)

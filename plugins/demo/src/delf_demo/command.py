@@ -108,7 +108,7 @@ def demo(
             tell(f"\nNext:\n  cd {shlex.quote(_short(folder))}")
             tell(f'  delf run "{SHORT_QUESTION}"')
             ctx.exit(0)
-        tell(f"Scripts are written by {why}.")
+        tell(_wrapped(f"Scripts are written by {why}."))
         if web:
             tasks = [part for task in (QUESTION, CHANGE) for part in ("--task", task)]
             ctx.exit(_delf(ctx, ["serve", *own, "--port", str(port), *tasks]))

@@ -1,0 +1,39 @@
+"""Errors, hints and warnings on a terminal: no word is broken, and lines of their own stay."""
+
+import io
+import sys
+
+import click
+import pytest
+
+from delf_cli.errors import say
+from delf_cli.streams import wrapped
+
+LONG = "the file of the project gives the address and the key is of OPENAI_API_KEY_OF_THE_TEAM"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("label", ["error", "hint", "warning", ""])
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_no_word_is_broken_on_a_terminal(label, columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    say(label, LONG)
+    lines = click.unstyle(terminal.getvalue()).splitlines()
+    assert all(len(line) <= columns for line in lines)
+    assert " ".join(lines) == (f"{label}: {LONG}" if label else LONG)
+
+
+def test_lines_of_its_own_stay_and_a_program_reads_one(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    text = "first\n\n  an indented line that is longer than forty columns are"
+    told = wrapped(text, head=7, stream=Terminal()).split("\n")
+    assert told[:3] == ["first", "", "  an indented line that is longer than"]
+    assert wrapped(LONG, head=7, stream=io.StringIO()) == LONG
+    assert wrapped("", head=7, stream=Terminal()) == ""
