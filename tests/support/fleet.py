@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from delf.engine.approvals.inbox import KIND, answer_data
-from delf.protocols.approval import AlreadyDone, Approved
+from delf.protocols.approval import AlreadyDone, Approved, Decider
 from delf.protocols.journal import TaskRecord
 from delf_journal_sql import SqlJournal
 from support.openai_server import OpenAIServer, Reply
@@ -178,7 +178,7 @@ class Fleet:
             if not marked and self._may_still_happen(*call):
                 continue
             decision = AlreadyDone(result=None) if marked else Approved()
-            data = answer_data(asked.request_id, asked.digest, decision, "the test")
+            data = answer_data(asked.request_id, asked.digest, decision, Decider(name="the test"))
             await self.journal.post(asked.task_id, KIND, data)
 
     def _may_still_happen(self, name: str, step: int) -> bool:

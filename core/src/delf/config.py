@@ -25,6 +25,7 @@ from delf.errors import (
     did_you_mean,
 )
 from delf.llm import HIDDEN, SETTINGS, LLMConfig, as_llm_config
+from delf.protocols.rules import ApprovalRule
 from delf.types import IN_PROCESS, ApprovalMode, ConfirmMode, FlowMode, Isolation
 
 PREFIX: Final = "DELF_"
@@ -169,6 +170,11 @@ class AgentConfig(BaseModel):
     flow_rules: list[str] = Field(
         [],
         description="Flows that need no approval, such as 'mail.read.sender -> mail.send.to'.",
+    )
+    approval_rules: dict[str, ApprovalRule] = Field(
+        default_factory=dict[str, ApprovalRule],
+        description="Who may decide about which actions, by patterns as bank.*; in delf.toml "
+        "[approvals.rules].",
     )
     wait_approvals: bool = Field(
         default=False,

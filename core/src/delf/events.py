@@ -402,6 +402,9 @@ class ApprovalRequest:
             ``task``, ``script``, ``result`` or ``unknown``, ``trust`` is ``own`` or ``outside``,
             and ``text`` says it in words. It is a help, and no proof.
         flow: The reason for which these sources need a person's look.
+        asked_by: The name of the person whose task it is; ``local`` is the local user.
+        rule: The team's rule for the action, as :class:`delf.protocols.rules.ApprovalRule` has it;
+            empty where none holds.
         fit: A check of other arguments, so that a channel can ask again. It returns them as they
             would be used, or raises :class:`delf.errors.ToolRefusedError`. None for a script, and
             in events.
@@ -435,6 +438,8 @@ class ApprovalRequest:
     line: int | None = None
     worker: str | None = None
     origins: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    asked_by: str = "local"
+    rule: Mapping[str, Any] = field(default_factory=dict[str, Any])
     flow: str | None = None
     fit: Fit | None = field(default=None, repr=False, compare=False)
 
@@ -469,12 +474,17 @@ class ApprovalDecided(_Event):
     is the position of the answer in the journal's inbox, if it came from there. ``remember`` says
     for how long later calls need no further approval, ``covers`` whether only those with the same
     arguments. What is remembered ``until_revoked`` holds for later tasks of ``key`` (None: of the
-    local user) in the ``project``, which is a folder.
+    local user) in the ``project``, which is a folder. ``via`` is from where it was given,
+    ``instead_of`` the people in whose place, and ``others`` who approved it before, where a rule
+    wants two.
     """
 
     request_id: str
     decision: DecisionKind
     by: str
+    via: str = ""
+    instead_of: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
     source: DecisionSource = "person"
     reason: str | None = None
     arguments: Mapping[str, Any] | None = None
@@ -484,6 +494,29 @@ class ApprovalDecided(_Event):
     covers: Covers = "call"
     key: str | None = None
     project: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalVoted(_Event):
+    """One of the people approved a request, for which its rule wants two.
+
+    ``key``, ``note`` and ``via`` are as in :class:`ApprovalDecided`.
+    """
+
+    request_id: str
+    by: str
+    reason: str | None = None
+    key: str | None = None
+    note: int | None = None
+    via: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalEscalated(_Event):
+    """Nobody has decided a request in time: the people and teams ``to`` may, too."""
+
+    request_id: str
+    to: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -625,6 +658,8 @@ Event = (
     | ChildFinished
     | ApprovalRequested
     | ApprovalDecided
+    | ApprovalVoted
+    | ApprovalEscalated
     | ApprovalRemembered
     | Printed
     | ClockRead

@@ -359,6 +359,7 @@ def _approvals_of(agent: AgentParts, journal: Journal) -> Approvals:
         project=str(agent.context.folder.resolve()),
         flows=config.flows,
         flow_rules=config.flow_rules,
+        rules=config.approval_rules,
     )
 
 

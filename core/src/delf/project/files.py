@@ -13,7 +13,8 @@ from delf.errors import ConfigurationError, ToolDefinitionError, did_you_mean
 from delf.folders import CONFIG_FILE, is_file, parse_toml, project_folder, read_file
 from delf.tools.signature import check_name
 
-SECTIONS: Final = ("agent", "connections", "plugins")
+RULES: Final = "rules"
+SECTIONS: Final = ("agent", "approvals", "connections", "plugins")
 PREFER: Final = "prefer"
 """The key of ``[plugins]`` that is not a plugin: who wins where several give one name."""
 
@@ -54,6 +55,8 @@ def read_config(path: Path) -> dict[str, Any]:
             hint="the file is TOML: https://toml.io",
         ) from error
     _check(path, document)
+    if rules := document.pop("approvals", {}).get(RULES):
+        document.setdefault("agent", {})["approval_rules"] = rules
     return document
 
 
@@ -77,6 +80,12 @@ def _check(path: Path, document: Mapping[str, Any]) -> None:
                 hint=f"known sections: {', '.join(SECTIONS)}",
             )
         _table(path, section, content)
+    for key, content in document.get("approvals", {}).items():
+        if key != RULES:
+            raise ConfigurationError(
+                f"{path} [approvals]: unknown key {key!r}", hint="known keys: rules"
+            )
+        _table(path, "approvals.rules", content)
     for key in document.get("agent", {}):
         check_agent_key(f"{path} [agent]", key)
     for name, content in document.get("connections", {}).items():

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final
 
+from delf.engine.approvals.ballot import why_refused
 from delf.engine.approvals.decision import check_fits
 from delf.engine.approvals.inbox import KIND, answer_data
 from delf.engine.approvals.remembered import remembering
@@ -15,13 +16,15 @@ from delf.errors import ApprovalRejectedError, DelfError, UnknownRequestError
 from delf.events import (
     ApprovalDecided,
     ApprovalRequested,
+    ApprovalVoted,
     CallFinished,
     CallStarted,
     Event,
     TaskFinished,
 )
-from delf.protocols.approval import Decision, Edited, RememberedDecision
+from delf.protocols.approval import Decider, Decision, Edited, RememberedDecision
 from delf.protocols.journal import Journal, RequestRecord, SharedJournal
+from delf.protocols.rules import ApprovalRule
 from delf.values import to_jsonable_or_repr
 from delf_cli.ids import check_names
 
@@ -50,12 +53,26 @@ def request_data(record: RequestRecord) -> dict[str, Any]:
     }
 
 
-def decided_data(record: RequestRecord, decided: ApprovalDecided) -> dict[str, Any]:
+def decided_data(record: RequestRecord, decided: ApprovalDecided | ApprovalVoted) -> dict[str, Any]:
     """A decision as JSON-ready data."""
     return {"request_id": record.requested.request_id, **_decision(decided)}
 
 
-def _decision(decided: ApprovalDecided) -> dict[str, Any]:
+def _decision(decided: ApprovalDecided | ApprovalVoted) -> dict[str, Any]:
+    if isinstance(decided, ApprovalVoted):
+        return {
+            "decision": "approved",
+            "by": decided.by,
+            "reason": decided.reason,
+            "remember": "no",
+            "covers": "call",
+            "arguments": None,
+            "at": decided.at,
+            "via": decided.via,
+            "instead_of": [],
+            "others": [],
+            "is_final": False,
+        }
     arguments = None if decided.arguments is None else dict(decided.arguments)
     return {
         "decision": decided.decision,
@@ -65,6 +82,10 @@ def _decision(decided: ApprovalDecided) -> dict[str, Any]:
         "covers": decided.covers,
         "arguments": to_jsonable_or_repr(arguments),
         "at": decided.at,
+        "via": decided.via,
+        "instead_of": list(decided.instead_of),
+        "others": list(decided.others),
+        "is_final": True,
     }
 
 
@@ -160,34 +181,40 @@ async def send(
     journal: SharedJournal,
     record: RequestRecord,
     decide: Callable[[Mapping[str, Any]], Decision],
-    by: str,
-    key: str | None = None,
-) -> tuple[RequestRecord, ApprovalDecided]:
+    who: Decider,
+) -> tuple[RequestRecord, ApprovalDecided | ApprovalVoted]:
     """Answer a request.
 
     Args:
         journal: Where it is kept.
         record: The request, as it was found.
         decide: Gives the decision, for the arguments as they are journalled.
-        by: Who decides.
-        key: By which key of a server; None for the local user.
+        who: Who decides.
 
     Returns:
-        The request, and the event that says that this answer counted.
+        The request, and the event that says that this answer counted: ``ApprovalVoted`` where
+        another person has to approve it, too.
 
     Raises:
         UnknownRequestError: When the answer came late.
         ApprovalRejectedError: When edited arguments did not fit, so that no call was made.
-        DelfError: When the answer does not fit, or the other process does not take it.
+        DelfError: When the answer does not fit, who gives it may not, or the other process does
+            not take it.
     """
     _check_waits(record)
     asked = record.requested
     decision = decide(asked.arguments)
     check_fits(asked, decision)
+    if (why := why_not(record, who, decision)) is not None:
+        raise DelfError(why, hint="the team's rules are in [approvals.rules]")
+    if asked.rule.get("two_of"):
+        await _check_votes(journal, asked, who)
     live = journal.subscribe(asked.task_id)
-    data = answer_data(asked.request_id, asked.digest, decision, by, key)
+    data = answer_data(asked.request_id, asked.digest, decision, who)
     position = await journal.post(asked.task_id, KIND, data)
-    decided = await _decided(journal, asked.request_id, live)
+    decided = await _decided(journal, asked.request_id, live, position)
+    if isinstance(decided, ApprovalVoted):
+        return record, decided
     if decided.note != position:
         raise _late(asked.request_id, f"it was {decided.decision} by {decided.by} already")
     if isinstance(decision, Edited):
@@ -217,14 +244,29 @@ def _late(request_id: str, became: str) -> UnknownRequestError:
     )
 
 
+async def _check_votes(journal: SharedJournal, asked: ApprovalRequested, who: Decider) -> None:
+    for event in await journal.read(asked.task_id, asked.seq):
+        is_vote = isinstance(event, ApprovalVoted) and event.request_id == asked.request_id
+        if is_vote and event.key == who.key:
+            raise DelfError(f"{who.name} has approved it: another person has to, too")
+
+
+def why_not(record: RequestRecord, who: Decider, decision: Decision) -> str | None:
+    """Say why somebody may not give a decision about a request; None where they may."""
+    waited, rule = time.time() - record.requested.at, ApprovalRule.of(record.requested.rule)
+    return why_refused(rule, record.task.key, who, decision, waited)
+
+
 async def _decided(
-    journal: SharedJournal, request_id: str, live: AsyncIterator[Event]
-) -> ApprovalDecided:
+    journal: SharedJournal, request_id: str, live: AsyncIterator[Event], note: int
+) -> ApprovalDecided | ApprovalVoted:
     """Wait for the decision of the request, by this answer or another."""
     deadline = time.monotonic() + _SECONDS
     while time.monotonic() < deadline:
         event = await _next(live)
         if isinstance(event, ApprovalDecided) and event.request_id == request_id:
+            return event
+        if isinstance(event, ApprovalVoted) and event.note == note:
             return event
         if event is None or isinstance(event, TaskFinished):
             (record,) = [

@@ -72,6 +72,10 @@ def story(event: ev.Event) -> str | None:
             return f"  another pass: {cut(event.remaining, 200)}"
         case ev.ApprovalDecided():
             return f"  {event.decision} by {event.by}"
+        case ev.ApprovalVoted():
+            return f"  approved by {event.by}; another person has to approve it, too"
+        case ev.ApprovalEscalated():
+            return f"  nobody has decided; {', '.join(event.to)} may, too"
         case ev.ApprovalRemembered():
             return f"  {event.action} passes: {event.by} approved it in {event.from_task}"
         case _:

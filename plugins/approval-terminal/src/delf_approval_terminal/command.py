@@ -9,8 +9,8 @@ from typing import Any, Final, cast
 
 import click
 
-from delf.events import Remember
-from delf.protocols.approval import NO_REASON, AlreadyDone, Approved, Edited, Rejected
+from delf.events import ApprovalVoted, Remember
+from delf.protocols.approval import NO_REASON, AlreadyDone, Approved, Decider, Edited, Rejected
 from delf_approval_terminal import listing
 from delf_cli import answering
 from delf_cli.complete import completes
@@ -20,6 +20,7 @@ from delf_cli.lazy import BareGroup
 from delf_cli.output import json_text
 
 _BY: Final = "cli"
+_WHO: Final = Decider(name=_BY, via="command line")
 _MOST_OFFERED: Final = 50
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
@@ -255,9 +256,12 @@ def _answer(
         if not click.confirm(asked, err=True):
             click.echo("nothing was decided", err=True)
             ctx.exit(1)
-    record, decided = ask_journal(ctx, lambda journal: answering.send(journal, found, decide, _BY))
+    record, decided = ask_journal(ctx, lambda journal: answering.send(journal, found, decide, _WHO))
     if as_json:
         click.echo(json_text(answering.decided_data(record, decided), indent=2))
+        return
+    if isinstance(decided, ApprovalVoted):
+        click.echo(f"approved, and another person has to, too: {listing.line(record)}")
         return
     click.echo(f"{decided.decision}: {listing.line(record, decided.arguments)}")
 

@@ -14,8 +14,10 @@ from typing import Any, Final
 
 from delf.events import (
     ApprovalDecided,
+    ApprovalEscalated,
     ApprovalRemembered,
     ApprovalRequested,
+    ApprovalVoted,
     CallFinished,
     CallStarted,
     Event,
@@ -24,6 +26,7 @@ from delf.events import (
     TaskResumed,
     TaskStarted,
 )
+from delf.protocols.people import name_of_holder
 from delf_audit.trail import AuditTrail
 
 KEY_VARIABLE: Final = "DELF_AUDIT_KEY"
@@ -72,6 +75,7 @@ class AuditObserver:
             case TaskQueued() | TaskStarted():
                 what = "queued" if isinstance(event, TaskQueued) else "task"
                 asked = {"what": what, **_who(), "origin": event.origin, "text": event.task}
+                asked["for"] = name_of_holder(event.key)
                 parent = None if isinstance(event, TaskQueued) else event.parent
                 return asked if parent is None else {**asked, "parent": parent}
             case TaskResumed():
@@ -80,6 +84,11 @@ class AuditObserver:
                 return {"what": "question", "request": event.request_id, **_call(event)}
             case ApprovalDecided():
                 return _decision(event)
+            case ApprovalVoted():
+                voted = {"what": "vote", "request": event.request_id, "by": event.by}
+                return {**voted, "via": event.via, "reason": event.reason}
+            case ApprovalEscalated():
+                return {"what": "escalated", "request": event.request_id, "to": list(event.to)}
             case ApprovalRemembered():
                 return {
                     "what": "remembered",
@@ -103,6 +112,7 @@ class AuditObserver:
                     "status": event.status,
                     "error": event.error,
                     "cost_usd": event.cost_usd,
+                    "by": event.by,
                 }
             case _:
                 return None
@@ -146,6 +156,9 @@ def _decision(event: ApprovalDecided) -> dict[str, Any]:
         "request": event.request_id,
         "decision": event.decision,
         "by": event.by,
+        "via": event.via,
+        "instead_of": list(event.instead_of),
+        "others": list(event.others),
         "reason": event.reason,
         "remember": event.remember,
         "covers": event.covers,

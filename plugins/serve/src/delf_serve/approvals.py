@@ -26,6 +26,7 @@ from delf_cli.answering import (
     request_data,
     revoke,
     send,
+    why_not,
 )
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
@@ -37,7 +38,7 @@ from delf_serve.schemas import (
     Request,
     RequestList,
 )
-from delf_serve.tasks import Tasks
+from delf_serve.tasks import Tasks, may_decide
 
 if TYPE_CHECKING:
     from delf import Agent
@@ -58,22 +59,24 @@ class Approvals:
         self._agent = agent
         self._tasks = tasks
 
-    async def list(self, key: Key, *, waiting: bool, limit: int, offset: int) -> RequestList:
+    async def list(
+        self, key: Key, *, waiting: bool, mine: bool, limit: int, offset: int
+    ) -> RequestList:
         """Questions that somebody sees, the oldest first."""
         every = await self._tasks.journal.find_requests(waiting=waiting, limit=_MOST)
         found = [record for record in every if key.sees(record.task.key)]
+        if mine:
+            found = [record for record in found if may_decide(record, key)]
         part = found[offset : offset + limit]
         more = len(found) > offset + limit
-        return RequestList(
-            approvals=[Request(**request_data(record)) for record in part], more=more
-        )
+        return RequestList(approvals=[_request(record, key) for record in part], more=more)
 
     async def detail(self, text: str, key: Key) -> Request:
         """A question with all that helps to answer it."""
         record = await self._find(text, key)
         action = await self._action(record)
         schema = None if action is None or action.schema is None else action.schema()
-        return Request(**request_data(record), arguments_schema=schema)
+        return _request(record, key, arguments_schema=schema)
 
     async def check(self, request_id: str, changed: Mapping[str, Any], key: Key) -> Checked:
         """Tell whether arguments fit, as the gate will check them."""
@@ -88,8 +91,16 @@ class Approvals:
             return Checked(ok=False, message=error.message)
         return Checked(ok=True)
 
-    async def decide(self, request_id: str, given: DecisionRequest, key: Key) -> DecidedView:
+    async def decide(
+        self, request_id: str, given: DecisionRequest, key: Key, via: str
+    ) -> DecidedView:
         """Answer a question, named by its whole id; whoever was first counts.
+
+        Args:
+            request_id: The question.
+            given: The answer.
+            key: Who gives it.
+            via: From where.
 
         Raises:
             UnknownRequestError: When somebody was quicker, or it does not wait any more.
@@ -97,13 +108,15 @@ class Approvals:
         """
         record = await self._find(request_id, key, whole=True)
         decision = _decision(given)
+        if (why := why_not(record, key.decider(via), decision)) is not None:
+            raise ProblemError(403, why, "GET /approvals?mine=true lists what you may decide")
         if isinstance(decision, Edited):
             fits = await self.check(request_id, decision.arguments, key)
             if not fits.ok:
                 message = fits.message or "the arguments do not fit"
                 raise ProblemError(422, message, param="arguments")
         journal = self._tasks.journal
-        _, decided = await send(journal, record, lambda _: decision, key.name, key.holder)
+        _, decided = await send(journal, record, lambda _: decision, key.decider(via))
         return DecidedView(**decided_data(record, decided))
 
     async def remembered(self, key: Key) -> list[Remembered]:
@@ -140,6 +153,18 @@ class Approvals:
                     if action.name == method or (connection.is_function and not method):
                         return action
         return None
+
+
+def _request(record: RequestRecord, key: Key, **more: Any) -> Request:
+    why = why_not(record, key.decider(""), Approved())
+    if "decide" not in key.rights:
+        why = "you have no right to decide"
+    return Request(
+        **request_data(record),
+        can_decide=may_decide(record, key),
+        why_not=why if record.waits else None,
+        **more,
+    )
 
 
 def _remembered(decision: RememberedDecision) -> Remembered:

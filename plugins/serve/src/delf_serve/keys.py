@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from delf.errors import ConfigurationError, DelfError
+from delf.protocols.approval import Decider
 from delf.protocols.people import (
     RIGHTS,
     SCOPES,
@@ -69,6 +70,20 @@ class Key:
         if self.uid:
             return f"{self.name}:{self.uid}"
         return _holder(self.name, self.digest) if self.digest else None
+
+    def decider(self, via: str) -> Decider:
+        """The person as one who decides.
+
+        Args:
+            via: From where.
+        """
+        return Decider(
+            name=self.name,
+            key=self.holder,
+            teams=tuple(sorted(self.teams)),
+            stands_for=self.stands_for,
+            via=via,
+        )
 
     @property
     def owners(self) -> frozenset[str] | None:

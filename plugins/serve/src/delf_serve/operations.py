@@ -94,6 +94,12 @@ class Call:
         return client_of(self.http.scope.get("client"))
 
     @property
+    def via(self) -> str:
+        """From where it is decided: the page or the API, and the address."""
+        is_page = self.cookie is not None or self.http.scope.get("delf.proxy")
+        return f"{'page' if is_page else 'API'}, {self.client}"
+
+    @property
     def cookie(self) -> str | None:
         """The cookie of the session that was shown, if one was."""
         return self.http.scope.get("delf.cookie")
@@ -492,7 +498,7 @@ async def decide(call: Call) -> Response:
     call.query(s.NoQuery)
     given = await call.body(s.DecisionRequest)
     name = call.part("request_id")
-    return shown(await call.service.approvals.decide(name, given, call.key))
+    return shown(await call.service.approvals.decide(name, given, call.key, call.via))
 
 
 async def check(call: Call) -> Response:

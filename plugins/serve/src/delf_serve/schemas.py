@@ -169,6 +169,9 @@ class Task(Shown):
     events: int = 0
     owner: str | None = Field(default=None, description="The process that works on it.")
     asked_by: str = Field(description="The name of the person; `local` for the machine's user.")
+    waits_for_you: bool = Field(
+        default=False, description="Whether it waits for a decision that you may give."
+    )
     is_terminal: bool
 
 
@@ -360,6 +363,16 @@ class DecidedView(Shown):
     covers: Literal["call", "action"] = "call"
     arguments: dict[str, Any] | None = None
     at: Time
+    via: str = Field(default="", description="From where it was given.")
+    instead_of: list[str] = Field(
+        default_factory=list[str], description="The people in whose place, while they are away."
+    )
+    others: list[str] = Field(
+        default_factory=list[str], description="Who approved it before, where a rule wants two."
+    )
+    is_final: bool = Field(
+        default=True, description="False where another person has to approve it, too."
+    )
 
 
 class Remembered(Shown):
@@ -411,6 +424,8 @@ class Request(create_model("Asked", __base__=Shown, **_fields_of_request())):
     state: str = Field(description="waiting, a decision, interrupted, or over.")
     since: Time
     decided: DecidedView | None = None
+    can_decide: bool = Field(default=False, description="Whether you may approve it.")
+    why_not: str | None = Field(default=None, description="Why you may not, while it waits.")
     arguments_schema: dict[str, Any] | None = Field(
         default=None,
         description="The JSON schema by which edited arguments are checked; only where one request "
@@ -744,6 +759,7 @@ class RequestQuery(PageQuery):
     """The filter of approval requests."""
 
     waiting: bool = Field(default=True, description="Only those that wait for an answer.")
+    mine: bool = Field(default=False, description="Only those that you may decide.")
 
 
 class EventQuery(Query):

@@ -21,9 +21,10 @@ from delf.events import (
     TaskStarted,
     encode,
 )
+from delf.protocols.journal import TaskRecord
 from delf_serve.keys import Key
 from delf_serve.plain import json_bytes
-from delf_serve.tasks import OVER, Tasks
+from delf_serve.tasks import OVER, Tasks, Waiting, task_view
 
 _log = logging.getLogger(__name__)
 
@@ -59,13 +60,13 @@ class Item:
         seq: The event's number.
         chunk: The frame.
         over: Whether it is the end.
-        owner: Whose task it is about, in a list; None is the local user.
+        listed: In a list, the task that has changed, with all that waits.
     """
 
     seq: int
     chunk: bytes
     over: bool = False
-    owner: str | None = None
+    listed: tuple[TaskRecord, Waiting] | None = None
 
 
 @dataclass(eq=False)
@@ -171,10 +172,12 @@ class Streams:
                 item = await _next(queue)
                 if item is None:
                     return
-                if not item.chunk:
+                if item.listed is None:
                     yield BEAT
-                elif key.sees(item.owner):
-                    yield item.chunk
+                elif key.sees(item.listed[0].key):
+                    view = task_view(*item.listed, key)
+                    data = json_bytes(view.model_dump(mode="json"))
+                    yield b"event: task\ndata: %b\n\n" % data
 
     @asynccontextmanager
     async def _reading(self, feed: _Feed) -> AsyncGenerator[asyncio.Queue[Item | None]]:
@@ -224,9 +227,7 @@ class Streams:
                 wake.clear()
                 names, _ = list(changed), changed.clear()
                 for name in names:
-                    view, owner = await self._tasks.listed(name)
-                    data = json_bytes(view.model_dump(mode="json"))
-                    self._list.put(Item(0, b"event: task\ndata: %b\n\n" % data, owner=owner))
+                    self._list.put(Item(0, b"", listed=await self._tasks.listed(name)))
 
         telling = asyncio.create_task(self._follow(tell))
         try:

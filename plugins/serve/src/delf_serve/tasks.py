@@ -19,10 +19,19 @@ from delf.engine.views.snapshot import snapshot
 from delf.errors import ConfigurationError, DelfError, UnknownTaskError
 from delf.events import ApprovalRequested, Event, TaskFinished, TaskQueued, TaskResumed, TaskStarted
 from delf.outputs import Output
-from delf.protocols.journal import Ages, ListPlace, SharedJournal, SupportsUpkeep, TaskRecord
+from delf.protocols.approval import Approved
+from delf.protocols.journal import (
+    Ages,
+    ListPlace,
+    RequestRecord,
+    SharedJournal,
+    SupportsUpkeep,
+    TaskRecord,
+)
 from delf.protocols.people import SupportsPeople, name_of_holder
 from delf.protocols.sessions import SupportsLogins
 from delf.retention import prune, remove
+from delf_cli.answering import why_not
 from delf_serve.files import Uploads
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
@@ -72,6 +81,8 @@ _ASKED: Final[dict[str, str]] = {
 }
 
 
+Waiting = Mapping[str, Sequence[RequestRecord]]
+"""What tasks ask a person, by their ids."""
 MakeFiles = Callable[[], Awaitable[Sequence[str] | None]]
 
 
@@ -98,8 +109,16 @@ def state_of(record: TaskRecord, waiting: Collection[str]) -> State:
             return "waiting" if record.task_id in waiting else "running"
 
 
-def task_view(record: TaskRecord, waiting: Collection[str]) -> Task:
-    """A task as lists show it."""
+def may_decide(record: RequestRecord, key: Key) -> bool:
+    """Tell whether somebody may approve a request that waits."""
+    if not record.waits or "decide" not in key.rights:
+        return False
+    return why_not(record, key.decider(""), Approved()) is None
+
+
+def task_view(record: TaskRecord, waiting: Waiting, key: Key) -> Task:
+    """A task as lists show it to somebody."""
+    asked = waiting.get(record.task_id, ())
     state = state_of(record, waiting)
     return Task(
         task_id=record.task_id,
@@ -113,6 +132,7 @@ def task_view(record: TaskRecord, waiting: Collection[str]) -> Task:
         events=record.events,
         owner=record.owner,
         asked_by=name_of_holder(record.key),
+        waits_for_you=any(may_decide(one, key) for one in asked),
         is_terminal=state in ("done", "failed", "stopped"),
     )
 
@@ -159,7 +179,7 @@ class Tasks:
         self._open_of: Counter[str] = Counter()
         self._not_ours: set[str] = set()
         self._work: set[asyncio.Task[None]] = set()
-        self._waiting: tuple[float, dict[str, list[str]]] = (0.0, {})
+        self._waiting: tuple[float, dict[str, list[RequestRecord]]] = (0.0, {})
         self._journal: ServedJournal | None = None
 
     @property
@@ -319,7 +339,7 @@ class Tasks:
         """
         live = self.journal.subscribe(name)
         deadline = time.monotonic() + seconds
-        while (await self.listed(name))[0].state not in _AT_REST:
+        while state_of(*await self.listed(name)) not in _AT_REST:
             left = deadline - time.monotonic()
             if left <= 0:
                 return
@@ -336,13 +356,13 @@ class Tasks:
 
     # -- looking up -----------------------------------------------------------------------
 
-    async def waiting(self) -> Mapping[str, Sequence[str]]:
-        """The tasks that wait for a person, with the ids of what they ask."""
+    async def waiting(self) -> Waiting:
+        """The tasks that wait for a person, with what they ask."""
         at, asked = self._waiting
         if time.monotonic() - at > 0.25:
-            asked = dict[str, list[str]]()
+            asked = dict[str, list[RequestRecord]]()
             for record in await self.journal.find_requests(waiting=True):
-                asked.setdefault(record.task.task_id, []).append(record.requested.request_id)
+                asked.setdefault(record.task.task_id, []).append(record)
             self._waiting = time.monotonic(), asked
         return asked
 
@@ -375,7 +395,7 @@ class Tasks:
                 break
             place = records[-1].place
         waiting = await self.waiting()
-        views = [task_view(record, waiting) for record in found[:limit]]
+        views = [task_view(record, waiting, key) for record in found[:limit]]
         return views, _cursor(found[limit - 1]) if len(found) > limit else None
 
     async def record(self, text: str, key: Key) -> TaskRecord:
@@ -418,22 +438,23 @@ class Tasks:
         shown = [_prompt(item) for item in found[offset : offset + limit]]
         return PromptList(prompts=shown, more=len(found) > offset + limit)
 
-    async def listed(self, task_id: str) -> tuple[Task, str | None]:
-        """A task as lists show it, with its owner, who may see it."""
-        record = await self.journal.task(task_id)
-        return task_view(record, await self.waiting()), record.key
+    async def listed(self, task_id: str) -> tuple[TaskRecord, Waiting]:
+        """A task with all that waits, from which :func:`task_view` makes what lists show."""
+        return await self.journal.task(task_id), await self.waiting()
 
     async def view(self, text: str, key: Key) -> Task:
         """A task as lists show it."""
-        return task_view(await self.record(text, key), await self.waiting())
+        return task_view(await self.record(text, key), await self.waiting(), key)
 
     async def detail(self, text: str, key: Key) -> TaskDetail:
         """A task with its result."""
         record = await self.record(text, key)
         events = await self.journal.read(record.task_id)
         waiting = await self.waiting()
-        view = task_view(record, waiting)
-        return await asyncio.to_thread(_detail, view, events, waiting.get(record.task_id, ()), key)
+        view = task_view(record, waiting, key)
+        asked = [one.requested.request_id for one in waiting.get(record.task_id, ())]
+        return await asyncio.to_thread(
+            _detail, view, events, asked, key)
 
     async def snapshot(self, text: str, key: Key) -> Snapshot:
         """A task as ``Agent.poll`` tells it."""

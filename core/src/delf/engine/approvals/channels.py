@@ -18,6 +18,7 @@ from delf.protocols.approval import (
     ApprovalChannel,
     ApprovalRequest,
     Approved,
+    DecidedBy,
     Decision,
     Rejected,
 )
@@ -50,8 +51,9 @@ async def ask_channels(
     task: TaskRequest,
     redactor: Redactor,
     failures: list[str],
+    count: Callable[[Answer], Answer | None],
 ) -> Answer | None:
-    """Ask the channels in order and return the first answer.
+    """Ask the channels in order and return the first answer that counts.
 
     Each gets a copy of the request, so that none can change the call. What is not a decision is a
     failure of the channel, and what the request cannot have is a no.
@@ -62,23 +64,38 @@ async def ask_channels(
         task: The task that asks.
         redactor: Takes secrets out of what is told of a failure.
         failures: Each channel that fails is told here.
+        count: Makes an answer what it counts for: None where it is not enough.
     """
     for named in channels:
         if named.needs_presence and not task.attended:
             continue
         shown = replace(request, arguments=copy_of(request.arguments))
         decision = await _ask_channel(named, shown, redactor, failures)
-        if decision is not None:
-            return Answer(decision, named.name)
+        if decision is None:
+            continue
+        is_known = isinstance(decision, DecidedBy)
+        answer = (
+            Answer.of(decision.decision, decision.who) if is_known else Answer(decision, named.name)
+        )
+        try:
+            counted = count(answer)
+        except DelfError as error:
+            _log.warning("an answer of %s does not count: %s", named.name, error.message)
+            failures.append(f"{named.name}: {error.message}")
+            continue
+        if counted is not None:
+            return counted
     return None
 
 
 async def _ask_channel(
     named: NamedChannel, request: ApprovalRequest, redactor: Redactor, failures: list[str]
-) -> Decision | None:
+) -> Decision | DecidedBy | None:
     """A channel's answer; one that fails is passed over, which can only end in a no."""
     try:
         said = await named.channel.decide(request)
+        if isinstance(said, DecidedBy):
+            return replace(said, decision=_fitting(request, well_formed(said.decision)))
         return None if said is None else _fitting(request, well_formed(said))
     except (Exception, SystemExit, asyncio.CancelledError) as error:
         task = asyncio.current_task()

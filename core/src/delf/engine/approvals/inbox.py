@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from delf.errors import (
     JournalUnavailableError,
     UnknownRequestError,
 )
-from delf.protocols.approval import Decision, Edited
+from delf.protocols.approval import Decider, Decision, Edited
 from delf.protocols.journal import (
     Journal,
     Note,
@@ -64,9 +64,7 @@ async def open_journal(journal: Journal, lease: float | None = None) -> Journal:
     return journal
 
 
-def answer_data(
-    request_id: str, digest: str, decision: Decision, by: str, key: str | None = None
-) -> dict[str, Any]:
+def answer_data(request_id: str, digest: str, decision: Decision, who: Decider) -> dict[str, Any]:
     """A decision as a note's data.
 
     Args:
@@ -74,11 +72,32 @@ def answer_data(
         digest: Of the action and arguments that were looked at.
         decision: Approved, rejected, already done or edited. Edited arguments are those that
             change: the others stay as the process that waits knows them.
-        by: Who decided.
-        key: By which key of a server; None for the local user.
+        who: Who decided.
     """
-    head = {"request_id": request_id, "digest": digest, "by": by, "key": key}
+    head = {
+        "request_id": request_id,
+        "digest": digest,
+        "by": who.name,
+        "key": who.key,
+        "teams": list(who.teams),
+        "stands_for": [[name, list(teams)] for name, teams in who.stands_for],
+        "via": who.via,
+    }
     return {**head, **decision_data(decision)}
+
+
+def _who(data: Mapping[str, Any]) -> Decider:
+    """Who gave the answer that a note brings."""
+    key = data.get("key")
+    return Decider(
+        name=str(data.get("by") or "inbox")[:100],
+        key=None if key is None else str(key),
+        teams=tuple(map(str, data.get("teams", ()))),
+        stands_for=tuple(
+            (str(name), tuple(map(str, teams))) for name, teams in data.get("stands_for", ())
+        ),
+        via=str(data.get("via") or "")[:200],
+    )
 
 
 class Inbox:
@@ -153,11 +172,8 @@ class Inbox:
             request = self._pending.find(request_id)
             known = {} if request is None else dict(request.arguments)
             decision = Edited(arguments={**known, **decision.arguments})
-        by = str(data.get("by") or "inbox")[:100]
         try:
-            key = data.get("key")
-            key = None if key is None else str(key)
-            answer = Answer(decision, by, note.position, key)
+            answer = Answer.of(decision, _who(data), note.position)
             self._pending.answer(request_id, answer, digest=str(data.get("digest")))
         except UnknownRequestError as error:
             _log.debug("an answer came late: %s", error.message)

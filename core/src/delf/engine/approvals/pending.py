@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import field
 from typing import Any, Final
 
@@ -19,6 +20,14 @@ _KEPT: Final = 1000
 """The number of decided requests whose ends are remembered, for late answers."""
 
 
+Count = Callable[[Answer], Answer | None]
+"""Makes an answer what it counts for: None where it is not enough; raises where it may not."""
+
+
+def _as_it_is(answer: Answer) -> Answer:
+    return answer
+
+
 @dataclass(frozen=True, slots=True)
 class PendingRequest:
     """A request with the place where its answer is awaited."""
@@ -26,6 +35,7 @@ class PendingRequest:
     request: ApprovalRequest
     answer: asyncio.Future[Answer]
     since: float = field(default_factory=time.time)
+    count: Count = field(default=_as_it_is)
 
     def to_dict(self) -> dict[str, Any]:
         """The request as data, for programs that show it."""
@@ -43,9 +53,15 @@ class PendingRequests:
         self.watched = False
         """True if the program looks at them, so that it may decide."""
 
-    def open(self, request: ApprovalRequest) -> asyncio.Future[Answer]:
-        """Let a request wait; to be called on the event loop that awaits the answer."""
-        pending = PendingRequest(request, asyncio.get_running_loop().create_future())
+    def open(self, request: ApprovalRequest, count: Count = _as_it_is) -> asyncio.Future[Answer]:
+        """Let a request wait; to be called on the event loop that awaits the answer.
+
+        Args:
+            request: The request.
+            count: Makes an answer what it counts for.
+        """
+        answer = asyncio.get_running_loop().create_future()
+        pending = PendingRequest(request, answer, count=count)
         with self._lock:
             self._waiting[request.request_id] = pending
         return pending.answer
@@ -104,9 +120,12 @@ class PendingRequests:
             if pending is None:
                 raise _not_waiting(request_id, self._became.get(request_id))
             _check(pending.request, answer, digest)
+            counted = pending.count(answer)
+            if counted is None:
+                return
             del self._waiting[request_id]
             self._became[request_id] = "answered"
-        pending.answer.get_loop().call_soon_threadsafe(_give, pending.answer, answer)
+        pending.answer.get_loop().call_soon_threadsafe(_give, pending.answer, counted)
 
 
 def _check(request: ApprovalRequest, answer: Answer, digest: str | None) -> None:

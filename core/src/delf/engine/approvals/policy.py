@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from delf.engine.approvals.ballot import Ballot
 from delf.engine.approvals.channels import NamedChannel, ask_channels, copy_of
 from delf.engine.approvals.decision import (
     Answer,
@@ -23,7 +25,7 @@ from delf.engine.approvals.decision import (
 from delf.engine.approvals.flows import Flow, flow_of, reason_of
 from delf.engine.approvals.identity import call_digest
 from delf.engine.approvals.inbox import Inbox
-from delf.engine.approvals.pending import PendingRequests
+from delf.engine.approvals.pending import Count, PendingRequests
 from delf.engine.approvals.remembered import (
     RememberedDecisions,
     call_key,
@@ -39,7 +41,14 @@ from delf.engine.task import TaskRequest
 from delf.engine.toolset import BoundAction
 from delf.engine.waiting import Permit, TaskClock
 from delf.errors import AgentConfirmationError, UndecidedCallError
-from delf.events import ApprovalDecided, ApprovalRemembered, ApprovalRequested, content_of
+from delf.events import (
+    ApprovalDecided,
+    ApprovalEscalated,
+    ApprovalRemembered,
+    ApprovalRequested,
+    ApprovalVoted,
+    content_of,
+)
 from delf.protocols.approval import (
     AlreadyDone,
     ApprovalRequest,
@@ -47,10 +56,13 @@ from delf.protocols.approval import (
     Decision,
     Expired,
     Rejected,
+    SupportsEscalation,
     SupportsPresence,
 )
 from delf.protocols.connection import Allowed, NeedsApproval
 from delf.protocols.journal import Journal
+from delf.protocols.people import name_of_holder
+from delf.protocols.rules import ApprovalRule
 from delf.tools.action import strictest
 from delf.types import ApprovalMode, FlowMode
 
@@ -87,6 +99,7 @@ class Approvals:
         project: The folder of the project whose later tasks they hold for.
         flows: What is made of where values came from.
         flow_rules: Flows that are no reason to ask.
+        rules: The team's rules, by patterns of actions.
     """
 
     def __init__(
@@ -104,7 +117,9 @@ class Approvals:
         project: str = "",
         flows: FlowMode = "show",
         flow_rules: Sequence[str] = (),
+        rules: Mapping[str, ApprovalRule] | None = None,
     ) -> None:
+        self.rules = dict(rules or {})
         self.flows: FlowMode = flows
         self.flow_rules = tuple(flow_rules)
         self.mode: ApprovalMode = mode
@@ -117,6 +132,11 @@ class Approvals:
         self.must_ask = must_ask
         self.journal = journal
         self.project = project
+
+    def rule_of(self, action: str) -> ApprovalRule | None:
+        """The team's rule for an action: of those that match, the one with the longest pattern."""
+        found = [pattern for pattern in self.rules if fnmatchcase(action, pattern)]
+        return self.rules[max(found, key=len)] if found else None
 
     def for_task(
         self,
@@ -174,6 +194,7 @@ class TaskApprovals:
         self._outline = outline
         self._outlining = asyncio.Lock()
         self._came_at = 0.0
+        self._voting: set[asyncio.Future[Any]] = set()
         self._in_turn = asyncio.Lock()
         self._looking = asyncio.Lock()
 
@@ -308,7 +329,8 @@ class TaskApprovals:
         flow = await self._guarded_flow(bound, call.arguments) if self._guards else None
         suspicious = flow is not None and flow.reason is not None
         # By digest: a question in the midst of a call may have the name of an action.
-        is_free = not (outcome_unknown or suspicious)
+        rule = self._shared.rule_of(bound.name)
+        is_free = not (outcome_unknown or suspicious or rule)
         if is_free and self._granted and bound.digest in self._granted:
             return Answer(Approved(reason="approved with its script"), source="policy")
         needs_approval = isinstance(verdict, NeedsApproval)
@@ -337,6 +359,7 @@ class TaskApprovals:
             line=call.line,
             origins={} if flow is None else copy_of(flow.data()),
             flow=None if flow is None else flow.reason,
+            rule={} if rule is None else rule.data(),
         )
         question = await self._question_of(request, past)
         if question == (None, None):
@@ -405,6 +428,7 @@ class TaskApprovals:
             "call_id": call_id,
             **asdict(stands),
             "worker": self._task.worker,
+            "asked_by": name_of_holder(self._task.on_behalf_of),
         }
         return ApprovalRequest(**{**common, **fields})
 
@@ -417,6 +441,8 @@ class TaskApprovals:
             why = f"{refused} (refused before in this task, and not asked again)"
             return Answer(Rejected(reason=why), source="policy")
         if self._said_by_mode(request) is not None or self._is_suspicious(request):
+            return None
+        if request.rule:  # a rule is about each call
             return None
         found = await self._remembered.covering(request)
         if found is None:
@@ -478,7 +504,8 @@ class TaskApprovals:
             if said is None:
                 with self._clock.stopped():
                     async with self.permit.given_up():
-                        return await self._ask(request, call, told, again=asked is not None)
+                        since = None if asked is None else asked.at
+                        return await self._ask(request, call, told, since=since)
             try:
                 await told
             except asyncio.CancelledError:
@@ -489,6 +516,8 @@ class TaskApprovals:
     def _said_by_mode(self, request: ApprovalRequest) -> Answer | None:
         """The answer to a request about which nobody is asked; None where somebody is."""
         mode = self._shared.mode
+        if request.rule and mode != "strict":
+            return None  # the people whom the rule names decide
         if request.outcome_unknown and self._task.settle != "ask":
             decided = Approved() if self._task.settle == "again" else AlreadyDone()
             return Answer(decided, f"settle {self._task.settle}", source="policy")
@@ -532,7 +561,7 @@ class TaskApprovals:
         call: Call | None,
         told: Awaitable[None],
         *,
-        again: bool,
+        since: float | None,
     ) -> Answer:
         """Wait for the answer.
 
@@ -542,10 +571,12 @@ class TaskApprovals:
             request: The request; it can be answered before anybody sees it.
             call: The call; None for a whole script.
             told: Lets those who look on see it.
-            again: Whether others saw it wait before.
+            since: Since when it waits, where others saw it wait before.
         """
         pending = self._shared.pending
-        answer = pending.open(request)
+        count = self._counting(request, since)
+        answer = pending.open(request, count)
+        escalating: asyncio.Task[None] | None = None
         asking: asyncio.Task[Answer | None] | None = None
         cancelled: asyncio.CancelledError | None = None
         how = "cancelled"
@@ -553,7 +584,10 @@ class TaskApprovals:
         try:
             try:
                 await told
-                asking = asyncio.ensure_future(self._ask_channels(request, failures, again=again))
+                escalating = self._escalating(request, since)
+                asking = asyncio.ensure_future(
+                    self._ask_channels(request, failures, count, again=since is not None)
+                )
                 said = await self._first_answer(request, asking, answer, failures)
             except asyncio.CancelledError as error:
                 cancelled = error
@@ -567,8 +601,9 @@ class TaskApprovals:
                 said = answer.result()
             how = type(said.decision).__name__.lower()
         finally:
-            if asking is not None:
-                asking.cancel()
+            for work in (asking, escalating):
+                if work is not None:
+                    work.cancel()
             pending.close(request.request_id, how)
         answer = await self._take(request, said, call)
         if cancelled is not None:
@@ -617,15 +652,78 @@ class TaskApprovals:
             expired = Expired(after_seconds=self._shared.timeout)
             return Answer(expired, "clock", source="timeout")
 
+    def _counting(self, request: ApprovalRequest, since: float | None) -> Count:
+        """Make answers what they count for under the rule of a request."""
+        rule = ApprovalRule.of(request.rule)
+        if rule is None:
+            return lambda answer: answer
+        votes = {
+            event.key: event.by
+            for event in self._log.events
+            if isinstance(event, ApprovalVoted) and event.request_id == request.request_id
+        }
+        loop, asker = asyncio.get_running_loop(), self._task.on_behalf_of
+        ballot = Ballot(rule, asker, time.time() if since is None else since, votes)
+
+        def count(answer: Answer) -> Answer | None:
+            counted = ballot.cast(answer)
+            if counted is None:
+                loop.call_soon_threadsafe(self._note_vote, request.request_id, answer)
+            return counted
+
+        return count
+
+    def _note_vote(self, request_id: str, answer: Answer) -> None:
+        reason = getattr(answer.decision, "reason", None)
+        voting = self._log.record(
+            ApprovalVoted,
+            request_id=request_id,
+            by=answer.by,
+            reason=reason,
+            key=answer.key,
+            note=answer.note,
+            via=answer.via,
+        )
+        work = asyncio.ensure_future(voting)
+        self._voting.add(work)
+        work.add_done_callback(self._voting.discard)
+
+    def _escalating(
+        self, request: ApprovalRequest, since: float | None
+    ) -> asyncio.Task[None] | None:
+        """Let further people decide once nobody has for as long as the rule says."""
+        rule = ApprovalRule.of(request.rule)
+        if rule is None or rule.escalate_after is None:
+            return None
+        waited = 0.0 if since is None else time.time() - since
+        seconds, to = rule.escalate_after * 60 - waited, rule.escalate_to
+
+        async def escalate() -> None:
+            if seconds > 0:
+                await asyncio.sleep(seconds)
+                await self._log.record(ApprovalEscalated, request_id=request.request_id, to=to)
+            for named in self._shared.channels:
+                if isinstance(named.channel, SupportsEscalation):
+                    await self._tell_escalated(named, request)
+
+        return asyncio.ensure_future(escalate())
+
+    async def _tell_escalated(self, named: NamedChannel, request: ApprovalRequest) -> None:
+        channel: Any = named.channel
+        try:
+            await channel.escalated(request)
+        except Exception as error:  # of whoever wrote the channel; the request waits all the same
+            self._log.redactor.log_failure(_log, f"the channel {named.name!r} failed", error)
+
     async def _ask_channels(
-        self, request: ApprovalRequest, failures: list[str], *, again: bool
+        self, request: ApprovalRequest, failures: list[str], count: Count, *, again: bool
     ) -> Answer | None:
         if again and self._shared.inbox is not None:
             await self._shared.inbox.take_earlier(request.task_id)
             if self._shared.pending.find(request.request_id) is None:
                 return None  # it was answered meanwhile
         channels, redactor = self._shared.channels, self._log.redactor
-        return await ask_channels(channels, request, self._task, redactor, failures)
+        return await ask_channels(channels, request, self._task, redactor, failures, count)
 
     async def _take(self, request: ApprovalRequest, said: Answer, call: Call | None) -> Answer:
         """Journal an answer, remember it if it says so, and give it as it is carried out."""
@@ -635,6 +733,9 @@ class TaskApprovals:
             ApprovalDecided,
             request_id=request.request_id,
             by=said.by,
+            via=said.via,
+            instead_of=said.instead_of,
+            others=said.others,
             source=said.source,
             note=said.note,
             key=self._remembered.key if lasts else None,
@@ -652,8 +753,8 @@ class TaskApprovals:
         decision = said.decision
         if not isinstance(decision, Approved) or decision.remember == "no":
             return decision
-        if request.outcome_unknown:
-            return replace(decision, remember="no")  # it is about one call, which may be made
+        if request.outcome_unknown or request.rule:
+            return replace(decision, remember="no")  # it is about one call
         if decision.remember == "task":
             return decision
         # What one key of a server says holds for no other one's later tasks.

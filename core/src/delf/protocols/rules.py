@@ -1,0 +1,60 @@
+"""Rules of a team: the people who may decide about an action, and how many of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+
+class ApprovalRule(BaseModel):
+    """A section of ``[approvals.rules]``, for the actions whose names its key matches.
+
+    People and teams are named alike; ``local`` is the local user.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    approvers: tuple[str, ...] = Field(
+        default=(), description="People and teams who may decide; anybody with the right, if empty."
+    )
+    four_eyes: bool = Field(
+        default=False, description="The person who asked for the task does not approve it."
+    )
+    two_of: tuple[str, ...] = Field(
+        default=(), description="Two different people of these have to approve it."
+    )
+    escalate_after: float | None = Field(
+        default=None, gt=0, description="Minutes after which `escalate_to` may decide, too."
+    )
+    escalate_to: tuple[str, ...] = Field(
+        default=(), description="People and teams who may decide after these minutes."
+    )
+
+    @field_validator("approvers", "two_of", "escalate_to", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if (self.escalate_after is None) != (not self.escalate_to):
+            raise ValueError("escalate_after and escalate_to go together")
+        if self.escalate_to and not (self.approvers or self.two_of):
+            raise ValueError("escalate_to needs approvers: anybody may decide at once")
+        return self
+
+    @property
+    def deciders(self) -> tuple[str, ...]:
+        """The people and teams who may decide at once."""
+        return self.approvers or self.two_of
+
+    def data(self) -> dict[str, Any]:
+        """The rule as events and interfaces have it: what is not usual in it."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> ApprovalRule | None:
+        """The rule of a request; None where none holds."""
+        return cls.model_validate(dict(data)) if data else None

@@ -1,0 +1,201 @@
+"""A team's rules: who may decide about which action, by which way ever it is decided."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+
+import pytest
+
+from delf import Approved, DelfError
+from delf.engine.approvals.inbox import KIND, answer_data
+from delf.protocols.approval import Decider
+from plugins.serve.test_people import add, change, person
+from support.serving import bearer, doing
+
+YES = {"decision": "approve"}
+NO = {"decision": "reject", "reason": "no"}
+SEND = "print(await send('bob'))"
+
+
+@pytest.fixture
+async def ruled(serve):
+    """Opens a server of a team with a rule for ``send``."""
+
+    async def make(**rule):
+        server = await serve(agent={"approval_rules": {"se*": rule}}, api_key="boss:boss-key")
+        everybody = (
+            person("ada", scope="all", teams=("finance",)),
+            person("bo", scope="all", teams=("finance",)),
+            person("cy", scope="all"),
+            person("dee", scope="all", teams=("chiefs",)),
+        )
+        await add(server, *everybody)
+        server.client.headers.update(bearer("boss-key"))
+        server.people = {one.name: one for one in everybody}
+        return server
+
+    return make
+
+
+async def asked(server, who: str = "ada", code: str = SEND) -> str:
+    """The request of a task of somebody."""
+    order = {"task": doing(code)}
+    answer = await server.client.post("/run", json=order, headers=bearer(f"{who}-key"))
+    return (await server.question(answer.json()["task_id"]))["request_id"]
+
+
+async def says(server, who: str, request: str, decision=YES):
+    return await server.client.post(
+        f"/approvals/{request}", json=decision, headers=bearer(f"{who}-key")
+    )
+
+
+async def ended(server, request: str) -> dict:
+    detail = (await server.client.get(f"/approvals/{request}")).json()
+    return await server.until(detail["task_id"], "done", "failed", "stopped")
+
+
+async def test_only_approvers_decide(ruled):
+    server = await ruled(approvers=["finance"])
+    request = await asked(server, "cy")
+    for who in ("boss", "cy", "dee"):
+        answer = await says(server, who, request)
+        assert answer.status_code == 403, who
+        assert "finance" in answer.json()["detail"]
+    assert (await says(server, "bo", request)).json()["by"] == "bo"
+    assert (await ended(server, request))["state"] == "done"
+    assert server.box.sent == [("bob", 1)]
+
+
+async def test_what_waits_for_somebody_is_what_they_may_decide(ruled):
+    server = await ruled(approvers=["finance"], four_eyes=True)
+    request = await asked(server, "ada")
+    seen = {}
+    for who in ("ada", "bo", "cy"):
+        headers = bearer(f"{who}-key")
+        (task,) = (await server.client.get("/tasks", headers=headers)).json()["tasks"]
+        mine = (await server.client.get("/approvals?mine=true", headers=headers)).json()
+        (one,) = (await server.client.get("/approvals", headers=headers)).json()["approvals"]
+        assert one["request_id"] == request
+        assert one["asked_by"] == "ada"
+        seen[who] = (task["waits_for_you"], len(mine["approvals"]), one["can_decide"])
+    assert seen == {"ada": (False, 0, False), "bo": (True, 1, True), "cy": (False, 0, False)}
+
+
+async def test_who_asked_does_not_approve_where_four_eyes_hold(ruled):
+    server = await ruled(four_eyes=True)
+    request = await asked(server, "ada")
+    for decision in (YES, {"decision": "edit", "arguments": {"to": "eve"}}):
+        assert (await says(server, "ada", request, decision)).status_code == 403
+    assert server.box.sent == []
+    assert (await says(server, "cy", request)).status_code == 200
+    again = await asked(server, "ada")
+    assert (await says(server, "ada", again, NO)).status_code == 200, "who asked may take it back"
+
+
+async def test_two_different_people_have_to_approve(ruled):
+    server = await ruled(two_of=["finance", "chiefs"])
+    request = await asked(server, "cy")
+    first = (await says(server, "ada", request)).json()
+    assert (first["decision"], first["is_final"]) == ("approved", False)
+    assert server.box.sent == []
+    assert (await says(server, "ada", request)).status_code == 409
+    edit = {"decision": "edit", "arguments": {"to": "eve"}}
+    assert (await says(server, "bo", request, edit)).status_code == 403
+    last = (await says(server, "dee", request)).json()
+    assert (last["is_final"], last["others"]) == (True, ["ada"])
+    task = await ended(server, request)
+    assert server.box.sent == [("bob", 1)]
+    kinds = [e["type"] for e in await server.events(task["task_id"])]
+    assert kinds.index("ApprovalVoted") < kinds.index("ApprovalDecided")
+
+
+async def test_one_no_is_enough(ruled):
+    server = await ruled(two_of=["finance", "chiefs"])
+    request = await asked(server, "cy")
+    await says(server, "ada", request)
+    assert (await says(server, "bo", request, NO)).json()["decision"] == "rejected"
+    await ended(server, request)
+    assert server.box.sent == []
+
+
+async def test_a_note_that_somebody_leaves_in_the_journal_is_held_to_the_rule(ruled):
+    """The engine decides whether an answer counts, by which way ever it comes."""
+    server = await ruled(approvers=["finance"], four_eyes=True)
+    request = await asked(server, "ada")
+    journal = server.app.tasks.journal
+    (record,) = await journal.find_requests(request)
+    known = record.requested
+    strangers = (
+        Decider(name="cli"),
+        Decider(name="ada", key=record.task.key, teams=("finance",)),
+        Decider(name="ada", key="ada:other", teams=("finance",)),
+        Decider(name="mallory", key="mallory:1"),
+    )
+    for who in strangers:
+        data = answer_data(request, known.digest, Approved(), who)
+        await journal.post(known.task_id, KIND, data)
+    with pytest.raises(DelfError, match="only finance"):
+        server.app.agent.approve(request)
+    await asyncio.sleep(0)
+    done = await says(server, "bo", request)
+    assert done.json()["by"] == "bo"
+    assert done.json()["via"] == "API, 127.0.0.1"
+
+
+async def test_nothing_passes_a_rule_by_what_is_remembered_or_approved_beforehand(ruled, serve):
+    server = await ruled(approvers=["finance"])
+    request = await asked(server, "cy")
+    lasting = {"decision": "approve", "remember": "until_revoked", "covers": "action"}
+    told = (await says(server, "bo", request, lasting)).json()
+    assert told["remember"] == "no"
+    await ended(server, request)
+    assert await asked(server, "cy")
+    rules = {"send": {"approvers": ["finance"]}}
+    for mode in ({"approval_mode": "approve_all"}, {"pre_approved": ["*"]}):
+        agent = {"approval_rules": rules, **mode}
+        other = await serve("boss-key", agent=agent, api_key="boss:boss-key")
+        await other.app.keys.look(other.app.tasks.journal, at_once=True)
+        assert (await says(other, "cy", await asked(other, "cy"))).status_code == 403
+
+
+async def test_the_longest_pattern_of_the_rules_holds(serve):
+    rules = {"*": {"approvers": ["chiefs"]}, "send": {"approvers": ["finance"]}}
+    server = await serve("boss-key", agent={"approval_rules": rules}, api_key="boss:boss-key")
+    await add(server, person("bo", scope="all", teams=("finance",)))
+    request = await asked(server, "boss")
+    assert (await says(server, "bo", request)).status_code == 200
+    other = await asked(server, "boss", "print(await note([{'a': 1}]))")
+    assert (await says(server, "bo", other)).status_code == 403
+
+
+async def test_somebody_decides_in_the_place_of_who_is_away(ruled):
+    server = await ruled(approvers=["ada"], four_eyes=True)
+    request = await asked(server, "cy")
+    assert (await says(server, "dee", request)).status_code == 403
+    ada = server.people["ada"]
+    away = replace(ada, away_until=time.time() + 600, delegate="dee")
+    await change(server, ada, away)
+    done = (await says(server, "dee", request)).json()
+    assert (done["by"], done["instead_of"]) == ("dee", ["ada"])
+    own = await asked(server, "ada")
+    refused = await says(server, "dee", own)
+    assert refused.status_code == 403, "nobody decides by the word of who asked"
+    await change(server, away, ada)
+    assert (await says(server, "dee", await asked(server, "cy"))).status_code == 403
+
+
+async def test_after_some_minutes_others_may_decide(ruled):
+    server = await ruled(approvers=["finance"], escalate_after=0.002, escalate_to=["chiefs"])
+    request = await asked(server, "cy")
+    detail = (await server.client.get(f"/approvals/{request}")).json()
+    events = await server.events(detail["task_id"], until="ApprovalEscalated")
+    assert events[-1]["data"]["to"] == ["chiefs"]
+    assert (await says(server, "dee", request)).status_code == 200
+
+
+async def test_before_these_minutes_nobody_else_may(ruled):
+    server = await ruled(approvers=["finance"], escalate_after=60, escalate_to=["chiefs"])
+    assert (await says(server, "dee", await asked(server, "cy"))).status_code == 403
