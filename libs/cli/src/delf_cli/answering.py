@@ -246,8 +246,9 @@ def _late(request_id: str, became: str) -> UnknownRequestError:
 
 async def _check_votes(journal: SharedJournal, asked: ApprovalRequested, who: Decider) -> None:
     for event in await journal.read(asked.task_id, asked.seq):
-        is_vote = isinstance(event, ApprovalVoted) and event.request_id == asked.request_id
-        if is_vote and event.key == who.key:
+        if not isinstance(event, ApprovalVoted) or event.request_id != asked.request_id:
+            continue
+        if event.key == who.key:
             raise DelfError(f"{who.name} has approved it: another person has to, too")
 
 

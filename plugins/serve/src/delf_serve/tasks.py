@@ -82,7 +82,7 @@ _ASKED: Final[dict[str, str]] = {
 
 
 Waiting = Mapping[str, Sequence[RequestRecord]]
-"""What tasks ask a person, by their ids."""
+"""The requests of tasks that wait for a person, by the ids of the tasks."""
 MakeFiles = Callable[[], Awaitable[Sequence[str] | None]]
 
 
@@ -453,8 +453,7 @@ class Tasks:
         waiting = await self.waiting()
         view = task_view(record, waiting, key)
         asked = [one.requested.request_id for one in waiting.get(record.task_id, ())]
-        return await asyncio.to_thread(
-            _detail, view, events, asked, key)
+        return await asyncio.to_thread(_detail, view, events, asked, key)
 
     async def snapshot(self, text: str, key: Key) -> Snapshot:
         """A task as ``Agent.poll`` tells it."""

@@ -87,7 +87,7 @@ def answer_data(request_id: str, digest: str, decision: Decision, who: Decider) 
 
 
 def _who(data: Mapping[str, Any]) -> Decider:
-    """Who gave the answer that a note brings."""
+    """The person who gave the answer that a note brings."""
     key = data.get("key")
     return Decider(
         name=str(data.get("by") or "inbox")[:100],
