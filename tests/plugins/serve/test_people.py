@@ -180,6 +180,7 @@ async def test_what_is_anothers_is_not_there(team):
         ("GET", f"/conversations/{talk}", None),
         ("DELETE", f"/conversations/{talk}", None),
         ("GET", f"/conversations/ada:ada-uid%7C{talk}", None),
+        ("GET", f"/search?before={name}", None),
         ("GET", "/metrics", None),
     ]
     for who in ("eve", "mo"):
@@ -189,7 +190,8 @@ async def test_what_is_anothers_is_not_there(team):
             answer = await team.client.request(method, path, headers=headers, **given)
             assert answer.status_code == 404, (who, method, path, answer.text)
             assert "secret" not in answer.text
-        for path in ("/tasks", "/tasks?text=secret", "/approvals", "/conversations", "/remembered"):
+        lists = ("/tasks", "/tasks?text=secret", "/search?text=secret", "/figures?by=person")
+        for path in (*lists, "/approvals", "/conversations", "/remembered"):
             listed = await team.client.get(path, headers=bearer(f"{who}-key"))
             assert next(iter(listed.json().values())) == [], (who, path)
     assert team.box.sent == []

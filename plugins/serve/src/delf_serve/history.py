@@ -14,6 +14,7 @@ from delf.errors import DelfError
 from delf.protocols.journal import SharedJournal
 from delf.protocols.search import Figures, SupportsSearch, TaskFilter
 from delf_serve import schemas as s
+from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
 from delf_serve.tasks import Tasks, task_view
 
@@ -38,19 +39,21 @@ async def keep_indexing(journal: SharedJournal) -> None:
         await asyncio.sleep(0 if left else _INDEX_SECONDS)
 
 
-async def search(tasks: Tasks, query: s.SearchQuery) -> s.FoundList:
-    """The newest tasks that meet a filter.
+async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
+    """The newest tasks that somebody sees and that meet a filter.
 
     Raises:
         ProblemError: When the journal has no search.
         UnknownTaskError: When the task before which they are wanted is not known.
     """
     journal = await _searched(tasks)
-    found = await journal.search(_filter(query), query.limit, query.before)
+    if query.before is not None:
+        await tasks.record(query.before, key)
+    found = await journal.search(_filter(query, key), query.limit, query.before)
     waiting = await tasks.waiting()
     views = [
         s.FoundTask(
-            task=task_view(one.task, waiting),
+            task=task_view(one.task, waiting, key),
             person=one.person,
             place=one.place,
             event=one.seq,
@@ -61,15 +64,15 @@ async def search(tasks: Tasks, query: s.SearchQuery) -> s.FoundList:
     return s.FoundList(tasks=views, more=found.more, behind=found.behind)
 
 
-async def figures(tasks: Tasks, query: s.FiguresQuery) -> s.FigureList:
-    """The figures of the tasks that meet a filter, by group.
+async def figures(tasks: Tasks, query: s.FiguresQuery, key: Key) -> s.FigureList:
+    """The figures of the tasks that somebody sees and that meet a filter, by group.
 
     Raises:
         ProblemError: When the journal has no search.
         DelfError: When the time zone is unknown.
     """
     journal = await _searched(tasks)
-    found = await journal.figures(query.by, _filter(query), query.zone)
+    found = await journal.figures(query.by, _filter(query, key), query.zone)
     return s.FigureList(figures=[s.Figures(**asdict(one)) for one in found])
 
 
@@ -99,7 +102,7 @@ async def _searched(tasks: Tasks) -> SupportsSearch:
     return journal
 
 
-def _filter(query: s.FilterQuery) -> TaskFilter:
+def _filter(query: s.FilterQuery, key: Key) -> TaskFilter:
     names = TaskFilter.__dataclass_fields__
     given = {name: value for name, value in query.model_dump().items() if name in names}
-    return TaskFilter(**given)
+    return TaskFilter(**given, keys=key.owners)

@@ -287,13 +287,13 @@ async def list_tasks(call: Call) -> Response:
 
 async def search(call: Call) -> Response:
     """Find tasks by what happened in them."""
-    return shown(await history.search(call.service.tasks, call.query(s.SearchQuery)))
+    return shown(await history.search(call.service.tasks, call.query(s.SearchQuery), call.key))
 
 
 async def figures(call: Call) -> Response:
     """Add up what tasks did and cost."""
     query = call.query(s.FiguresQuery)
-    found = await history.figures(call.service.tasks, query)
+    found = await history.figures(call.service.tasks, query, call.key)
     if query.format == "json":
         return shown(found)
     name = f'attachment; filename="delf-{query.by}.csv"'
