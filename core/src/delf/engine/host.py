@@ -36,10 +36,13 @@ from delf.events import (
 from delf.messages import Message, ModelReply, ModelRequest, ModelTool, as_messages, system
 from delf.protocols.model import ModelSession, SupportsTools
 from delf.protocols.sandbox import (
+    REJECTED,
     CallAnswer,
     CallRequest,
     Done,
     Failed,
+    Outcome,
+    Raised,
     Rerun,
 )
 from delf.protocols.strategy import (
@@ -281,6 +284,7 @@ class TaskHost:
             can_retry=(raised is None or raised.can_retry)
             and (self._last_counts or self.scripts.may_go_on),
             cause=cause,
+            rejected=refused is not None or _is_rejection(raised, outcome),
         )
 
     async def _ask_about(
@@ -296,7 +300,7 @@ class TaskHost:
         if reason is None:
             return None
         message = f"the script was not run: it was rejected: {reason}"
-        return Failed(kind="ApprovalRejected", message=message)
+        return Failed(kind=REJECTED, message=message)
 
     async def _record_rerun(self, outcome: Rerun, attempt: int) -> None:
         self._reruns += 1
@@ -427,6 +431,12 @@ class TaskHost:
         finally:
             await self._children.end()
             await self.scripts.output.all_written(seconds)
+
+
+def _is_rejection(raised: Raised | None, outcome: Outcome) -> bool:
+    """Tell whether a script ended with the rejection of a call, not with an error of its own."""
+    ended = isinstance(outcome, Failed) and outcome.kind == REJECTED
+    return ended and raised is not None and raised.kind == REJECTED
 
 
 def _refusal_behind(error: BaseException | None) -> BudgetExceededError | None:

@@ -160,6 +160,10 @@ class Returned:
     encoded: bytes | None = field(default=None, repr=False, compare=False)
 
 
+REJECTED: Final = "ApprovalRejected"
+"""The exception of a call to which approval was denied."""
+
+
 @dataclass(frozen=True, slots=True)
 class Raised:
     """The call raises in the script.

@@ -101,6 +101,8 @@ class ScriptResult:
             the script raises its error ``from`` this, so that programs see the reason.
         is_silent: Whether it came to its end with nothing to show for: it printed nothing, left no
             value, handed no file over and changed nothing.
+        rejected: Whether it failed because approval was denied to a call, or to the script as a
+            whole. The name of the exception says nothing: a script can raise any.
     """
 
     outcome: Outcome
@@ -111,6 +113,7 @@ class ScriptResult:
     can_retry: bool = True
     cause: BaseException | None = None
     is_silent: bool = False
+    rejected: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

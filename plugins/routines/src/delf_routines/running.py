@@ -20,8 +20,8 @@ from delf.errors import (
 from delf.llm import LLMConfig
 from delf.messages import ModelDelta, ModelReply, ModelRequest
 from delf.protocols.model import ModelContext
-from delf.protocols.sandbox import Done, Failed, LimitReached, Outcome, Rerun
-from delf.protocols.strategy import StrategyHost
+from delf.protocols.sandbox import Done, Failed, LimitReached, Rerun
+from delf.protocols.strategy import ScriptResult, StrategyHost
 from delf.settings import current_folder, current_trust
 from delf_routines.calls import call_text, read_call
 from delf_routines.drift import drift_of, named_actions, names_in
@@ -86,7 +86,7 @@ class RoutineStrategy:
             return await _ended(host, routine, guard, result.outcome.value)
         if result.refused is not None:
             raise result.refused
-        error = _as_error(name, result.outcome)
+        error = _as_error(name, result)
         error.__cause__ = result.cause
         is_no = isinstance(error, ApprovalRejectedError) or not result.can_retry
         if routine.on_failure != "repair" or is_no:
@@ -398,12 +398,12 @@ class NoModel:
         """Nothing to free."""
 
 
-def _as_error(name: str, outcome: Outcome) -> DelfError:
+def _as_error(name: str, result: ScriptResult) -> DelfError:
     hint = f"do its task again with a model, and save that: delf routines show {name}"
-    match outcome:
+    match result.outcome:
         case LimitReached(message=message, limit=limit):
             return SandboxLimitError(message, limit=limit, hint="sandbox_config sets the limits")
-        case Failed(kind="ApprovalRejected", message=message):
+        case Failed(message=message) if result.rejected:
             return ApprovalRejectedError(message)
         case Failed(kind=kind, message=message, line=line, source=source):
             where = f" (line {line}: {source})" if line else ""

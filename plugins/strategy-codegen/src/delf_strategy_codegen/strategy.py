@@ -128,7 +128,7 @@ class CodegenStrategy:
                     if result.refused is not None:
                         raise result.refused
                     if retries >= host.retry_count or not result.can_retry:
-                        raise as_error(outcome) from result.cause
+                        raise as_error(result) from result.cause
                     retries += 1
                     await host.retrying(_reason(outcome))
                     messages += _as_written(calls, _what_went_wrong(code, outcome, result))
@@ -260,8 +260,9 @@ def _too_many_reruns(host: StrategyHost, outcome: Rerun) -> DelfError:
     )
 
 
-def as_error(outcome: Outcome) -> DelfError:
+def as_error(result: ScriptResult) -> DelfError:
     """The error that a task fails with when its last script ended like this."""
+    outcome = result.outcome
     if isinstance(outcome, LimitReached):
         return SandboxLimitError(
             outcome.message,
@@ -271,7 +272,7 @@ def as_error(outcome: Outcome) -> DelfError:
     if isinstance(outcome, Crashed):
         return SandboxExecutionError(outcome.message, hint=_HINT)
     if isinstance(outcome, Failed):
-        if outcome.kind == "ApprovalRejected":
+        if result.rejected:
             return ApprovalRejectedError(outcome.message)
         where = f" (line {outcome.line}: {outcome.source})" if outcome.line else ""
         said = f"the script failed: {outcome.kind}: {outcome.message}{where}"

@@ -44,7 +44,14 @@ from delf.events import ANSWER, SAFE, CallFinished, Warned
 from delf.notes import notes_of_call
 from delf.protocols.approval import AlreadyDone, Approved, Edited, Expired, Rejected
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
-from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, Returned, ToolMessage
+from delf.protocols.sandbox import (
+    REJECTED,
+    CallAnswer,
+    CallRequest,
+    Raised,
+    Returned,
+    ToolMessage,
+)
 from delf.protocols.strategy import CallGuard, ScriptCall
 from delf.sizes import is_large
 from delf.tools.tolerance import fitting
@@ -456,7 +463,7 @@ class Gate:
         call.arguments, call.digest = checked.arguments, checked.digest
 
     async def _reject(self, call: Call, reason: str, *, can_retry: bool = True) -> Raised:
-        message, kind = f"{call.bound.name} was rejected: {reason}", "ApprovalRejected"
+        message, kind = f"{call.bound.name} was rejected: {reason}", REJECTED
         await self._records.end(
             call, "rejected", error=message, raised=kind, digest=call.digest, can_retry=can_retry
         )

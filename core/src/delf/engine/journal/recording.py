@@ -343,4 +343,4 @@ def _begins_script(event: ev.Event) -> bool:
 
 
 def _refusal(action: str, error: str | None) -> tuple[Any, ...]:
-    return ("refused", action, error)
+    return (ev.CallFinished, action, error)

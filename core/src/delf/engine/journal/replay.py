@@ -27,7 +27,7 @@ PATIENCE_SECONDS: Final = 10.0
 _REPLAYED: Final[frozenset[Purpose]] = frozenset({"generate", "prefilter", "learn", "outline"})
 """Model calls of the loop itself. Those of a script are part of its recorded calls."""
 
-_OF_SCRIPTS: Final = (ev.FileWritten, ev.ChildStarted, ev.ChildFinished, "refused")
+_OF_SCRIPTS: Final = (ev.FileWritten, ev.ChildStarted, ev.ChildFinished, ev.CallFinished)
 
 _ANSWERED: Final = 0
 """The turn of calls without a recorded end: after all recorded answers."""
