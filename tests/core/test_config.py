@@ -75,3 +75,18 @@ def test_a_channel_that_is_given_is_told_to_be_named() -> None:
     hint = str(caught.value.hint)
     assert "names of approval channels" in hint
     assert "A function goes into on_confirm, options into plugins.approval-NAME" in hint
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [("5m", 300), ("90s", 90), ("1.5h", 5400), ("1 d", 86_400), ("12", 12), (7, 7)],
+)
+@pytest.mark.parametrize("name", ["timeout", "approval_timeout", "lease"])
+def test_a_time_may_have_a_unit(name, given, seconds):
+    assert getattr(AgentConfig.model_validate({name: given}), name) == seconds
+
+
+@pytest.mark.parametrize("given", ["5x", "m", "-5m", "0m", "five"])
+def test_what_is_no_time_is_refused_with_its_place(given):
+    with pytest.raises(ConfigurationError, match="timeout"):
+        make_config({"timeout": given})

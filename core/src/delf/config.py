@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, cast
 
@@ -30,6 +31,9 @@ from delf.types import IN_PROCESS, ApprovalMode, ConfirmMode, FlowMode, Isolatio
 
 PREFIX: Final = "DELF_"
 """The prefix of variables that are settings."""
+
+_TIME: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([smhd])\s*")
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 LLM_FIELDS: Final = ("llm", "light_llm", "heavy_llm", "vision_llm")
 """The fields that hold a model."""
@@ -228,6 +232,13 @@ class AgentConfig(BaseModel):
     @classmethod
     def _one_is_a_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
+
+    @field_validator("timeout", "approval_timeout", "lease", mode="before")
+    @classmethod
+    def _in_seconds(cls, value: Any) -> Any:
+        """A time may be written with its unit, as ``5m``."""
+        found = _TIME.fullmatch(value) if isinstance(value, str) else None
+        return value if found is None else float(found[1]) * _UNITS[found[2]]
 
     @field_validator("journal")
     @classmethod
