@@ -74,7 +74,7 @@ def test_a_channel_that_is_given_is_told_to_be_named() -> None:
         make_config({"approvals": [object()]})
     hint = str(caught.value.hint)
     assert "names of approval channels" in hint
-    assert "A function goes into on_confirm, options into plugins.approval-NAME" in hint
+    assert "Give a function as on_confirm, and options in plugins.approval-NAME" in hint
 
 
 @pytest.mark.parametrize(
