@@ -60,8 +60,11 @@ class Answer:
         if (kind_of(media) == "json" and media) or not media:
             try:
                 return self._json()
-            except (ValueError, RecursionError):
-                return self._text() if media else self.content
+            except (ValueError, RecursionError) as error:
+                if not media:
+                    return self.content
+                note(f"the answer says that it is JSON, and is none ({error}): it came as text")
+                return self._text()
         if media.startswith("text/") or kind_of(media) in ("text", "xml", "form"):
             return self._text()
         return self.content
@@ -69,7 +72,7 @@ class Answer:
     def _json(self) -> Any:
         reader = JSONReader("the answer")
         try:
-            text = self.content.decode("utf-8-sig")
+            text = self.content.decode(json.detect_encoding(self.content)).removeprefix("\ufeff")
         except ValueError:
             text = self._text().removeprefix("\ufeff")
         try:

@@ -66,6 +66,9 @@ class Body:
         return self.media.partition(";")[0].strip().lower() == "application/merge-patch+json"
 
 
+_TEXTS: Final = ("/yaml", "+yaml", "-yaml", "ndjson", "jsonl", "jsonlines", "json-seq")
+
+
 def kind_of(media: str) -> BodyKind:
     """Return the form of a body of a media type."""
     plain = media.partition(";")[0].strip().lower()
@@ -77,7 +80,7 @@ def kind_of(media: str) -> BodyKind:
         return "multipart"
     if plain.endswith(("/xml", "+xml")):
         return "xml"
-    if plain.startswith("text/") or plain.endswith(("/yaml", "+yaml", "-yaml", "-ndjson")):
+    if plain.startswith("text/") or plain.endswith(_TEXTS):
         return "text"
     return "binary"
 
