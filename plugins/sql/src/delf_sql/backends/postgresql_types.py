@@ -59,7 +59,7 @@ class JSONNotes:
         set_json_loads(loads, driver)
 
     def told(self) -> tuple[str, ...]:
-        """What there is to tell since it was asked last."""
+        """Give what there is to tell since it was asked last."""
         reader, self._reader = self._reader, JSONReader("its JSON")
         with notes_of_call() as notes:
             reader.tell()
