@@ -1,4 +1,4 @@
-"""The form of a file by its first bytes, whatever its name says."""
+"""The kind of a file by its first bytes, whatever its name says."""
 
 from __future__ import annotations
 
