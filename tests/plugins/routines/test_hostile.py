@@ -144,13 +144,13 @@ async def test_a_path_of_the_machine_is_out_of_its_reach(run, tmp_path):
         (HEAD + "# ///\nprint('a\u2066b')\n", "U+2066"),
         (HEAD + "# ///\nprint('a\U000e0041')\n", "U+E0041"),
         (HEAD + "# ///\nprint('\u200b')\n", "U+200B"),
-        (HEAD + "# ///\n" + "(" * 5000, "the script is no Python"),
+        (HEAD + "# ///\n" + "(" * 5000, "the script is not Python"),
         (HEAD.replace("# task", "#\n task") + "# ///\n", "does not begin with '#'"),
         (HEAD + "# on_failure = 'repair always'\n# ///\n", "on_failure is"),
         (HEAD + "# [limits]\n# calls = -1\n# ///\n", "limits.calls is -1"),
         (HEAD + "# [parameters.__class__]\n# default = 'x'\n# ///\n", "__class__"),
         (HEAD + "# [parameters.x]\n# default = 'x'\n# pattern = '('\n# ///\n", "parameters.x"),
-        (HEAD + "# ///\nprint('a\x00b')\n", "the script is no Python"),
+        (HEAD + "# ///\nprint('a\x00b')\n", "the script is not Python"),
     ],
 )
 def test_a_header_or_a_script_that_misleads_is_told_and_read_no_further(text, told):
