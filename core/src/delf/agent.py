@@ -675,6 +675,17 @@ class Agent(Generic[T]):
         """
         return self._of_plugin("BoundRoutine").all(self, *self._routine_files())
 
+    async def aroutine_offers(self, keys: Collection[str] | None = None) -> Sequence[Any]:
+        """Like tasks that could be kept as a routine; none with ``reuse`` off.
+
+        Args:
+            keys: Only tasks on behalf of one of these.
+        """
+        if self.config.reuse == "off":
+            return ()
+        find = self._of_plugin("routine_offers")
+        return await self._home.call_async(lambda r: find(r.journal, *self._routine_files(), keys))
+
     def save_routine(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> Any:
         """Keep a task that worked as a routine of the project (the plugin ``routines``).
 

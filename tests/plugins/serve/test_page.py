@@ -13,7 +13,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright, expect
 
 from delf.trust import Trust
-from delf_routines.routine import Parameter, Routine
+from delf_routines.routine import Parameter, Routine, UsedAction
 from delf_routines.store import RoutineStore
 from support.server import find_program
 from support.serving import KEYS, Outbox, make_agent, serving
@@ -215,7 +215,9 @@ async def test_a_routine_has_a_form_of_its_parameters(shop, open_page, tmp_path,
     city = Parameter(name="city", type="text", default=HOSTILE, pattern=".*")
     script = "print((await look(number))['name'], len(city))"
     told = {"title": HOSTILE, "task": "Look.", "script": script}
-    made = Routine(name="thing", parameters={"number": number, "city": city}, **told)
+    look = UsedAction(effect="irreversible", parameters=("number: int = 0",), returns="Any")
+    given = {"parameters": {"number": number, "city": city}, "actions": {"look": look}}
+    made = Routine(name="thing", **given, **told)
     RoutineStore(tmp_path, Trust.here()).keep(made)
     await page.reload()
     form = page.get_by_role("form", name="Run thing")
@@ -226,6 +228,28 @@ async def test_a_routine_has_a_form_of_its_parameters(shop, open_page, tmp_path,
     await expect(page.locator(".state")).to_contain_text("done", timeout=20_000)
     await expect(page.locator(".answer")).to_contain_text("thing 9 4")
     assert not await page.evaluate("window.hurt")
+
+
+async def test_a_task_is_kept_as_a_routine_on_the_page(shop, open_page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DELF_TRUST", str(tmp_path))
+    task = await shop.run("print((await look(9))['name'])")
+    await shop.until(task["task_id"], "done")
+    page = await open_page(f"{shop.url}/#/{task['task_id']}")
+    await page.get_by_role("button", name="Keep as a routine").click()
+    await page.get_by_label("name", exact=True).fill("nine")
+    await page.get_by_role("button", name="Show it", exact=True).click()
+    await expect(page.get_by_role("region", name="Routine")).to_contain_text("# /// routine")
+    assert await accessible(page) == []
+    assert RoutineStore(tmp_path, Trust.here()).names() == []
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_role("heading", name="nine")).to_be_visible()
+    assert RoutineStore(tmp_path, Trust.here()).names() == ["nine"]
+    form = page.get_by_role("form", name="Run nine")
+    await form.get_by_role("button", name="Run").click()
+    await expect(page.locator(".state")).to_contain_text("done", timeout=20_000)
+    await page.get_by_role("link", name="routines", exact=True).click()
+    await expect(page.get_by_role("region", name="nine")).to_contain_text("done 1 time")
 
 
 async def test_what_is_remembered_is_listed_and_revoked(shop, open_page):

@@ -7,6 +7,7 @@ import pytest
 from delf.trust import Trust
 from delf_routines.routine import Parameter, Routine, UsedAction
 from delf_routines.store import RoutineStore
+from support.serving import KEYS, bearer, doing
 
 LOOK = UsedAction(effect="irreversible", parameters=("number: int = 0",), returns="dict[str, Any]")
 
@@ -54,6 +55,61 @@ async def test_the_same_key_gives_the_same_task(store, serve):
     first = (await server.client.post("/routines/thing", json=order)).json()
     again = (await server.client.post("/routines/thing", json=order)).json()
     assert first["task_id"] == again["task_id"]
+
+
+async def done(server, code, words="do it"):
+    """Do a task whose script a test writes."""
+    answer = await server.client.post("/run", json={"task": doing(code, words), "wait": 20})
+    assert answer.json()["state"] == "done", answer.text
+    return answer.json()["task_id"]
+
+
+async def test_a_task_is_saved_once_just_that_was_seen(store, serve):
+    server = await serve()
+    task = await done(server, "print((await look(9))['name'])")
+    order = {"task_id": task, "name": "nine"}
+    shown = (await server.client.post("/routines", json=order)).json()
+    assert "# /// routine" in shown["change"]
+    assert (shown["parameters"], shown["differences"], shown["saved"]) == (["number"], [], False)
+    assert store.names() == ["thing"]
+    other = {**order, "seen": "0" * 64}
+    assert (await server.client.post("/routines", json=other)).json()["saved"] is False
+    fixed = (await server.client.post("/routines", json={**order, "fixed": ["number"]})).json()
+    assert fixed["parameters"] == []
+    saved = (await server.client.post("/routines", json={**order, "seen": shown["digest"]})).json()
+    assert saved["saved"] is True
+    assert set(store.find("nine").parameters) == {"number"}
+    await server.client.post("/routines/nine", json={"inputs": {"number": 5}, "wait": 20})
+    found = (await server.client.get("/routines")).json()["routines"]
+    (nine,) = [one for one in found if one["name"] == "nine"]
+    assert nine["done"] == 1
+    assert nine["runs"][0]["task"] == "nine(number=5)"
+    assert nine["text"].startswith("# /// routine")
+
+
+async def test_a_task_that_can_be_none_says_why(store, serve):
+    server = await serve()
+    answer = await server.client.post("/routines", json={"task_id": "task_x", "name": "nine"})
+    assert answer.status_code == 404
+    task = await done(server, "print(1)")
+    answer = await server.client.post("/routines", json={"task_id": task, "name": "../nine"})
+    assert (answer.status_code, "no name of a routine" in answer.text) == (422, True)
+
+
+async def test_who_may_not_decide_saves_no_routine_and_sees_no_others(store, serve):
+    server = await serve(api_key=KEYS)
+    for key, status in (("ben-key", 403), ("cy-key", 403), ("ada-key", 404)):
+        order = {"task_id": "task_x", "name": "nine"}
+        answer = await server.client.post("/routines", json=order, headers=bearer(key))
+        assert answer.status_code == status
+
+
+async def test_like_tasks_are_offered(store, serve):
+    server = await serve()
+    for number in (4, 5, 6):
+        await done(server, "print(await look(4))", f"Tell me about thing {number} please")
+    (offer,) = (await server.client.get("/routines")).json()["offers"]
+    assert offer["count"] == 3
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from delf.errors import DelfError
@@ -54,15 +54,18 @@ class Offer(NamedTuple):
         )
 
 
-async def offers(journal: SharedJournal, routines: Iterable[Routine]) -> list[Offer]:
+async def offers(
+    journal: SharedJournal, routines: Iterable[Routine], keys: Collection[str] | None = None
+) -> list[Offer]:
     """Find tasks that were done several times, with other values and the same calls.
 
     Args:
         journal: The tasks.
         routines: Those that there are; what fits one is not offered.
+        keys: Only tasks on behalf of one of these.
     """
     groups: dict[str, list[TaskRecord]] = {}
-    for task in await journal.find(_LOOKED_AT, state="done"):
+    for task in await journal.find(_LOOKED_AT, state="done", keys=keys):
         words = pattern_of(task.task)
         if words is not None:
             groups.setdefault(words, []).append(task)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +19,7 @@ from delf.errors import (
 )
 from delf.llm import LLMConfig
 from delf.messages import ModelDelta, ModelReply, ModelRequest
+from delf.protocols.journal import SharedJournal
 from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import Done, Failed, LimitReached, Rerun
 from delf.protocols.strategy import ScriptResult, StrategyHost
@@ -34,7 +35,7 @@ from delf_routines.store import RoutineStore
 if TYPE_CHECKING:
     from delf import Agent, Response
     from delf.events import Event
-    from delf.protocols.journal import SharedJournal
+    from delf.protocols.journal import Journal
     from delf.trust import Trust
     from delf_routines.drafting import Draft
 
@@ -182,15 +183,22 @@ async def _tell(host: StrategyHost, routine: Routine, guard: RoutineGuard, answe
         await host.warn(f"the answer is {shape}, and was {routine.answer}")
 
 
-async def routine_offers(journal: SharedJournal, root: Path, trust: Trust) -> list[Offer]:
+async def routine_offers(
+    journal: Journal, root: Path, trust: Trust, keys: Collection[str] | None = None
+) -> list[Offer]:
     """Find like tasks that could be kept as a routine.
 
     Args:
         journal: The tasks.
         root: The project's folder.
         trust: The trust that counts for it.
+        keys: Only tasks on behalf of one of these.
     """
-    return await offers(journal, await asyncio.to_thread(_readable, RoutineStore(root, trust)))
+    if not isinstance(journal, SharedJournal):
+        return []
+    return await offers(
+        journal, await asyncio.to_thread(_readable, RoutineStore(root, trust)), keys
+    )
 
 
 def _readable(store: RoutineStore) -> list[Routine]:

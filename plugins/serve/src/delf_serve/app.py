@@ -26,6 +26,7 @@ from delf_serve.operation import Operation
 from delf_serve.operations import OF_THE_PAGE, OPERATIONS, Call, Service
 from delf_serve.problems import ProblemError
 from delf_serve.readiness import Readiness
+from delf_serve.routines import Routines
 from delf_serve.schemas import RunRequest
 from delf_serve.sessions import Sessions
 from delf_serve.settings import ServeSettings, settings_of
@@ -70,6 +71,7 @@ class Application:
             settings=settings,
             keys=self.keys,
             tasks=self.tasks,
+            routines=Routines(agent, self.tasks),
             streams=self.streams,
             sessions=self.sessions,
             logins=self.logins,

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request as HttpRequest
 from starlette.responses import FileResponse, Response
 
-from delf.errors import DelfError, OptionalDependencyError
+from delf.errors import DelfError
 from delf.protocols.conversation import ChatMessage, ConversationRecord
 from delf.protocols.people import digest_of
 from delf_cli.story import short_name
@@ -35,6 +35,7 @@ from delf_serve.operation import JSON, Operation
 from delf_serve.plain import json_bytes
 from delf_serve.problems import ProblemError
 from delf_serve.readiness import Readiness
+from delf_serve.routines import Routines
 from delf_serve.sessions import Sessions, csrf_of, id_of
 from delf_serve.settings import ServeSettings
 from delf_serve.streams import Streams
@@ -60,6 +61,7 @@ class Service:
         settings: The server's.
         keys: Who may do what.
         tasks: The tasks.
+        routines: The project's routines.
         streams: The open event streams.
         approvals: The questions.
         uploads: The files that were sent in.
@@ -72,6 +74,7 @@ class Service:
     settings: ServeSettings
     keys: Keys
     tasks: Tasks
+    routines: Routines
     streams: Streams
     approvals: Approvals
     uploads: Uploads
@@ -204,25 +207,13 @@ async def run(call: Call) -> Response:
 async def list_routines(call: Call) -> Response:
     """Give the routines of the project."""
     call.query(s.NoQuery)
-    found = await asyncio.to_thread(_routines, call.service.agent)
-    return shown(s.RoutineList(routines=[_routine_view(bound.routine) for bound in found]))
+    return shown(await call.service.routines.list(call.key))
 
 
-def _routines(agent: Agent) -> Sequence[Any]:
-    try:
-        return agent.routines()
-    except OptionalDependencyError:  # no plugin brings them
-        return ()
-
-
-def _routine_view(routine: Any) -> s.RoutineView:
-    parameters = [
-        s.RoutineParameter(
-            name=item.name, type=item.type, default=item.default, pattern=item.pattern
-        )
-        for item in routine.parameters.values()
-    ]
-    return s.RoutineView(name=routine.name, title=routine.title, parameters=parameters)
+async def save_routine(call: Call) -> Response:
+    """Show a task as a routine, and save it once that was seen."""
+    call.query(s.NoQuery)
+    return shown(await call.service.routines.save(await call.body(s.RoutineSaveRequest), call.key))
 
 
 async def run_routine(call: Call) -> Response:
@@ -769,6 +760,10 @@ OPERATIONS: Final = (
     Operation(method="GET", path="/routines", name="list_routines",
               summary="The routines of the project, with their parameters.", right="read",
               handler=list_routines, answer=s.RoutineList),
+    Operation(method="POST", path="/routines", name="save_routine",
+              summary="Show a task as a routine; keep it once just that was seen.",
+              right="decide", handler=save_routine, body=s.RoutineSaveRequest,
+              answer=s.RoutineDraft, other=_UNKNOWN),
     Operation(method="POST", path="/routines/{name}", name="run_routine",
               summary="Hand in a run of a routine, which asks no model.", right="run",
               handler=run_routine, body=s.RoutineRequest, answer=s.Accepted, status=202,

@@ -141,20 +141,6 @@ class RoutineParameter(Shown):
     pattern: str | None = Field(default=None, description="What a text has to match as a whole.")
 
 
-class RoutineView(Shown):
-    """A task that worked and is kept as a script, which runs without a model."""
-
-    name: str
-    title: str
-    parameters: list[RoutineParameter]
-
-
-class RoutineList(Shown):
-    """The routines of the project."""
-
-    routines: list[RoutineView]
-
-
 class Task(Shown):
     """A task as lists show it."""
 
@@ -223,6 +209,65 @@ class FigureList(Shown):
     """Figures by group."""
 
     figures: list[Figures]
+
+
+class RoutineSaveRequest(Given):
+    """A task that is to be kept as a routine."""
+
+    task_id: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    name: Annotated[str, StringConstraints(min_length=1, max_length=63)]
+    fixed: list[Annotated[str, StringConstraints(max_length=200)]] = Field(
+        default_factory=list[str],
+        max_length=100,
+        description="Proposed parameters that stay as they are in the script.",
+    )
+    seen: Annotated[str, StringConstraints(max_length=64)] | None = Field(
+        default=None, description="The `digest` of what you saw; it is saved if it is still that."
+    )
+
+
+class RoutineDraft(Shown):
+    """A task as a routine."""
+
+    name: str
+    change: str = Field(description="Its file, or a diff where it replaces one.")
+    parameters: list[str]
+    differences: list[str] = Field(
+        description="What it does otherwise than its task; then it cannot be saved."
+    )
+    cost_usd: float | None = Field(description="What it cost to write several scripts as one.")
+    digest: str = Field(description="Send it as `seen` to save this.")
+    saved: bool
+
+
+class RoutineView(Shown):
+    """A task that worked and is kept as a script, which runs without a model."""
+
+    name: str
+    title: str
+    parameters: list[RoutineParameter]
+    text: str = Field(description="Its file.")
+    done: int = Field(description="How many of its newest runs are done.")
+    saved_usd: float | None = Field(
+        description="What these would have cost as tasks; null where it is not known."
+    )
+    runs: list[Task] = Field(description="The newest runs.")
+
+
+class RoutineOffer(Shown):
+    """Like tasks that could be kept as a routine."""
+
+    name: str
+    count: int
+    task_id: str = Field(description="The newest of them.")
+    task: str
+
+
+class RoutineList(Shown):
+    """The routines of the project."""
+
+    routines: list[RoutineView]
+    offers: list[RoutineOffer]
 
 
 class PromptMessage(Shown):

@@ -83,7 +83,7 @@ class Page {
     if (!taskId) { this.welcome(); return; }
     if (taskId in OTHERS) { this.other(...OTHERS[taskId]); return; }
     if (taskId === "remembered") { this.remembered(); return; }
-    if (taskId === "routines") { this.routines(); return; }
+    if (taskId === "routines") { this.routines(asked); return; }
     try {
       const known = await get(`tasks/${encodeURIComponent(taskId)}`);
       if (this.taskId !== taskId) return;
@@ -130,10 +130,10 @@ class Page {
     fill(detail, this.view.node);
   }
 
-  routines() {
+  routines(wanted) {
     this.composer.look(null);
     document.title = "delf: routines";
-    this.view = new RoutinesView(this.who.rights, { started: (taskId) => { location.hash = `#/${taskId}`; } });
+    this.view = new RoutinesView(this.who.rights, { wanted, started: (taskId) => { location.hash = `#/${taskId}`; } });
     fill(detail, this.view.node);
   }
 

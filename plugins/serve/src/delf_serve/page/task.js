@@ -180,6 +180,7 @@ export class TaskView {
     if (may && ["queued", "running", "waiting"].includes(told.state)) nodes.push(button("Stop", () => this.act("cancel")));
     if (may && this.record?.state === "interrupted") nodes.push(button("Resume", () => this.act("resume"), "primary"));
     if (may && told.over) nodes.push(button("Run again", () => this.tell.again(told.task)));
+    if (told.state === "done" && this.session.rights.includes("decide")) nodes.push(button("Keep as a routine", () => { location.hash = `#/routines/${this.id}`; }));
     fill(this.actions, nodes);
   }
 

@@ -1,0 +1,131 @@
+"""Routines over HTTP: what they did, and tasks that are kept as one once a person has seen it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, Final
+
+from delf import Agent
+from delf.errors import DelfError, OptionalDependencyError, UnknownTaskError
+from delf_serve import schemas as s
+from delf_serve.keys import Key
+from delf_serve.problems import ProblemError
+from delf_serve.tasks import Tasks
+
+_LAST: Final = 5
+_COUNTED: Final = 200
+"""Of how many of a routine's newest runs it is counted what they saved."""
+_MOST_DRAFTS: Final = 20
+
+
+class Routines:
+    """The routines of an agent's project.
+
+    Args:
+        agent: Does them.
+        tasks: The tasks.
+    """
+
+    def __init__(self, agent: Agent, tasks: Tasks) -> None:
+        self._agent = agent
+        self._tasks = tasks
+        self._drafts: OrderedDict[str, Any] = OrderedDict()
+
+    async def list(self, key: Key) -> s.RoutineList:
+        """The routines with what they did, and tasks that are offered to be kept.
+
+        Args:
+            key: Who looks; others' tasks are left out.
+        """
+        try:
+            found: Sequence[Any] = await asyncio.to_thread(self._agent.routines)
+            offers: Sequence[Any] = await self._agent.aroutine_offers(key.owners)
+        except OptionalDependencyError:  # no plugin brings them
+            return s.RoutineList(routines=[], offers=[])
+        return s.RoutineList(
+            routines=[await self._view(bound.routine, key) for bound in found],
+            offers=[
+                s.RoutineOffer(
+                    name=offer.name,
+                    count=len(offer.tasks),
+                    task_id=offer.tasks[0].task_id,
+                    task=offer.tasks[0].task,
+                )
+                for offer in offers
+            ],
+        )
+
+    async def _view(self, routine: Any, key: Key) -> s.RoutineView:
+        begin = f"{routine.name}("
+        runs, _ = await self._tasks.find(text=begin, limit=_COUNTED, key=key)
+        runs = [run for run in runs if run.task.startswith(begin)]
+        done = sum(run.state == "done" for run in runs)
+        cost = await self._cost_of(routine.saved_from, key)
+        parameters = [
+            s.RoutineParameter(
+                name=item.name, type=item.type, default=item.default, pattern=item.pattern
+            )
+            for item in routine.parameters.values()
+        ]
+        return s.RoutineView(
+            name=routine.name,
+            title=routine.title,
+            parameters=parameters,
+            text=routine.text(),
+            done=done,
+            saved_usd=None if cost is None else cost * done,
+            runs=runs[:_LAST],
+        )
+
+    async def _cost_of(self, task_id: str | None, key: Key) -> float | None:
+        """Return the cost of the task that a routine came from; None where it is not known."""
+        if task_id is None:
+            return None
+        try:
+            return (await self._tasks.record(task_id, key)).cost_usd
+        except UnknownTaskError:
+            return None
+
+    async def save(self, given: s.RoutineSaveRequest, key: Key) -> s.RoutineDraft:
+        """Show a task as a routine; save it where the caller has seen just that.
+
+        Args:
+            given: The task, the name, and what was seen.
+            key: Who asks.
+
+        Raises:
+            ProblemError: When it cannot be one.
+        """
+        record = await self._tasks.record(given.task_id, key)
+        made = None if given.seen is None else self._drafts.get(given.seen)
+        try:
+            if made is None:
+                made = await self._agent.adraft_routine(
+                    record.task_id, given.name, fixed=given.fixed
+                )
+        except DelfError as error:
+            raise ProblemError(422, error.message, error.hint or "delf routines save") from None
+        whole = [record.task_id, given.name, made.routine.text(), made.change]
+        digest = hashlib.sha256("\0".join(whole).encode()).hexdigest()
+        self._drafts[digest] = made
+        while len(self._drafts) > _MOST_DRAFTS:
+            self._drafts.popitem(last=False)
+        saves = given.seen == digest and not made.differences
+        if saves:
+            try:
+                await asyncio.to_thread(made.keep)
+            except DelfError as error:
+                raise ProblemError(422, error.message, error.hint or "") from None
+            del self._drafts[digest]
+        return s.RoutineDraft(
+            name=given.name,
+            change=made.change,
+            parameters=sorted(made.routine.parameters),
+            differences=[*made.differences],
+            cost_usd=made.cost_usd,
+            digest=digest,
+            saved=saves,
+        )
