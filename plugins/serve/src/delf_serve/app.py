@@ -22,6 +22,7 @@ from delf_serve.guard import Guard, Receive, Scope, Send, path_of
 from delf_serve.history import keep_indexing
 from delf_serve.keys import ANYBODY, Key, Keys
 from delf_serve.logins import Logins
+from delf_serve.oidc import OpenIdConnect
 from delf_serve.operation import Operation
 from delf_serve.operations import OF_THE_PAGE, OPERATIONS, Call, Service
 from delf_serve.problems import ProblemError
@@ -75,6 +76,7 @@ class Application:
             streams=self.streams,
             sessions=self.sessions,
             logins=self.logins,
+            oidc=OpenIdConnect(settings) if settings.oidc_issuer else None,
             approvals=Approvals(agent, self.tasks),
             uploads=uploads,
             readiness=Readiness(agent, self.tasks),

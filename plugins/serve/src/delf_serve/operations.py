@@ -10,17 +10,17 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request as HttpRequest
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, RedirectResponse, Response
 
 from delf.errors import DelfError
 from delf.protocols.conversation import ChatMessage, ConversationRecord
 from delf.protocols.people import digest_of
 from delf_cli.story import short_name
-from delf_serve import history
+from delf_serve import history, oidc
 from delf_serve import schemas as s
 from delf_serve.approvals import Approvals
 from delf_serve.assets import page_file
@@ -67,6 +67,7 @@ class Service:
         uploads: The files that were sent in.
         sessions: Who is logged in.
         logins: How people come in without a key.
+        oidc: The provider of logins, if there is one.
         readiness: Whether tasks can be taken in.
     """
 
@@ -80,6 +81,7 @@ class Service:
     uploads: Uploads
     sessions: Sessions
     logins: Logins
+    oidc: oidc.OpenIdConnect | None
     readiness: Readiness
 
 
@@ -650,6 +652,37 @@ def keep_cookie(call: Call, answer: Response, cookie: str) -> None:
     answer.set_cookie(COOKIE, cookie, max_age=seconds, **_cookie_options(call))
 
 
+async def begin_oidc(call: Call) -> Response:
+    """Send the browser to the provider of logins."""
+    call.query(s.NoQuery)
+    url, cookie = await _oidc(call).begin()
+    answer = RedirectResponse(url, 303)
+    # It comes back from another site: a strict cookie would stay behind.
+    options: dict[str, Any] = {**_cookie_options(call), "samesite": "lax"}
+    answer.set_cookie(oidc.COOKIE, quote(cookie), max_age=oidc.LOGIN_SECONDS, **options)
+    return answer
+
+
+async def finish_oidc(call: Call) -> Response:
+    """Begin the session of somebody who comes back from the provider."""
+    cookie = unquote(call.http.cookies.get(oidc.COOKIE, ""))
+    name, teams = await _oidc(call).finish(cookie, dict(call.http.query_params))
+    key = await call.service.logins.person(name, teams)
+    if key is None:
+        raise ProblemError(403, f"{name[:80]} is not known here", "delf users add, or `guests`")
+    answer = RedirectResponse(call.http.scope.get("root_path", "") + "/", 303)
+    keep_cookie(call, answer, await begin_session(call, key, "oidc"))
+    options: dict[str, Any] = {**_cookie_options(call), "samesite": "lax"}
+    answer.delete_cookie(oidc.COOKIE, **options)
+    return answer
+
+
+def _oidc(call: Call) -> oidc.OpenIdConnect:
+    if call.service.oidc is None:
+        raise ProblemError(404, "no provider of logins is set", "the setting oidc_issuer")
+    return call.service.oidc
+
+
 async def logout(call: Call) -> Response:
     """End a session of the page."""
     await call.no_body()
@@ -672,7 +705,8 @@ async def session(call: Call) -> Response:
     call.query(s.NoQuery)
     known: Key | None = call.http.scope.get("delf.key")
     if known is None:
-        raise ProblemError(401, "nobody is logged in", "POST /login")
+        ways = "POST /login" if call.service.oidc is None else f"GET {oidc.BEGIN}"
+        raise ProblemError(401, "nobody is logged in", ways)
     return shown(await _session(call, known, call.cookie))
 
 
@@ -877,6 +911,10 @@ OF_THE_PAGE: Final = (
               right="read", handler=docs),
     Operation(method="POST", path="/login", name="login", summary="Begin a session.", right=None,
               handler=login, body=s.LoginRequest, answer=s.Session),
+    Operation(method="GET", path=oidc.BEGIN, name="begin_oidc", right=None,
+              summary="Log in by OpenID Connect.", handler=begin_oidc, status=303),
+    Operation(method="GET", path=oidc.CALLBACK, name="finish_oidc", right=None,
+              summary="Come back from the provider of logins.", handler=finish_oidc, status=303),
     Operation(method="POST", path="/logout", name="logout", summary="End a session.", right="read",
               handler=logout, status=204),
     Operation(method="GET", path="/session", name="session", summary="Who is logged in.",

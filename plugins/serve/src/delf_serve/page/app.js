@@ -162,7 +162,7 @@ class Page {
 
 let page = null;
 
-function askKey(problem = "") {
+function askKey(problem = "", byProvider = false) {
   page?.drop();
   page = null;
   document.body.classList.remove("stale", "one");
@@ -176,7 +176,8 @@ function askKey(problem = "") {
       fill(detail);
       page = new Page(who);
     } catch (error) { setText(told, error.message); key.select(); }
-  } }, el("h1", {}, "Log in"), el("label", { htmlFor: "key" }, "API key"), key, told, el("button", { type: "submit", class: "primary" }, "Log in"));
+  } }, el("h1", {}, "Log in"), el("label", { htmlFor: "key" }, "API key"), key, told, el("button", { type: "submit", class: "primary" }, "Log in"),
+  byProvider ? el("a", { class: "button", href: "login/oidc" }, "Log in with your organisation") : null);
   fill(document.getElementById("list"));
   fill(document.getElementById("who"));
   fill(detail, form);
@@ -187,7 +188,7 @@ async function begin() {
   try {
     page = new Page(await session());
   } catch (error) {
-    if (error.status === 401) { askKey(); return; }
+    if (error.status === 401) { askKey("", error.hint.includes("login/oidc")); return; }
     setText(connection, `${error.message}. Trying again…`);
     setTimeout(begin, 2000);
   }

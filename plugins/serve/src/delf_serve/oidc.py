@@ -1,0 +1,184 @@
+"""Logins by OpenID Connect: the code flow with PKCE, a state and a nonce."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, cast
+
+from delf.errors import OptionalDependencyError
+from delf_serve.problems import ProblemError
+from delf_serve.settings import ServeSettings
+
+_log = logging.getLogger(__name__)
+
+COOKIE: Final = "delf_login"
+BEGIN: Final = "/login/oidc"
+CALLBACK: Final = "/login/callback"
+LOGIN_SECONDS: Final = 600
+"""The seconds in which a login has to come back from the provider."""
+_SECONDS: Final = 10.0
+_KNOWN_SECONDS: Final = 3600.0
+_LEEWAY_SECONDS: Final = 60
+_ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
+"""Signatures with a provider's own key; none that a client's secret, or nobody, could make."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """A login that has gone to the provider, as the browser's cookie keeps it.
+
+    Args:
+        state: Comes back in the address.
+        nonce: Comes back in the token.
+        verifier: Shows to the provider that the same server asks for the token.
+    """
+
+    state: str
+    nonce: str
+    verifier: str
+
+
+class OpenIdConnect:
+    """One provider.
+
+    Args:
+        settings: Where it is, and by what it knows this server.
+    """
+
+    def __init__(self, settings: ServeSettings) -> None:
+        self._settings = settings
+        self._known: tuple[float, Mapping[str, Any], Mapping[str, Any]] | None = None
+
+    async def begin(self) -> tuple[str, str]:
+        """Begin a login; the address at the provider, and the value of the browser's cookie."""
+        begun = Begun(
+            state=secrets.token_urlsafe(24),
+            nonce=secrets.token_urlsafe(24),
+            verifier=secrets.token_urlsafe(48),
+        )
+        about, _ = await self._provider()
+        async with self._client() as client:
+            url, _ = client.create_authorization_url(
+                about["authorization_endpoint"],
+                state=begun.state,
+                nonce=begun.nonce,
+                code_verifier=begun.verifier,
+            )
+        return str(url), json.dumps(asdict(begun))
+
+    async def finish(self, cookie: str, given: Mapping[str, str]) -> tuple[str, list[str] | None]:
+        """End a login; the name and the teams that the provider vouches for.
+
+        Args:
+            cookie: The browser's.
+            given: The query of the address to which it came back.
+
+        Raises:
+            ProblemError: When it is not the login that was begun, or the token proves nothing.
+        """
+        begun = _begun(cookie)
+        if begun is None or not hmac.compare_digest(
+            given.get("state", "").encode(), begun.state.encode()
+        ):
+            raise ProblemError(400, "this is not the login that was begun here", f"GET {BEGIN}")
+        if "code" not in given:
+            raise ProblemError(403, f"the provider refused: {ascii(given.get('error', ''))[:80]}")
+        about, keys = await self._provider()
+        token = await self._token(about["token_endpoint"], given["code"], begun.verifier)
+        claims = self._claims(token, keys, about["issuer"])
+        if not hmac.compare_digest(str(claims.get("nonce", "")).encode(), begun.nonce.encode()):
+            raise ProblemError(403, "the provider's token is for another login")
+        return self._person(claims)
+
+    def _person(self, claims: Mapping[str, Any]) -> tuple[str, list[str] | None]:
+        settings, name = self._settings, claims.get(self._settings.oidc_name_claim)
+        if settings.oidc_name_claim == "email" and claims.get("email_verified") is False:
+            raise ProblemError(403, "the provider has not verified the mail address")
+        if not isinstance(name, str) or not name:
+            raise ProblemError(403, f"the provider tells no {settings.oidc_name_claim}")
+        if not settings.oidc_teams_claim:
+            return name, None
+        told = claims.get(settings.oidc_teams_claim, ())
+        is_list = isinstance(told, list)
+        return name, [str(one) for one in cast("Sequence[object]", told)] if is_list else []
+
+    def _claims(self, token: str, keys: Mapping[str, Any], issuer: str) -> Mapping[str, Any]:
+        """What a token says, once its signature and its audience are checked."""
+        from joserfc import errors, jwk, jwt
+
+        try:
+            found = jwt.decode(
+                token, jwk.KeySet.import_key_set(cast("Any", keys)), algorithms=[*_ALGORITHMS]
+            )
+            needed: dict[str, Any] = {"essential": True}
+            jwt.JWTClaimsRegistry(
+                leeway=_LEEWAY_SECONDS,
+                iss=cast("Any", {**needed, "value": issuer}),
+                aud=cast("Any", {**needed, "value": self._settings.oidc_client_id}),
+                exp=cast("Any", needed),
+                sub=cast("Any", needed),
+            ).validate(found.claims)
+        except (errors.JoseError, ValueError, KeyError):
+            self._known = None  # its keys may have changed
+            raise ProblemError(403, "the provider's token is not valid", "log in again") from None
+        return found.claims
+
+    async def _token(self, url: str, code: str, verifier: str) -> str:
+        try:
+            async with self._client() as client:
+                answer: Any = await client.fetch_token(url, code=code, code_verifier=verifier)
+        except Exception as error:  # Authlib's own, or one of the HTTP library that it uses
+            _log.warning("the provider of logins gave no token: %s", type(error).__name__)
+            raise ProblemError(502, "the provider gave no token", "log in again") from None
+        return str(answer.get("id_token", ""))
+
+    async def _provider(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """What the provider says of itself, and its keys."""
+        import httpx
+
+        if self._known is not None and time.monotonic() - self._known[0] < _KNOWN_SECONDS:
+            return self._known[1], self._known[2]
+        issuer = self._settings.oidc_issuer.rstrip("/")
+        try:
+            async with httpx.AsyncClient(timeout=_SECONDS) as client:
+                told = await client.get(f"{issuer}/.well-known/openid-configuration")
+                about: Mapping[str, Any] = told.raise_for_status().json()
+                if str(about["issuer"]).rstrip("/") != issuer:
+                    raise ProblemError(502, "the provider calls itself by another name")
+                keys = (await client.get(about["jwks_uri"])).raise_for_status().json()
+        except (httpx.HTTPError, ValueError, KeyError):
+            raise ProblemError(502, "the provider of logins cannot be asked") from None
+        self._known = time.monotonic(), about, keys
+        return about, keys
+
+    def _client(self) -> Any:
+        try:
+            from authlib.integrations.httpx_client import AsyncOAuth2Client
+        except ImportError:
+            raise OptionalDependencyError(
+                "logins by OpenID Connect need Authlib",
+                package="authlib",
+                hint='pip install "delf-plugin-serve[oidc]"',
+            ) from None
+        settings, secret = self._settings, self._settings.oidc_client_secret
+        return AsyncOAuth2Client(
+            client_id=settings.oidc_client_id,
+            client_secret=None if secret is None else secret.get_secret_value(),
+            scope=settings.oidc_scopes,
+            redirect_uri=f"{settings.public_url}{CALLBACK}",
+            code_challenge_method="S256",
+            timeout=_SECONDS,
+        )
+
+
+def _begun(cookie: str) -> Begun | None:
+    try:
+        return Begun(**json.loads(cookie))
+    except (ValueError, TypeError):
+        return None
