@@ -128,6 +128,7 @@ class RuntimeHome:
         self._thread: LoopThread | None = None
         self._runtime: asyncio.Future[Runtime] | None = None
         self._ending: AsyncGenerator[None] | None = None
+        self._stopping: set[asyncio.Future[Runtime]] = set()
         self._stopped = False
         self._pid = os.getpid()
 
@@ -307,16 +308,22 @@ class RuntimeHome:
     async def _loop_ends(self, ending: AsyncGenerator[None]) -> None:
         if self._ending is ending:  # one of an earlier start goes when it is collected
             await self._stop_runtime()
+        for started in list(self._stopping):  # the loop ended in the midst of their stop
+            self._stopping.discard(started)
+            if started.done() and not started.cancelled() and started.exception() is None:
+                await started.result().free()
 
     async def _stop_runtime(self, *, leave: bool = False) -> None:
         starting, self._runtime = self._runtime, None
         if starting is None:
             return
+        self._stopping.add(starting)
         if not starting.done():
             starting.cancel()
         await asyncio.wait({starting})
         if not starting.cancelled() and starting.exception() is None:
             await starting.result().stop(leave=leave)
+        self._stopping.discard(starting)
 
     def _abandon_runtime(self) -> None:
         """Free what is left of a runtime whose loop was closed under it."""

@@ -320,6 +320,10 @@ class Runtime:
         for work in ending:
             work.cancel()
         await asyncio.wait({*ending, *self._background})
+        await self.free()
+
+    async def free(self) -> None:
+        """Free everything, also where a stop was cut off; safe twice."""
         await self.resources.aclose()
         self._threads.close()
 
