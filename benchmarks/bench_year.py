@@ -18,7 +18,6 @@ from delf.events import (
     CallStarted,
     Event,
     ModelCalled,
-    Printed,
     ScriptGenerated,
     TaskFinished,
     TaskQueued,
@@ -29,13 +28,13 @@ from delf_journal_sql.sqlite import SqliteDatabase
 
 DAY = 86_400.0
 _MONTHS = 12
-_AT_ONCE = 50
+_AT_ONCE = 200
 _TRIES = 30
 _TIMES = ("append ms", "list ms", "last page ms", "show ms", "count ms")
 
 
 def _events(number: int, at: float) -> list[Event]:
-    """A task with a prompt, a script and three calls."""
+    """A task with a prompt, a script and a call."""
     common: dict[str, Any] = {"task_id": f"task_{number:016x}", "at": at}
     words = f"Send the reminders of customer {number % 977}"
     made: list[Event] = [
@@ -46,18 +45,13 @@ def _events(number: int, at: float) -> list[Event]:
         ),
         ScriptGenerated(**common, seq=4, attempt=1, code="print(await crm.find())\n" * 20),
     ]
-    for call in range(3):
-        named: dict[str, Any] = {"call_id": call + 1, "action": "crm.find"}
-        begun = CallStarted(
-            **common, seq=5 + 2 * call, arguments={"id": number}, effect="read", digest="d", **named
-        )
-        ended = CallFinished(
-            **common, seq=6 + 2 * call, status="ok", duration_ms=5.0, result=["x" * 100], **named
-        )
-        made += [begun, ended]
-    made.append(Printed(**common, seq=11, text="a line that was printed\n" * 5))
+    named: dict[str, Any] = {"call_id": 1, "action": "crm.find"}
+    made += [
+        CallStarted(**common, seq=5, arguments={"id": number}, effect="read", digest="d", **named),
+        CallFinished(**common, seq=6, status="ok", duration_ms=5.0, result=["x" * 300], **named),
+    ]
     status = number % 20 != 0
-    made.append(TaskFinished(**common, seq=12, status=status, text="done", duration_ms=900.0))
+    made.append(TaskFinished(**common, seq=7, status=status, text="done", duration_ms=900.0))
     return made
 
 

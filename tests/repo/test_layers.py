@@ -29,6 +29,7 @@ CONTRACTS = frozenset(
         "delf.libraries",
         "delf.llm",
         "delf.messages",
+        "delf.outages",
         "delf.outputs",
         "delf.namesake",
         "delf.notes",

@@ -18,7 +18,7 @@ from delf.protocols.conversation import ChatMessage
 from delf.retention import prune
 from delf_journal_sql import owners
 from delf_journal_sql import writer as writers
-from delf_journal_sql.errors import JournalError
+from delf_journal_sql.errors import ConnectionLostError, JournalError
 from delf_journal_sql.postgresql import PostgresDatabase
 from delf_journal_sql.sqlite import SqliteDatabase
 
@@ -240,6 +240,48 @@ async def test_a_process_that_is_gone_is_no_reason_to_wait(sqlite_place, open_jo
             "(SELECT owner FROM delf_tasks WHERE task_id = 'dead')"
         )
     assert await other.claim("dead") is None
+
+
+# -- a database that is away -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", ["heartbeats", "watching"])
+async def test_a_database_that_is_away_warns_once_and_says_how_often(
+    part, sqlite_place, open_journal, monkeypatch, caplog
+):
+    journal = open_journal(sqlite_place)
+    journal.lease(0.02)
+    failures, back = [], asyncio.Event()
+    loop = asyncio.get_running_loop()
+    connect, changes = SqliteDatabase.connect, SqliteDatabase.changes
+
+    def away(whole):
+        def try_(self):
+            if len(failures) < 5:
+                failures.append(self)
+                raise ConnectionLostError(JournalError("nobody is there"))
+            loop.call_soon_threadsafe(back.set)
+            return whole(self)
+
+        return try_
+
+    monkeypatch.setattr("delf_journal_sql.watch._AGAIN_SECONDS", 0.01)
+    await journal.append(TaskStarted(task_id="t", seq=1, at=1.0, task="x"))
+    if part == "watching":
+        monkeypatch.setattr(SqliteDatabase, "changes", away(changes))
+        live = journal.subscribe("t")  # noqa: F841 - it is watched for as long as it is held
+    else:
+        monkeypatch.setattr(SqliteDatabase, "connect", away(connect))
+        journal._writer._disconnect()
+    await asyncio.wait_for(back.wait(), 20)
+    async with asyncio.timeout(20):
+        while len(caplog.records) < 2:
+            await asyncio.sleep(0.01)
+    await journal.aclose()
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(said) == 2
+    assert "(failure 1): nobody is there" in said[0]
+    assert "works again after 5 failures" in said[1]
 
 
 # -- copies ------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from delf.errors import DelfError
+from delf.outages import Outage
 from delf.protocols.journal import Journal, SharedJournal
 
 _log = logging.getLogger(__name__)
@@ -197,6 +198,7 @@ class Stops:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal if isinstance(journal, SharedJournal) else None
         self._tasks: dict[str, Stop] = {}
+        self._outage = Outage(_log, "whether tasks are to stop is not known now")
         self._next: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
 
@@ -234,10 +236,8 @@ class Stops:
 
     async def _look(self, journal: SharedJournal) -> None:
         asked: Mapping[str, str] = {}
-        try:
+        with self._outage.noted(DelfError):
             asked = await journal.asked_to_stop(self._tasks.keys())
-        except DelfError as error:
-            _log.warning("whether tasks are to stop is not known now: %s", error.message)
         for name, by in asked.items():
             self.ask(name, by)
         self._next = None

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from typing import Any, Final, Generic, Self, TypeVar
 from weakref import WeakSet
 
+from delf.outages import Outage
 from delf_journal_sql.database import Changes, Connection, Database
 from delf_journal_sql.errors import ConnectionLostError, JournalError
 from delf_journal_sql.store import changed_since, newest_position
@@ -118,6 +119,7 @@ class Watcher:
         self._changes: Changes | None = None
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self._outage = Outage(_log, f"the journal {database.name} cannot be watched")
 
     def add(self, subscription: Subscription[Any]) -> None:
         """Wake this one from now on, for as long as somebody holds it."""
@@ -157,7 +159,7 @@ class Watcher:
             try:
                 self._watch()
             except (JournalError, ConnectionLostError) as error:
-                _log.warning("the journal cannot be watched: %s", error)
+                self._outage.failed(error)
                 time.sleep(_AGAIN_SECONDS)
 
     def _watch(self) -> None:
@@ -170,6 +172,7 @@ class Watcher:
         try:
             with self._database.reader() as connection:
                 seen = newest_position(connection)
+            self._outage.over()
             self._wake(None)  # what came before the watch began
             while changes.wait():
                 with self._database.reader() as connection:

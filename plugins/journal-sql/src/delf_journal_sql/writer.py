@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from delf.errors import DelfError
 from delf.events import Event
+from delf.outages import Outage
 from delf.protocols.journal import PerhapsAlive
 from delf_journal_sql.codec import Packed
 from delf_journal_sql.database import Connection, Database, transaction
@@ -89,6 +90,7 @@ class Writer:
         self._stopping = False
         self.owner = Owner(lease=lease)
         self._signed_at: float | None = None
+        self._outage = Outage(_log, f"the journal {database.name} takes no heartbeat")
         self._tasks = Tasks(self.owner, database)
         self._connection: Connection | None = None
         self._beat_at = time.monotonic() + self.owner.heartbeat_seconds
@@ -259,7 +261,9 @@ class Writer:
             self._has_signed()
         except (JournalError, ConnectionLostError) as error:
             self._disconnect()
-            _log.warning("the journal took no heartbeat: %s", error)
+            self._outage.failed(error)
+        else:
+            self._outage.over()
 
     def _leave(self) -> None:
         if self._signed_at is not None:

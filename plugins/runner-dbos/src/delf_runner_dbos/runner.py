@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import DelfError, UnknownTaskError
 from delf.events import Event, TaskFinished, TaskQueued, end_of
+from delf.outages import Outage
 from delf.protocols.journal import ListPlace, SharedJournal, SupportsUpkeep, TaskRecord
 from delf.retention import prune
 from delf_runner_dbos.queue import DbosQueue, Ticket, task_id_of
@@ -89,6 +90,7 @@ class Runner:
         self._seen: dict[str, _Seen] = {}
         self._end = asyncio.Event()
         self._leaving = False
+        self._away = Outage(_log, "tasks wait for their queue")
 
     def end(self) -> None:
         """Let it take nothing more, and end in order."""
@@ -125,15 +127,17 @@ class Runner:
 
     async def _start(self, workflows: Workflows) -> bool:
         """Get workflows as soon as DBOS's database answers; False when it is to end."""
+        outage = Outage(_log, "a runner does not start yet")
         while not self._end.is_set():
             try:
                 for name, settings in self._options.queues.items():
                     await self._queue.register(name, settings, self._options.concurrency)
                 await workflows.start(self._options.queues)
             except Exception as error:  # the drivers of databases differ
-                _log.warning("a runner does not start yet: %s", str(error).partition("\n")[0])
+                outage.failed(DelfError(str(error).partition("\n")[0]))
                 await self._pause(_AWAY_SECONDS)
             else:
+                outage.over()
                 return True
         return False
 
@@ -146,12 +150,12 @@ class Runner:
 
     async def _each(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         """Do something again and again until it is to end, soon again where it failed."""
+        outage = Outage(_log, "a runner looks again later")
         while not self._end.is_set():
             wait = seconds
-            try:
+            with outage.noted(Exception):  # a database may be away; the drivers differ
                 await work()
-            except Exception as error:  # a database may be away; the drivers differ
-                _log.warning("a runner looks again later: %s", error)
+            if outage.failures:
                 wait = min(seconds, _AWAY_SECONDS)
             await self._pause(wait)
 
@@ -256,13 +260,10 @@ class Runner:
     async def _until_done(self, work: Callable[[], Awaitable[None]]) -> str:
         """Do something with the queue as soon as its database answers."""
         while not self._leaving:
-            try:
+            with self._away.noted(DelfError):
                 await work()
-            except DelfError as error:
-                _log.warning("a task waits for its queue: %s", error)
-                await asyncio.sleep(_AWAY_SECONDS)
-            else:
                 return "rests"
+            await asyncio.sleep(_AWAY_SECONDS)
         return await asyncio.get_running_loop().create_future()  # others go on with it: see run
 
     async def _give_up(self, task_id: str, error: DelfError) -> None:
@@ -294,13 +295,15 @@ class Runner:
             queue=str(context["queue"]),
             setup=context["setup"],
         )
+        outage = Outage(_log, f"the schedule of {name} waits")
         while True:
             try:
                 await self._hand_in(queued)
             except Exception as error:  # a database may be away; the drivers differ
-                _log.warning("the schedule of %s waits: %s", name, error)
+                outage.failed(error)
                 await asyncio.sleep(_AWAY_SECONDS)
             else:
+                outage.over()
                 return name
 
     async def _hand_in(self, queued: TaskQueued) -> None:

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from delf.errors import DelfError
+from delf.outages import Outage
 from delf.protocols.journal import SharedJournal
 from delf.protocols.search import Figures, SupportsSearch, TaskFilter
 from delf_serve import schemas as s
@@ -30,12 +31,11 @@ async def keep_indexing(journal: SharedJournal) -> None:
     """Bring the journal's index up to date, again and again, where it has one."""
     if not isinstance(journal, SupportsSearch):
         return
+    outage = Outage(_log, "new events are not found by search")
     while True:
         left = 0
-        try:
+        with outage.noted(DelfError):
             left = await journal.index(_INDEX_SECONDS)
-        except DelfError as error:
-            _log.warning("new events are not found by search: %s", error.message)
         await asyncio.sleep(0 if left else _INDEX_SECONDS)
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from delf.errors import DelfError
+from delf.outages import Outage
 from delf.protocols.sessions import SessionRecord
 from delf_serve.keys import Key, Keys
 from delf_serve.problems import ProblemError
@@ -143,6 +144,7 @@ class Sessions:
 
     async def keep_looking(self) -> None:
         """End what is held by keys and sessions that are none any more."""
+        outage = Outage(_log, "sessions cannot be looked up")
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             await self._keys.look(self._tasks.journal)
@@ -150,8 +152,9 @@ class Sessions:
             try:
                 known = {record.digest for record in await self._tasks.journal.logins(shown)}
             except DelfError as error:
-                _log.warning("sessions cannot be looked up: %s", error.message)
+                outage.failed(error)
                 continue
+            outage.over()
             self._end(
                 lambda seat, over=shown - known: (
                     seat.session in over or not self._keys.holds(seat.key)

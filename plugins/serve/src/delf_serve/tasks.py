@@ -18,6 +18,7 @@ from delf.engine.views import prompts as views
 from delf.engine.views.snapshot import snapshot
 from delf.errors import ConfigurationError, DelfError, UnknownTaskError
 from delf.events import ApprovalRequested, Event, TaskFinished, TaskQueued, TaskResumed, TaskStarted
+from delf.outages import Outage
 from delf.outputs import Output
 from delf.protocols.approval import Approved
 from delf.protocols.journal import (
@@ -585,12 +586,11 @@ class Tasks:
             begun.result()
 
     async def _keep_looking(self) -> None:
+        outage = Outage(_log, "what other processes left is not seen")
         while True:
-            try:
+            with outage.noted(DelfError):
                 for record in await self.journal.find(1000, state="interrupted"):
                     await self._adopt(record.task_id)
-            except DelfError as error:
-                _log.warning("what other processes left is not seen: %s", error.message)
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _adopt(self, name: str) -> None:
@@ -626,15 +626,17 @@ class Tasks:
     async def _heed(self) -> None:
         """Stop tasks of this process that somebody cancels elsewhere."""
         position: int | None = None
+        outage = Outage(_log, "notes of other processes come late")
         while True:
             try:
                 async for note in self.journal.subscribe_notes(after=position):
+                    outage.over()
                     position = note.position
                     if note.kind == CANCEL:
                         await self._cancel_here(note.task_id, str(note.data.get("by") or ""))
                 return
             except DelfError as error:
-                _log.warning("notes of other processes come late: %s", error.message)
+                outage.failed(error)
             await asyncio.sleep(1)
 
 
