@@ -22,6 +22,9 @@ from typing import Any
 from delf import Agent, AlreadyDone, CallContext, tool
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel, script
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
 from support.forks import guests
 
 CHILDREN, WRITES = 10, 3
