@@ -160,6 +160,8 @@ async def test_a_file_that_is_no_database(tmp_path, open_sql):
     error = await failure_of(open_sql(f"sqlite:///{path}").query("SELECT * FROM t"))
     assert isinstance(error, ConnectionUnavailableError)
     assert "file is not a database" in error.message
+    assert "such a file" in (error.hint or "")
+    assert "password" not in (error.hint or "")
     error = await failure_of(open_sql(f"sqlite:///{path}").context("x"))
     assert isinstance(error, (ConnectionUnavailableError, SQLSchemaError))
 

@@ -15,6 +15,8 @@ from delf_sql.backends.base import Backend, Problem, first_line
 
 _LONGEST: Final = 400
 _CHECK: Final = "check that it runs, and the connection's url, user and password"
+_CHECK_FILE: Final = "check that it is such a file, whole, and that this user may open it"
+_IN_FILES: Final = ("sqlite", "duckdb")
 
 
 class SQLSchemaError(DelfError):
@@ -53,8 +55,10 @@ def unavailable(error: BaseException, backend: Backend) -> ConnectionUnavailable
 
 
 def _unreachable(text: str, backend: Backend) -> ConnectionUnavailableError:
+    target = backend.target
     return ConnectionUnavailableError(
-        backend.target.scrub(f"cannot use {backend.target.place}: {text[:_LONGEST]}"), hint=_CHECK
+        target.scrub(f"cannot use {target.place}: {text[:_LONGEST]}"),
+        hint=_CHECK_FILE if target.dialect in _IN_FILES else _CHECK,
     )
 
 
