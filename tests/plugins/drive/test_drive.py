@@ -101,6 +101,19 @@ async def test_the_editors_files(google: GoogleServer, drive: Any) -> None:
         await drive.download(folder["id"])
 
 
+async def test_rows_lose_no_value(google: GoogleServer, drive: Any) -> None:
+    text = "n;n;\r\n1,5;2;x\r\n\r\n3\r\n" + "4;5;6;7\r\n"
+    file = google.drive.add("a.csv", "text/csv", text.encode())
+    assert await drive.rows(file.id) == [
+        {"n": "1,5", "n_2": "2", "column_3": "x"},
+        {"n": "3", "n_2": "", "column_3": ""},
+        {"n": "4", "n_2": "5", "column_3": "6", "column_4": "7"},
+    ]
+    long = google.drive.add("b.csv", "text/csv", b"a,b\n" + b"x" * 200_000 + b",1\n")
+    assert await drive.rows(long.id) == [{"a": "x" * 200_000, "b": "1"}]
+    assert await drive.rows(google.drive.add("c.csv", "text/csv", b"").id) == []
+
+
 async def test_change_move_trash_delete(google: GoogleServer, drive: Any) -> None:
     await drive.create_folder("Old")
     made = await drive.create("a.txt", "one")

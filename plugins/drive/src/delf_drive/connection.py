@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import csv
 import hashlib
-import io
 import mimetypes
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal, Unpack
@@ -30,6 +29,7 @@ from delf_drive.records import (
     leads_to_folder,
     permission_of,
     quoted,
+    rows_of,
     type_of,
 )
 from delf_google.addresses import address
@@ -194,7 +194,10 @@ class Drive(GoogleConnection):
         """The rows of a CSV file, or of a spreadsheet's first sheet, by the names in its first row,
         every value as text.
         """  # noqa: D205 - the model reads the whole paragraph
-        return list(csv.DictReader(io.StringIO(await self.text(file)), restkey="", restval=""))
+        try:
+            return rows_of(await self.text(file))
+        except csv.Error as error:
+            raise ToolRefusedError(f"{file} cannot be read as rows: {error}; use text") from None
 
     @action("list_permissions", effect="read")
     async def list_permissions(self, file: str) -> list[PermissionInfo]:
