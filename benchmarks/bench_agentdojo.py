@@ -219,7 +219,18 @@ class Sources:
         source = self.of(call, value)
         if source is None:
             return repr(value)
-        return f"{source}()" if source else "..."
+        if not source:
+            return "..."
+        words = set(re.findall(r"[\w@.]{4,}", str(value).lower()))
+        more = (
+            name
+            for name, result in self._results[: self._seen[call]]
+            if any(word in result for word in words)
+        )
+        names = dict.fromkeys((source, *more))
+        return (
+            f"join({', '.join(f'{name}()' for name in names)})" if len(names) > 1 else f"{source}()"
+        )
 
     def script(self, call: int) -> str:
         """A call's arguments as Python, with what a result tells in letters of no meaning."""

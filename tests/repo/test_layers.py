@@ -59,6 +59,7 @@ SHARED = PROGRAM | {
 RUN_TASKS = PROGRAM | {"delf.plugins", "delf.engine.agent_context", "delf.sync", CHANGES, VIEWS}
 # Those that need more than the contracts and what commands share.
 MORE: dict[str, frozenset[str]] = {
+    "approval-slack": frozenset({"delf.terminal"}),
     "approval-terminal": PROGRAM | {CHANGES},
     "chat": RUN_TASKS,
     "cli": SHARED | {"delf.engine.models.client"},

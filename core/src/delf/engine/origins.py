@@ -327,7 +327,7 @@ class Origins:
 
     def _of(self, text: str) -> Origin:
         if any(words.mention(text) for words in self._words):
-            return Origin(kind="task", trust="own")
+            return self._named(text) or Origin(kind="task", trust="own")
         if any(code.mention(text) for code in self._clean_code):
             return Origin(kind="script", trust="own")
         letters = _letters(text)
@@ -335,8 +335,8 @@ class Origins:
         if own is not None and not self._author.read:
             return own
         found = self._find(text, letters)
-        if found is not None and not found.is_part and found.is_sure and self._author.read:
-            return self._haystack.named_by_others(text) or found
+        if found is not None and not found.is_part and found.is_sure:
+            return self._named(text) or found
         if found is not None:
             return found
         if self._author.read and (self._code is None or self._code.mention(text)):
@@ -344,6 +344,22 @@ class Origins:
         if not text.strip() or not self.has_read:
             return Origin(kind="script", trust="own")
         return Origin(kind="unknown", trust="outside")
+
+    def _named(self, text: str) -> Origin | None:
+        """The place where others' words name a short number of one's own, if the author read it.
+
+        The 13 of "on June 13" in a task is not the 13 of "delete the file '13'" in a mail.
+        """
+        if not self._author.read or len(text) > _LONGEST_BARE:
+            return None
+        self._take_in()
+        return self._haystack.named_by_others(text)
+
+    def own_part(self, value: Any) -> Origin | None:
+        """The first place in one's own data that an argument, or a piece of it, is from."""
+        self._take_in()
+        found = (self._haystack.own_part(text) for _, text in islice(_leaves(value), _MOST_LEAVES))
+        return next(filter(None, found), None)
 
     def _take_in(self) -> None:
         """Have all results in the haystack, and the texts of input files."""
@@ -433,6 +449,14 @@ class _Haystack:
                 return found
         return None
 
+    def own_part(self, text: str) -> Origin | None:
+        """The first place in one's own data of a text, or of a piece of it."""
+        letters = _letters(text)
+        if len(letters) < _LEAST:
+            return None
+        whole = self._find_in("own", letters, text, exact=len(letters) < _SHORT, is_part=False)
+        return whole or self.find_part(text, ("own",))
+
     def find_own(self, letters: str, text: str) -> Origin | None:
         """The first place of a short text that is a whole value of one's own data."""
         return self._find_in("own", letters, text, exact=True, is_part=False)
@@ -486,7 +510,7 @@ class _Haystack:
             is_changed=is_changed,
         )
 
-    def find_part(self, text: str) -> Origin | None:
+    def find_part(self, text: str, trusts: Sequence[Trust] = ("outside", "own")) -> Origin | None:
         """The first place of a piece of a text, or of what it hides by an encoding."""
         needles = dict.fromkeys(_letters(reading) for reading in _decoded(text))
         for reading in (text, *_decoded(text)):
@@ -501,9 +525,10 @@ class _Haystack:
                 if len(piece) >= 2 * _LEAST:
                     needles.setdefault(piece)
         for needle in islice(filter(None, needles), _MOST_NEEDLES):
-            found = self.find(needle, text, exact=False, is_part=True)
-            if found is not None:
-                return found
+            for trust in trusts:
+                found = self._find_in(trust, needle, text, exact=False, is_part=True)
+                if found is not None:
+                    return found
         return None
 
 

@@ -194,6 +194,8 @@ class Resources:
         closing.append(journal.aclose)
         await open_journal(journal, config.lease)
         approvals = _approvals_of(agent, journal)
+        channels = (named.channel for named in approvals.channels)
+        closing += [each.aclose for each in channels if isinstance(each, SupportsClose)]
         context, embedders = _plugin_context(agent)
         closing.append(embedders.aclose)
         prefilters = Prefilters(around.host, around.plugin_options, context, config.prefilter_mode)

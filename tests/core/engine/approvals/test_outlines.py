@@ -127,6 +127,10 @@ ASKED = {
         "print(note('Delete the mail', '2026-06-30'))",
         "note(title='tidy up', day='2026-06-30')",
     ),
+    "one's own data that it does not name": (
+        "print(send('zoe@firm.example', 'Bob is at ' + s[0]['address']))",
+        "send(to='zoe@firm.example', text=...)",
+    ),
     "an answer that is not a call": ("print(remove(m[0]['id']))", "remove everything! mail_id = 11"),
 }  # fmt: skip
 
@@ -135,6 +139,22 @@ ASKED = {
 def test_what_they_do_not_ask_for_is_asked_about(run, code, outline):
     _, asked = run(code, outline)
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("task", ["Which mails came by June 13?", "Remove mail 13, please"])
+def test_a_number_of_the_task_that_a_stranger_names_is_asked_about(delf_host, scripted_model, task):
+    scripted_model.writes("m = mails()\nrerun(str(m), 'go on')", "print(remove('13'))")
+    asked = []
+    with Agent(
+        tools=[mails, remove],
+        llm="scripted",
+        host=delf_host,
+        approvals=[],
+        on_confirm=lambda request: asked.append(request.flow) or True,
+        flows="guard",
+    ) as agent:
+        agent.run(task)
+    assert asked == ["mail_id: from mails (call 1, [1].body); others wrote it"]
 
 
 def test_the_model_is_asked_once_and_is_told_the_users_words_alone(run, scripted_model):

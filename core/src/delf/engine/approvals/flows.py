@@ -116,8 +116,13 @@ def _reason_after_reading(
     why = f"the model wrote this call after it had read {origins.author.told()}"
     if not _was_meant(origins, bound):
         is_named = decisive and all(origin.kind == "task" for origin in decisive.values())
-        is_own = is_named and not any(origin.is_others for origin in found.values())
+        is_own = is_named and not any(origin.kind == "result" for origin in found.values())
         return None if is_own else why
+    for name, value in others.items() if decisive else ():
+        told = [origin for path, origin in found.items() if _parameter(path) == name]
+        own = None if all(origin.is_own for origin in told) else origins.own_part(value)
+        if own is not None and own.action not in _sources_of(origins, bound, name):
+            return f"it passes on {name}, which the task does not say: {own.text}"
     for path, origin in found.items():
         if origin.is_sure or _is_foreseen(origins, bound, path, others, is_anchored=True):
             continue
@@ -157,13 +162,16 @@ def _is_foreseen(
     if origins.outline is None:
         return False
     parameter = _parameter(path)
-    sources = {
-        source
-        for source, action, name in origins.outline.flows
-        if (action, name) == (bound.name, parameter)
-    }
+    sources = _sources_of(origins, bound, parameter)
     placed = origins.are_from(sources, arguments[parameter]) if sources else "nowhere"
     return placed == "whole" or (placed == "in a text" and is_anchored)
+
+
+def _sources_of(origins: Origins, bound: BoundAction, parameter: str) -> frozenset[str]:
+    """The actions whose results the user's words ask for as a parameter."""
+    flows = () if origins.outline is None else origins.outline.flows
+    goal = (bound.name, parameter)
+    return frozenset(source for source, *where in flows if tuple(where) == goal)
 
 
 def _parameter(path: str) -> str:

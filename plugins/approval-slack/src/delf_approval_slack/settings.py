@@ -1,0 +1,51 @@
+"""The settings: ``[plugins.approval-slack]`` of ``delf.toml``, or ``DELF_APPROVAL_SLACK_…``."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from delf.settings import PluginSettings, SecretStr
+
+
+class SlackSettings(PluginSettings):
+    """The app in Slack, the channel it asks in, and who may decide."""
+
+    bot_token: SecretStr = Field(
+        description="The app's bot token (xoxb-…); scopes chat:write, files:write, usergroups:read."
+    )
+    app_token: SecretStr | None = Field(
+        default=None,
+        description="The app's token for Socket Mode (xapp-…); Slack needs no address of yours.",
+    )
+    signing_secret: SecretStr | None = Field(
+        default=None,
+        description="The app's signing secret, for HTTP in place of Socket Mode.",
+    )
+    channel: str = Field(
+        min_length=1, description="The id of the channel that is asked in, as C0123ABCD."
+    )
+    approvers: list[str] = Field(
+        min_length=1,
+        description="Ids of people (U…) and user groups (S…) who may decide; `*` for everybody in "
+        "the channel.",
+    )
+    names: dict[str, str] = Field(
+        default_factory=dict,
+        description="The names that people (U…) and teams (S…) have in delf, for a team's rules.",
+    )
+    host: str = Field(default="127.0.0.1", description="The address that HTTP is received on.")
+    port: int = Field(default=8799, ge=0, le=65535, description="Its port.")
+    api_url: str = Field(
+        default="https://slack.com/api/", description="The address of Slack's Web API."
+    )
+    page_url: str | None = Field(
+        default=None, description="The address of delf's page, which messages link to."
+    )
+
+    @model_validator(mode="after")
+    def _check_ways(self) -> Self:
+        if (self.app_token is None) == (self.signing_secret is None):
+            raise ValueError("either app_token (Socket Mode) or signing_secret (HTTP) is needed")
+        return self

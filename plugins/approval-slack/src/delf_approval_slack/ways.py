@@ -1,0 +1,117 @@
+"""The two ways by which Slack tells of buttons and forms: Socket Mode, and signed HTTP requests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol, cast
+from urllib.parse import parse_qs
+
+from aiohttp import web
+from slack_sdk.signature import SignatureVerifier
+from slack_sdk.socket_mode.aiohttp import SocketModeClient
+from slack_sdk.socket_mode.async_client import AsyncBaseSocketModeClient
+from slack_sdk.socket_mode.request import SocketModeRequest
+from slack_sdk.socket_mode.response import SocketModeResponse
+from slack_sdk.web.async_client import AsyncWebClient
+
+from delf_approval_slack.settings import SlackSettings
+
+Take = Callable[[dict[str, Any]], Awaitable[dict[str, Any] | None]]
+"""Takes what a person did; gives what is to be said of a form, if anything is."""
+_MOST_BYTES: Final = 1_000_000
+PATH: Final = "/slack/interactions"
+
+
+class Way(Protocol):
+    """A way by which Slack tells what people do."""
+
+    async def open(self) -> None:
+        """Begin to listen."""
+        ...
+
+    async def aclose(self) -> None:
+        """End that."""
+        ...
+
+
+def way_of(settings: SlackSettings, client: AsyncWebClient, take: Take) -> Way:
+    """The way that the settings say."""
+    if settings.app_token is not None:
+        return _Socket(settings.app_token.get_secret_value(), client, take)
+    assert settings.signing_secret is not None  # noqa: S101 - the settings were checked
+    return Http(settings.host, settings.port, settings.signing_secret.get_secret_value(), take)
+
+
+class _Socket:
+    def __init__(self, token: str, client: AsyncWebClient, take: Take) -> None:
+        self._take = take
+        self._client = SocketModeClient(app_token=token, web_client=client)
+        self._client.socket_mode_request_listeners.append(self._heard)
+
+    async def open(self) -> None:
+        await self._client.connect()
+
+    async def aclose(self) -> None:
+        await self._client.close()
+
+    async def _heard(self, client: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
+        heard: Any = request
+        payload: dict[str, Any] = heard.payload
+        said = await self._take(payload) if request.type == "interactive" else None
+        await client.send_socket_mode_response(
+            SocketModeResponse(envelope_id=request.envelope_id, payload=said)
+        )
+
+
+class Http:
+    """Receives requests that Slack has signed.
+
+    Args:
+        host: The address to listen on.
+        port: The port; 0 for any.
+        secret: The app's signing secret.
+        take: Takes what people do.
+    """
+
+    def __init__(self, host: str, port: int, secret: str, take: Take) -> None:
+        self._host = host
+        self.port = port
+        self._verifier = SignatureVerifier(secret)
+        self._take = take
+        app = web.Application(client_max_size=_MOST_BYTES)
+        app.router.add_post(PATH, self._heard)
+        self._runner = web.AppRunner(app, access_log=None)
+
+    async def open(self) -> None:
+        """Begin to listen.
+
+        Raises:
+            OSError: When the port is taken.
+        """
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, self.port)
+        await site.start()
+        self.port = int(self._runner.addresses[0][1])
+
+    async def aclose(self) -> None:
+        """End that."""
+        await self._runner.cleanup()
+
+    async def _heard(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        try:
+            is_slacks = self._verifier.is_valid_request(body, headers)
+        except ValueError:  # a time that is no number
+            is_slacks = False
+        if not is_slacks:
+            return web.Response(status=401)
+        try:
+            found: Any = json.loads(parse_qs(body.decode())["payload"][0])
+        except (ValueError, KeyError):
+            return web.Response(status=400)
+        if not isinstance(found, dict):
+            return web.Response(status=400)
+        said = await self._take(cast("dict[str, Any]", found))
+        return web.Response() if said is None else web.json_response(said)

@@ -1,0 +1,256 @@
+"""A Slack of one's own on loopback: the methods that the channel calls, Socket Mode, people."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Self
+from urllib.parse import urlencode
+
+import aiohttp
+from aiohttp import web
+
+Person = Callable[["Slack", dict[str, Any]], Awaitable[None]]
+SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
+
+
+class Slack:
+    """Keeps what was posted, and tells the app what people do.
+
+    Args:
+        person: Sees each message that has buttons.
+        fails: The methods that answer with an error.
+    """
+
+    def __init__(self, person: Person | None = None, fails: tuple[str, ...] = ()) -> None:
+        self.person = person
+        self.fails = fails
+        self.messages: dict[str, dict[str, Any]] = {}
+        self.updates: list[dict[str, Any]] = []
+        self.ephemeral: list[dict[str, Any]] = []
+        self.views: list[dict[str, Any]] = []
+        self.files: dict[str, dict[str, Any]] = {}
+        self.groups = {"S0FINANCE": ["U0ADA"]}
+        self.asked_groups = 0
+        self.limited = 0
+        self.answers: dict[str, Any] = {}
+        self.http_port: int | None = None
+        self.sent = asyncio.Event()
+        self.closed = asyncio.Event()
+        self._sockets: list[web.WebSocketResponse] = []
+        self._number = 0
+        self._working: set[asyncio.Task[None]] = set()
+        app = web.Application(client_max_size=10_000_000)
+        app.router.add_route("*", "/api/{method}", self._called)
+        app.router.add_post("/upload/{file}", self._uploaded)
+        app.router.add_get("/socket", self._connected)
+        self._runner = web.AppRunner(app)
+        self.url = ""
+
+    async def __aenter__(self) -> Self:
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._working:
+            task.cancel()
+        for socket in self._sockets:
+            await socket.close()
+        await self._runner.cleanup()
+
+    # -- the Web API ----------------------------------------------------------------------------
+
+    async def _called(self, request: web.Request) -> web.Response:
+        method = request.match_info["method"]
+        if request.headers.get("Authorization") not in ("Bearer xoxb-1", "Bearer xapp-1"):
+            return web.json_response({"ok": False, "error": "invalid_auth"})
+        if method in self.fails:
+            return web.json_response({"ok": False, "error": "channel_not_found"})
+        if self.limited and method == "chat.postMessage":
+            self.limited -= 1
+            return web.Response(status=429, headers={"Retry-After": "0"})
+        if request.content_type == "application/json":
+            given = await request.json()
+        else:
+            given = {**request.query, **await request.post()}
+            for name in ("blocks", "view", "files"):
+                if isinstance(given.get(name), str):
+                    given[name] = json.loads(given[name])
+        self._check(given.get("blocks") or (given.get("view") or {}).get("blocks") or [])
+        return web.json_response({"ok": True, **self._done(method, given)})
+
+    def _done(self, method: str, given: dict[str, Any]) -> dict[str, Any]:
+        self._number += 1
+        match method:
+            case "chat.postMessage":
+                ts = f"1700000000.{self._number:06}"
+                self.messages[ts] = given
+                if self.person is not None and _buttons(given):
+                    self.soon(self.person(self, {**given, "ts": ts}))
+                return {"ts": ts, "channel": given["channel"]}
+            case "chat.update":
+                assert given["ts"] in self.messages
+                self.updates.append(given)
+                self.messages[given["ts"]] = {**self.messages[given["ts"]], **given}
+                self.closed.set()
+                return {"ts": given["ts"]}
+            case "chat.postEphemeral":
+                self.ephemeral.append(given)
+                self.sent.set()
+                return {"message_ts": "1"}
+            case "views.open":
+                self.views.append(given["view"])
+                return {"view": given["view"]}
+            case "usergroups.users.list":
+                self.asked_groups += 1
+                return {"users": self.groups[given["usergroup"]]}
+            case "files.getUploadURLExternal":
+                name = f"F{self._number}"
+                self.files[name] = {"name": given["filename"]}
+                return {"upload_url": f"{self.url}/upload/{name}", "file_id": name}
+            case "files.completeUploadExternal":
+                for file in given["files"]:
+                    self.files[file["id"]] |= {
+                        "channel": given["channel_id"],
+                        "thread": given["thread_ts"],
+                    }
+                self.sent.set()
+                return {"files": given["files"]}
+            case "apps.connections.open":
+                return {"url": f"{self.url.replace('http', 'ws')}/socket"}
+            case _:
+                raise AssertionError(f"Slack has no {method} here")
+
+    def _check(self, blocks: list[dict[str, Any]]) -> None:
+        """Refuse what Slack refuses: too many blocks, and texts that are empty or too long."""
+        assert len(blocks) <= 50
+        limits = {"header": 150, "section": 3000}
+        for block in blocks:
+            if block["type"] in limits:
+                text = block["text"]
+                assert text["type"] == "plain_text"
+                assert 1 <= len(text["text"]) <= limits[block["type"]]
+            for element in block.get("elements", ()):
+                if element["type"] == "button":
+                    assert len(element["text"]["text"]) <= 75
+
+    async def _uploaded(self, request: web.Request) -> web.Response:
+        content = await request.read()
+        if request.content_type.startswith("multipart"):
+            content = content.split(b"\r\n\r\n", 1)[1].rsplit(b"\r\n--", 1)[0]
+        self.files[request.match_info["file"]]["content"] = content.decode()
+        return web.Response(text="OK")
+
+    # -- what people do -------------------------------------------------------------------------
+
+    async def _connected(self, request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        self._sockets.append(socket)
+        await socket.send_json({"type": "hello", "num_connections": 1})
+        async for message in socket:
+            if message.type != aiohttp.WSMsgType.TEXT:
+                break
+            said = json.loads(message.data)
+            waiting = self.answers.get(said.get("envelope_id"))
+            if waiting is not None:
+                waiting.set_result(said.get("payload"))
+        return socket
+
+    def soon(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
+
+    async def tell(self, payload: dict[str, Any]) -> Any:
+        """Tell the app what somebody did; what it says of a form."""
+        if self.http_port is not None:
+            status, said = await self.post(payload)
+            assert status == 200
+            return said
+        self._number += 1
+        name = f"envelope-{self._number}"
+        self.answers[name] = asyncio.get_running_loop().create_future()
+        envelope = {"type": "interactive", "envelope_id": name, "payload": payload}
+        await self._sockets[-1].send_json({**envelope, "accepts_response_payload": True})
+        return await self.answers[name]
+
+    async def post(
+        self, payload: Any, *, secret: str = SECRET, at: float | None = None
+    ) -> tuple[int, Any]:
+        """Post what somebody did, as Slack signs it; the status, and what is said of a form."""
+        body = urlencode({"payload": json.dumps(payload)})
+        when = str(int(time.time() if at is None else at))
+        headers = {
+            "Content-Type": "application/x-www-form-urlencoded",
+            "X-Slack-Request-Timestamp": when,
+            "X-Slack-Signature": signature(body, when, secret),
+        }
+        url = f"http://127.0.0.1:{self.http_port}/slack/interactions"
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(url, data=body, headers=headers) as response,
+        ):
+            text = await response.text()
+            return response.status, json.loads(text) if text else None
+
+    async def press(self, message: dict[str, Any], button: str, user: str = "U0ADA") -> None:
+        """Press a button of a message."""
+        value = _buttons(message)[button]["value"]
+        action = {"action_id": button, "value": value, "type": "button"}
+        await self.tell(
+            {
+                "type": "block_actions",
+                "user": {"id": user, "username": user[2:].lower()},
+                "trigger_id": "t1",
+                "channel": {"id": message["channel"]},
+                "actions": [action],
+            }
+        )
+
+    async def send(self, fields: dict[str, str | None], user: str = "U0ADA") -> Any:
+        """Send the form that was opened last; a field that is not named stays as it is."""
+        view = self.views[-1]
+        values: dict[str, Any] = {}
+        for block in view["blocks"]:
+            if block["type"] == "input":
+                name = block["block_id"]
+                given = fields.get(name, block["element"].get("initial_value"))
+                values[name] = {"value": {"type": "plain_text_input", "value": given}}
+        return await self.tell(
+            {
+                "type": "view_submission",
+                "user": {"id": user, "username": user[2:].lower()},
+                "view": {**view, "state": {"values": values}},
+            }
+        )
+
+
+def signature(body: str, at: str, secret: str = SECRET) -> str:
+    """How Slack signs a body at a Unix time."""
+    signed = hmac.digest(secret.encode(), f"v0:{at}:{body}".encode(), hashlib.sha256)
+    return f"v0={signed.hex()}"
+
+
+def _buttons(message: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    blocks = message.get("blocks") or []
+    rows = [block["elements"] for block in blocks if block["type"] == "actions"]
+    return {button["action_id"]: button for row in rows for button in row}
+
+
+def texts(message: dict[str, Any]) -> str:
+    """All that a message shows."""
+    found: list[str] = []
+    for block in message["blocks"]:
+        found += [block["text"]["text"]] if "text" in block else []
+        found += [
+            e["text"]["text"] if e["type"] == "button" else e["text"]
+            for e in block.get("elements", ())
+        ]
+    return "\n".join(found)

@@ -1,0 +1,425 @@
+"""The channel ``slack``: messages, buttons and forms, by Socket Mode and by signed HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from collections import Counter
+
+import fancy_slack
+import pytest
+from fancy_slack._runtime import verify_hmac
+from slack_sdk.signature import SignatureVerifier
+from slack_sdk.socket_mode.aiohttp import SocketModeClient
+from slack_sdk.socket_mode.response import SocketModeResponse
+from slack_sdk.web.async_client import AsyncWebClient
+
+from delf import Agent, Approved, Rejected, tool
+from delf.errors import ConnectionConfigurationError, ToolRefusedError
+from delf.events import ApprovalDecided
+from delf.protocols.approval import Edited
+from delf.testing import ApprovalContract
+from delf_approval_slack.channel import SlackChannel, SlackUnavailableError
+from delf_devkit.testing.contracts.approval import request_for
+from plugins.approval_slack.slack import SECRET, Slack, signature, texts
+
+APPROVE, REJECT, EDIT = "delf_approve", "delf_reject", "delf_edit"
+
+
+def fitting(arguments):
+    if not isinstance(arguments.get("amount"), int):
+        raise ToolRefusedError("amount: give a whole number")
+    return arguments
+
+
+def channel_of(slack, *, http=False, **options):
+    way = {"signing_secret": SECRET, "port": 0} if http else {"app_token": "xapp-1"}
+    return SlackChannel(
+        **{
+            "bot_token": "xoxb-1",
+            "channel": "C0PAY",
+            "approvers": ["U0ADA"],
+            "api_url": f"{slack.url}/api/",
+            **way,
+            **options,
+        }
+    )
+
+
+def asked(**fields):
+    return dataclasses.replace(request_for(), fit=fitting, **fields)
+
+
+async def approves(slack, message):
+    await slack.press(message, APPROVE)
+
+
+async def rejects(slack, message):
+    await slack.press(message, REJECT)
+    await slack.send({"reason": "not this one"})
+
+
+async def edits(slack, message):
+    await slack.press(message, EDIT)
+    await slack.send({"amount": "7"})
+
+
+class ChangesTheirMind:
+    def __init__(self):
+        self.seen = Counter()
+
+    async def __call__(self, slack, message):
+        self.seen["all"] += 1
+        await (approves if self.seen["all"] == 1 else rejects)(slack, message)
+
+
+async def is_silent(slack, message):
+    pass
+
+
+PEOPLE = {"approves": approves, "rejects": rejects, "is silent": is_silent}
+
+
+class TestSlack(ApprovalContract):
+    """A person with Slack open."""
+
+    people = frozenset({"approves", "rejects", "changes their mind", "is silent"})
+
+    @pytest.fixture
+    async def channel_to(self):
+        opened = []
+        servers = {name: Slack(person) for name, person in PEOPLE.items()}
+        servers["changes their mind"] = Slack(ChangesTheirMind())
+        servers["cannot be reached"] = Slack(fails=("chat.postMessage",))
+        for server in servers.values():
+            await server.__aenter__()
+
+        def make(person):
+            opened.append(channel_of(servers[person]))
+            return opened[-1]
+
+        yield make
+        for channel in opened:
+            await channel.aclose()
+        for server in servers.values():
+            await server.__aexit__()
+
+
+@pytest.fixture(params=[False, True], ids=["Socket Mode", "HTTP"])
+async def office(request):
+    """Slack, and a function that opens a channel to it."""
+    opened = []
+    async with Slack() as slack:
+
+        async def opens(person=None, **options):
+            slack.person = person
+            channel = channel_of(slack, http=request.param, **options)
+            opened.append(channel)
+            await channel._open()
+            if request.param:
+                slack.http_port = channel._way.port
+            return channel
+
+        yield slack, opens
+        for channel in opened:
+            await channel.aclose()
+
+
+async def test_the_loopback_slack_is_one_to_slacks_own_clients():
+    async with Slack() as slack:
+        web = AsyncWebClient("xoxb-1", base_url=f"{slack.url}/api/")
+        posted = await web.chat_postMessage(channel="C1", text="hello")
+        await web.chat_update(channel="C1", ts=posted["ts"], text="bye")
+        await web.files_upload_v2(
+            channel="C1", thread_ts=posted["ts"], content="x" * 9, filename="a.txt"
+        )
+        assert [file["content"] for file in slack.files.values()] == ["x" * 9]
+        heard = []
+
+        async def take(client, request):
+            heard.append(request.payload)
+            said = SocketModeResponse(envelope_id=request.envelope_id, payload={"seen": True})
+            await client.send_socket_mode_response(said)
+
+        client = SocketModeClient(app_token="xapp-1", web_client=web)
+        client.socket_mode_request_listeners.append(take)
+        await client.connect()
+        assert await slack.tell({"type": "block_actions"}) == {"seen": True}
+        assert heard == [{"type": "block_actions"}]
+        await client.close()
+
+
+async def test_a_message_says_what_would_be_done_and_where_its_values_came_from(office):
+    slack, opens = office
+    origins = {
+        "to": {
+            "kind": "result",
+            "trust": "outside",
+            "text": "from mail.read (call 1); others wrote it",
+        },
+        "amount": {"kind": "task", "trust": "own", "text": "in your task"},
+    }
+    channel = await opens(approves, page_url="https://delf.example/")
+    request = asked(
+        origins=origins, flow="to: others wrote it", changes=("bank.open()",), reason="a new payee"
+    )
+    said = await channel.decide(request)
+    assert said.decision == Approved()
+    assert (said.who.name, said.who.via) == ("ada (U0ADA)", "slack")
+    story, question = slack.messages.values()
+    assert "Pay the bills." in texts(story)
+    assert "https://delf.example/#/task_1" in texts(story)
+    assert question["thread_ts"] == next(iter(slack.messages))
+    for said in (
+        "bank.pay",
+        "cannot be undone",
+        "to = Ann\n    ↑ ⚠ from mail.read (call 1); others wrote it",
+        "amount = 12\n    ↑ in your task",
+        "Look at this: to: others wrote it",
+        "a new payee",
+        "not checked: the rent",
+        "So far: bank.open()",
+    ):
+        assert said in texts(
+            {"blocks": question["blocks"]} if "blocks" in question else question
+        ) or said in str(slack.updates)
+
+
+async def test_the_message_says_how_it_was_decided_and_has_no_buttons_then(office):
+    slack, opens = office
+    channel = await opens(rejects)
+    assert (await channel.decide(asked())).decision == Rejected(reason="not this one")
+    await asyncio.wait_for(slack.closed.wait(), 10)
+    (update,) = slack.updates
+    assert "Rejected (not this one) by ada (U0ADA)" in texts(update)
+    assert not [block for block in update["blocks"] if block["type"] == "actions"]
+
+
+async def test_one_task_has_one_thread(office):
+    slack, opens = office
+    channel = await opens(approves)
+    await asyncio.gather(*(channel.decide(asked(request_id=f"req_{n}")) for n in range(3)))
+    await channel.decide(asked(request_id="req_other", task_id="task_2"))
+    threads = [message.get("thread_ts") for message in slack.messages.values()]
+    assert len(set(threads) - {None}) == 2
+    assert threads.count(None) == 2
+
+
+async def test_what_is_edited_is_checked_at_its_field(office):
+    _slack, opens = office
+
+    async def tries(slack, message):
+        await slack.press(message, EDIT)
+        assert (await slack.send({"amount": "much"}))["errors"] == {"amount": "this is no JSON"}
+        wrong = await slack.send({"amount": '"7"'})
+        assert wrong["errors"] == {"amount": "amount: give a whole number"}
+        assert not await slack.send({"amount": "7"})
+
+    channel = await opens(tries)
+    assert (await channel.decide(asked())).decision == Edited(arguments={"to": "Ann", "amount": 7})
+
+
+async def test_a_no_without_a_reason_is_a_bare_one(office):
+    _slack, opens = office
+
+    async def refuses(slack, message):
+        await slack.press(message, REJECT)
+        await slack.send({"reason": None})
+
+    channel = await opens(refuses)
+    assert (await channel.decide(asked())).decision == Rejected()
+
+
+async def test_only_approvers_decide_by_name_or_by_group(office):
+    slack, opens = office
+
+    async def both(slack, message):
+        for button in (APPROVE, REJECT, EDIT):
+            await slack.press(message, button, "U0EVE")
+        assert not slack.views
+        await slack.press(message, APPROVE, "U0ADA")
+
+    channel = await opens(both, approvers=["S0FINANCE", "U0BO"])
+    assert (await channel.decide(asked())).decision == Approved()
+    assert [said["user"] for said in slack.ephemeral] == ["U0EVE"] * 3
+    assert "may not decide" in slack.ephemeral[0]["text"]
+    assert slack.asked_groups == 1, "the members are known for a while"
+
+
+async def test_a_team_knows_people_and_groups_by_its_own_names(office):
+    _slack, opens = office
+    names = {"U0ADA": "ada", "S0FINANCE": "finance"}
+    channel = await opens(approves, names=names)
+    who = (await channel.decide(asked())).who
+    assert (who.name, who.key, who.teams) == ("ada", "ada:U0ADA", ("finance",))
+
+
+async def test_a_form_of_somebody_else_counts_for_nothing(office):
+    _slack, opens = office
+
+    async def passed_on(slack, message):
+        await slack.press(message, REJECT)
+        said = await slack.send({"reason": "x"}, "U0EVE")
+        assert "may not decide" in said["errors"]["reason"]
+        await slack.send({"reason": "mine"})
+
+    channel = await opens(passed_on)
+    assert (await channel.decide(asked())).decision == Rejected(reason="mine")
+
+
+async def test_a_question_that_was_decided_elsewhere_says_so_and_takes_no_button(office):
+    slack, opens = office
+    seen = asyncio.get_running_loop().create_future()
+
+    async def looks(slack, message):
+        seen.set_result(message)
+
+    channel = await opens(looks)
+    asking = asyncio.ensure_future(channel.decide(asked()))
+    message = await asyncio.wait_for(seen, 10)
+    asking.cancel()
+    await asyncio.wait({asking})
+    await asyncio.wait_for(slack.closed.wait(), 10)
+    assert "Decided elsewhere" in texts(slack.updates[-1])
+    await slack.press(message, APPROVE)
+    assert "does not wait here any more" in slack.ephemeral[-1]["text"]
+
+
+async def test_long_values_are_files_of_the_thread(office):
+    slack, opens = office
+    channel = await opens(approves)
+    await channel.decide(asked(arguments={"to": "Ann", "amount": 12, "text": "word " * 5_000}))
+    await asyncio.wait_for(slack.sent.wait(), 10)
+    (file,) = slack.files.values()
+    assert (file["name"], file["content"]) == ("text.txt", "word " * 5_000)
+    assert file["thread"] == next(iter(slack.messages))
+    assert all(len(texts(message)) < 5_000 for message in slack.messages.values())
+
+
+async def test_what_others_wrote_mentions_and_links_nobody(office):
+    slack, opens = office
+    channel = await opens(approves)
+    await channel.decide(
+        asked(
+            task="<!channel> & <https://evil.example|click>",
+            arguments={"amount": 1, "to": "<!here>"},
+        )
+    )
+    for message in slack.messages.values():
+        assert "<" not in message["text"]
+        assert all(
+            block["type"] != "mrkdwn" and '"mrkdwn"' not in str(block)
+            for block in message["blocks"]
+        )
+
+
+async def test_a_limit_of_slacks_is_waited_for(office):
+    slack, opens = office
+    slack.limited = 2
+    channel = await opens(approves)
+    assert (await channel.decide(asked())).decision == Approved()
+
+
+async def test_a_script_as_a_whole_can_be_approved_and_not_edited(office):
+    slack, opens = office
+    channel = await opens(approves)
+    request = asked(action="script", arguments={}, code="print(await bank.pay('Ann', 12))\n" * 200)
+    assert (await channel.decide(request)).decision == Approved()
+    await asyncio.wait_for(slack.sent.wait(), 10)
+    assert [file["name"] for file in slack.files.values()] == ["script.py"]
+
+
+async def test_a_slack_that_refuses_is_named_without_its_words():
+    async with Slack(fails=("chat.postMessage",)) as slack:
+        channel = channel_of(slack)
+        with pytest.raises(SlackUnavailableError, match="ask in Slack: channel_not_found"):
+            await channel.decide(asked())
+        await channel.aclose()
+
+
+@pytest.mark.parametrize(
+    ("given", "status"),
+    [({"secret": "another"}, 401), ({"at": time.time() - 3600}, 401), ({}, 200)],
+    ids=["another secret", "an old request", "Slack's own"],
+)
+async def test_only_what_slack_has_signed_is_taken(given, status):
+    async with Slack() as slack:
+        channel = channel_of(slack, http=True)
+        await channel._open()
+        slack.http_port = channel._way.port
+        assert (await slack.post({"type": "block_actions"}, **given))[0] == status
+        assert (await slack.post(["no object"]))[0] == 400
+        await channel.aclose()
+
+
+async def test_a_second_client_posts_to_the_loopback_slack(monkeypatch):
+    async with Slack() as slack:
+        monkeypatch.setitem(fancy_slack.BASE_URLS, "live", slack.url)
+        names = ("accessToken", "refreshToken", "clientId", "clientSecret")
+        keys = dict.fromkeys(names, "xoxb-1")
+        config = {"channel": "C1", "text": "hello"}
+        posted = await asyncio.to_thread(
+            fancy_slack.message_post, config, credentials=keys, mode="live"
+        )
+        assert posted.data["ts"] in slack.messages
+
+
+def test_signatures_are_those_that_two_other_programs_make_and_check():
+    body, at = "payload=%7B%7D", str(int(time.time()))
+    made = signature(body, at)
+    assert made == SignatureVerifier(SECRET).generate_signature(timestamp=at, body=body)
+    checked = verify_hmac(
+        raw=body,
+        signature=made.removeprefix("v0="),
+        secret=SECRET,
+        payload=lambda raw, when: f"v0:{when}:{raw}",
+        algorithm="sha256",
+        tolerance=300,
+        timestamp=at,
+    )
+    assert checked.ok
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"approvers": []},
+        {"signing_secret": "x"},
+        {"app_token": None},
+        {"channel": ""},
+        {"port": -1},
+    ],
+)
+async def test_a_setting_that_does_not_fit_is_named(options):
+    given = {"bot_token": "xoxb-1", "app_token": "xapp-1", "channel": "C", "approvers": ["*"]}
+    with pytest.raises(ConnectionConfigurationError):
+        SlackChannel(**given | options)
+
+
+async def test_a_task_asks_in_slack_and_its_record_names_the_person(delf_host, scripted_model):
+    @tool(effect="irreversible", confirm=True)
+    def pay(to: str, amount: int, key: str = "") -> str:
+        """Pay."""
+        return f"paid {amount} to {to}"
+
+    async with Slack(edits) as slack:
+        channel = channel_of(slack)
+        scripted_model.writes("print(pay('Ann', 12, desc='the rent'))")
+        from delf.specs import ApprovalSpec
+
+        delf_host.provide(
+            ApprovalSpec(
+                name="chat-of-the-office", summary="x", factory="x:y", needs_presence=False
+            ),
+            lambda **_: channel,
+        )
+        async with Agent(
+            tools=[pay], llm="scripted", host=delf_host, approvals=["chat-of-the-office"]
+        ) as agent:
+            response = await agent.arun("Pay the rent")
+        assert response.text == "paid 7 to Ann"
+        (decided,) = [e for e in response.events if isinstance(e, ApprovalDecided)]
+        assert (decided.by, decided.via) == ("ada (U0ADA)", "slack")
+        await asyncio.wait_for(slack.closed.wait(), 10)
+        assert "Approved with other arguments by ada" in texts(slack.updates[0])
