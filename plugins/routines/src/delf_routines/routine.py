@@ -389,7 +389,7 @@ def _limits(table: Any, place: str) -> Limits:
 def _parameters(table: Any, place: str) -> Iterator[tuple[str, Parameter]]:
     for name, item in _tables(table, "parameters", place):
         if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
-            raise _wrong(place, f"parameters.{name} is no variable of a routine")
+            raise _wrong(place, f"parameters.{name} is not a variable of a routine")
         _check_keys(item, _PARAMETER_KEYS, place)
         kind = item.get("type", "text")
         if kind not in get_args(ParameterType):

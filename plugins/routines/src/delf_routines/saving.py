@@ -361,7 +361,7 @@ class _Finder(ast.NodeVisitor):
         return has_date and not is_path and not re.search(rf"['\"“]{re.escape(value)}", self._task)
 
     def _is_said(self, text: str) -> bool:
-        """Say if a text stands in the task, as words of its own, or is a date there."""
+        """Say if a text is in the task, as words of its own, or is a date there."""
         if text in self._spoken:
             return True
         words = " ".join(_WORD.findall(text)).casefold()
