@@ -38,6 +38,7 @@ _LINK: Final = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _CODE: Final = re.compile(r"`+[^`]*`+")
 _END: Final = re.compile(r"(?<=[.!?:;…])[\"'”)*_]*\s+")
 _BLOCK: Final = re.compile(r"^\s*([-*+]|\d+\.)\s+|^\s*#+\s+|^\s*>\s*")
+_HEADING: Final = re.compile(r"^\s*#+\s")
 _SECTION: Final = re.compile(r"^\s*(Args|Returns|Raises|Yields|Attributes|Example|Examples):\s*$")
 _ENTRY: Final = re.compile(r"^\s+\*{0,2}\w+(?: \([^)]*\))?:\s")
 
@@ -92,6 +93,8 @@ def of_page(path: Path) -> Iterator[Sentence]:
         if not paragraph:
             start = number
         paragraph.append(_BLOCK.sub("", line))
+        if _HEADING.match(line):
+            yield from (Sentence(path, start, one) for one in sentences(paragraph.pop()))
 
 
 @cache
@@ -177,5 +180,5 @@ def messages(path: Path) -> Iterator[tuple[int, str]]:
 def of_messages(path: Path) -> Iterator[Sentence]:
     """Yield the sentences that a module says to people."""
     for line, text in messages(path):
-        for one in text.split(" | "):
+        for one in re.split(r" \| |\n", text):
             yield from (Sentence(path, line, part) for part in sentences(one))

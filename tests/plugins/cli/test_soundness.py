@@ -206,7 +206,7 @@ def test_a_connection_that_keeps_something_and_does_not_free_it_is_told() -> Non
 
     spec = ConnectionSpec(name="c", summary="C.", factory="x:y")
     assert problems(spec, Plain) == []
-    assert "no SupportsClose" in problems(spec, Keeps)[0]
+    assert "not a SupportsClose" in problems(spec, Keeps)[0]
 
 
 def test_a_member_that_is_missing_is_named() -> None:

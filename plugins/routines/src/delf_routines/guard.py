@@ -108,7 +108,7 @@ class RoutineGuard:
         return None
 
     def ended(self, call: ScriptCall, answer: CallAnswer) -> CallAnswer:
-        """Keep what came of a call."""
+        """Keep the result of a call."""
         if call.built_in:
             return answer
         self.made.append(Made(call, answer))

@@ -25,7 +25,7 @@ Work = Callable[[str, Ticket], Awaitable[str]]
 """Does the task of a workflow, by its id; what happened to it in a word."""
 
 Fire = Callable[[str, Mapping[str, Any]], Awaitable[str]]
-"""Hands in the task of a schedule, by the workflow's id and what the schedule says; its id."""
+"""Submits the task of a schedule, by the workflow's id and what the schedule says; its id."""
 
 
 def configuration(url: str) -> DBOSConfig:
@@ -48,7 +48,7 @@ class Workflows:
     Args:
         url: Where it keeps its workflows.
         work: Does a task.
-        fire: Hands in a task.
+        fire: Submits a task.
     """
 
     def __init__(self, url: str, work: Work, fire: Fire) -> None:

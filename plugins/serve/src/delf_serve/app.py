@@ -82,7 +82,7 @@ class Application:
             readiness=Readiness(agent, self.tasks),
         )
         self.first_tasks: tuple[str, ...] = ()
-        """Handed in when it starts."""
+        """Submitted when it starts."""
         self._lock = asyncio.Lock()
         self._started = False
         self._work: set[asyncio.Task[None]] = set()

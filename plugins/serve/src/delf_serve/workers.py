@@ -51,7 +51,7 @@ def serve_project(
         host: The address to listen at.
         port: The port.
         processes: Their number; in each is an agent.
-        tasks: Handed in when it starts.
+        tasks: Submitted when it starts.
 
     Returns:
         The exit status.
