@@ -111,7 +111,7 @@ def turn(program: str, requests: int, clients: int) -> tuple[float, float]:
 async def measure(
     pid: int, port: int, body: bytes, requests: int, clients: int
 ) -> tuple[float, float]:
-    """What :func:`turn` returns, of a server that has just been started."""
+    """Return the result of :func:`turn`, for a server that has just been started."""
     while True:
         try:
             await ask(port, body, 1)

@@ -712,7 +712,7 @@ class TaskApprovals:
         channel: Any = named.channel
         try:
             await channel.escalated(request)
-        except Exception as error:  # of whoever wrote the channel; the request waits all the same
+        except Exception as error:  # of whoever wrote the channel; the request waits anyway
             self._log.redactor.log_failure(_log, f"the channel {named.name!r} failed", error)
 
     async def _ask_channels(
