@@ -139,7 +139,7 @@ class OpenIdConnect:
         return str(answer.get("id_token", ""))
 
     async def _provider(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """What the provider says of itself, and its keys."""
+        """What the provider says about itself, and its keys."""
         import httpx
 
         if self._known is not None and time.monotonic() - self._known[0] < _KNOWN_SECONDS:
