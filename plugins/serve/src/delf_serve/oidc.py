@@ -109,7 +109,7 @@ class OpenIdConnect:
         return name, [str(one) for one in cast("Sequence[object]", told)] if is_list else []
 
     def _claims(self, token: str, keys: Mapping[str, Any], issuer: str) -> Mapping[str, Any]:
-        """What a token says, once its signature and its audience are checked."""
+        """The content of a token, once its signature and its audience are checked."""
         from joserfc import errors, jwk, jwt
 
         try:
@@ -139,7 +139,7 @@ class OpenIdConnect:
         return str(answer.get("id_token", ""))
 
     async def _provider(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """What the provider says about itself, and its keys."""
+        """The metadata of the provider, and its keys."""
         import httpx
 
         if self._known is not None and time.monotonic() - self._known[0] < _KNOWN_SECONDS:
