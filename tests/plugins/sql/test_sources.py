@@ -29,8 +29,10 @@ from delf.testing import TestHost
 from delf.values import dumps, loads
 from delf_files.connection import Files
 from delf_mcp.results import result_of
+from delf_openapi import APITool
 from delf_sandbox.guest.content import make_content
 from support.fixtures import sqlite_file
+from support.raw_http import Reply, raw_server
 from support.workspace import ROOT
 
 pytestmark = pytest.mark.services
@@ -116,8 +118,31 @@ async def rows_of_sources(
         "CSV": await files.read("t.csv"),
         "Parquet": await files.query("SELECT * FROM 't.parquet'"),
         "JSON": await files.read("t.json"),
-        "MCP, OpenAPI": [result_of("t", structured)],
+        "MCP": [result_of("t", structured)],
+        "OpenAPI": [await row_of_an_api()],
     }
+
+
+async def row_of_an_api() -> dict[str, Any]:
+    """The values as an API answers them, whose specification says which texts are dates."""
+    forms = {"day": "date", "zoned": "date-time"}
+    told = {**JSON, "day": "2026-01-02", "zoned": "2026-01-02T03:04:05Z"}
+    schema = {
+        "type": "object",
+        "properties": {name: {"type": "string", "format": form} for name, form in forms.items()},
+    }
+    answer = {"description": "ok", "content": {"application/json": {"schema": schema}}}
+    get = {"operationId": "values", "responses": {"200": answer}}
+    info = {"title": "T", "version": "1"}
+    spec = {"openapi": "3.1.0", "info": info, "paths": {"/values": {"get": get}}}
+    async with raw_server() as server:
+        headers = {"Content-Type": "application/json"}
+        server.answer = lambda _: Reply(200, json.dumps(told).encode(), headers)
+        tool = APITool(spec, name="api", base_url=server.url)
+        (action,) = await tool.actions()
+        row = await action.call(**action.validate({}))
+        await tool.aclose()
+    return row
 
 
 MISSING = "–"
