@@ -23,7 +23,7 @@ from typing import (
 
 from delf.background import BackgroundTasks, Granularity, HandingIn, handed_in, past_end, stream_of
 from delf.engine.elsewhere import snapshot_of
-from delf.engine.task import TaskRequest, check_task, new_task_id
+from delf.engine.task import MODEL, TaskRequest, check_task, new_task_id
 from delf.errors import (
     AgentConfirmationError,
     AgentStateError,
@@ -73,11 +73,13 @@ class OfTask(TypedDict, total=False):
         files: The task's input files, where the agent's do not hold.
         conversation_id: Of the agent's chat; its present conversation when omitted.
         strategy: The name of another strategy than that of the agent's other tasks.
+        llm: The name of another model than the one that writes the scripts of the others.
     """
 
     files: Sequence[str | os.PathLike[str]] | None
     conversation_id: str | None
     strategy: str | None
+    llm: str | None
 
 
 class Watching(OfTask, total=False):
@@ -326,7 +328,8 @@ class Agent(Generic[T]):
                 while a person is asked.
             given: ``output``, what the answer has to be (``response.value``), and ``files``, the
                 task's input files, where the agent's do not hold; ``conversation_id`` of the
-                agent's chat, its present one when omitted; ``strategy``, the name of another one.
+                agent's chat, its present one when omitted; ``strategy`` and ``llm``, the names of
+                others for this task.
 
         Raises:
             ConfigurationError: When the agent cannot start, its model cannot be asked, its
@@ -430,7 +433,14 @@ class Agent(Generic[T]):
         more |= {"listeners": listeners, "on_delta": on_delta}
         return await self._home.call_async(lambda r: self._resume(r, task_id, timeout, **more))
 
-    def fork(self, task_id: str, at: int | None = None) -> str:
+    def fork(
+        self,
+        task_id: str,
+        at: int | None = None,
+        *,
+        script: str | None = None,
+        llm: str | None = None,
+    ) -> str:
         """Begin a new task that has been what another one was up to an event.
 
         :meth:`resume` then goes on with it: what was done by then is not done again.
@@ -439,6 +449,8 @@ class Agent(Generic[T]):
             task_id: The other task, in this agent's journal.
             at: The number of its last event that counts; the one before the model was asked last
                 when omitted.
+            script: The script that runs in place of the one that the model wrote next.
+            llm: The name of another model, which writes the scripts that come then.
 
         Returns:
             The new task's id.
@@ -446,19 +458,23 @@ class Agent(Generic[T]):
         Raises:
             UnknownTaskError: When there is no such task, or no such event of it.
         """
-        return self._home.call(lambda runtime: self._fork(runtime, task_id, at))
+        return self._home.call(
+            lambda runtime: self._fork(runtime, task_id, at, script=script, llm=llm)
+        )
 
     async def afork(
         self,
         task_id: str,
         at: int | None = None,
         *,
+        script: str | None = None,
+        llm: str | None = None,
         key: str | None = None,
         setup: Mapping[str, Any] | None = None,
     ) -> str:
         """The same; ``key`` and ``setup`` as :meth:`asubmit` takes them."""
         return await self._home.call_async(
-            lambda runtime: self._fork(runtime, task_id, at, key, setup)
+            lambda runtime: self._fork(runtime, task_id, at, key, setup, script=script, llm=llm)
         )
 
     async def _fork(
@@ -468,13 +484,17 @@ class Agent(Generic[T]):
         at: int | None,
         key: str | None = None,
         setup: Mapping[str, Any] | None = None,
+        *,
+        script: str | None = None,
+        llm: str | None = None,
     ) -> str:
         from delf.engine.journal.forks import forked, last_script
 
         events = await runtime.journal.read(task_id)
         name = new_task_id()
         begin = last_script(events) if at is None else at
-        for event in forked(events, begin, name, key, setup):
+        own = {**(setup or {}), **({} if llm is None else {MODEL: llm})}
+        for event in forked(events, begin, name, key, own, script):
             await runtime.journal.append(event)
         if isinstance(runtime.journal, SharedJournal):
             await runtime.journal.release(name)  # whoever resumes it claims it
@@ -508,6 +528,7 @@ class Agent(Generic[T]):
         output: type[Any] | Mapping[str, Any] | None = None,
         files: Sequence[str | os.PathLike[str]] | None = None,
         strategy: str | None = None,
+        llm: str | None = None,
         **handing: Unpack[HandingIn],
     ) -> str:
         """Let a task be done in the background; a kill does not lose it once this returns.
@@ -522,12 +543,18 @@ class Agent(Generic[T]):
             output: The same.
             files: The same.
             strategy: The same.
+            llm: The same.
 
         Returns:
             The task's id, for :meth:`poll`, :meth:`wait` and :meth:`cancel`.
         """
         UnknownKeywordError.check("submit", handing, _SUBMIT)
-        given: dict[str, Any] = {"output": output, "files": files, "strategy": strategy}
+        given: dict[str, Any] = {
+            "output": output,
+            "files": files,
+            "strategy": strategy,
+            "llm": llm,
+        }
         request = self._request(task, timeout, conversation_id, attended=False, **given)
         if handing:
             request = handed_in(request, handing)
@@ -592,6 +619,7 @@ class Agent(Generic[T]):
         files: Sequence[str | os.PathLike[str]] | None = None,
         output: type[Any] | Mapping[str, Any] | None = None,
         strategy: str | None = None,
+        llm: str | None = None,
         setup: Mapping[str, Any] | None = None,
         task_id: str | None = None,
         key: str | None = None,
@@ -607,6 +635,8 @@ class Agent(Generic[T]):
         kept: dict[str, Any] = {} if wanted is None else {"output": wanted.schema}
         if strategy is not None:
             kept["strategy"] = strategy
+        if llm is not None:
+            kept[MODEL] = llm
         if paths is not None:  # for whoever resumes it, from wherever
             kept["input_files"] = [str(Path(p).expanduser().absolute()) for p in paths]
         return TaskRequest(

@@ -271,6 +271,11 @@ class AgentConfig(BaseModel):
             raise ModelConfigurationError("no language model is configured")
         return chosen
 
+    def with_main_llm(self, model: str) -> AgentConfig:
+        """The same configuration with another model that writes scripts, by its name."""
+        field = "llm" if self.heavy_llm is None else "heavy_llm"
+        return self.model_copy(update={field: LLMConfig(model=model)})
+
     @property
     def image_llm(self) -> LLMConfig:
         """The model for images and documents."""

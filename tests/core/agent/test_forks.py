@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from delf import Agent, UnknownTaskError, tool
+from delf import Agent, ConfigurationError, UnknownTaskError, tool
 from delf.engine.journal.forks import forked
 from delf.events import CallFinished, CallStarted, Event, ModelReplied, ScriptFinished, TaskStarted
 from delf.plugins.in_process_journal import InProcessJournal
@@ -133,3 +133,33 @@ def test_requests_have_names_of_their_own_and_numbers_have_no_gap() -> None:
     assert {event.task_id for event in made} == {"task_fork"}
     old = {e.request_id for e in events if hasattr(e, "request_id")}
     assert not old & {e.request_id for e in made if hasattr(e, "request_id")}
+
+
+async def test_another_script_runs_in_place_of_the_one_that_was_written() -> None:
+    shop = Shop()
+    events = await first(shop)
+    async with shop.agent() as agent:
+        name = await agent.afork(events[0].task_id, script="print(await sell('shelf'))")
+        response = await agent.aresume(name)
+        assert (response.text, shop.sold) == ("sold shelf", ["lamp", "desk", "shelf"])
+        name = await agent.afork(events[0].task_id, 1, script="print('nothing is sold')")
+        response = await agent.aresume(name)
+        assert response.text == "nothing is sold"
+        assert [script.strip() for script in response.trace.scripts] == ["print('nothing is sold')"]
+        with pytest.raises(UnknownTaskError, match="no model wrote a script after event"):
+            await agent.afork(events[0].task_id, events[-1].seq, script="print(1)")
+    assert len(shop.model.requests) == 2
+
+
+async def test_another_model_goes_on_with_a_fork_or_does_a_whole_task() -> None:
+    shop = Shop()
+    events = await first(shop)
+    shop.model.writes("print(await sell('chair'))", "print('whole')")
+    async with shop.agent() as agent:
+        name = await agent.afork(events[0].task_id, llm="scripted:other")
+        assert (await agent.aresume(name)).text == "sold chair"
+        assert shop.model.configs[-1].model == "scripted:other"
+        assert (await agent.arun("Sell.", llm="scripted:third")).text == "whole"
+        assert shop.model.configs[-1].model == "scripted:third"
+        with pytest.raises(ConfigurationError, match="no provider is known for the model"):
+            await agent.arun("Sell.", llm="nonesuch")

@@ -734,3 +734,32 @@ async def test_figures_are_drawn_and_taken_as_a_table(shop, open_page):
     assert await accessible(page) == []
     await page.get_by_label("When").select_option("")
     assert page.url.endswith("#/figures/")
+
+
+async def test_a_task_is_run_again_changed_and_compared(tmp_path, monkeypatch, open_page):
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
+    box = Outbox()
+    agent = make_agent(str(tmp_path), box)
+    async with serving(agent, box, models=["scripted:other"]) as server:
+        task = await server.run("print((await look(1))['name'])", "look one up")
+        await server.until(task["task_id"], "done")
+        page = await open_page(f"{server.url}/#/{task['task_id']}")
+        again = page.get_by_label("Run again with another model")
+        await again.select_option("scripted:other")
+        await page.wait_for_url(lambda url: task["task_id"] not in url)
+        await expect(page.locator(".state")).to_contain_text("done")
+        await page.get_by_role("button", name="Change the script…").click()
+        words = page.get_by_label("The script")
+        await expect(words).to_have_value(re.compile("look"))
+        await words.fill("print((await look(2))['name'])")
+        await page.get_by_role("button", name="Run this script").click()
+        await expect(page.locator(".answer")).to_contain_text("thing 2")
+        await expect(page.locator(".state")).to_contain_text("done")
+        await page.get_by_role("link", name="Compare…").click()
+        await page.get_by_label("The other task").select_option(task["task_id"])
+        scripts = page.get_by_role("region", name="Scripts", exact=True)
+        await expect(scripts.locator(".minus")).to_contain_text("look(2)")
+        await expect(scripts.locator(".plus")).to_contain_text("look(1)")
+        answers = page.get_by_role("region", name="Answer", exact=True)
+        await expect(answers.locator(".plus")).to_contain_text("thing 1")
+        assert await accessible(page) == []

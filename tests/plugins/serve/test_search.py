@@ -117,3 +117,51 @@ async def test_only_who_may_read_searches(serve):
     server = await serve(api_key=KEYS, key="wrong")
     for path in ("/search", "/figures"):
         assert (await server.client.get(path)).status_code == 401
+
+
+async def test_two_tasks_stand_side_by_side(serve):
+    server = await serve()
+    one = await done(server, "print((await look(1))['name'])", "first")
+    other = await done(server, "print((await look(2))['name'])", "first")
+    answer = await server.client.get(f"/tasks/{one}/compare/{other}")
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert (found["a"]["task_id"], found["b"]["task_id"]) == (one, other)
+    assert found["answer"] == [{"left": "thing 1", "right": "thing 2", "same": False}]
+    assert found["scripts"][0] == {"left": "# script 1", "right": "# script 1", "same": True}
+    assert "look(number=1)" in found["calls"][0]["left"]
+    assert (await server.client.get(f"/tasks/{one}/compare/task_none")).status_code == 404
+
+
+async def test_a_task_is_done_with_another_model_or_another_script(serve):
+    server = await serve(models=["scripted:other"])
+    task = await server.run("print(await look(1))", llm="scripted:other")
+    await server.until(task["task_id"], "done")
+    place = f"/tasks/{task['task_id']}/fork"
+    made = (await server.client.post(place, json={"script": "print('mine')"})).json()
+    assert (await server.until(made["task_id"], "done"))["result"] == "mine"
+    made = (await server.client.post(place, json={"llm": "scripted:other"})).json()
+    await server.until(made["task_id"], "done")
+    for path, body in (("/run", {"task": "x", "llm": "gpt-9"}), (place, {"llm": "scripted"})):
+        refused = await server.client.post(path, json=body)
+        assert (refused.status_code, refused.json()["param"]) == (422, "llm")
+        assert "one of scripted:other" in refused.json()["detail"]
+    late = await server.client.post(place, json={"at": 10_000, "script": "print(1)"})
+    assert (late.status_code, late.json()["param"]) == (422, "at")
+
+
+async def test_others_tasks_are_not_found_counted_or_compared(serve):
+    keys = "ada:read+run@own:ada-key,bob:read+run@own:bob-key,sam:read:sam-key"
+    server = await serve(api_key=keys, key="ada-key")
+    hers = await done(server, "print(1)", "a zebra")
+    server.client.headers.update(bearer("bob-key"))
+    his = await done(server, "print(2)", "a zebra")
+    assert [one["task"]["task_id"] for one in await found(server, text="zebra")] == [his]
+    assert await found(server, person="ada") == []
+    (person,) = (await server.client.get("/figures", params={"by": "person"})).json()["figures"]
+    assert (person["group"], person["tasks"]) == ("bob", 1)
+    assert (await server.client.get(f"/tasks/{his}/compare/{hers}")).status_code == 404
+    assert (await server.client.get(f"/tasks/{hers}/compare/{his}")).status_code == 404
+    assert (await server.client.get("/search", params={"before": hers})).status_code == 404
+    server.client.headers.update(bearer("sam-key"))
+    assert len(await found(server, text="zebra")) == 2

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import ConfigurationError, DelfError, TaskLeftError
 from delf.events import TaskQueued, TaskStarted
@@ -25,6 +25,9 @@ if TYPE_CHECKING:  # an agent is made without what tasks need
     from delf.protocols.connection import ConnectionLike
     from delf.protocols.conversation import Conversation
     from delf.types import Settle
+
+MODEL: Final = "own_llm"
+"""The key of a task's setup that names its own model."""
 
 
 def new_task_id() -> str:
@@ -130,6 +133,11 @@ class TaskRequest:
     def strategy(self) -> str | None:
         """The strategy, if it differs from that of the agent's other tasks; kept with its setup."""
         return self.setup.get("strategy")
+
+    @property
+    def model(self) -> str | None:
+        """The name of the model, if it is another one than the agent's; kept with its setup."""
+        return self.setup.get(MODEL)
 
     @property
     def on_behalf_of(self) -> str | None:

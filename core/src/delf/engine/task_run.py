@@ -69,7 +69,7 @@ class TaskRun:
         self.agent_tools = tools
         self.inputs = inputs
         config = resources.config if child is None else child.config
-        self.config: AgentConfig = _with_strategy_of(request, config, resources)
+        self.config: AgentConfig = _config_of(request, config, resources)
         above = None if child is None else child.clock
         self.clock = TaskClock(request.timeout, above, never_stops=request.bounded)
         self.replay = Replay(request.past, PATIENCE_SECONDS)
@@ -228,10 +228,10 @@ def _beginning_of(path: str) -> str:
     return "" if b"\0" in data else data.decode(errors="replace")
 
 
-def _with_strategy_of(
-    request: TaskRequest, config: AgentConfig, resources: Resources
-) -> AgentConfig:
-    """A task's configuration, with what its own strategy says of it."""
+def _config_of(request: TaskRequest, config: AgentConfig, resources: Resources) -> AgentConfig:
+    """A task's configuration, with its own model and what its own strategy says of it."""
+    if request.model is not None and request.child is None:
+        config = config.with_main_llm(request.model)
     name = request.strategy or config.strategy
     if name == resources.config.strategy:
         return config

@@ -409,7 +409,7 @@ def as_before(state: State, options: Options, record: Mapping[str, Any]) -> Opti
     Raises:
         ConfigurationError: When its folder is gone, or an option held a secret.
     """
-    if not record:
+    if "folder" not in record:
         return options  # not of the command line: the options given now describe the agent
     options = _with_whole_paths(state, options)
     folder = str(record["folder"])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import click
 
-from delf.events import Event, TaskFinished
+from delf.events import Event
 from delf.protocols.journal import SharedJournal, TaskRecord
 from delf.terminal import visible
 from delf_cli import complete
@@ -18,10 +18,6 @@ from delf_cli.output import json_text
 from delf_cli.tables import one_line, table
 from delf_plugin_cli.runs_view import span
 
-if TYPE_CHECKING:
-    from delf.engine.views.trace import Trace
-
-_RESULT: Final = 200
 _COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 Told = tuple[TaskRecord, "Sequence[Event]"]
@@ -45,7 +41,7 @@ def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
         return one, other
 
     one, other = work_with(history_journal(ctx), load)
-    data = compared(one, other)
+    data = compared_data(one, other)
     if as_json:
         click.echo(json_text(data, indent=2))
         return
@@ -53,64 +49,22 @@ def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
         click.echo(line)
 
 
-def compared(one: Told, other: Told) -> dict[str, Any]:
-    """Return the differences of two tasks as JSON-ready data.
+def compared_data(one: Told, other: Told) -> dict[str, Any]:
+    """The differences of two tasks as JSON-ready data.
 
     Args:
         one: The first task's record and events.
         other: The second's.
     """
-    from delf.engine.views.trace import Trace
+    from delf.engine.views.compare import PARTS, compared
 
-    traces = Trace(one[1]), Trace(other[1])
-    names = f"{short_id(one[0].task_id)}", f"{short_id(other[0].task_id)}"
-
-    def lines(made: tuple[list[str], list[str]]) -> list[str]:
-        return list(difflib.unified_diff(*made, *names, lineterm="", n=2))
-
-    return {
-        "a": _figures(one[0], traces[0]),
-        "b": _figures(other[0], traces[1]),
-        "scripts": lines((_scripts(traces[0]), _scripts(traces[1]))),
-        "calls": lines((_calls(traces[0]), _calls(traces[1]))),
-        "answer": lines((_answer(one[1]), _answer(other[1]))),
+    a, b = compared(*one), compared(*other)
+    names = short_id(one[0].task_id), short_id(other[0].task_id)
+    diffs = {
+        part: list(difflib.unified_diff(a.lines[part], b.lines[part], *names, lineterm="", n=2))
+        for part in PARTS
     }
-
-
-def _figures(task: TaskRecord, trace: Trace) -> dict[str, Any]:
-    return {
-        "task_id": task.task_id,
-        "task": task.task,
-        "state": task.state,
-        "models": list(dict.fromkeys(call.model for call in trace.model_calls)),
-        "model_calls": len(trace.model_calls),
-        "calls": len(trace.tool_calls),
-        "tokens": trace.usage.total_tokens,
-        "cost_usd": trace.total_cost_usd,
-        "duration_ms": task.duration_ms,
-        "error": task.error,
-    }
-
-
-def _scripts(trace: Trace) -> list[str]:
-    found: list[str] = []
-    for number, code in enumerate(trace.scripts, 1):
-        found += [f"# script {number}", *code.rstrip().splitlines()]
-    return found
-
-
-def _calls(trace: Trace) -> list[str]:
-    found: list[str] = []
-    for call in trace.tool_calls:
-        given = ", ".join(f"{name}={json_text(item)}" for name, item in call.arguments.items())
-        brought = call.error if call.error is not None else json_text(call.result)
-        found.append(f"{call.name}({given}) → {call.status}: {brought[:_RESULT]}")
-    return found
-
-
-def _answer(events: Sequence[Event]) -> list[str]:
-    last = events[-1] if events else None
-    return last.text.splitlines() if isinstance(last, TaskFinished) else []
+    return {"a": a.figures, "b": b.figures, **diffs}
 
 
 def _lines(data: dict[str, Any]) -> Iterator[str]:

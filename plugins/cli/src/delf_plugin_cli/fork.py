@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
@@ -27,8 +27,16 @@ _NOT_SHARED: Final = {"no_journal"}
     metavar="N",
     help="The last event to keep; by default the one before the last model call.",
 )
+@click.option(
+    "--script",
+    type=click.File(encoding="utf-8"),
+    metavar="FILE",
+    help="A script that runs in place of the one that the model wrote next; - reads stdin.",
+)
 @click.pass_context
-def fork(ctx: click.Context, task_id: str, at: int | None, **given: Any) -> None:
+def fork(
+    ctx: click.Context, task_id: str, at: int | None, script: TextIO | None, **given: Any
+) -> None:
     """Do the task ID again from one of its events on, as a new task.
 
     What was done by then is not done again: the answers of models and calls come from the journal.
@@ -38,6 +46,8 @@ def fork(ctx: click.Context, task_id: str, at: int | None, **given: Any) -> None
     delf runs events 3f9a
     delf runs fork 3f9a --at 12
     delf runs fork 3f9a --llm gpt-5.5
+    delf runs code 3f9a > mine.py
+    delf runs fork 3f9a --script mine.py
     """  # noqa: D301 - click's mark for lines that stay as they are
     if given["as_json"] and given["events"]:
         raise click.UsageError("--json and --events cannot be used together", ctx)
@@ -55,8 +65,10 @@ def fork(ctx: click.Context, task_id: str, at: int | None, **given: Any) -> None
     except DelfError as error:
         ctx.exit(errors.report(error, debug=state.debug, clean=state.clean))
 
+    code = None if script is None else script.read()
+
     async def do_anew(agent: Agent, seen: Mapping[str, Any]) -> Response:
-        return await agent.aresume(await agent.afork(name, at), **seen)
+        return await agent.aresume(await agent.afork(name, at, script=code), **seen)
 
     def do(agent: Agent, seen: Mapping[str, Any]) -> Coroutine[Any, Any, Response]:
         return do_anew(agent, seen)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import difflib
 import io
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import zip_longest
 from typing import Any, Final
 
+from delf.engine.views.compare import PARTS, compared
 from delf.errors import DelfError
 from delf.outages import Outage
 from delf.protocols.journal import SharedJournal
@@ -47,9 +50,8 @@ async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
         UnknownTaskError: When the task before which they are wanted is not known.
     """
     journal = await _searched(tasks)
-    if query.before is not None:
-        await tasks.record(query.before, key)
-    found = await journal.search(_filter(query, key), query.limit, query.before)
+    before = None if query.before is None else (await tasks.record(query.before, key)).task_id
+    found = await journal.search(_filter(query, key), query.limit, before)
     waiting = await tasks.waiting()
     views = [
         s.FoundTask(
@@ -74,6 +76,36 @@ async def figures(tasks: Tasks, query: s.FiguresQuery, key: Key) -> s.FigureList
     journal = await _searched(tasks)
     found = await journal.figures(query.by, _filter(query, key), query.zone)
     return s.FigureList(figures=[s.Figures(**asdict(one)) for one in found])
+
+
+async def compare(tasks: Tasks, one: str, other: str, key: Key) -> s.Comparison:
+    """Two tasks side by side.
+
+    Raises:
+        UnknownTaskError: When one of them is not known to who asks.
+    """
+    records = [await tasks.record(text, key) for text in (one, other)]
+    events = [await tasks.journal.read(record.task_id) for record in records]
+
+    def make() -> s.Comparison:
+        a, b = (compared(task, told) for task, told in zip(records, events, strict=True))
+        return s.Comparison(
+            a=s.ComparedTask(**a.figures),
+            b=s.ComparedTask(**b.figures),
+            **{part: _beside(a.lines[part], b.lines[part]) for part in PARTS},
+        )
+
+    return await asyncio.to_thread(make)
+
+
+def _beside(left: Sequence[str], right: Sequence[str]) -> list[s.ComparedLine]:
+    """Lines of two texts, those that are alike in one row."""
+    rows: list[s.ComparedLine] = []
+    matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
+    for tag, start, end, from_, to in matcher.get_opcodes():
+        pairs = zip_longest(left[start:end], right[from_:to])
+        rows += [s.ComparedLine(left=a, right=b, same=tag == "equal") for a, b in pairs]
+    return rows
 
 
 def as_csv(found: Sequence[s.Figures], by: str) -> str:

@@ -333,8 +333,15 @@ async def fork_task(call: Call) -> Response:
     """Do a task again from one of its events on."""
     wanted = await call.body(s.ForkRequest)
     tasks = call.service.tasks
-    name = await tasks.fork(call.part("task_id"), wanted.at, call.key, call.client)
+    name = await tasks.fork(call.part("task_id"), wanted, call.key, call.client)
     return shown(await tasks.view(name, call.key), 202)
+
+
+async def compare_tasks(call: Call) -> Response:
+    """Show two tasks side by side."""
+    call.query(s.NoQuery)
+    one, other = call.part("task_id"), call.part("other_id")
+    return shown(await history.compare(call.service.tasks, one, other, call.key))
 
 
 async def delete_task(call: Call) -> Response:
@@ -750,6 +757,7 @@ async def _session(call: Call, key: Key, cookie: str | None) -> s.Session:
         csrf=PROXY_TOKEN if is_told else csrf,
         login=bool(service.keys),
         model=short_name(service.agent.config.main_llm.model).rpartition("/")[2],
+        models=service.settings.models,
         budget=await _budget(call, key),
     )
 
@@ -837,6 +845,9 @@ OPERATIONS: Final = (
     Operation(method="POST", path="/tasks/{task_id}/fork", name="fork_task",
               summary="Do a task again from one of its events on, as a new task.", right="run",
               handler=fork_task, body=s.ForkRequest, answer=s.Task, status=202, other=_UNKNOWN),
+    Operation(method="GET", path="/tasks/{task_id}/compare/{other_id}", name="compare_tasks",
+              summary="Two tasks side by side: figures, scripts, calls, answers.", right="read",
+              handler=compare_tasks, answer=s.Comparison, other=_UNKNOWN),
     Operation(method="GET", path="/tasks/{task_id}/files/{name}", name="get_file",
               summary="A file that a task made.", right="read", handler=get_file,
               media="application/octet-stream",

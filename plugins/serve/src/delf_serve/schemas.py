@@ -99,6 +99,10 @@ class RunRequest(Given):
     files: list[InlineFile | FileReference] = Field(
         default_factory=list[InlineFile | FileReference], max_length=100
     )
+    llm: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
+        default=None,
+        description="The name of another model for this task: one of `models` of GET /session.",
+    )
     output: dict[str, Any] | None = Field(
         default=None,
         description="A JSON Schema: the answer is data that fit it, in `value`.",
@@ -268,6 +272,39 @@ class RoutineList(Shown):
 
     routines: list[RoutineView]
     offers: list[RoutineOffer]
+
+
+class ComparedTask(Shown):
+    """The figures of one of two tasks."""
+
+    task_id: str
+    task: str
+    state: str
+    models: list[str]
+    model_calls: int
+    calls: int
+    tokens: int
+    cost_usd: float | None
+    duration_ms: float | None
+    error: str | None
+
+
+class ComparedLine(Shown):
+    """A line of both tasks, or of one of them."""
+
+    left: str | None = Field(description="Null where the first task has no such line.")
+    right: str | None = Field(description="Null where the second task has no such line.")
+    same: bool
+
+
+class Comparison(Shown):
+    """Two tasks side by side."""
+
+    a: ComparedTask
+    b: ComparedTask
+    scripts: list[ComparedLine]
+    calls: list[ComparedLine] = Field(description="Calls with their arguments and results.")
+    answer: list[ComparedLine]
 
 
 class PromptMessage(Shown):
@@ -569,6 +606,14 @@ class ForkRequest(Given):
         description="The last event that counts; when left out, the one before the model was "
         "asked last.",
     )
+    script: Annotated[str, StringConstraints(max_length=200_000, pattern=r"\S")] | None = Field(
+        default=None, description="A script in place of the one that the model wrote next."
+    )
+    llm: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
+        default=None,
+        description="The name of another model, which writes the scripts that come then: one of "
+        "`models` of GET /session.",
+    )
 
 
 class CheckRequest(Given):
@@ -685,6 +730,9 @@ class Session(Shown):
     csrf: str | None = Field(default=None, description="To be sent back as X-CSRF-Token.")
     login: bool = Field(description="Whether a key is needed at all.")
     model: str | None = None
+    models: list[str] = Field(
+        default_factory=list[str], description="Further models, for `llm` of a task."
+    )
     budget: Budget | None = Field(default=None, description="Null where there is no limit.")
 
 

@@ -61,6 +61,10 @@ class ServeSettings(PluginSettings):
         gt=0,
         description="Days after which tasks and conversations that are over are forgotten.",
     )
+    models: list[str] = Field(
+        default_factory=list,
+        description="Further models that a person may choose for one task, by their names.",
+    )
     open_tasks: int = Field(
         default=10_000, ge=1, description="Tasks of a key that may wait or run at the same time."
     )

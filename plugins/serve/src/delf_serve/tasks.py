@@ -37,6 +37,7 @@ from delf_serve.files import Uploads
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import (
+    ForkRequest,
     OutputFile,
     Prompt,
     PromptList,
@@ -243,6 +244,7 @@ class Tasks:
             strategy: How it becomes tool calls, if not as the agent's other tasks.
             client: The address from where it is asked.
         """
+        self._check_model(order.llm)
         if order.output is not None:
             _check_output(order.output)
         name, digest = f"task_{secrets.token_hex(8)}", _digest(order)
@@ -277,6 +279,7 @@ class Tasks:
                     key=key.holder,
                     output=order.output,
                     strategy=strategy,
+                    llm=order.llm,
                     setup={MARK: _mark(key, client, order=digest)},
                     listeners=[listen],
                 )
@@ -296,6 +299,12 @@ class Tasks:
                 raise
             return _submitted(name, earlier.conversation, key, is_new=False)
         return _submitted(name, conversation, key)
+
+    def _check_model(self, name: str | None) -> None:
+        known = self._settings.models
+        if name is not None and name not in known:
+            told = f"one of {', '.join(known)}" if known else "this server has one model alone"
+            raise ProblemError(422, f"the model cannot be chosen: {told}", param="llm")
 
     async def _known(self, name: str, digest: str) -> TaskQueued | TaskStarted | None:
         """The task of an idempotency key; whoever is handing it in comes to an end first."""
@@ -532,18 +541,28 @@ class Tasks:
         await self._take_up(record.task_id, key.name)
         return record.task_id
 
-    async def fork(self, task_id: str, at: int | None, key: Key, client: str | None = None) -> str:
+    async def fork(
+        self, task_id: str, wanted: ForkRequest, key: Key, client: str | None = None
+    ) -> str:
         """Do a task again from one of its events on, as a new task; its id.
 
         Raises:
-            ProblemError: When it has no such event.
+            ProblemError: When it has no such event, or the model cannot be chosen.
         """
+        self._check_model(wanted.llm)
         record = await self._whole(task_id, key)
         if self._open_of[key.name] >= self._settings.open_tasks:
             raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
         try:
             setup = {MARK: _mark(key, client)}
-            name = await self._agent.afork(record.task_id, at, key=key.holder, setup=setup)
+            name = await self._agent.afork(
+                record.task_id,
+                wanted.at,
+                script=wanted.script,
+                llm=wanted.llm,
+                key=key.holder,
+                setup=setup,
+            )
         except UnknownTaskError as error:
             raise ProblemError(422, error.message, param="at") from None
         await self._take_up(name, key.name)

@@ -15,13 +15,17 @@ from delf.events import (
     CallStarted,
     Event,
     ModelCalled,
+    ModelReplied,
     TaskFinished,
     TaskPostponed,
     TaskQueued,
     TaskStarted,
     Warned,
 )
+from delf.messages import Usage
 
+PERSON: Final = "person"
+"""The name of the model where a person wrote the script."""
 _LEFT_OUT: Final = (TaskQueued, TaskFinished, TaskPostponed)
 """Events of a task as such: a fork is not queued, and has an end of its own."""
 
@@ -38,6 +42,7 @@ def forked(
     task_id: str,
     key: str | None = None,
     setup: Mapping[str, Any] | None = None,
+    script: str | None = None,
 ) -> list[Event]:
     """The events of a new task that goes on from an event of another one.
 
@@ -50,9 +55,11 @@ def forked(
         task_id: The new task.
         key: On whose behalf it is done, if not for the local user.
         setup: What it keeps of its own, beside what the other task kept.
+        script: The script that is run in place of the next one that a model wrote.
 
     Raises:
-        UnknownTaskError: When the task had not begun by then, or has no such event.
+        UnknownTaskError: When the task had not begun by then, has no such event, or no model wrote
+            a script after it.
     """
     began = next((event for event in events if isinstance(event, TaskStarted)), None)
     if began is None or not began.seq <= at <= events[-1].seq:
@@ -69,6 +76,8 @@ def forked(
         for event in events
         if event.seq > at and isinstance(event, CallFinished) and event.call_id in begun
     ]
+    if script is not None:
+        before += _written_by_a_person(events, at, script)
     told = f"forked from {began.task_id} at event {at}: what came before is not done again"
     before.append(Warned(task_id=task_id, seq=0, at=before[-1].at, message=told))
     names: dict[str, str] = {}
@@ -85,3 +94,29 @@ def forked(
             changed = replace(changed, request_id=name)
         made.append(changed)
     return made
+
+
+def _written_by_a_person(events: Sequence[Event], at: int, script: str) -> list[Event]:
+    """The next question for a script after an event, with an answer of a person's.
+
+    Raises:
+        UnknownTaskError: When no model wrote a script there.
+    """
+    later = [event for event in events if event.seq > at]
+    replied = next((e for e in later if isinstance(e, ModelReplied) and is_script(e)), None)
+    if replied is None:
+        raise UnknownTaskError(
+            f"no model wrote a script after event {at}",
+            hint="without a script, the model is asked for one",
+        )
+    asked = [e for e in later if isinstance(e, ModelCalled) and e.number == replied.number]
+    text = f"```python\n{script.rstrip()}\n```"
+    answer = replace(
+        replied, model=PERSON, text=text, calls=(), usage=Usage(), cost_usd=0.0, duration_ms=0.0
+    )
+    return [*asked, answer]
+
+
+def is_script(event: ModelReplied) -> bool:
+    """Tell whether a model wrote a script, and nothing else was asked for."""
+    return event.purpose == "generate" and not event.calls

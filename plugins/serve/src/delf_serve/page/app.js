@@ -1,6 +1,7 @@
 // The page: who looks, which task is open, and whether what is shown is fresh.
 
 import { Stream, get, login, logout, session } from "./api.js";
+import { CompareView } from "./compare.js";
 import { Composer } from "./composer.js";
 import { el, fill, setText } from "./dom.js";
 import { FiguresView } from "./figures.js";
@@ -13,7 +14,7 @@ import { TaskView, missing } from "./task.js";
 const detail = document.getElementById("detail");
 const connection = document.getElementById("connection");
 
-const OTHERS = { search: ["search", SearchView], figures: ["figures", FiguresView] };
+const OTHERS = { compare: ["two tasks side by side", CompareView], search: ["search", SearchView], figures: ["figures", FiguresView] };
 
 function decoded(part) {
   try { return decodeURIComponent(part); } catch { return part; }

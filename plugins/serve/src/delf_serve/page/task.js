@@ -173,15 +173,49 @@ export class TaskView {
   }
 
   drawActions() {
+    if (this.actions.querySelector(".own-script")) return; // what is being written stays
     const { told } = this;
     const may = this.session.rights.includes("run");
     const button = (text, act, kind = "") => el("button", { type: "button", class: kind, onclick: act }, text);
     const nodes = [];
     if (may && ["queued", "running", "waiting"].includes(told.state)) nodes.push(button("Stop", () => this.act("cancel")));
     if (may && this.record?.state === "interrupted") nodes.push(button("Resume", () => this.act("resume"), "primary"));
-    if (may && told.over) nodes.push(button("Run again", () => this.tell.again(told.task)));
     if (told.state === "done" && this.session.rights.includes("decide")) nodes.push(button("Keep as a routine", () => { location.hash = `#/routines/${this.id}`; }));
+    if (may && told.over) {
+      nodes.push(button("Run again", () => this.tell.again(told.task)));
+      if (this.session.models.length) nodes.push(this.withModel());
+      if (told.chapters.length) nodes.push(button("Change the script…", () => this.changeScript()));
+    }
+    if (told.over) nodes.push(el("a", { class: "button", href: `#/compare/${this.id}` }, "Compare…"));
     fill(this.actions, nodes);
+  }
+
+  /** The same task by another model, of those that the server offers. */
+  withModel() {
+    const choose = el("select", { "aria-label": "Run again with another model", onchange: () => { if (choose.value) this.start("run", { task: this.told.task, llm: choose.value }); } },
+      el("option", { value: "" }, "Run again with…"), this.session.models.map((name) => el("option", { value: name }, name)));
+    return choose;
+  }
+
+  /** A new task in which another script runs in place of the last one; what was done before it is not done again. */
+  changeScript() {
+    const words = el("textarea", { rows: 12, "aria-label": "The script", spellcheck: false });
+    words.value = this.told.chapters.at(-1).code;
+    const form = el("form", { class: "own-script", "aria-label": "Another script", onsubmit: (event) => { event.preventDefault(); this.start(`tasks/${this.id}/fork`, { script: words.value }); } },
+      words, el("p", { class: "quiet" }, "It runs as a new task in place of the last script. Calls ask as they always do."),
+      el("div", { class: "buttons" }, el("button", { type: "submit", class: "primary" }, "Run this script"), el("button", { type: "button", onclick: () => { fill(this.actions); this.drawActions(); } }, "Leave it")));
+    fill(this.actions, form);
+    words.focus();
+  }
+
+  async start(path, order) {
+    try {
+      const made = await post(path, order);
+      location.hash = `#/${made.task_id}`;
+    } catch (error) {
+      fill(this.error, el("p", {}, error.message), el("p", { class: "quiet" }, error.hint));
+      this.error.hidden = false;
+    }
   }
 
   /** What the journal says of it, beside its events: whether its process is gone. */
@@ -285,15 +319,9 @@ export class TaskView {
   }
 
   /** A new task that has been what this one was up to the event that is shown. */
-  async fork() {
+  fork() {
     this.pause();
-    try {
-      const made = await post(`tasks/${this.id}/fork`, { at: this.events[this.at - 1].seq });
-      location.hash = `#/${made.task_id}`;
-    } catch (error) {
-      fill(this.error, el("p", {}, error.message), el("p", { class: "quiet" }, error.hint));
-      this.error.hidden = false;
-    }
+    this.start(`tasks/${this.id}/fork`, { at: this.events[this.at - 1].seq });
   }
 
   toggle() {
