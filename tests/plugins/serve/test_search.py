@@ -144,7 +144,7 @@ async def test_a_task_is_done_with_another_model_or_another_script(serve):
     await server.until(made["task_id"], "done")
     for path, body in (("/run", {"task": "x", "llm": "gpt-9"}), (place, {"llm": "scripted"})):
         refused = await server.client.post(path, json=body)
-        assert (refused.status_code, refused.json()["param"]) == (422, "llm")
+        assert (refused.status_code, refused.json()["param"]) == (409, "llm")
         assert "one of scripted:other" in refused.json()["detail"]
     late = await server.client.post(place, json={"at": 10_000, "script": "print(1)"})
     assert (late.status_code, late.json()["param"]) == (422, "at")

@@ -791,6 +791,7 @@ async def budget(call: Call) -> Response:
 _TASKS_OF_A_BUDGET: Final = 20
 _MOST_CONVERSATIONS: Final = 10_000
 _UNKNOWN: Final = ((404, "It is not known."),)
+_NO_MODEL: Final = (409, "The model cannot be chosen.")
 _NO_SEARCH: Final = (501, "The journal has no search.")
 _LATE: Final = (409, "It is too late, or it cannot be done now.")
 
@@ -844,7 +845,8 @@ OPERATIONS: Final = (
               handler=resume_task, answer=s.Task, status=202, other=(*_UNKNOWN, _LATE)),
     Operation(method="POST", path="/tasks/{task_id}/fork", name="fork_task",
               summary="Do a task again from one of its events on, as a new task.", right="run",
-              handler=fork_task, body=s.ForkRequest, answer=s.Task, status=202, other=_UNKNOWN),
+              handler=fork_task, body=s.ForkRequest, answer=s.Task, status=202,
+              other=(*_UNKNOWN, _NO_MODEL)),
     Operation(method="GET", path="/tasks/{task_id}/compare/{other_id}", name="compare_tasks",
               summary="Two tasks side by side: figures, scripts, calls, answers.", right="read",
               handler=compare_tasks, answer=s.Comparison, other=_UNKNOWN),

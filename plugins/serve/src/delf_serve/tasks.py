@@ -304,7 +304,7 @@ class Tasks:
         known = self._settings.models
         if name is not None and name not in known:
             told = f"one of {', '.join(known)}" if known else "this server has one model alone"
-            raise ProblemError(422, f"the model cannot be chosen: {told}", param="llm")
+            raise ProblemError(409, f"the model cannot be chosen: {told}", param="llm")
 
     async def _known(self, name: str, digest: str) -> TaskQueued | TaskStarted | None:
         """The task of an idempotency key; whoever is handing it in comes to an end first."""

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from delf.errors import UnknownTaskError
 from delf.events import (
-    ApprovalDecided,
-    ApprovalRequested,
     CallFinished,
     CallStarted,
     Event,
@@ -89,8 +87,8 @@ def forked(
             changed = replace(
                 changed, conversation=None, parent=None, worker=None, key=key, setup=own
             )
-        elif isinstance(changed, (ApprovalRequested, ApprovalDecided)):
-            name = names.setdefault(changed.request_id, f"req_{secrets.token_hex(8)}")
+        elif (asked := getattr(changed, "request_id", None)) is not None:
+            name = names.setdefault(asked, f"req_{secrets.token_hex(8)}")
             changed = replace(changed, request_id=name)
         made.append(changed)
     return made
