@@ -601,7 +601,7 @@ def _whole(value: object) -> object:
 class ForkRequest(Given):
     """From where on a task is done again."""
 
-    at: Annotated[int, BeforeValidator(_whole), Field(ge=1, le=2**53)] | None = Field(
+    at: Annotated[int, Field(ge=1, le=2**53), BeforeValidator(_whole)] | None = Field(
         default=None,
         description="The last event that counts; when left out, the one before the model was "
         "asked last.",
