@@ -234,6 +234,20 @@ def test_a_recorded_run_may_hold_large_results(saved, here):
     assert saved("test").stdout == "income: ok\n"
 
 
+def test_a_later_run_is_kept_and_tested_against(saved, here):
+    assert saved("run", "income", "--tools", "tools.py", "--input", "month=2026-11").exit_code == 0
+    done = saved("save", "last", "income")
+    assert "the run is kept as" in done.output, done.output
+    assert len([*(here / "routines/cases").iterdir()]) == 2
+    assert saved("test").stdout == "income: ok\n"
+    assert saved("rename", "income", "revenue").exit_code == 0
+    path = here / "routines/revenue.py"
+    path.write_text(path.read_text().replace("euros", "{'euros' if month == '2026-10' else 'x'}"))
+    assert "it answers '2 x' in place of '2 euros'" in saved("test").stdout
+    assert saved("remove", "revenue", "--yes").exit_code == 0
+    assert not [*(here / "routines/cases").iterdir()]
+
+
 def test_it_is_renamed_and_removed(saved, here):
     assert saved("rename", "income", "revenue").exit_code == 0
     assert saved("test").stdout == "revenue: ok\n"

@@ -28,10 +28,11 @@ from delf_cli.output import json_text
 from delf_cli.session import Options, Setup, as_before, run_session
 from delf_cli.state import State, state_of
 from delf_cli.tables import table
-from delf_routines.calls import call_text
-from delf_routines.cases import Case, read_case, run_case
+from delf_routines.calls import call_text, read_call
+from delf_routines.cases import Case, case_of, read_case, run_case
 from delf_routines.drafting import Draft, described, difference, draft, like_agent
 from delf_routines.drift import Drift, drift_of, named_actions
+from delf_routines.likeness import is_call
 from delf_routines.routine import Routine
 from delf_routines.store import RoutineStore
 
@@ -126,7 +127,8 @@ def show(ctx: click.Context, name: str, as_json: bool) -> None:
 def save(ctx: click.Context, task_id: str, name: str, fixed: tuple[str, ...], yes: bool) -> None:
     """Save the task TASK of the journal, or the last one, as the routine NAME.
 
-    It is shown first, with a diff where it replaces one of that name.
+    It is shown first, with a diff where it replaces one of that name. A run of the routine NAME
+    itself is kept as a further recorded run, which `delf routines test` compares with.
     """
     state = state_of(ctx)
     record, events = _load(ctx, task_id)
@@ -135,6 +137,9 @@ def save(ctx: click.Context, task_id: str, name: str, fixed: tuple[str, ...], ye
         raise ConfigurationError(f"the task {short_id(record.task_id)} has not begun")
     agent = Setup.of(state, as_before(state, Options(flags={}), begun.setup)).agent()
     store = _store(state)
+    if is_call(record.task) and read_call(record.task)[0] == name:
+        _keep_run(state, store, record, events)
+        return
 
     async def drafted() -> Draft:
         tools = await described(agent.tools)
@@ -154,6 +159,25 @@ def save(ctx: click.Context, task_id: str, name: str, fixed: tuple[str, ...], ye
     click.echo(f"saved as {store.path(name)}", err=True)
     inputs = "".join(f" --input {key}={value}" for key, value in made.inputs.items())
     click.echo(f"run it with: delf run {name}{inputs}", err=True)
+
+
+def _keep_run(
+    state: State, store: RoutineStore, record: TaskRecord, events: Sequence[Event]
+) -> None:
+    """Keep a run of a routine, which it is tested against from then on."""
+    name, given = read_call(record.task)
+    if record.state != "done":
+        raise ConfigurationError(f"the run {short_id(record.task_id)} is not done")
+    routine = store.find(name)
+    case = case_of(events, routine.values(given))
+    host = state.discover(state.load_project().environ)
+    different = asyncio.run(run_case(routine, case, partial(Agent, host=host)))
+    if different:
+        raise ConfigurationError(
+            f"{name} does something else now than in that run: {'; '.join(different)}"
+        )
+    path = store.add_case(name, short_id(record.task_id), case.text())
+    click.echo(f"the run is kept as {path}", err=True)
 
 
 @routines.command("run", short_help="Run a routine.")
@@ -204,8 +228,11 @@ def test(ctx: click.Context, names: tuple[str, ...], junit: str | None) -> None:
     results: dict[str, list[str]] = {}
     for name in names or store.names():
         try:
-            case = _case(store, name)
-            results[name] = asyncio.run(run_case(store.find(name), case, partial(Agent, host=host)))
+            routine, found = store.find(name), list[str]()
+            for path in store.cases(name):
+                case = read_case(store.read_case(path), str(path))
+                found += asyncio.run(run_case(routine, case, partial(Agent, host=host)))
+            results[name] = found
         except DelfError as error:
             results[name] = [error.message]
         told = "ok" if not results[name] else "differs"
@@ -217,10 +244,6 @@ def test(ctx: click.Context, names: tuple[str, ...], junit: str | None) -> None:
     if not results:
         click.echo("There is no routine yet: delf routines save TASK NAME", err=True)
     ctx.exit(1 if any(results.values()) else 0)
-
-
-def _case(store: RoutineStore, name: str) -> Case:
-    return read_case(store.read_case(name), str(store.case(name)))
 
 
 def _junit(results: dict[str, list[str]]) -> str:

@@ -118,13 +118,29 @@ class RoutineStore:
 
     # -- recorded runs --------------------------------------------------------------------
 
-    def read_case(self, name: str) -> bytes:
+    def cases(self, name: str) -> list[Path]:
+        """The files of its recorded runs: of the task that it came from, then of later ones."""
+        later = sorted(self.case(name).parent.glob(f"{check_name(name)}.*.json"))
+        return [self.case(name), *later]
+
+    def add_case(self, name: str, run: str, text: str) -> Path:
+        """Keep a later run, to be tested against, too.
+
+        Args:
+            name: The routine.
+            run: A word for the run, which is a part of its file's name.
+            text: The recorded run.
+        """
+        path = self.case(name).with_name(f"{check_name(name)}.{run}.json")
+        self._write(path, text)
+        return path
+
+    def read_case(self, path: Path) -> bytes:
         """The bytes of a recorded run.
 
         Raises:
             ConfigurationError: When there is none.
         """
-        path = self.case(name)
         content = read_file(path, self._root, _MOST_OF_A_CASE)
         if content is None:
             raise ConfigurationError(f"there is no recorded run at {path}")
@@ -141,6 +157,8 @@ class RoutineStore:
         self._write(path, routine.text())
         self._trust.keep(self._root, part_of(path, path.read_bytes(), self._root))
         if case is not None:
+            for old in self.cases(routine.name):  # of another script
+                old.unlink(missing_ok=True)
             self._write(self.case(routine.name), case)
         return path
 
@@ -171,7 +189,8 @@ class RoutineStore:
         if name not in self.names():
             raise ConfigurationError(f"there is no routine {name!r}")
         self.path(name).unlink()
-        self.case(name).unlink(missing_ok=True)
+        for case in self.cases(name):
+            case.unlink(missing_ok=True)
         self.drop_proposal(name)
 
     def rename(self, old: str, new: str) -> Path:
@@ -185,7 +204,10 @@ class RoutineStore:
         routine = self.find(old)
         case = self.case(old)
         text = case.read_text(encoding="utf-8") if case.is_file() else None
+        later = [(path.suffixes[0][1:], path.read_text("utf-8")) for path in self.cases(old)[1:]]
         path = self.keep(replace(routine, name=new), text)
+        for run, content in later:
+            self.add_case(new, run, content)
         self.remove(old)
         return path
 
