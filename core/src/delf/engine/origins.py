@@ -797,8 +797,8 @@ def _authored(
             fields = [*cast("Mapping[Any, Any]", item).items()]
             for key, each in reversed(fields):
                 author = named.get(key, whose)
-                if only in (None, author) or isinstance(each, (Mapping, list, tuple, str)):
-                    todo.append((cast("Any", each), f"{path}.{key}", author))
+                if only in (None, author) or _may_hold_more(each):
+                    todo.append((each, f"{path}.{key}", author))
             if only in (None, whose):
                 for key, _ in fields:
                     if isinstance(key, str) and not key.isidentifier():
@@ -807,9 +807,21 @@ def _authored(
             items = [*enumerate(cast("Sequence[Any]", item))]
             for index, each in reversed(items):
                 todo.append((each, f"{path}[{index}]", whose))
-        elif only in (None, whose):
+        elif only not in (None, whose):
+            continue
+        elif isinstance(item, str):
+            yield whose, path, item
+        else:
             for rest, text in _leaves(item):
                 yield whose, path + rest, text
+
+
+def _may_hold_more(value: object) -> bool:
+    """True for a value with fields of its own, which may have another author."""
+    kind = type(value)
+    if kind is str:
+        return cast("str", value)[:1] in ("{", "[")
+    return kind is not int and kind is not float and isinstance(value, (Mapping, list, tuple))
 
 
 def _of_json(text: str) -> Any:
