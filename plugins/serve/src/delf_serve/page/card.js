@@ -73,6 +73,7 @@ const PLACED = new Set(["request_id", "task_id", "task", "call_id", "action", "p
 function others(question) {
   return Object.entries(question)
     .filter(([name, item]) => !PLACED.has(name) && item !== null && item !== false && item !== "")
+    .filter(([, item]) => typeof item !== "object" || Object.keys(item).length)
     .map(([name, item]) => el("p", {}, `${name.replaceAll("_", " ")}: ${typeof item === "string" ? item : pretty(item)}`));
 }
 
