@@ -74,6 +74,12 @@ def test_a_named_file_is_not_searched_for(tmp_path):
         ("[agent]\ntimeout = 1\ntimeout = 2\n", r"line 3, column 12: Cannot overwrite a value"),
         ("[agent]\nx = '''", r"delf\.toml, (at its end|line 2)"),
         ("timeout = 5\n", r"delf\.toml: 'timeout' stands outside of a section"),
+        ("journal = 'sql'\n", r"delf\.toml: 'journal' stands outside of a section"),
+        ("[llm]\nmodel = 'x'\n", r"delf\.toml: 'llm' stands outside of a section"),
+        (
+            "[journal]\nurl = 'a'\n[plugins.journal-sql]\nurl = 'b'\n",
+            r"\[journal\] url: \[plugins\.journal-sql\] says it, too",
+        ),
         ("[agnet]\n", r"delf\.toml: unknown section 'agnet'; did you mean 'agent'\?"),
         ("[connection.shop]\n", r"unknown section 'connection'; did you mean 'connections'\?"),
         ("agent = 3\n", r"delf\.toml: 'agent' is a value, not a section"),
@@ -99,6 +105,16 @@ def test_what_is_wrong_with_the_file_is_said_with_its_place(project, text, messa
         project(text)
     assert caught.value.hint
     assert "Traceback" not in caught.value.describe()
+
+
+def test_the_journal_has_a_section_of_its_own(tmp_path):
+    (tmp_path / "delf.toml").write_text(
+        '[agent]\njournal = "sql"\n\n[journal]\nkeep = "90 days"\n'
+        "[plugins.journal-sql]\nlock_timeout = 5\n"
+    )
+    read = load_project(tmp_path, environ={}, trust=True)
+    assert dict(read.plugin_options["journal-sql"]) == {"keep": "90 days", "lock_timeout": 5}
+    assert read.journal == "sql"
 
 
 def test_a_file_that_is_no_text(tmp_path):

@@ -14,7 +14,7 @@ from delf.folders import CONFIG_FILE, is_file, parse_toml, project_folder, read_
 from delf.tools.signature import check_name
 
 RULES: Final = "rules"
-SECTIONS: Final = ("agent", "approvals", "connections", "plugins")
+SECTIONS: Final = ("agent", "approvals", "connections", "plugins", "journal")
 PREFER: Final = "prefer"
 """The key of ``[plugins]`` that is not a plugin: who wins where several give one name."""
 
@@ -70,7 +70,8 @@ def _position(message: str) -> str:
 def _check(path: Path, document: Mapping[str, Any]) -> None:
     fields = tuple(AgentConfig.model_fields)
     for section, content in document.items():
-        if section in fields:
+        is_table = isinstance(cast("object", content), Mapping)
+        if section in fields and not (is_table and section in SECTIONS):
             raise ConfigurationError(
                 f"{path}: {section!r} stands outside of a section", hint="put it under [agent]"
             )

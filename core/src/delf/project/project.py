@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from delf.config import LLM_FIELDS, AgentConfig, make_config
 from delf.environment import Source, beside, source_of
 from delf.errors import ConfigurationError
+from delf.official import PLUGIN_PREFIX, packages, usual
 from delf.project import texts
 from delf.project.connections import Connector
 from delf.project.entries import ConnectionEntry, PluginOptions, entries_of
@@ -174,6 +175,7 @@ def load_project(
     trust.check(folder.root, folder.items)
     merged = {**folder.env.variables(process), **process}
     document = {name: dict(section) for name, section in folder.document.items()}
+    _place_journal(folder.file, document)
     if prefer := document.get("plugins", {}).pop(PREFER, None):
         merged.setdefault("DELF_PREFER_PLUGINS", ",".join(prefer))
 
@@ -196,6 +198,21 @@ def load_project(
         agent_values=agent,
         trust=trust,
     )
+
+
+def _place_journal(path: Path | None, document: dict[str, dict[str, Any]]) -> None:
+    """Let ``[journal]`` be the options of delf's journal: one place for what belongs together."""
+    given = document.pop("journal", None)
+    if given is None:
+        return
+    name = packages("journal")[usual("journal")].removeprefix(PLUGIN_PREFIX)
+    plugins = document.setdefault("plugins", {})
+    both = given.keys() & plugins.get(name, {}).keys()
+    if both:
+        raise ConfigurationError(
+            f"{path} [journal] {min(both)}: [plugins.{name}] says it, too", hint="say it once"
+        )
+    plugins[name] = {**plugins.get(name, {}), **given}
 
 
 _TYPED: Final[Source] = "command line"
