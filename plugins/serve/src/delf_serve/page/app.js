@@ -5,6 +5,7 @@ import { CompareView } from "./compare.js";
 import { Composer } from "./composer.js";
 import { el, fill, setText } from "./dom.js";
 import { FiguresView } from "./figures.js";
+import { InboxView, Waiting } from "./inbox.js";
 import { List } from "./list.js";
 import { RememberedView } from "./remembered.js";
 import { RoutinesView } from "./routines.js";
@@ -28,7 +29,10 @@ class Page {
     this.list = new List({ composer: may ? this.composer.node : null, failed: (error) => this.broke(error) });
     fill(document.getElementById("list"), this.list.nodes);
     const asked = ["search", "figures", "routines", "remembered"].flatMap((name) => [el("a", { href: `#/${name}` }, name), " · "]).slice(0, -1);
-    fill(document.getElementById("who"), ...asked, " · ", who.login ? [who.name, " ", el("button", { type: "button", class: "link", onclick: () => this.leave() }, "log out")] : who.model || "");
+    this.waiting = new Waiting(who.rights.includes("decide"));
+    this.entitled = new MutationObserver(() => this.waiting.entitle());
+    this.entitled.observe(document.querySelector("title"), { childList: true });
+    fill(document.getElementById("who"), this.waiting.node, " · ", ...asked, " · ", who.login ? [`${who.name}${who.scope === "all" ? "" : `, sees ${who.scope} tasks`} `, el("button", { type: "button", class: "link", onclick: () => this.leave() }, "log out")] : who.model ? `model: ${who.model}` : "");
     this.lost = new Set();
     window.onhashchange = () => this.go();
     document.onvisibilitychange = () => this.heed();
@@ -49,6 +53,8 @@ class Page {
 
   change(task) {
     this.list.change(task);
+    this.waiting.lookSoon();
+    this.view?.inbox?.load();
     if (task.task_id === this.taskId) this.view?.know?.(task);
   }
 
@@ -83,6 +89,7 @@ class Page {
     this.list.mark(taskId);
     if (!taskId) { this.welcome(); return; }
     if (taskId in OTHERS) { this.other(...OTHERS[taskId]); return; }
+    if (taskId === "inbox") { this.inbox(); return; }
     if (taskId === "remembered") { this.remembered(); return; }
     if (taskId === "routines") { this.routines(asked); return; }
     try {
@@ -124,6 +131,15 @@ class Page {
     fill(detail, this.view.node);
   }
 
+  inbox() {
+    this.composer.look(null);
+    document.title = "delf: inbox";
+    this.view = new InboxView(this.who.rights);
+    this.view.inbox = this.view;
+    fill(detail, this.view.node);
+    this.view.title.focus();
+  }
+
   remembered() {
     this.composer.look(null);
     document.title = "delf: what passes without a question";
@@ -156,6 +172,8 @@ class Page {
 
   drop() {
     window.removeEventListener("delf:wait", this.heedWait);
+    this.waiting.drop();
+    this.entitled.disconnect();
     this.view?.drop();
     this.changes.drop();
   }
@@ -166,7 +184,8 @@ let page = null;
 function askKey(problem = "", byProvider = false) {
   page?.drop();
   page = null;
-  document.body.classList.remove("stale", "one");
+  document.body.classList.remove("stale");
+  document.body.classList.add("one"); // on a phone, the form is all that is seen
   setText(connection, "");
   const key = el("input", { type: "password", id: "key", autocomplete: "current-password", required: true });
   const told = el("p", { class: "bad", role: "alert" }, problem);

@@ -1,11 +1,15 @@
 // A question for a person: what will be done in plain sight, and the ways to answer.
 
-import { post } from "./api.js";
+import { get, post } from "./api.js";
 import { long } from "./code.js";
 import { el, fill, say, setText } from "./dom.js";
 import { ago, effectOf, exact, pretty, short, value } from "./words.js";
 
 const DONE = { approved: "approved", edited: "edited and approved", rejected: "rejected", expired: "expired", already_done: "it did happen" };
+
+/** What happened to a request that nobody has decided. */
+const EXPIRED = { sandbox_died: ": the sandbox of its script ended before anybody answered", given_up: ": its script gave the call up before anybody answered",
+  timeout: ": nobody answered in time" };
 
 /** What a decision lets pass. */
 function remembered(decided) {
@@ -67,7 +71,7 @@ class Field {
 const PLACED = new Set(["request_id", "task_id", "task", "call_id", "action", "permission", "effect", "arguments",
   "defaults", "description", "digest", "action_digest", "shown_digest", "reason", "preview", "outcome_unknown",
   "changed", "code", "actions", "effects", "script", "because", "changes", "changes_before", "made_before", "line",
-  "worker", "origins", "flow", "message", "at", "decided", "chapter"]);
+  "worker", "origins", "flow", "message", "at", "decided", "chapter", "asked_by", "rule", "votes", "escalated"]);
 
 /** Every other field by its name, so that a new one shows without a line here. */
 function others(question) {
@@ -91,17 +95,44 @@ export class Card {
     this.problem = el("p", { class: "bad", role: "alert" });
     this.buttons = el("div", { class: "buttons" });
     this.outcome = el("p", { class: "outcome" });
-    this.node = el("section", { class: "ask", id: this.id, tabindex: "-1", "aria-label": sentence(question), onkeydown: (event) => this.key(event) },
+    this.rule = el("p", { class: "quiet" });
+    this.node = el("section", { class: `ask ${question.effect}`, id: this.id, tabindex: "-1", "aria-label": sentence(question), onkeydown: (event) => this.key(event) },
       el("div", { class: "ask-head" }, el("h3", {}, sentence(question)), this.effect),
       question.description ? el("p", { class: "quiet" }, `the script says: ${question.description}`) : null,
       question.flow ? el("p", { class: "warn" }, `Others' words may be behind it: ${question.flow}`) : null,
       question.reason ? el("p", {}, `Why it asks: ${question.reason}`) : null,
       question.changed ? el("p", { class: "warn" }, "It has changed since it was shown; this is what would be done now.") : null,
       others(question),
-      this.body, this.extra, this.problem, this.buttons, this.outcome);
+      this.body, this.extra, this.rule, this.problem, this.buttons, this.outcome);
     this.show();
     this.update();
     if (!question.decided) this.stands();
+    if (!question.decided && this.may && Object.keys(question.rule || {}).length) this.ask();
+  }
+
+  /** Ask whether the reader may decide under the team's rule: the server knows. */
+  async ask() {
+    this.may = false;
+    fill(this.buttons);
+    this.update();
+    try {
+      const known = await get(`approvals/${this.question.request_id}`);
+      this.may = known.can_decide;
+      this.whyNot = known.why_not;
+    } catch (error) { this.whyNot = error.message; }
+    this.update();
+  }
+
+  /** The rule in words, with who has approved so far. */
+  ruled() {
+    const { rule = {}, votes = [], escalated = [] } = this.question;
+    const parts = [];
+    if (rule.approvers) parts.push(`may be decided by ${rule.approvers.join(" or ")}`);
+    if (rule.two_of) parts.push(`two of ${rule.two_of.join(", ")} have to approve it`);
+    if (rule.four_eyes) parts.push(`not by ${this.question.asked_by}, who asked`);
+    if (escalated.length) parts.push(`nobody has in time, so ${escalated.join(" or ")} may, too`);
+    for (const vote of votes) parts.push(`${vote.by} has approved it`);
+    return parts.join("; ");
   }
 
   /** What is asked, as it was asked. */
@@ -155,7 +186,8 @@ export class Card {
     this.node.classList.toggle("decided", Boolean(decided));
     if (!decided) {
       if (!this.buttons.childElementCount) this.offer();
-      setText(this.outcome, this.may ? "" : "Your key may look on; it has no right to decide.");
+      setText(this.rule, this.ruled());
+      setText(this.outcome, this.may ? "" : this.whyNot ? `It waits for others: ${this.whyNot}.` : "Your key may look on; it has no right to decide.");
       return;
     }
     if (this.shownDecision) return;
@@ -165,9 +197,12 @@ export class Card {
     setText(this.problem, "");
     if (this.editing) { this.editing = false; this.show(); }
     const how = DONE[decided.decision] || decided.decision;
-    const by = decided.decision === "expired" ? "" : ` by ${decided.by}`;
+    const why = decided.decision === "expired" ? EXPIRED[decided.source] || "" : "";
+    const others = decided.others?.length ? ` and ${decided.others.join(", ")}` : "";
+    const instead = decided.instead_of?.length ? `, in the place of ${decided.instead_of.join(", ")}` : "";
+    const by = decided.decision === "expired" ? why : ` by ${decided.by}${others}${instead}${decided.via ? ` (${decided.via})` : ""}`;
     fill(this.outcome, el("strong", {}, `${how}${by}`), " ", el("time", { title: exact(decided.at) }, ago(decided.at)),
-      decided.reason ? `: ${short(decided.reason, 400)}` : "", remembered(decided));
+      decided.reason && !why ? `: ${short(decided.reason, 400)}` : "", remembered(decided));
     if (decided.arguments) {
       for (const [name, item] of Object.entries(decided.arguments)) {
         if (value(item) === value(question.arguments[name])) continue;
@@ -186,9 +221,9 @@ export class Card {
     });
     this.label();
     const nodes = [this.approve, button("Reject…", "", () => this.askReason())];
-    if (!question.code && !question.outcome_unknown) nodes.push(button("Edit…", "", () => this.edit()));
+    if (!question.code && !question.outcome_unknown && !question.rule?.two_of) nodes.push(button("Edit…", "", () => this.edit()));
     if (question.outcome_unknown) nodes.push(button("It did happen…", "", () => this.askResult()));
-    if (!question.outcome_unknown && !question.code) {
+    if (!question.outcome_unknown && !question.code && !Object.keys(question.rule || {}).length) {
       this.remember = el("select", { "aria-label": "Remember" },
         el("option", { value: "no call" }, "only this once"),
         el("option", { value: "task call" }, "the same call again in this task"),

@@ -5,8 +5,8 @@ import { el, fill, say, setText } from "./dom.js";
 import { STATES, ago, exact, money, duration, short } from "./words.js";
 
 const PAGE = 100;
-const GROUPS = ["waiting", "running", "queued", "rest"];
-const TITLES = { waiting: "Waiting for you", running: "Running", queued: "Queued", rest: "Earlier" };
+const GROUPS = ["waiting", "others", "running", "queued", "rest"];
+const TITLES = { waiting: "Waiting for you", others: "Waiting for others", running: "Running", queued: "Queued", rest: "Earlier" };
 const FILTERS = [["", "all"], ["waiting", "waiting for you"], ["running", "running"], ["done", "done"], ["failed", "failed"],
   ["stopped", "stopped"], ["interrupted", "interrupted"], ["queued", "queued"]];
 
@@ -24,7 +24,7 @@ class Row {
     this.task = task;
     const [shape, words] = STATES[task.state];
     this.node.dataset.state = task.state;
-    setText(this.state, `${shape} ${words}`);
+    setText(this.state, `${shape} ${task.state === "waiting" && !task.waits_for_you ? "waits for others" : words}`);
     setText(this.words, short(task.task, 120));
     setText(this.figures, task.is_terminal ? `${duration(task.duration_ms)} · ${money(task.cost_usd)}` : "");
     this.when.title = exact(task.started_at);
@@ -34,7 +34,12 @@ class Row {
 
   tick() { setText(this.when, ago(this.task.started_at)); }
 
-  get group() { return GROUPS.includes(this.task.state) ? this.task.state : "rest"; }
+  get group() {
+    if (this.task.state === "waiting" && !this.task.waits_for_you) return "others";
+    return this.known;
+  }
+
+  get known() { return GROUPS.includes(this.task.state) ? this.task.state : "rest"; }
 }
 
 export class List {

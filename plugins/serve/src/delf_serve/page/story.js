@@ -88,6 +88,8 @@ export class Story {
     this.task = data.task;
     this.startedAt = at;
     this.conversation = data.conversation;
+    this.askedBy = data.key ? data.key.slice(0, data.key.lastIndexOf(":")) : null;
+    this.askedFrom = data.setup?.serve?.from || null;
   }
 
   onTaskResumed(_data, at) {
@@ -198,6 +200,10 @@ export class Story {
     if (!this.waiting.length && this.state === "waiting") this.state = "running";
   }
 
+  onApprovalVoted(data) { (this.questions.get(data.request_id).votes ??= []).push(data); }
+
+  onApprovalEscalated(data) { this.questions.get(data.request_id).escalated = data.to; }
+
   onApprovalRemembered(data, at) {
     if (data.call_id) this.call(data.call_id, data.action).passed = data;
     else this.steps.push({ name: `${data.action} passes: ${data.by} approved it before`, at, duration: 0, kind: "note" });
@@ -220,6 +226,7 @@ export class Story {
     this.finishedAt = at;
     this.answer = data.status ? data.text : null;
     this.isProse = !this.chapters.length && !this.calls.size;
+    this.stoppedBy = data.by;
     this.error = data.error;
     this.errorCode = data.code;
     this.cost = data.cost_usd;

@@ -127,6 +127,8 @@ export class TaskView {
     this.drawFigures();
     const parts = [el("span", {}, "task ", el("code", { title: this.id }, shortId(this.id)))];
     if (told.startedAt) parts.push(" · ", el("time", { title: exact(told.startedAt) }, ago(told.startedAt)));
+    if (told.askedBy) parts.push(el("span", {}, ` · asked by ${told.askedBy}${told.askedFrom ? ` from ${told.askedFrom}` : ""}`));
+    if (told.stoppedBy) parts.push(el("span", {}, ` · stopped by ${told.stoppedBy}`));
     if (told.sandbox) parts.push(` · ${told.sandbox}`);
     if (told.parent) parts.push(" · ", el("a", { href: `#/${told.parent}` }, "part of another task"));
     if (this.meta.childElementCount !== parts.length || told.over) fill(this.meta, parts);

@@ -1,0 +1,197 @@
+// All that waits for the reader, in one list: looked at, chosen and decided with the keyboard or the mouse.
+
+import { get, post } from "./api.js";
+import { long } from "./code.js";
+import { el, fill, say, setText } from "./dom.js";
+import { ago, args, count, effectOf, exact, pretty, short } from "./words.js";
+
+const KEYS = [["j", "the next one"], ["k", "the one before"], ["x", "choose it"], ["a", "go to its Approve button"],
+  ["r", "reject it, with a reason"], ["e", "open it, to edit"], ["?", "these keys"]];
+
+/** What makes requests alike: the same action, asked for by the same person. */
+const kind = (one) => `${one.action}\n${one.asked_by}`;
+
+class Row {
+  constructor(one, view) {
+    this.one = one;
+    this.view = view;
+    const [shape, words] = effectOf(one.effect);
+    this.box = el("input", { type: "checkbox", "aria-label": `Choose ${one.action}`, onchange: () => view.chosenChanged() });
+    this.problem = el("p", { class: "bad", role: "alert" });
+    this.approve = el("button", { type: "button", class: "primary", onclick: () => view.decide([this], { decision: "approve" }) }, "Approve");
+    this.buttons = el("div", { class: "buttons" });
+    this.offer();
+    this.node = el("li", { class: `inbox-row ${one.effect}`, tabindex: "-1", "aria-label": `${one.action}, ${words}` },
+      el("div", { class: "inbox-head" }, this.box, el("strong", {}, one.action), el("span", { class: `effect ${one.effect}` }, `${shape} ${words}`)),
+      el("p", { class: "call" }, one.code ? long(one.code, 600) : args(one.arguments, 300)),
+      one.reason ? el("p", { class: "quiet" }, `Why it asks: ${one.reason}`) : null,
+      one.flow ? el("p", { class: "warn" }, `Others' words may be behind it: ${one.flow}`) : null,
+      el("details", {}, el("summary", { class: "quiet" }, "all arguments"), el("pre", { class: "value", tabindex: "0" }, long(pretty({ ...one.defaults, ...one.arguments }), 8000))),
+      el("p", { class: "quiet" }, `${one.asked_by} asks `, el("time", { title: exact(one.since) }, ago(one.since)), " for ",
+        el("a", { href: `#/${one.task_id}/${one.request_id}` }, short(one.task, 100))),
+      this.problem, this.buttons);
+  }
+
+  offer() {
+    const like = el("button", { type: "button", onclick: () => this.view.chooseLike(this) }, "Choose all like this");
+    fill(this.buttons, this.approve, el("button", { type: "button", onclick: () => this.askReason() }, "Reject…"), like);
+  }
+
+  askReason() {
+    const reason = el("textarea", { rows: 2, "aria-label": "Reason", placeholder: "why; the script and the model read it" });
+    fill(this.buttons, reason, el("button", { type: "button", class: "danger", onclick: () => this.view.decide([this], { decision: "reject", reason: reason.value.trim() || null }) }, "Reject"),
+      el("button", { type: "button", onclick: () => { this.offer(); this.node.focus(); } }, "Back"));
+    reason.focus();
+  }
+}
+
+export class InboxView {
+  constructor(rights) {
+    this.may = rights.includes("decide");
+    this.rows = [];
+    this.title = el("h1", { tabindex: "-1" }, "Waiting for you");
+    this.told = el("p", { class: "quiet", role: "status" });
+    this.keys = el("dl", { class: "keys", hidden: true }, KEYS.map(([key, text]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, text)]).flat());
+    this.many = el("div", { class: "buttons many", hidden: true });
+    this.list = el("ul", { class: "inbox", "aria-label": "Requests that wait for you" });
+    this.node = el("article", { class: "task" }, this.title, this.told, this.keys, this.many, this.list);
+    this.heed = (event) => this.key(event);
+    document.addEventListener("keydown", this.heed);
+    this.load();
+  }
+
+  /** Load again; rows that are still there stay as they are, with what is written in them. */
+  async load() {
+    try {
+      const { approvals, more } = await get("approvals?mine=true&limit=200");
+      if (this.dropped) return;
+      const known = new Map(this.rows.map((row) => [row.one.request_id, row]));
+      this.rows = approvals.map((one) => known.get(one.request_id) || new Row(one, this));
+      const nodes = this.rows.map((row) => row.node);
+      if (nodes.length !== this.list.childElementCount || nodes.some((node, n) => node !== this.list.children[n])) {
+        const at = document.activeElement;
+        fill(this.list, nodes);
+        if (at && this.list.contains(at)) at.focus();
+      }
+      setText(this.told, this.rows.length ? `${count(this.rows.length, "request")}${more ? " and more" : ""}. Press ? for keys.`
+        : this.may ? "Nothing waits for you." : "Your key has no right to decide.");
+      this.chosenChanged();
+    } catch (error) { setText(this.told, error.message); }
+  }
+
+  get chosen() { return this.rows.filter((row) => row.box.checked); }
+
+  chooseLike(row) {
+    for (const one of this.rows) if (kind(one.one) === kind(row.one)) one.box.checked = true;
+    this.chosenChanged();
+    this.many.querySelector("button")?.focus();
+  }
+
+  chosenChanged() {
+    const chosen = this.chosen;
+    this.many.hidden = !chosen.length;
+    if (!chosen.length) return;
+    const names = [...new Set(chosen.map((row) => row.one.action))].map((name) => short(name, 60)).join(", ");
+    const final = chosen.filter((row) => row.one.effect === "irreversible").length;
+    fill(this.many, el("button", { type: "button", class: "primary", onclick: () => this.decide(chosen, { decision: "approve" }) }, `Approve ${chosen.length}`),
+      el("button", { type: "button", class: "danger", onclick: () => this.decide(chosen, { decision: "reject", reason: null }) }, `Reject ${chosen.length}`),
+      el("span", { class: final ? "bad" : "quiet" }, `${names}${final ? `; ${final} cannot be undone` : ""}`));
+  }
+
+  /** Decide some, one after another; what is refused says why, and stays. */
+  async decide(rows, answer) {
+    let done = 0;
+    for (const row of rows) {
+      for (const node of row.buttons.querySelectorAll("button")) node.disabled = true;
+      try {
+        await post(`approvals/${row.one.request_id}`, answer);
+        done += 1;
+        row.box.checked = false;
+        this.rows = this.rows.filter((one) => one !== row);
+        row.node.remove();
+      } catch (error) {
+        setText(row.problem, error.message);
+        for (const node of row.buttons.querySelectorAll("button")) node.disabled = false;
+      }
+    }
+    say(`${done} decided`);
+    window.dispatchEvent(new Event("delf:inbox"));
+    (this.rows[0]?.node || this.title).focus();
+  }
+
+  key(event) {
+    const typing = event.target.closest?.("textarea, select, input:not([type=checkbox])");
+    if (typing || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    const at = this.rows.findIndex((row) => row.node.contains(document.activeElement));
+    const row = this.rows[at];
+    if (event.key === "j") this.rows[Math.min(at + 1, this.rows.length - 1)]?.node.focus();
+    else if (event.key === "k") this.rows[Math.max(at - 1, 0)]?.node.focus();
+    else if (event.key === "?") this.keys.hidden = !this.keys.hidden;
+    else if (!row) return;
+    else if (event.key === "x") { row.box.checked = !row.box.checked; this.chosenChanged(); }
+    else if (event.key === "a") row.approve.focus();
+    else if (event.key === "r") row.askReason();
+    else if (event.key === "e") location.hash = `#/${row.one.task_id}/${row.one.request_id}`;
+    else return;
+    event.preventDefault();
+  }
+
+  drop() {
+    this.dropped = true;
+    document.removeEventListener("keydown", this.heed);
+  }
+}
+
+/** How many wait for the reader: in the title of the page, in its bar, and as a notification. */
+export class Waiting {
+  constructor(may) {
+    this.may = may;
+    this.number = null;
+    this.link = el("a", { href: "#/inbox" }, "inbox");
+    this.ask = el("button", { type: "button", class: "link", hidden: true, onclick: () => this.askLeave() }, "tell me");
+    this.ask.title = "Let the browser tell you when something waits";
+    this.node = el("span", {}, this.link, " ", this.ask);
+    this.ask.hidden = !may || !("Notification" in window) || Notification.permission !== "default";
+    this.heed = () => this.lookSoon();
+    window.addEventListener("delf:inbox", this.heed);
+    this.look();
+  }
+
+  async askLeave() {
+    await Notification.requestPermission();
+    this.ask.hidden = true;
+  }
+
+  lookSoon() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.look(), 300);
+  }
+
+  async look() {
+    if (!this.may) return;
+    let found;
+    try { found = await get("approvals?mine=true&limit=200"); } catch { return; } // the page says that the connection is lost
+    const { approvals, more } = found;
+    const before = this.number;
+    this.number = approvals.length;
+    setText(this.link, this.number ? `inbox (${this.number}${more ? "+" : ""})` : "inbox");
+    this.entitle();
+    const isNew = before !== null && this.number > before;
+    if (isNew && document.hidden && "Notification" in window && Notification.permission === "granted") {
+      const last = approvals.at(-1);
+      new Notification(`delf: ${count(this.number, "request waits", "requests wait")} for you`, { body: `${last.asked_by}: ${last.action}`, tag: "delf" });
+    }
+  }
+
+  /** The number stands before the title, whatever that becomes. */
+  entitle() {
+    const bare = document.title.replace(/^\(\d+\) /, "");
+    const title = this.number ? `(${this.number}) ${bare}` : bare;
+    if (document.title !== title) document.title = title;
+  }
+
+  drop() {
+    clearTimeout(this.timer);
+    window.removeEventListener("delf:inbox", this.heed);
+  }
+}

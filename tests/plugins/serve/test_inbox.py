@@ -1,0 +1,97 @@
+"""The inbox on the page: what waits for whom, decided with the keyboard, one by one or many."""
+
+from __future__ import annotations
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import expect
+
+from plugins.serve.test_page import accessible, browser, open_page  # noqa: F401 - fixtures
+from plugins.serve.test_people import add, person
+from support.serving import Outbox, bearer, doing, make_agent, serving
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.slow,
+    pytest.mark.timeout(120),
+]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def ruled(tmp_path, monkeypatch):
+    """A server with two people; who asked for ``send`` does not approve it."""
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
+    monkeypatch.setenv("DELF_SERVE_FILES_FOLDER", str(tmp_path / "files"))
+    box = Outbox()
+    agent = make_agent(str(tmp_path), box, approval_rules={"send": {"four_eyes": True}})
+    async with serving(agent, box, "ada-key") as server:
+        await add(server, person("ada", scope="all"), person("bo", scope="all"))
+        yield server
+
+
+async def logged_in(page, key: str) -> None:
+    await page.get_by_label("API key").fill(key)
+    await page.get_by_role("button", name="Log in", exact=True).click()
+    await expect(page.locator("#who")).to_contain_text("log out")
+
+
+async def ask(server, code: str) -> str:
+    answer = await server.client.post("/run", json={"task": doing(code)})
+    name = answer.json()["task_id"]
+    await server.until(name, "waiting")
+    return name
+
+
+async def test_two_people_and_a_rule_of_four_eyes_in_two_browsers(ruled, open_page):  # noqa: F811
+    name = await ask(ruled, "print(await send('bob'))")
+    one, other = await open_page(ruled.url), await open_page(ruled.url)
+    await logged_in(one, "ada-key")
+    await logged_in(other, "bo-key")
+    await expect(one.locator(".group:visible").first).to_contain_text("Waiting for others")
+    await expect(other.locator(".group:visible").first).to_contain_text("Waiting for you")
+    await expect(other).to_have_title("(1) delf")
+    await one.evaluate("name => { location.hash = `#/${name}`; }", name)
+    await expect(one.locator(".ask .outcome")).to_contain_text("another person has to")
+    await expect(one.locator(".ask .primary")).to_have_count(0)
+    await expect(one.locator(".meta")).to_contain_text("asked by ada from 127.0.0.1")
+    await other.get_by_role("link", name="inbox (1)").click()
+    row = other.locator(".inbox-row")
+    await expect(row).to_contain_text("ada asks")
+    await expect(row).to_contain_text("cannot be undone")
+    assert await accessible(other) == []
+    await other.keyboard.press("?")
+    await expect(other.locator(".keys")).to_be_visible()
+    await other.keyboard.press("j")
+    await expect(row).to_be_focused()
+    await other.keyboard.press("Enter")
+    assert ruled.box.sent == [], "Enter approves nothing from the row"
+    await other.keyboard.press("a")
+    await other.keyboard.press("Enter")
+    await expect(other.get_by_text("Nothing waits for you.")).to_be_visible()
+    await expect(one.locator(".ask .outcome")).to_contain_text("approved by bo (page, 127.0.0.1)")
+    await expect(one.locator(".state")).to_contain_text("done")
+    assert ruled.box.sent == [("bob", 1)]
+
+
+async def test_many_alike_are_decided_at_once(ruled, open_page):  # noqa: F811
+    for number in range(3):
+        await ask(ruled, f"print(await send('bob{number}'))")
+    last = await ask(ruled, "print(await note([{'a': 1}]))")
+    page = await open_page(f"{ruled.url}/#/inbox", width=390, height=844)
+    await logged_in(page, "bo-key")
+    await expect(page.locator(".inbox-row")).to_have_count(4)
+    await (
+        page.locator(".inbox-row").first.get_by_role("button", name="Choose all like this").click()
+    )
+    await expect(page.locator(".many")).to_contain_text("3 cannot be undone")
+    await page.get_by_role("button", name="Approve 3").click()
+    await expect(page.locator(".inbox-row")).to_have_count(1)
+    assert sorted(ruled.box.sent) == [("bob0", 1), ("bob1", 1), ("bob2", 1)]
+    await page.locator(".inbox-row").focus()
+    await page.keyboard.press("r")
+    await page.get_by_label("Reason").fill("not today")
+    await page.get_by_role("button", name="Reject", exact=True).click()
+    await expect(page.locator(".inbox-row")).to_have_count(0)
+    await ruled.until(last, "done", "failed", "stopped")
+    assert await accessible(page) == []
+    await ruled.client.get("/tasks", headers=bearer("bo-key"))
