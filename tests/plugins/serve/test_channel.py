@@ -42,7 +42,7 @@ class TestWeb(ApprovalContract):
             return made[-1]
 
         yield make
-        for work in [work for web in made for work in web._sending]:
+        for work in [work for web in made for work in web._notices._sending]:
             work.cancel()
 
 
@@ -162,7 +162,7 @@ def mailing(monkeypatch, box: Mailbox, scheme: str = "smtp", login: str = "", ho
 
 async def ask(serve: Any) -> tuple[Any, dict[str, Any]]:
     """A server with a task that waits, and its question."""
-    server = await serve(agent={"approvals": ["web"]})
+    server = await serve(agent={"approvals": ["web"]}, end_notices=[])
     accepted = await server.run("print(await send('bob'))")
     return server, await server.question(accepted["task_id"])
 
@@ -195,6 +195,22 @@ async def test_a_webhook_is_told_with_a_link(serve, receive):
     assert "webhook-signature" not in headers
     await approve(server, asked)
     assert len(receiver.got) == 1
+
+
+async def test_a_webhook_and_a_mail_tell_the_end_of_tasks(serve, receive, monkeypatch):
+    receiver = receive()
+    with smtp() as box:
+        mailing(monkeypatch, box)
+        server = await serve(end_notices=["failed"])
+        done = await server.run("print('well')", wait=20)
+        failed = await server.run("print(1 / 0)", "divide", wait=20)
+        assert (done["state"], failed["state"]) == ("done", "failed")
+        await until(lambda: receiver.got and box.mails)
+        (message,) = [json.loads(body) for _, body in receiver.got]
+        assert (message["event"], message["state"]) == ("task_finished", "failed")
+        assert message["url"] == f"https://delf.example.com/#/{failed['task_id']}"
+        assert "ZeroDivisionError" in message["message"]
+        assert len(box.mails) == 1
 
 
 async def test_what_is_signed_can_be_verified(serve, receive, monkeypatch):

@@ -14,11 +14,13 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from email.message import EmailMessage
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from delf.events import TaskFinished
 from delf.protocols.approval import ApprovalRequest, Decision
 from delf.terminal import visible
 from delf_serve.settings import ServeSettings, settings_of
@@ -32,7 +34,107 @@ _LONGEST: Final = 500
 _MAY_PASS: Final = frozenset({408, 425, 429})
 """Statuses below 500 that say nothing against another try."""
 
-Way = Callable[[ServeSettings, ApprovalRequest], None]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """Something that people are told.
+
+    Args:
+        name: Of the message; the same for each try.
+        content: What the webhook is sent.
+        subject: Of the mail.
+        text: Of the mail.
+    """
+
+    name: str
+    content: Mapping[str, Any]
+    subject: str
+    text: str
+
+
+def notice_of(settings: ServeSettings, request: ApprovalRequest, event: str) -> Notice:
+    """The notice that a request waits."""
+    message, url = visible(request.message[:_LONGEST]), link(settings, request)
+    content = {
+        "event": event,
+        "request_id": request.request_id,
+        "task_id": request.task_id,
+        "task": visible(request.task[:_LONGEST]),
+        "action": visible(request.action),
+        "effect": request.effect,
+        "asked_by": request.asked_by,
+        "message": message,
+        "url": url,
+    }
+    text = f"{message}\n\nTask: {content['task']}\nEffect: {request.effect}\n\n{url}\n"
+    told = "still waits" if event == ESCALATED else "waits"
+    name = request.request_id if event == REQUESTED else f"{request.request_id}-{event}"
+    subject = f"delf {told} for you: {_one_line(request.action)}"
+    return Notice(name=name, content=content, subject=subject, text=text)
+
+
+def notice_of_end(settings: ServeSettings, task: str, end: TaskFinished) -> Notice:
+    """The notice that a task is over."""
+    words, url = visible(task[:_LONGEST]), f"{settings.public_url}/#/{end.task_id}"
+    told = visible((end.text if end.status else end.error or "")[:_LONGEST])
+    content = {
+        "event": "task_finished",
+        "task_id": end.task_id,
+        "task": words,
+        "state": end.state,
+        "message": told,
+        "cost_usd": end.cost_usd,
+        "url": url,
+    }
+    subject = f"delf: {end.state}: {_one_line(task)}"
+    text = f"{told}\n\nTask: {words}\n\n{url}\n"
+    return Notice(name=f"{end.task_id}-end", content=content, subject=subject, text=text)
+
+
+Way = Callable[[ServeSettings, Notice], None]
+REQUESTED: Final = "approval_requested"
+ESCALATED: Final = "approval_escalated"
+
+
+class Notices:
+    """Tells people by the ways that are set.
+
+    Args:
+        settings: The ways.
+    """
+
+    def __init__(self, settings: ServeSettings) -> None:
+        self._settings = settings
+        self._sending: set[asyncio.Task[None]] = set()
+
+    def tell(self, notice: Notice) -> None:
+        """Send a notice; nobody waits for that."""
+        settings = self._settings
+        ways: list[Way] = []
+        if settings.webhook_url is not None:
+            ways.append(post)
+        if settings.smtp_url is not None and settings.mail_to:
+            ways.append(mail)
+        for way in ways:
+            task = asyncio.create_task(self._send(way, notice))
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
+
+    async def _send(self, way: Way, notice: Notice) -> None:
+        """Send in a thread; that nobody could be told is a warning, for it waits anyway."""
+        for pause in (*_PAUSES, None):
+            try:
+                await asyncio.to_thread(way, self._settings, notice)
+            except (OSError, ValueError, smtplib.SMTPException) as error:
+                if pause is None or not _may_pass(error):
+                    name, what = notice.name, _in_words(error)
+                    _log.warning(
+                        "nobody was told by %s that %s waits: %s", way.__name__, name, what
+                    )
+                    return
+                await asyncio.sleep(pause)
+            else:
+                return
 
 
 class WebChannel:
@@ -44,37 +146,16 @@ class WebChannel:
 
     def __init__(self, **options: Any) -> None:
         self._settings = settings_of(options)
-        self._sending: set[asyncio.Task[None]] = set()
+        self._notices = Notices(self._settings)
 
     async def decide(self, request: ApprovalRequest) -> Decision | None:
         """Tell that it waits; whoever decides does so through the journal."""
-        settings = self._settings
-        ways: list[Way] = []
-        if settings.webhook_url is not None:
-            ways.append(post)
-        if settings.smtp_url is not None and settings.mail_to:
-            ways.append(mail)
-        for way in ways:
-            task = asyncio.create_task(self._send(way, request))
-            self._sending.add(task)
-            task.add_done_callback(self._sending.discard)
+        self._notices.tell(notice_of(self._settings, request, REQUESTED))
         return None
 
-    async def _send(self, way: Way, request: ApprovalRequest) -> None:
-        """Send in a thread; that nobody could be told is a warning, for it waits anyway."""
-        for pause in (*_PAUSES, None):
-            try:
-                await asyncio.to_thread(way, self._settings, request)
-            except (OSError, ValueError, smtplib.SMTPException) as error:
-                if pause is None or not _may_pass(error):
-                    name, what = request.request_id, _in_words(error)
-                    _log.warning(
-                        "nobody was told by %s that %s waits: %s", way.__name__, name, what
-                    )
-                    return
-                await asyncio.sleep(pause)
-            else:
-                return
+    async def escalated(self, request: ApprovalRequest) -> None:
+        """Tell again that it waits: further people may decide."""
+        self._notices.tell(notice_of(self._settings, request, ESCALATED))
 
 
 def _may_pass(error: Exception) -> bool:
@@ -117,27 +198,17 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return
 
 
-def post(settings: ServeSettings, request: ApprovalRequest) -> None:
-    """Send the question to the webhook."""
+def post(settings: ServeSettings, notice: Notice) -> None:
+    """Send a notice to the webhook."""
     assert settings.webhook_url is not None  # noqa: S101 - it was looked at
     url = settings.webhook_url.get_secret_value()
     if urlsplit(url).scheme not in ("http", "https"):
         raise ValueError("a webhook has an http address")
-    content = {
-        "event": "approval_requested",
-        "request_id": request.request_id,
-        "task_id": request.task_id,
-        "task": visible(request.task[:_LONGEST]),
-        "action": visible(request.action),
-        "effect": request.effect,
-        "message": visible(request.message[:_LONGEST]),
-        "url": link(settings, request),
-    }
-    body = json.dumps(content).encode()
+    body = json.dumps(notice.content).encode()
     headers = {"content-type": "application/json", "user-agent": "delf"}
     if settings.webhook_secret is not None:
         secret = settings.webhook_secret.get_secret_value()
-        headers |= signature(secret, request.request_id, int(time.time()), body)
+        headers |= signature(secret, notice.name, int(time.time()), body)
     sent = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310 - looked at
     with urllib.request.build_opener(_NoRedirect).open(sent, timeout=_SECONDS):
         return
@@ -164,20 +235,16 @@ def signature(secret: str, name: str, at: int, body: bytes) -> dict[str, str]:
     }
 
 
-def mail(settings: ServeSettings, request: ApprovalRequest) -> None:
-    """Send the question as a mail."""
+def mail(settings: ServeSettings, notice: Notice) -> None:
+    """Send a notice as a mail."""
     assert settings.smtp_url is not None  # noqa: S101 - it was looked at
     url = urlsplit(settings.smtp_url.get_secret_value())
     host, tls = url.hostname or "localhost", url.scheme == "smtps"
     message = EmailMessage()
     message["From"] = settings.mail_from
     message["To"] = ", ".join(settings.mail_to)
-    message["Subject"] = f"delf waits for you: {_one_line(request.action)}"
-    text = (
-        f"{visible(request.message[:_LONGEST])}\n\nTask: {visible(request.task[:_LONGEST])}\n"
-        f"Effect: {request.effect}\n\n{link(settings, request)}\n"
-    )
-    message.set_content(text.encode("utf-8", "replace").decode())  # halves of characters
+    message["Subject"] = notice.subject
+    message.set_content(notice.text.encode("utf-8", "replace").decode())  # halves of characters
     context = ssl.create_default_context()
     opened = (
         smtplib.SMTP_SSL(host, url.port or 465, timeout=_SECONDS, context=context)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import ipaddress
 from collections.abc import Mapping
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -136,6 +136,10 @@ class ServeSettings(PluginSettings):
         description="Signs what the webhook is sent, as https://www.standardwebhooks.com says: "
         "a text, or whsec_ and base64.",
     )
+    end_notices: list[Literal["done", "failed", "stopped"]] = Field(
+        default_factory=lambda: ["done", "failed"],
+        description="The ends of tasks that the webhook and mails tell, too.",
+    )
     smtp_url: SecretStr | None = Field(
         default=None,
         description="smtp[s]://USER:PASSWORD@HOST:PORT, for mails when something waits.",
@@ -143,7 +147,9 @@ class ServeSettings(PluginSettings):
     mail_to: list[str] = Field(default_factory=list, description="Who gets these mails.")
     mail_from: str = Field(default="delf@localhost", description="Whom they are from.")
 
-    @field_validator("hosts", "allow_origins", "trusted_proxies", "mail_to", mode="before")
+    @field_validator(
+        "hosts", "allow_origins", "trusted_proxies", "mail_to", "end_notices", mode="before"
+    )
     @classmethod
     def _one_is_a_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value

@@ -33,6 +33,7 @@ from delf.protocols.people import SupportsPeople, name_of_holder
 from delf.protocols.sessions import SupportsLogins
 from delf.retention import prune, remove
 from delf_cli.answering import why_not
+from delf_serve.channel import Notices, notice_of_end
 from delf_serve.files import Uploads
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
@@ -179,6 +180,7 @@ class Tasks:
         self._settings = settings
         self._open: dict[str, _Open] = {}
         self._open_of: Counter[str] = Counter()
+        self._notices = Notices(settings)
         self._not_ours: set[str] = set()
         self._work: set[asyncio.Task[None]] = set()
         self._waiting: tuple[float, dict[str, list[RequestRecord]]] = (0.0, {})
@@ -266,6 +268,7 @@ class Tasks:
         def listen(event: Event) -> None:
             if isinstance(event, TaskFinished):
                 self._ended(name)
+                self._tell_end(order.task, event)
 
         async def hand_in() -> None:
             try:
@@ -332,6 +335,10 @@ class Tasks:
         known = self._open[name] = _Open(key)
         self._open_of[key] += 1
         return known
+
+    def _tell_end(self, task: str, end: TaskFinished) -> None:
+        if end.state in self._settings.end_notices:
+            self._notices.tell(notice_of_end(self._settings, task, end))
 
     def _ended(self, name: str) -> None:
         known = self._open.pop(name, None)
@@ -578,11 +585,13 @@ class Tasks:
             self._ended(name)
             raise
         timeout = first.timeout if isinstance(first, TaskQueued) else None
+        words = first.task if isinstance(first, (TaskQueued, TaskStarted)) else ""
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def listen(event: Event) -> None:
             if isinstance(event, TaskFinished):
                 self._ended(name)
+                self._tell_end(words, event)
             if not begun.done():
                 begun.set_result(None)
 
