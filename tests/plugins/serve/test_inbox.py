@@ -95,3 +95,24 @@ async def test_many_alike_are_decided_at_once(ruled, open_page):  # noqa: F811
     await ruled.until(last, "done", "failed", "stopped")
     assert await accessible(page) == []
     await ruled.client.get("/tasks", headers=bearer("bo-key"))
+
+
+async def test_markdown_of_an_answer_is_shown_and_can_do_nothing(ruled, open_page):  # noqa: F811
+    text = (
+        "# Sums\n**bold** and `code` and [a page](https://example.com/a)\n\n- one\n- two\n\n"
+        "[bad](javascript:window.hurt=1) <img src=x onerror=window.hurt=1>\n```\n<b>x</b>\n```"
+    )
+    page = await open_page(ruled.url)
+    shown = await page.evaluate(
+        "async (text) => { const { answer } = await import('/page/text.js');"
+        " const box = document.createElement('div'); box.append(...answer(text).flat());"
+        " document.body.append(box); return box.innerHTML; }",
+        text,
+    )
+    for part in ("<h3>Sums</h3>", "<strong>bold</strong>", "<code>code</code>", "<li>two</li>"):
+        assert part in shown
+    assert 'href="https://example.com/a"' in shown
+    assert "<img" not in shown
+    assert 'href="javascript' not in shown
+    assert "&lt;b&gt;x&lt;/b&gt;" in shown
+    assert not await page.evaluate("window.hurt")

@@ -1,4 +1,4 @@
-// An answer: paragraphs as they are, and tables where lines have bars between cells.
+// An answer: markdown, made of elements and never of markup, so that nothing in it can do anything.
 
 import { el } from "./dom.js";
 import { size } from "./words.js";
@@ -20,14 +20,67 @@ export function table(head, rows, right = [], name = "Table") {
   return parts;
 }
 
-/** A text with its tables as tables. */
+const INLINE = /`([^`]+)`|\*\*([^*]+)\*\*|(?<![\w*])\*([^*\s][^*]*)\*(?!\w)|\[([^\]]+)\]\((https?:\/\/[^\s)]+)\)/g;
+const HEAD = /^(#{1,6})\s+(.+)$/;
+const ITEM = /^\s*([-*+]|\d{1,9}[.)])\s+(.+)$/;
+const FENCE = /^```/;
+
+/** A line with its marks: code, bold, italics, and links whose address is told. */
+function inline(line) {
+  const parts = [];
+  let at = 0;
+  for (const found of line.matchAll(INLINE)) {
+    parts.push(line.slice(at, found.index));
+    const [, code, bold, slanted, words, url] = found;
+    if (code) parts.push(el("code", {}, code));
+    else if (bold) parts.push(el("strong", {}, bold));
+    else if (slanted) parts.push(el("em", {}, slanted));
+    else parts.push(el("a", { href: url, rel: "noopener noreferrer nofollow", target: "_blank", title: url }, words));
+    at = found.index + found[0].length;
+  }
+  return [...parts, line.slice(at)].filter((part) => part !== "");
+}
+
+/** Lines without tables: headings, lists, code, and paragraphs as they are. */
+function blocks(lines) {
+  const parts = [];
+  let plain = [];
+  const flush = () => {
+    const words = plain.join("\n").trim();
+    if (words) parts.push(el("p", { class: "words" }, inline(words)));
+    plain = [];
+  };
+  for (let n = 0; n < lines.length; n += 1) {
+    const head = HEAD.exec(lines[n]);
+    if (FENCE.test(lines[n])) {
+      flush();
+      const end = lines.findIndex((line, m) => m > n && FENCE.test(line));
+      const code = lines.slice(n + 1, end < 0 ? lines.length : end);
+      parts.push(el("pre", { class: "value", tabindex: "0" }, code.join("\n")));
+      n = end < 0 ? lines.length : end;
+    } else if (head) {
+      flush();
+      parts.push(el(`h${Math.min(6, head[1].length + 2)}`, {}, inline(head[2])));
+    } else if (ITEM.test(lines[n])) {
+      flush();
+      const numbered = /^\d/.test(ITEM.exec(lines[n])[1]);
+      const items = [];
+      for (; n < lines.length && ITEM.test(lines[n]); n += 1) items.push(el("li", {}, inline(ITEM.exec(lines[n])[2])));
+      n -= 1;
+      parts.push(el(numbered ? "ol" : "ul", { class: "marked" }, items));
+    } else plain.push(lines[n]);
+  }
+  flush();
+  return parts;
+}
+
+/** A text with its marks, and its tables as tables. */
 export function answer(text, most = 20_000) {
   const parts = [];
   const lines = text.slice(0, most).split("\n");
   let plain = [];
   const flush = () => {
-    const words = plain.join("\n").trim();
-    if (words) parts.push(el("p", { class: "words" }, words));
+    parts.push(...blocks(plain));
     plain = [];
   };
   for (let n = 0; n < lines.length; n += 1) {
