@@ -211,7 +211,7 @@ async def test_what_is_edited_is_checked_at_its_field(office):
 
     async def tries(slack, message):
         await slack.press(message, EDIT)
-        assert (await slack.send({"amount": "much"}))["errors"] == {"amount": "this is no JSON"}
+        assert (await slack.send({"amount": "much"}))["errors"] == {"amount": "this is not JSON"}
         wrong = await slack.send({"amount": '"7"'})
         assert wrong["errors"] == {"amount": "amount: give a whole number"}
         assert not await slack.send({"amount": "7"})

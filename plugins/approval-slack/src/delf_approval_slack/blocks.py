@@ -155,7 +155,7 @@ def edited(request: ApprovalRequest, fields: Mapping[str, str | None]) -> dict[s
     """The arguments of a form; a field that was not changed stays as it was.
 
     Raises:
-        ValueError: With the field's name, where a value is no JSON and was none of text.
+        ValueError: With the field's name, where a value is not JSON and was none of text.
     """
     found: dict[str, Any] = {}
     for name, value in request.arguments.items():

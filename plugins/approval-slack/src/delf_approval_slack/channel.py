@@ -286,7 +286,7 @@ class SlackChannel:
         try:
             arguments = edited(request, fields)
         except ValueError as error:
-            return _wrong(str(error), "this is no JSON")
+            return _wrong(str(error), "this is not JSON")
         try:
             fitting = arguments if request.fit is None else request.fit(arguments)
         except DelfError as error:
@@ -346,7 +346,7 @@ class SlackChannel:
 
 
 def _fields(value: Any) -> Mapping[str, Any]:
-    """The fields of an object of Slack's; none of what is no object."""
+    """The fields of an object of Slack's; none of what is not an object."""
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
