@@ -85,6 +85,29 @@ async def test_it_says_who_asked_who_approved_and_what_was_done(tmp_path: Path) 
     assert place.stat().st_mode & 0o777 == 0o600
 
 
+async def test_it_says_where_others_words_may_be_behind_a_question(tmp_path: Path) -> None:
+    @tool(effect="read", confirm=False)
+    def bill() -> str:
+        """Read a bill."""
+        return "pay 4711 euros"
+
+    place = tmp_path / "audit.jsonl"
+    (tmp_path / "delf.toml").write_text(
+        f'[agent]\nllm = "scripted"\nobservers = ["audit"]\n[plugins.audit]\npath = "{place}"\n'
+    )
+    host = TestHost.discover(environ={})
+    model = ScriptedModel().writes("rerun(bill(), 'pay it')", "await pay(4711)")
+    host.provide(model.spec, model.factory)
+    project = Agent.from_project(
+        tmp_path, tools=[bill, pay], host=host, on_confirm=lambda _: True, retry_count=0
+    )
+    async with project as agent:
+        await agent.arun("Pay the bill.")
+    (question,) = [record for record in lines(place) if record["what"] == "question"]
+    assert "after it had read bill (call 1)" in question["flow"]
+    assert question["origins"]["amount"].endswith("it read what others wrote")
+
+
 @pytest.mark.parametrize(
     "change",
     [

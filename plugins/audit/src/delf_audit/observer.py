@@ -81,7 +81,8 @@ class AuditObserver:
             case TaskResumed():
                 return {"what": "resumed", **_who(), "origin": event.origin}
             case ApprovalRequested():
-                return {"what": "question", "request": event.request_id, **_call(event)}
+                asked = {"what": "question", "request": event.request_id, **_call(event)}
+                return asked if event.flow is None else {**asked, **_flow(event)}
             case ApprovalDecided():
                 return _decision(event)
             case ApprovalVoted():
@@ -137,6 +138,14 @@ def _who() -> dict[str, str]:
     except (OSError, KeyError):
         user = str(os.getuid())
     return {"user": user, "machine": socket.gethostname()}
+
+
+def _flow(event: ApprovalRequested) -> dict[str, Any]:
+    """What a person was told of the sources of a call's values."""
+    return {
+        "flow": event.flow,
+        "origins": {path: origin["text"] for path, origin in event.origins.items()},
+    }
 
 
 def _call(event: CallStarted | ApprovalRequested) -> dict[str, Any]:
