@@ -261,15 +261,15 @@ async def test_a_database_that_is_away_warns_once_and_says_how_often(
     journal.lease(0.02)
     failures, back = [], asyncio.Event()
     loop = asyncio.get_running_loop()
-    connect, changes = SqliteDatabase.connect, SqliteDatabase.changes
+    register, changes = owners.Owner.register, SqliteDatabase.changes
 
     def away(whole):
-        def try_(self):
+        def try_(self, *given):
             if len(failures) < 5:
                 failures.append(self)
                 raise ConnectionLostError(JournalError("nobody is there"))
             loop.call_soon_threadsafe(back.set)
-            return whole(self)
+            return whole(self, *given)
 
         return try_
 
@@ -279,8 +279,7 @@ async def test_a_database_that_is_away_warns_once_and_says_how_often(
         monkeypatch.setattr(SqliteDatabase, "changes", away(changes))
         live = journal.subscribe("t")  # noqa: F841 - it is watched for as long as it is held
     else:
-        monkeypatch.setattr(SqliteDatabase, "connect", away(connect))
-        journal._writer._disconnect()
+        monkeypatch.setattr(owners.Owner, "register", away(register))
     await asyncio.wait_for(back.wait(), 20)
     async with asyncio.timeout(20):
         while len(caplog.records) < 2:
