@@ -26,8 +26,10 @@ where that does not fit: ``dependencies = ["delf-core>=0.1,<1"]`` and, for the n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from collections.abc import Iterable
+from typing import Final
+
+import pluggy
 
 from delf.specs import (
     ApprovalSpec,
@@ -53,22 +55,11 @@ ENTRY_POINT_GROUP: Final = "delf"
 DISTRIBUTION: Final = "delf-core"
 """The name that a plugin's package requires; `delf` on the index is another project's."""
 
-HOOK_MARK: Final = "__delf_hook__"
-"""The attribute of a function that is marked as a hook."""
-
-F = TypeVar("F", bound=Callable[..., Any])
+hookspec = pluggy.HookspecMarker("delf")
+hookimpl = pluggy.HookimplMarker("delf")
 
 
-def hookimpl(function: F) -> F:
-    """Mark a function of a plugin as a hook, so that a mistyped name is told.
-
-    Args:
-        function: The function; one of a class is a method.
-    """
-    setattr(function, HOOK_MARK, True)
-    return function
-
-
+@hookspec
 def delf_connections() -> Iterable[ConnectionSpec]:  # pyright: ignore[reportReturnType]
     """Types of connections: services whose actions a script can call.
 
@@ -86,6 +77,7 @@ def delf_connections() -> Iterable[ConnectionSpec]:  # pyright: ignore[reportRet
     """
 
 
+@hookspec
 def delf_sandbox_backends() -> Iterable[SandboxSpec]:  # pyright: ignore[reportReturnType]
     """Sandboxes: where scripts run.
 
@@ -104,6 +96,7 @@ def delf_sandbox_backends() -> Iterable[SandboxSpec]:  # pyright: ignore[reportR
     """
 
 
+@hookspec
 def delf_memory_stores() -> Iterable[MemorySpec]:  # pyright: ignore[reportReturnType]
     """Memory stores: facts that outlive a task.
 
@@ -121,6 +114,7 @@ def delf_memory_stores() -> Iterable[MemorySpec]:  # pyright: ignore[reportRetur
     """
 
 
+@hookspec
 def delf_prefilters() -> Iterable[PrefilterSpec]:  # pyright: ignore[reportReturnType]
     """Prefilters: which of many actions a task needs.
 
@@ -139,6 +133,7 @@ def delf_prefilters() -> Iterable[PrefilterSpec]:  # pyright: ignore[reportRetur
     """
 
 
+@hookspec
 def delf_embedders() -> Iterable[EmbedderSpec]:  # pyright: ignore[reportReturnType]
     """Embedding models, which memory stores and prefilters share.
 
@@ -157,6 +152,7 @@ def delf_embedders() -> Iterable[EmbedderSpec]:  # pyright: ignore[reportReturnT
     """
 
 
+@hookspec
 def delf_file_formats() -> Iterable[FormatSpec]:  # pyright: ignore[reportReturnType]
     """File formats: which files ``files.read`` gives as rows, and which are made from rows.
 
@@ -175,6 +171,7 @@ def delf_file_formats() -> Iterable[FormatSpec]:  # pyright: ignore[reportReturn
     """
 
 
+@hookspec
 def delf_approval_channels() -> Iterable[ApprovalSpec]:  # pyright: ignore[reportReturnType]
     """Approval channels: ways to ask somebody before a call is made.
 
@@ -192,6 +189,7 @@ def delf_approval_channels() -> Iterable[ApprovalSpec]:  # pyright: ignore[repor
     """
 
 
+@hookspec
 def delf_models() -> Iterable[ModelSpec]:  # pyright: ignore[reportReturnType]
     """Language models, by the names that they serve.
 
@@ -211,6 +209,7 @@ def delf_models() -> Iterable[ModelSpec]:  # pyright: ignore[reportReturnType]
     """
 
 
+@hookspec
 def delf_journals() -> Iterable[JournalSpec]:  # pyright: ignore[reportReturnType]
     """Journals: where events are kept.
 
@@ -228,6 +227,7 @@ def delf_journals() -> Iterable[JournalSpec]:  # pyright: ignore[reportReturnTyp
     """
 
 
+@hookspec
 def delf_strategies() -> Iterable[StrategySpec]:  # pyright: ignore[reportReturnType]
     """Strategies: how a task becomes tool calls.
 
@@ -245,6 +245,7 @@ def delf_strategies() -> Iterable[StrategySpec]:  # pyright: ignore[reportReturn
     """
 
 
+@hookspec
 def delf_observers() -> Iterable[ObserverSpec]:  # pyright: ignore[reportReturnType]
     """Observers: see every event.
 
@@ -262,6 +263,7 @@ def delf_observers() -> Iterable[ObserverSpec]:  # pyright: ignore[reportReturnT
     """
 
 
+@hookspec
 def delf_commands() -> Iterable[CommandSpec]:  # pyright: ignore[reportReturnType]
     """Commands of the ``delf`` program.
 
