@@ -141,7 +141,7 @@ def _who() -> dict[str, str]:
 
 
 def _flow(event: ApprovalRequested) -> dict[str, Any]:
-    """What a person was told of the sources of a call's values."""
+    """The sources of a call's values, as a person was told."""
     return {
         "flow": event.flow,
         "origins": {path: origin["text"] for path, origin in event.origins.items()},
