@@ -10,11 +10,12 @@ from support.program import run
 
 KILLS = int(os.environ.get("DELF_TEST_CHILD_KILLS", "4"))
 SEED = os.environ.get("DELF_TEST_CHILD_SEED", "20261126")
+VICTIMS = os.environ.get("DELF_TEST_CHILD_VICTIMS", "host")  # or host,sandbox
 WORKER = Path(__file__).parent.parent / "support" / "children_kills.py"
 
 
 def test_a_parent_with_ten_children_survives_kills(tmp_path: Path) -> None:
-    done = run([WORKER, str(tmp_path), str(KILLS), SEED], text=True)
+    done = run([WORKER, str(tmp_path), str(KILLS), SEED, VICTIMS], text=True)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["wrong"] == []

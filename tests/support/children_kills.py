@@ -1,8 +1,8 @@
 """Kills a parent with ten children, and goes on with it, again and again.
 
-children_kills.py FOLDER KILLS SEED
+children_kills.py FOLDER KILLS SEED VICTIMS
 
-A host or the sandbox of the parent dies before or after a write. Each life of a host is forked from
+A host or the oldest sandbox, as VICTIMS says, dies before or after a write. Each life of a host is forked from
 this process, so that it begins at once. Writes a line of JSON: what was killed, and what was found.
 """
 
@@ -106,13 +106,13 @@ def live(folder: Path, task_id: str | None, kills: list[Kill], told: Path) -> No
     asyncio.run(work())
 
 
-def trial(folder: Path, chance: random.Random) -> tuple[Counter[str], str]:
+def trial(folder: Path, chance: random.Random, victims: list[str]) -> tuple[Counter[str], str]:
     """A task from its begin to its end, with kills on the way; what was killed, what is wrong."""
     os.environ["DELF_JOURNAL_SQL_URL"] = f"sqlite:///{folder / 'journal.db'}"
     kills: list[Kill] = sorted(
         (
             chance.randint(0, len(ALL) - 1),
-            chance.choice(("host", "sandbox")),
+            chance.choice(victims),
             chance.choice(("before", "after")),
         )
         for _ in range(3)
@@ -141,14 +141,14 @@ def trial(folder: Path, chance: random.Random) -> tuple[Counter[str], str]:
     return dead, ""
 
 
-def main(place: str, most: int, seed: int) -> None:
+def main(place: str, most: int, seed: int, victims: list[str]) -> None:
     """Kill so many times, and tell."""
     dead: Counter[str] = Counter()
     wrong: list[str] = []
     trials = 0
     while dead.total() < most and len(wrong) < 5:
         with tempfile.TemporaryDirectory(dir=place) as made:
-            killed, fault = trial(Path(made), random.Random(f"{seed}/{trials}"))
+            killed, fault = trial(Path(made), random.Random(f"{seed}/{trials}"), victims)
         trials += 1
         dead += killed
         wrong += [f"trial {trials} of seed {seed}: {fault}"] if fault else []
@@ -156,4 +156,4 @@ def main(place: str, most: int, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4].split(","))
