@@ -97,6 +97,9 @@ def called(number):
         case "digits":
             text = b'{"content": [], "structuredContent": {"n": %b}}' % (b"9" * 100_000)
             return write(b'{"jsonrpc": "2.0", "id": %d, "result": %s}\n' % (number, text))
+        case "doubled":
+            text = GIVEN["bytes"].encode()
+            return write(b'{"jsonrpc": "2.0", "id": %d, "result": %s}\n' % (number, text))
         case "deep":
             deep = b'{"a":' * 50_000 + b"1" + b"}" * 50_000
             return write(b'{"jsonrpc": "2.0", "id": %d, "result": %s}\n' % (number, deep))

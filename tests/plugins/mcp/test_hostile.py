@@ -174,6 +174,22 @@ async def test_bytes_that_are_no_message_cost_nothing(rogue, mode, gives) -> Non
             assert await invoke(srv, "good") == gives
 
 
+DOUBLED = '{"content": [], "structuredContent": {"rows": [{"n": 1e999, "id": 1, "id": 2}]}}'
+READ = {"rows": [{"n": "1e999", "id": 2}]}
+TOLD = [
+    "the server's answer has keys that are twice in one object, and the last value was taken: 'id'",
+    "the server's answer has numbers that no float or int holds, and they came as text: 1e999",
+]
+
+
+async def test_what_a_result_says_twice_is_told(rogue) -> None:
+    srv = rogue("doubled", does={"bytes": DOUBLED})
+    response, _, _ = await run(srv, "print(await rogue.good())")
+    assert response.text == str(READ)
+    for told in TOLD:
+        assert any(told in warning for warning in response.trace.warnings)
+
+
 async def test_an_answer_that_nobody_can_read_is_an_error_at_once(rogue) -> None:
     srv = rogue("deep")
     async with soon():

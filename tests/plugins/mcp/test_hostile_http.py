@@ -9,7 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from delf.errors import ConnectionUnavailableError, OutcomeUnknownError, ToolExecutionError
+from delf.notes import notes_of_call
 from plugins.mcp.conftest import invoke
+from plugins.mcp.test_hostile import DOUBLED, READ, TOLD
 
 TOOL = {"name": "good", "inputSchema": {"type": "object", "properties": {}}}
 DONE = {"content": [{"type": "text", "text": "done"}]}
@@ -63,6 +65,14 @@ class Handler(BaseHTTPRequestHandler):
                 text = begin % number + b'a\\ud800b"}]}}'
                 if self.mode.endswith("events"):
                     self.say(b"data: " + text + b"\n\n", kind="text/event-stream")
+                else:
+                    self.say(text)
+            case "doubled" | "doubled in events":
+                text = b'{"jsonrpc": "2.0", "id": %d, "result": %b}' % (number, DOUBLED.encode())
+                if self.mode.endswith("events"):
+                    text = b"event: message\r\ndata: %b\r\ndata:%b\r\n\r\n" % (text[:19], text[19:])
+                    noise = b": one\r\r: two\n\n"
+                    self.say(noise + text, kind="text/event-stream")
                 else:
                     self.say(text)
             case "deep" | "deep events":
@@ -158,7 +168,6 @@ def rogue(open_mcp):
         ("no end", "rogue: "),
         ("deep", "Failed to parse"),
         ("deep events", "Failed to parse"),
-        ("half signs in events", "Failed to parse"),
         ("page", "rogue: good: Unexpected content type"),
     ],
 )
@@ -197,6 +206,7 @@ async def test_a_call_whose_answer_is_lost_may_have_been_done(rogue, mode, is_un
     [
         ("latin", "caf\ufffd"),
         ("half signs", "a?b"),
+        ("half signs in events", "a?b"),
         ("latin events", "caf\ufffd"),
         ("rubbish events", None),
         ("good", "done"),
@@ -211,6 +221,14 @@ async def test_what_can_be_read_is(rogue, mode, gives) -> None:
             assert gives is None
         assert [action.name for action in await srv.actions()] == ["good"]
     assert any("'bare' is left out" in notice for notice in srv.notices())
+
+
+@pytest.mark.parametrize("mode", ["doubled", "doubled in events"])
+async def test_what_a_result_says_twice_is_told(rogue, mode) -> None:
+    async with asyncio.timeout(30):
+        with notes_of_call() as notes:
+            assert await invoke(rogue(mode), "good") == READ
+    assert list(notes) == TOLD
 
 
 @pytest.mark.parametrize(

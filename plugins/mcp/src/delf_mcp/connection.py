@@ -374,12 +374,14 @@ class MCP(Connection):
             )
 
     async def _call(self, server: _Server, tool: types.Tool, arguments: dict[str, Any]) -> Any:
+        from delf_mcp.repair import tell
         from delf_mcp.results import files_of, result_of
 
         async with self._link(server, tool.name, calling=True) as (client, patience):
             server.asking.waiting(patience)
             result = await client.call_tool(tool.name, arguments, progress_callback=patience.alive)
         value = result_of(tool.name, result)
+        tell(result.meta)
         context = server.asking.context
         if context is not None:
             for name, data in files_of(result.content):

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import httpx2
 
-from delf_mcp.repair import repaired
+from delf_mcp.repair import needs_repair, repaired
 
 MAX_MESSAGE: Final = 32_000_000
 """Bytes of one message."""
@@ -24,8 +24,9 @@ MAX_LIST: Final = 16_000_000
 """Characters of all that one list holds."""
 MAX_TEXT: Final = 4000
 """Characters of an error."""
-_HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")
-"""An escape of half a character; with its other half beside it, it is one."""
+_BLANK: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}")
+"""The end of an event: a line that is empty."""
+_LONGEST_END: Final = 4
 _PLAIN: Final = frozenset({"", "identity"})
 
 
@@ -36,11 +37,13 @@ class TooLargeError(httpx2.StreamError):
 class _Counted(httpx2.AsyncByteStream):
     """The body of an answer as UTF-8, up to a limit; bytes that are none are replaced.
 
+    Each of its messages is checked before it is passed on.
+
     Args:
         stream: The body.
         most: Its most bytes.
         refused: Why nothing of it is read.
-        whole: It is one message, which is fixed before it is read.
+        whole: It is one message; else each event is one.
     """
 
     def __init__(self, stream: Any, most: float, refused: str | None, *, whole: bool) -> None:
@@ -50,12 +53,21 @@ class _Counted(httpx2.AsyncByteStream):
         self._whole = whole
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        if not self._whole:
-            async for piece in self._pieces():
-                yield piece
+        if self._whole:
+            body = b"".join([piece async for piece in self._pieces()])
+            yield await _mended(body)
             return
-        body = b"".join([piece async for piece in self._pieces()])
-        yield await asyncio.to_thread(_mended, body) if _HALF.search(body) else body
+        kept = bytearray()
+        async for piece in self._pieces():
+            seen = max(0, len(kept) - _LONGEST_END)
+            kept += piece
+            while found := _BLANK.search(kept, seen):
+                yield await _mended_event(bytes(kept[: found.end()]))
+                del kept[: found.end()]
+                seen = 0
+            if len(kept) > MAX_MESSAGE:
+                raise TooLargeError(f"an event has more than {MAX_MESSAGE:,} bytes")
+        yield bytes(kept)
 
     async def _pieces(self) -> AsyncIterator[bytes]:
         if self._refused is not None:
@@ -73,11 +85,25 @@ class _Counted(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-def _mended(body: bytes) -> bytes:
+async def _mended(body: bytes) -> bytes:
+    text = body.decode()
+    if not needs_repair(text):
+        return body
     try:
-        return repaired(body)
+        return (await asyncio.to_thread(repaired, text)).encode()
     except (ValueError, RecursionError):
         return body  # whoever reads it says why it cannot be read
+
+
+async def _mended_event(event: bytes) -> bytes:
+    lines = event.splitlines()
+    data = [line for line in lines if line.startswith(b"data:")]
+    body = b"\n".join(line[5:].removeprefix(b" ") for line in data)
+    mended = await _mended(body)
+    if mended == body:
+        return event
+    others = [line for line in lines if line and line not in data]
+    return b"\n".join([*others, b"data: " + mended, b"", b""])
 
 
 async def bounded(response: httpx2.Response) -> None:

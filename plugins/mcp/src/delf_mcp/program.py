@@ -19,7 +19,7 @@ from mcp.shared.message import SessionMessage
 
 from delf_mcp.limits import MAX_MESSAGE, MAX_RUBBISH
 from delf_mcp.link import Ending
-from delf_mcp.repair import repaired
+from delf_mcp.repair import needs_repair, repaired
 
 _END_SECONDS: Final = 2.0
 _FLUSH_SECONDS: Final = 0.5
@@ -127,16 +127,13 @@ async def _message(line: bytes) -> SessionMessage | None:
 
 
 def _parsed(line: bytes) -> SessionMessage | None:
-    text: str | bytes = line.decode("utf-8", "replace")
-    try:
-        return SessionMessage(types.jsonrpc_message_adapter.validate_json(text, by_name=False))
-    except ValueError:
-        pass
-    try:
-        text = repaired(text)
-        return SessionMessage(types.jsonrpc_message_adapter.validate_json(text, by_name=False))
-    except (ValueError, RecursionError):
-        return _unreadable(line)
+    text = line.decode("utf-8", "replace")
+    for repairs in (True,) if needs_repair(text) else (False, True):
+        with suppress(ValueError, RecursionError):
+            read = repaired(text) if repairs else text
+            message = types.jsonrpc_message_adapter.validate_json(read, by_name=False)
+            return SessionMessage(message)
+    return _unreadable(line)
 
 
 def _unreadable(line: bytes) -> SessionMessage | None:

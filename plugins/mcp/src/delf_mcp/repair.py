@@ -1,28 +1,69 @@
-"""Messages that are JSON by its grammar, and that no reader of the protocol takes."""
+"""Messages that are JSON by its grammar, and that no reader of the protocol takes as they are."""
 
 from __future__ import annotations
 
 import json
-from typing import Final
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
 
-_DIGITS: Final = 4000
+from delf.json_reader import JSONReader
+from delf.notes import note, notes_of_call
+
+_HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
+"""An escape of half a character; with its other half beside it, it is one."""
+_TOLD: Final = f"delf/{secrets.token_hex(8)}"
+"""Where a result carries notes from the reader of its bytes; no server knows the name."""
 
 
-def repaired(text: str | bytes) -> bytes:
-    """The same JSON without halves of characters, and with endless numbers as text.
-
-    One of them in one tool's description is not worth the whole list.
+def needs_repair(text: str) -> bool:
+    """Return true where a message holds data, or half a character.
 
     Args:
-        text: A message that could not be read.
+        text: A message.
+    """
+    return '"structuredContent"' in text or _HALF.search(text) is not None
+
+
+def repaired(text: str) -> str:
+    """The same JSON without halves of characters, and with endless numbers as text.
+
+    One of them in one tool's description is not worth the whole list. What gets lost in a tool's
+    result is noted in it, for :func:`tell`.
+
+    Args:
+        text: A message.
 
     Raises:
         ValueError: When it is not JSON.
         RecursionError: When it is nested too deeply.
     """
-    value = json.loads(text, parse_int=_number)
-    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+    reader = JSONReader("the server's answer")
+    value = reader.value(text)
+    with notes_of_call() as told:
+        reader.tell()
+    if not told and not _HALF.search(text):
+        return text
+    if isinstance(value, dict):
+        _attach(cast("dict[str, Any]", value), told)
+    made = json.dumps(value, ensure_ascii=False)
+    return made.encode("utf-8", "replace").decode()
 
 
-def _number(digits: str) -> int | str:
-    return int(digits) if len(digits) <= _DIGITS else digits
+def tell(meta: Mapping[str, Any] | None) -> None:
+    """Note what was lost while a result was read.
+
+    Args:
+        meta: What goes with the result.
+    """
+    for told in (meta or {}).get(_TOLD, ()):
+        note(told)
+
+
+def _attach(message: dict[str, Any], told: Iterable[str]) -> None:
+    result = message.get("result")
+    if isinstance(result, dict):
+        meta = cast("dict[str, Any]", result).setdefault("_meta", {})
+        if isinstance(meta, dict):
+            meta[_TOLD] = list(told)
