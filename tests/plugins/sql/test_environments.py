@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+import sys
+from io import BytesIO
+from pathlib import Path
+
 import pytest
+from openpyxl import Workbook, load_workbook
 
 from delf.notes import notes_of_call
-from plugins.sql.test_sources import POSTGRESQL
+from plugins.sql.test_sources import DUCKDB, MARIADB, POSTGRESQL, SQLITE, WHEN
+from support.program import run
 
 pytestmark = pytest.mark.services
 
@@ -46,6 +54,95 @@ async def test_postgresql_gives_the_same_in_every_environment(
         assert await open_sql(postgres_database).query(QUERY) == wanted
     finally:
         postgres_database.run("ALTER ROLE CURRENT_USER RESET ALL")
+
+
+GREETING = ", 'Grüße 東京' AS greeting, 1e0 / 30 AS tenth"
+PROGRAM = Path(__file__).parents[2] / "support/odd_place.py"
+PANDAS = {
+    "display.max_rows": 1,
+    "display.max_columns": 1,
+    "display.max_colwidth": 3,
+    "display.precision": 1,
+    "mode.string_storage": "pyarrow",
+    "future.infer_string": True,
+}
+WORDS_OF_C = {"LC_ALL": "C", "LANG": "tr_TR.ISO-8859-9", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+ODD = {
+    "locale": {"env": {**WORDS_OF_C, "TZ": "XYZ-5:45"}, "umask": 0o077},
+    "python": {
+        "env": {
+            "PYTHONIOENCODING": "latin-1",
+            "PYTHONHASHSEED": "7",
+            "PYTHONOPTIMIZE": "2",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONNODEBUGRANGES": "1",
+            "PYTHONINTMAXSTRDIGITS": "640",
+            "PYTHONSTARTUP": "/nowhere.py",
+            "PYTHONWARNINGS": "default",
+        },
+        "pandas": PANDAS,
+        "umask": 0o777,
+    },
+    "nowhere": {"env": {"HOME": "/nowhere", "TMPDIR": "/nowhere", "TZ": "Nowhere/Else"}, "gone": True},
+}
+
+
+@pytest.fixture
+def odd_place(tmp_path, postgres_database, mariadb_database, duckdb_database, sqlite_database):
+    """Runs the same task in a process that is set up oddly: what it says, and its output files."""
+    databases = {
+        "postgresql": (postgres_database, POSTGRESQL),
+        "mariadb": (mariadb_database, MARIADB),
+        "duckdb": (duckdb_database, DUCKDB),
+        "sqlite": (sqlite_database, SQLITE),
+    }
+    for database, _ in databases.values():
+        database.run("CREATE TABLE t (n int)")
+    inputs = tmp_path / "inputs"
+    inputs.mkdir()
+    (inputs / "comma.csv").write_text("name,n\nGrüße 東京,1.50\n", "utf-8")
+    (inputs / "latin.csv").write_text("name;n\nGrüße;1,50\n", "latin-1")
+    (inputs / "t.json").write_text(json.dumps([{"name": "Grüße"}], ensure_ascii=False), "utf-8")
+    (inputs / "t.txt").write_text("Grüße 東京", "utf-8")
+    book = Workbook()
+    book.active.append(["name", "when"])
+    book.active.append(["Grüße 東京", WHEN])
+    book.save(inputs / "t.xlsx")
+    given = {
+        "connections": {name: database.url for name, (database, _) in databases.items()},
+        "queries": {name: query + GREETING for name, (_, query) in databases.items()},
+        "files": sorted(map(str, inputs.iterdir())),
+        "query": "SELECT *, n / 3 AS third FROM 'comma.csv'",
+    }
+
+    def task(name, env=None, umask=None, pandas=None, gone=False):
+        place = {"output": str(tmp_path / name), "umask": umask, "pandas": pandas}
+        place["gone"] = str(tmp_path / f"gone-{name}") if gone else None
+        variables = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+        python = str(Path(__file__).parents[2])
+        done = run(
+            [sys.executable, PROGRAM, json.dumps({**given, **place})],
+            env={**variables, "PYTHONPATH": python, "PYTHONUTF8": "1", "TZ": "UTC", **(env or {})},
+            cwd=tmp_path,
+        )
+        assert done.returncode == 0, done.stderr.decode(errors="replace")[-4000:]
+        said = json.loads(done.stdout)
+        print(done.stderr.decode()[-3000:])
+        files = {name: bytes.fromhex(data) for name, data in said["files"].items()}
+        sheet = load_workbook(BytesIO(files.pop("frame.xlsx"))).active
+        return said["text"], said["warnings"], files, list(sheet.values)
+
+    return task
+
+
+def test_a_task_reads_and_writes_the_same_wherever_it_runs(odd_place):
+    plain = odd_place("plain")
+    text, _, files, _ = plain
+    assert text.count(r"Gr\xfc\xdfe \u6771\u4eac") == 8
+    assert files["Grüße 東京.txt"].decode() == "Grüße 東京"
+    for name, odd in ODD.items():
+        assert odd_place(name, **odd) == plain, name
 
 
 async def test_what_mariadb_did_otherwise_is_told(mariadb_database, open_sql):

@@ -14,7 +14,7 @@ from delf.notes import note, notes_of_call
 _HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
 """An escape of half a character; with its other half beside it, it is one."""
 _TOLD: Final = f"delf/{secrets.token_hex(8)}"
-"""Where a result carries notes from the reader of its bytes; no server knows the name."""
+"""The key of the notes that go with a result; no server knows it."""
 
 
 def needs_repair(text: str) -> bool:
