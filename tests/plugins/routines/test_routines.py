@@ -86,6 +86,14 @@ def test_it_runs_with_other_values_without_a_model_and_without_a_cent(saved, her
     assert [run["task"] for run in runs] == ["income(month='2026-11', city='Berlin')"]
 
 
+@pytest.mark.parametrize("inputs", [(), ("--input", "month=2026-11")])
+def test_its_name_is_a_task_of_delf_run_with_values_or_without(saved, project, run, inputs):
+    done = run(
+        "--trust", str(project), "run", "income", "--tools", "tools.py", *inputs, "--approve", "all"
+    )
+    assert done.stdout == ("2 euros\n" if inputs else "40 euros\n"), done.output
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [

@@ -83,7 +83,7 @@ def run(ctx: click.Context, words: tuple[str, ...], **given: Any) -> None:
         raise click.UsageError(f"--{option} goes with --detach", ctx)
     state = state_of(ctx)
     text, flags = _task_text(ctx, " ".join(words)), flags_of(given)
-    if given["inputs"]:
+    if given["inputs"] or _is_routine(ctx, text):
         try:
             text = _routine(ctx, text, given["inputs"])
         except DelfError as error:
@@ -100,6 +100,13 @@ def run(ctx: click.Context, words: tuple[str, ...], **given: Any) -> None:
 
 
 run.params += run_options(handing=True)
+
+
+def _is_routine(ctx: click.Context, text: str) -> bool:
+    """Tell whether a task is one word that names a routine of the project."""
+    if not text.isidentifier():
+        return False
+    return (state_of(ctx).load_project().root / "routines" / f"{text}.py").is_file()
 
 
 def _routine(ctx: click.Context, name: str, inputs: tuple[str, ...]) -> str:
