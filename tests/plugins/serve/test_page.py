@@ -358,18 +358,54 @@ async def test_a_finished_task_is_replayed(shop, open_page):
     await expect(page.locator(".state")).to_contain_text("done", timeout=15_000)
 
 
-async def test_a_conversation_goes_on(shop, open_page):
+async def test_a_conversation_goes_on_after_the_task_that_is_open(shop, open_page):
     page = await open_page(shop.url)
     task = await shop.run("print('Ada')", "who?")
     await shop.until(task["task_id"], "done")
     await at(page, task)
-    await page.get_by_label("go on after").check()
-    await page.get_by_label("A task, in plain words").fill("again\n```run\nprint(2)\n```")
+    await expect(page.locator(".before")).to_be_hidden()
+    await page.get_by_label("Go on in this conversation").fill("again\n```run\nprint(2)\n```")
     await page.keyboard.press("Control+Enter")
     await expect(page.locator("h1")).to_contain_text("again")
+    await expect(page.locator(".state")).to_contain_text("done")
     newest = (await shop.client.get("/tasks")).json()["tasks"][0]
     view = (await shop.client.get(f"/tasks/{newest['task_id']}")).json()
     assert view["conversation_id"] == task["conversation_id"]
+    before = page.locator(".before")
+    await expect(before.locator(".thread")).to_have_count(0)
+    await before.get_by_text("2 messages before this one").click()
+    await expect(before.locator(".said-line.user")).to_contain_text("who?")
+    await expect(before.locator(".said-line.assistant")).to_contain_text("Ada")
+    assert await accessible(page) == []
+    await before.get_by_role("link", name="task").first.click()
+    await expect(page.locator("h1")).to_contain_text("who?")
+    await expect(page.locator(".after")).to_contain_text("It went on with “again")
+
+
+async def test_conversations_are_listed_and_read_from_their_beginning(shop, open_page):
+    first = await shop.run("print('Ada')", "who?")
+    await shop.until(first["task_id"], "done")
+    more = await shop.run("print('8')", "where?", conversation_id=first["conversation_id"])
+    await shop.until(more["task_id"], "done")
+    other = await shop.run("print('x')", "what?")
+    await shop.until(other["task_id"], "done")
+    page = await open_page(shop.url)
+    await page.get_by_role("link", name="conversations").click()
+    rows = page.locator(".conversations .row")
+    await expect(rows).to_have_count(2)
+    assert await accessible(page) == []
+    await rows.filter(has_text="4 messages").click()
+    lines = page.locator(".said-line")
+    await expect(lines).to_have_count(4)
+    await expect(lines.nth(2)).to_contain_text("where?")
+    assert await accessible(page) == []
+    await page.get_by_label("Go on in this conversation").fill("once more\n```run\nprint(3)\n```")
+    await page.get_by_role("button", name="Go on").click()
+    await expect(page.locator(".before")).to_contain_text("4 messages before this one")
+    await page.goto(f"{shop.url}/#/conversations/{first['conversation_id']}")
+    await page.get_by_role("button", name="Forget…").click()
+    await page.get_by_role("button", name="Forget its messages for ever").click()
+    await expect(rows).to_have_count(1)
 
 
 async def test_hostile_text_stays_text(shop, open_page):

@@ -11,11 +11,12 @@ import { RememberedView } from "./remembered.js";
 import { RoutinesView } from "./routines.js";
 import { SearchView } from "./search.js";
 import { TaskView, missing } from "./task.js";
+import { ConversationsView } from "./thread.js";
 
 const detail = document.getElementById("detail");
 const connection = document.getElementById("connection");
 
-const OTHERS = { compare: ["two tasks side by side", CompareView], search: ["search", SearchView], figures: ["figures", FiguresView] };
+const OTHERS = { conversations: ["conversations", ConversationsView], compare: ["two tasks side by side", CompareView], search: ["search", SearchView], figures: ["figures", FiguresView] };
 
 function decoded(part) {
   try { return decodeURIComponent(part); } catch { return part; }
@@ -28,7 +29,7 @@ class Page {
     this.composer = new Composer({ started: (taskId) => { location.hash = `#/${taskId}`; } });
     this.list = new List({ composer: may ? this.composer.node : null, failed: (error) => this.broke(error) });
     fill(document.getElementById("list"), this.list.nodes);
-    const asked = ["search", "figures", "routines", "remembered"].flatMap((name) => [el("a", { href: `#/${name}` }, name), " · "]).slice(0, -1);
+    const asked = ["search", "figures", "conversations", "routines", "remembered"].flatMap((name) => [el("a", { href: `#/${name}` }, name), " · "]).slice(0, -1);
     this.waiting = new Waiting(who.rights.includes("decide"));
     this.entitled = new MutationObserver(() => this.waiting.entitle());
     this.entitled.observe(document.querySelector("title"), { childList: true });
@@ -110,14 +111,12 @@ class Page {
     });
     this.view.know(known);
     this.view.wanted = asked;
-    this.composer.look({ task: known.task, conversation: known.conversation_id });
     fill(detail, this.view.node);
     detail.scrollTop = 0;
     if (document.body.classList.contains("one") && matchMedia("(max-width: 800px)").matches) this.view.title.focus();
   }
 
   welcome() {
-    this.composer.look(null);
     document.title = "delf";
     const steps = ["A model writes a short script for your task.", "The script runs in a sandbox and calls your tools; you see each line and what it did.",
       "Before anything that matters is changed, it asks here."];
@@ -125,14 +124,12 @@ class Page {
   }
 
   other(name, View) {
-    this.composer.look(null);
     document.title = `delf: ${name}`;
-    this.view = new View();
+    this.view = new View(this.who);
     fill(detail, this.view.node);
   }
 
   inbox() {
-    this.composer.look(null);
     document.title = "delf: inbox";
     this.view = new InboxView(this.who.rights);
     this.view.inbox = this.view;
@@ -141,14 +138,12 @@ class Page {
   }
 
   remembered() {
-    this.composer.look(null);
     document.title = "delf: what passes without a question";
     this.view = new RememberedView(this.who.rights);
     fill(detail, this.view.node);
   }
 
   routines(wanted) {
-    this.composer.look(null);
     document.title = "delf: routines";
     this.view = new RoutinesView(this.who.rights, { wanted, started: (taskId) => { location.hash = `#/${taskId}`; } });
     fill(detail, this.view.node);

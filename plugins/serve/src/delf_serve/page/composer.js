@@ -1,4 +1,4 @@
-// The box in which a task is given, or a conversation goes on.
+// The box in which a task is given.
 
 import { post, upload } from "./api.js";
 import { el, fill, setText } from "./dom.js";
@@ -13,12 +13,9 @@ export class Composer {
     this.go = el("button", { type: "submit", class: "primary" }, "Run");
     this.pick = el("input", { type: "file", multiple: true, class: "unseen", id: "pick", onchange: () => this.add(this.pick.files) });
     this.chosen = el("p", { class: "quiet chosen" });
-    this.on = el("input", { type: "checkbox", id: "go-on" });
-    this.onLabel = el("span", {});
-    this.onRow = el("label", { class: "go-on", htmlFor: "go-on", hidden: true }, this.on, " ", this.onLabel);
     this.problem = el("p", { class: "bad", role: "alert" });
     this.node = el("form", { class: "composer", "aria-label": "Give a task", onsubmit: (event) => { event.preventDefault(); this.send(); } },
-      this.words, this.chosen, this.onRow, this.problem,
+      this.words, this.chosen, this.problem,
       el("div", { class: "buttons" }, this.go, el("label", { class: "button", htmlFor: "pick" }, "Files…"), this.pick, el("span", { class: "quiet hint" }, "Ctrl+Enter runs it")));
     this.node.addEventListener("dragover", (event) => event.preventDefault());
     this.node.addEventListener("drop", (event) => { event.preventDefault(); this.add(event.dataTransfer.files); });
@@ -32,14 +29,6 @@ export class Composer {
     this.files.push(...files);
     fill(this.chosen, this.files.map((file) => el("span", {}, short(file.name, 40), " ")),
       this.files.length ? el("button", { type: "button", class: "link", onclick: () => { this.files = []; this.pick.value = ""; fill(this.chosen); } }, "none of them") : null);
-  }
-
-  /** The task that is looked at: its conversation can be gone on with. */
-  look(story) {
-    this.conversation = story?.conversation ?? null;
-    this.onRow.hidden = !this.conversation;
-    if (this.conversation) setText(this.onLabel, `go on after “${short(story.task, 40)}”`);
-    else this.on.checked = false;
   }
 
   put(task) {
@@ -57,7 +46,6 @@ export class Composer {
       const files = [];
       for (const file of this.files) files.push({ id: (await upload(file)).id });
       const order = { task, files };
-      if (this.on.checked && this.conversation) order.conversation_id = this.conversation;
       const accepted = await post("run", order);
       this.words.value = "";
       this.files = [];

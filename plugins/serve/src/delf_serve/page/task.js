@@ -8,6 +8,7 @@ import { filesOf } from "./files.js";
 import { Prompts } from "./prompts.js";
 import { Story } from "./story.js";
 import { answer } from "./text.js";
+import { Thread } from "./thread.js";
 import { Timeline } from "./timeline.js";
 import { STATES, ago, count, duration, exact, money, shortId, size } from "./words.js";
 
@@ -46,10 +47,11 @@ export class TaskView {
     this.story = el("div", { class: "chapters" });
     this.timeline = new Timeline();
     this.prompts = new Prompts(this.id);
+    this.thread = new Thread(this.id, this.session.rights.includes("run"));
     this.replay = this.makeReplay();
     this.node = el("article", { class: "task" },
       el("div", { class: "top" }, el("a", { class: "back", href: "#/" }, "‹ Tasks"), this.state, this.figures, this.meter),
-      this.title, this.meta, this.actions, this.jump, this.error, this.answer, this.files, this.warnings, this.story, this.timeline.node, this.prompts.node, this.replay);
+      this.thread.before, this.title, this.meta, this.actions, this.jump, this.error, this.answer, this.files, this.thread.next, this.warnings, this.story, this.timeline.node, this.prompts.node, this.replay);
   }
 
   makeReplay() {
@@ -104,6 +106,8 @@ export class TaskView {
     }
     for (const question of told.questions.values()) this.drawQuestion(question);
     this.drawAnswer();
+    this.thread.know(this.conversation, told.startedAt);
+    this.thread.update(told.over && this.at === null);
     this.timeline.update(told);
     this.replay.hidden = !(told.over || this.at !== null);
     this.drawMoment();
@@ -223,6 +227,7 @@ export class TaskView {
   /** What the journal says of it, beside its events: whether its process is gone. */
   know(record) {
     this.record = record;
+    this.conversation ??= record.conversation_id;
     if (record.state === "interrupted" && !this.told.over) {
       this.told.state = "interrupted";
       this.drawHead();
