@@ -221,6 +221,7 @@ async def test_a_routine_has_a_form_of_its_parameters(shop, open_page, tmp_path,
     RoutineStore(tmp_path, Trust.here()).keep(made)
     await page.reload()
     form = page.get_by_role("form", name="Run thing")
+    await expect(form).to_be_visible()
     assert await accessible(page) == []
     await form.get_by_label("city").fill("Rome")
     await form.get_by_label("number").fill("9")
