@@ -31,6 +31,7 @@ from delf.errors import (
     UnknownKeywordError,
 )
 from delf.events import TaskFinished, TaskQueued, TaskStarted
+from delf.folders import working_folder
 from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected, RememberedDecision
 from delf.protocols.journal import Journal, SharedJournal
 from delf.protocols.memory import SupportsStore
@@ -770,7 +771,7 @@ class Agent(Generic[T]):
     def _routine_files(self) -> tuple[Path, Trust]:
         from delf.project.any_project import trust_of
 
-        root = Path.cwd() if self._project is None else self._project.root
+        root = working_folder() if self._project is None else self._project.root
         return root, trust_of(self._project)
 
     def _of_plugin(self, name: str) -> Any:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, Literal, Self, TypeAlias
 
 from delf.errors import ConfigurationError
-from delf.folders import ENV_FILE, project_folder, read_file
+from delf.folders import ENV_FILE, project_folder, read_file, working_folder
 from delf.records import dataclass
 from delf.trust import Trust
 
@@ -206,7 +206,7 @@ def current_folder() -> Path:
     place = _current.get()
     if place is not None and place.folder is not None:
         return place.folder
-    return project_folder(Path.cwd())
+    return project_folder(working_folder())
 
 
 def current_trust() -> Trust:
@@ -221,7 +221,7 @@ def _own_variables() -> dict[str, str]:
     path = Path(ENV_FILE)
     if not path.exists():
         return {}
-    path, root = path.absolute(), project_folder(Path.cwd())
+    path, root = path.absolute(), project_folder(working_folder())
     try:
         file = EnvFile.read(path, root)
         items = {path.relative_to(root).as_posix(): file.says} if file.written else {}

@@ -35,6 +35,17 @@ _FLAGS: Final = (
 )
 
 
+def working_folder() -> Path:
+    """The working directory; of one that was removed, a path at which nothing can be.
+
+    A service goes on after the folder of its release was removed.
+    """
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return Path(os.devnull) / "the working directory does not exist any more"
+
+
 def project_folder(start: Path) -> Path:
     """The nearest folder with a ``delf.toml``, from a folder upwards; else that folder itself.
 

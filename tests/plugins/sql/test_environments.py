@@ -63,10 +63,15 @@ PANDAS = {
     "display.max_columns": 1,
     "display.max_colwidth": 3,
     "display.precision": 1,
-    "mode.string_storage": "pyarrow",
-    "future.infer_string": True,
+    "mode.string_storage": "python",
+    "future.infer_string": False,
 }
-WORDS_OF_C = {"LC_ALL": "C", "LANG": "tr_TR.ISO-8859-9", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+WORDS_OF_C = {
+    "LC_ALL": "C",
+    "LANG": "tr_TR.ISO-8859-9",
+    "PYTHONUTF8": "0",
+    "PYTHONCOERCECLOCALE": "0",
+}
 ODD = {
     "locale": {"env": {**WORDS_OF_C, "TZ": "XYZ-5:45"}, "umask": 0o077},
     "python": {
@@ -84,7 +89,10 @@ ODD = {
         "pandas": PANDAS,
         "umask": 0o777,
     },
-    "nowhere": {"env": {"HOME": "/nowhere", "TMPDIR": "/nowhere", "TZ": "Nowhere/Else"}, "gone": True},
+    "nowhere": {
+        "env": {"HOME": "/nowhere", "TMPDIR": "/nowhere", "TZ": "Nowhere/Else"},
+        "gone": True,
+    },
 }
 
 
@@ -113,13 +121,15 @@ def odd_place(tmp_path, postgres_database, mariadb_database, duckdb_database, sq
         "connections": {name: database.url for name, (database, _) in databases.items()},
         "queries": {name: query + GREETING for name, (_, query) in databases.items()},
         "files": sorted(map(str, inputs.iterdir())),
-        "query": "SELECT *, n / 3 AS third FROM 'comma.csv'",
+        "query": "SELECT *, CAST(n AS DOUBLE) / 3 AS third FROM 'comma.csv'",
     }
 
     def task(name, env=None, umask=None, pandas=None, gone=False):
         place = {"output": str(tmp_path / name), "umask": umask, "pandas": pandas}
         place["gone"] = str(tmp_path / f"gone-{name}") if gone else None
-        variables = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+        variables = {
+            key: value for key, value in os.environ.items() if not key.startswith("PYTHON")
+        }
         python = str(Path(__file__).parents[2])
         done = run(
             [sys.executable, PROGRAM, json.dumps({**given, **place})],
@@ -128,7 +138,7 @@ def odd_place(tmp_path, postgres_database, mariadb_database, duckdb_database, sq
         )
         assert done.returncode == 0, done.stderr.decode(errors="replace")[-4000:]
         said = json.loads(done.stdout)
-        print(done.stderr.decode()[-3000:])
+        assert not done.stderr, done.stderr.decode()
         files = {name: bytes.fromhex(data) for name, data in said["files"].items()}
         sheet = load_workbook(BytesIO(files.pop("frame.xlsx"))).active
         return said["text"], said["warnings"], files, list(sheet.values)

@@ -17,7 +17,7 @@ from delf.engine.redact import Redactor
 from delf.engine.task import new_task_id
 from delf.environment import current_environ
 from delf.errors import ConfigurationError, ModelConfigurationError, PluginError
-from delf.folders import PRICES_FILE, read_file
+from delf.folders import PRICES_FILE, read_file, working_folder
 from delf.messages import ModelRequest, user
 from delf.official import usual
 from delf.plugins.embedders import Embedders
@@ -84,7 +84,7 @@ class AgentContext:
             ledger: Counts what is spent.
         """
         environ = current_environ() if project is None else project.environ
-        root = Path.cwd() if project is None else project.root
+        root = working_folder() if project is None else project.root
         host = host or PluginHost.discover(environ=environ)
         return cls(
             host=host,

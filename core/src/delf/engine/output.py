@@ -9,6 +9,7 @@ import itertools
 import logging
 import os
 import secrets
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -62,13 +63,14 @@ class OutputFolder:
         """
         name = check_file_name(name)
         own = self.files.get(name)
-        parent = self._parent_of(name, own)
+        place = _writable(name)
+        parent = self._parent_of(place, own)
         parent.mkdir(parents=True, exist_ok=True)
         temporary = parent / f".delf-{secrets.token_hex(8)}"
         try:
             with temporary.open("xb") as file:  # with the mode that the user's umask leaves
                 file.write(data)
-            path = self._put(temporary, parent / Path(name).name, own)
+            path = self._put(temporary, parent / Path(place).name, own)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -106,6 +108,16 @@ class OutputFolder:
                 temporary.unlink()
             return free
         raise AssertionError("numbers do not end")
+
+
+def _writable(name: str) -> str:
+    """Replace what the file system's encoding does not have: ASCII with LC_ALL=C, for one."""
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        encoding = sys.getfilesystemencoding()
+        return name.encode(encoding, "replace").decode(encoding).replace("?", "_")
+    return name
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -22,13 +22,13 @@ class ScratchFolders:
 
     def __init__(self) -> None:
         _sweep(Path(tempfile.gettempdir()))
-        self._base = tempfile.mkdtemp(prefix=f"delf-scratch-{os.getpid()}-")
+        self._base = _folder(prefix=f"delf-scratch-{os.getpid()}-")
         self._place: str | None = None
         self._finalizer = weakref.finalize(self, remove_folders, self._base)
 
     def make(self) -> str:
         """A new folder."""
-        return tempfile.mkdtemp(dir=self._base)
+        return _folder(dir=self._base)
 
     def place(self) -> str:
         """The one folder over which each process with mounts of its own lays its scratch space.
@@ -43,6 +43,13 @@ class ScratchFolders:
     def remove(self) -> None:
         """Remove all of them. Safe to call twice."""
         self._finalizer()
+
+
+def _folder(**where: str) -> str:
+    """Make a folder that its owner can use, whatever the umask."""
+    made = tempfile.mkdtemp(**where)
+    Path(made).chmod(0o700)
+    return made
 
 
 def _sweep(parent: Path) -> None:

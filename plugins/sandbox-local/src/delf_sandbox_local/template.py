@@ -51,6 +51,7 @@ def make_ready(zipapp: str) -> tuple[list[str], Server]:
     Returns:
         The namespaces that it has of its own, and what each guest serves with.
     """
+    os.umask(0o077)  # whatever the host has: a script reads what it wrote
     own = namespaces.enter()
     prepare()
     if "mounts" in own:

@@ -99,7 +99,7 @@ class DuckdbBackend(EngineBackend):
 
     def __init__(self, target: Target, limits: Limits) -> None:
         super().__init__(target, limits)
-        self._path = Path.cwd() / target.database
+        self._path = Path(target.database).absolute()
 
     def _url(self) -> sa.URL:
         return sa.URL.create("duckdb", database=str(self._path))

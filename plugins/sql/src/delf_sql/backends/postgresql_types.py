@@ -49,14 +49,20 @@ class JSONNotes:
     """
 
     def __init__(self, driver: psycopg.Connection[Any]) -> None:
-        from psycopg.types.json import set_json_loads
+        from psycopg.adapt import Loader
 
         self._reader = JSONReader("its JSON")
+        value = self._value
 
-        def loads(data: str | bytes) -> Any:
-            return self._reader.value(data if isinstance(data, str) else bytes(data).decode())
+        class JSONLoader(Loader):  # psycopg keeps a function of set_json_loads for ever
+            def load(self, data: Any) -> Any:
+                return value(bytes(data).decode())
 
-        set_json_loads(loads, driver)
+        for name in ("json", "jsonb"):
+            driver.adapters.register_loader(name, JSONLoader)
+
+    def _value(self, text: str) -> Any:
+        return self._reader.value(text)
 
     def told(self) -> tuple[str, ...]:
         """Give what there is to tell since it was asked last."""

@@ -389,7 +389,7 @@ class SqliteBackend:
 
 def _found(file: str) -> tuple[Path, int | None]:
     """Return the path of a file, and its size where it is there."""
-    path = Path.cwd() / Path(file).expanduser()
+    path = Path(file).expanduser().absolute()
     return path, path.stat().st_size if path.is_file() else None
 
 
