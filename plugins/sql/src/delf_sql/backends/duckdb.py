@@ -146,14 +146,7 @@ class DuckdbBackend(EngineBackend):
     def read(
         self, session: sa.Connection, statement: Statement, params: Params, limit: int
     ) -> Fetched:
-        """Run a query that DuckDB's own parser takes for one.
-
-        Args:
-            session: A reader's.
-            statement: What passed the gate.
-            params: Its parameters.
-            limit: The most rows to fetch.
-        """
+        """Run a query that DuckDB's own parser takes for one."""
         bound = self._bind(statement, params)
         _check_is_query(session, bound)
         if statement.kind != "select":

@@ -172,17 +172,14 @@ class EngineBackend:
     def read(
         self, session: sa.Connection, statement: Statement, params: Params, limit: int
     ) -> Fetched:
-        """Run a query, and take its rows as they come.
-
-        Args:
-            session: A reader's.
-            statement: What passed the gate.
-            params: Its parameters.
-            limit: The most rows to fetch.
-        """
+        """Run a query, and take its rows as they come."""
         bound = self._bind(statement, params)
         self._begin(session, reader=True)
-        return self._fetch(session, bound, limit, streams=True)
+        self._check(session, statement, bound)
+        return self._fetch(session, bound, limit, streams=statement.kind == "select")
+
+    def _check(self, session: sa.Connection, statement: Statement, bound: Bound) -> None:
+        """Refuse a query that the engine itself has to be asked about."""
 
     def _fetch(self, session: sa.Connection, bound: Bound, limit: int, *, streams: bool) -> Fetched:
         clause = bound.clause().execution_options(stream_results=streams, max_row_buffer=1)
@@ -210,13 +207,7 @@ class EngineBackend:
     def write(
         self, session: sa.Connection, statement: Statement, batches: Sequence[Params]
     ) -> Written:
-        """Run a statement for each set of parameters, and commit.
-
-        Args:
-            session: A writer's.
-            statement: What passed the gate.
-            batches: Sets of parameters, at least one.
-        """
+        """Run a statement for each set of parameters, and commit."""
         bounds = [self._bind(statement, params) for params in batches]
         written = Written()
         self._begin(session, reader=False)

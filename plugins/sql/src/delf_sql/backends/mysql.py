@@ -229,24 +229,11 @@ class MysqlBackend(EngineBackend):
     def _begin(self, session: sa.Connection, *, reader: bool) -> None:
         _raw(session).query(f"START TRANSACTION READ {'ONLY' if reader else 'WRITE'}")
 
-    def read(
-        self, session: sa.Connection, statement: Statement, params: Params, limit: int
-    ) -> Fetched:
-        """Run a query in a read-only transaction.
-
-        Args:
-            session: A reader's.
-            statement: What passed the gate.
-            params: Its parameters.
-            limit: The most rows to fetch.
-        """
-        bound = self._bind(statement, params)
-        self._begin(session, reader=True)
+    def _check(self, session: sa.Connection, statement: Statement, bound: Bound) -> None:
         driver = _raw(session)
         self._check_calls(driver, statement.calls)
         if statement.kind == "select":
             _check_is_query(driver, bound.text())
-        return self._fetch(session, bound, limit, streams=True)
 
     def _fetch(self, session: sa.Connection, bound: Bound, limit: int, *, streams: bool) -> Fetched:
         return super()._fetch(session, bound, limit, streams=True)  # of a write, too

@@ -28,7 +28,6 @@ from delf_sql.catalog import Relation, Table
 from delf_sql.functions import is_listed, known_functions
 from delf_sql.gate import Statement
 from delf_sql.placeholders import Bound, Params, bind
-from delf_sql.rows import Fetched
 from delf_sql.target import Target
 from delf_sql.values import for_postgresql
 
@@ -160,21 +159,8 @@ class PostgresBackend(EngineBackend):
         if reader and self._limits.role is not None:
             driver.execute(_ROLE, [self._limits.role])
 
-    def read(
-        self, session: sa.Connection, statement: Statement, params: Params, limit: int
-    ) -> Fetched:
-        """Run a query in a transaction that stays read-only from its first statement on.
-
-        Args:
-            session: A reader's.
-            statement: What passed the gate.
-            params: Its parameters.
-            limit: The most rows to fetch.
-        """
-        bound = self._bind(statement, params)
-        self._begin(session, reader=True)
+    def _check(self, session: sa.Connection, statement: Statement, bound: Bound) -> None:
         self._check_calls(_raw(session), statement)
-        return self._fetch(session, bound, limit, streams=statement.kind == "select")
 
     def _check_calls(self, driver: psycopg.Connection[Any], statement: Statement) -> None:
         """Refuse functions that users made, but for those that are listed."""

@@ -230,14 +230,7 @@ class SqliteBackend:
         )
 
     def read(self, session: _Child, statement: Statement, params: Params, limit: int) -> Fetched:
-        """Run a query; sqlite3 itself refuses a second statement in the text.
-
-        Args:
-            session: A reader's.
-            statement: What passed the gate.
-            params: Its parameters.
-            limit: The most rows to fetch.
-        """
+        """Run a query; sqlite3 itself refuses a second statement in the text."""
         bound = bind(statement.text, statement.tokens, params, "sqlite", for_sqlite)
         return self._run(session, bound.text(), bound.values, limit)
 
@@ -245,13 +238,7 @@ class SqliteBackend:
         return session.run(Work([(text, list(values or ()))], limit, many=False))
 
     def write(self, session: _Child, statement: Statement, batches: Sequence[Params]) -> Written:
-        """Run a statement for each set of parameters, and commit.
-
-        Args:
-            session: A writer's.
-            statement: What passed the gate.
-            batches: Sets of parameters, at least one.
-        """
+        """Run a statement for each set of parameters, and commit."""
         bounds = [
             bind(statement.text, statement.tokens, params, "sqlite", for_sqlite)
             for params in batches
