@@ -7,6 +7,7 @@ import os
 import select
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
 from delf_sandbox.folders import remove_folder
@@ -14,6 +15,8 @@ from delf_sandbox_local.cgroup import Group
 from delf_sandbox_local.priority import Priority
 
 _GRACE_SECONDS = 0.2
+_PF_EXITING = 0x4
+"""Of a thread's flags in ``/proc``: it is at its end, whatever brought it there."""
 
 
 class LocalProcess:
@@ -105,18 +108,24 @@ class LocalProcess:
             async with asyncio.timeout(_GRACE_SECONDS):
                 status = await asyncio.shield(self._ended)
         except TimeoutError:
-            is_dead = self._is_dead()  # and its template slow to tell
+            is_dying = self._is_dying()  # slowly, or its template is slow to tell
             self.kill()
             status = await asyncio.shield(self._ended)
-            if not is_dead:
+            if not is_dying:
                 message = "the sandbox closed its connection to the host"
                 return Crashed(message=message, by_script=True)
         return self._explain(status)
 
-    def _is_dead(self) -> bool:
-        if self._handle is None:
-            return self._ended.done()
-        return bool(select.select([self._handle], (), (), 0)[0])
+    def _is_dying(self) -> bool:
+        """Tell whether it ends or has ended: it lets the wire go before the kernel calls it dead.
+
+        That takes a moment, and longer where it has to give way to others.
+        """
+        if self._ended.done():
+            return True
+        if self._handle is not None and select.select([self._handle], (), (), 0)[0]:
+            return True
+        return _exits(self.pid)
 
     def _explain(self, status: int) -> Outcome:
         if status == -signal.SIGKILL and self._group is not None and self._group.starved():
@@ -172,3 +181,20 @@ def _open_handle(pid: int) -> int | None:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
         return None
+
+
+def _exits(pid: int) -> bool:
+    """Tell whether all threads of a process are at their end."""
+    try:
+        threads = [*Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:
+        return False
+    return all(_flags(thread) & _PF_EXITING for thread in threads)
+
+
+def _flags(thread: Path) -> int:
+    try:
+        words = (thread / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
+    except OSError:  # it is gone
+        return _PF_EXITING
+    return int(words.split()[6])
