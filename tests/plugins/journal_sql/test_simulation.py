@@ -33,6 +33,7 @@ PROCESSES = 3
 CALLS = 3
 MOST_TURNS = 2000
 OVER = {"done", "failed", "stopped"}
+SEEDS = range(*map(int, os.environ.get("DELF_TEST_SEEDS", "0:40").split(":")))
 
 
 class CrashedError(Exception):
@@ -285,14 +286,9 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[range], C
     return run
 
 
-def seeds() -> range:
-    first, _, end = os.environ.get("DELF_TEST_SEEDS", "0:40").partition(":")
-    return range(int(first), int(end))
-
-
 def test_no_effect_is_repeated_and_none_is_lost(play) -> None:
-    seen = play(seeds())
-    if len(seeds()) >= 40:
+    seen = play(SEEDS)
+    if len(SEEDS) >= 40:
         missing = {
             *("crash", "crash before the effect", "time passes", "held by another", "taken up"),
             *("asked", "refused", "lost before it was kept", "lost after it was kept"),

@@ -14,15 +14,8 @@ from delf.messages import ModelReply
 from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import JournalSpec
 from delf_devkit.testing.models import USAGE, script
-from support.forks import guests
+from support.forks import kill_oldest_guest
 from support.program import run
-
-
-def kill_oldest_guest() -> int:
-    """The one of the parent."""
-    oldest = min(guests())
-    os.kill(oldest, signal.SIGKILL)
-    return oldest
 
 
 def task_of(request) -> str:
@@ -489,6 +482,7 @@ async def test_children_go_on_when_the_sandbox_of_their_parent_dies(bench, dies_
     async with bench.agent(step, sandbox="local", max_tasks=places) as agent:
         response = (await agent.arun("the parent's task")).raise_for_status()
     assert deaths
+    assert all(deaths)
     assert response.text == "[['00\\n01\\n02\\n03'], ['10\\n11\\n12\\n13']]"
     assert sorted(made) == [(task, n) for task in "01" for n in range(4)]
     ends = [e for e in bench.journal.order if isinstance(e, ev.TaskFinished)]
