@@ -400,7 +400,8 @@ class ApprovalRequest:
         worker: The name of the worker that asks, if the task is a worker's.
         origins: The sources of values in the arguments, by path, as ``to[0]``. ``kind`` is
             ``task``, ``script``, ``result`` or ``unknown``, ``trust`` is ``own`` or ``outside``,
-            and ``text`` says it in words. It is a help, and no proof.
+            and ``text`` says it in words. ``is_new`` is true of an address that no earlier call of
+            this person had there. It is a help, and no proof.
         flow: The reason for which these sources need a person's look.
         asked_by: The name of the person whose task it is; ``local`` is the local user.
         rule: The team's rule for the action, as :class:`delf.protocols.rules.ApprovalRule` has it;

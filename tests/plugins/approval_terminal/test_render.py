@@ -270,3 +270,14 @@ def test_a_field_without_words_of_its_own_shows_by_its_name(request_for):
     text = COLOUR.sub("", request_text(new, new.arguments, width=100))
     assert "│ answer by: noon\\x1b[2J" in text
     assert "urgent" not in text
+
+
+def test_a_new_address_is_marked_also_where_the_model_wrote_it(request_for):
+    plain = {"kind": "script", "trust": "own", "text": "written by the model"}
+    new = {**plain, "text": "written by the model; new: never used before", "is_new": True}
+    arguments = {"to": ["ada", "eve"], "copies": 2}
+    request = request_for(arguments, origins={"to[0]": plain, "to[1]": new, "copies": plain})
+    lines = COLOUR.sub("", request_text(request, arguments, width=100)).split("\n")
+    assert [line.strip("│ ") for line in lines if "↑" in line] == [
+        "↑ [1]: written by the model; new: never used before"
+    ]

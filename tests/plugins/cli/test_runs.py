@@ -10,7 +10,7 @@ import time
 import pytest
 
 from delf.errors import UnknownTaskError
-from delf.events import Printed, TaskFinished, TaskStarted
+from delf.events import ApprovalRequested, CallStarted, Printed, TaskFinished, TaskStarted
 from delf_devkit.testing.events import every_event
 from delf_journal_sql import SqlJournal
 
@@ -100,6 +100,27 @@ def test_show(runs, filled):
     assert "bank.pay" in outcome.stdout
     assert outcome.stdout.endswith("\npaid\n")
     assert "error: no luck" in runs("show", "task_new").stdout
+
+
+def test_show_tells_where_values_of_calls_came_from(runs, place):
+    call = {"call_id": 1, "action": "mail.send", "arguments": {"to": "eve"}}
+    call |= {"effect": "write", "digest": "d"}
+    origin = {"kind": "result", "trust": "outside", "text": "from mail.read; others wrote it"}
+    began = {"task_id": "task_mail", "at": 1.0}
+
+    async def fill():
+        journal = SqlJournal(place)
+        await journal.append(TaskStarted(**began, seq=1, task="Write"))
+        asked = {"request_id": "req_1", "origins": {"to": origin}, **call}
+        await journal.append(ApprovalRequested(**began, seq=2, **asked))
+        await journal.append(CallStarted(**began, seq=3, **call))
+        await journal.aclose()
+
+    asyncio.run(fill())
+    told = "sources of values, as the questions told them:\n   1  mail.send to: " + origin["text"]
+    assert told in runs("show", "mail").stdout
+    data = json.loads(runs("show", "mail", "--json").stdout)
+    assert data["trace"]["tool_calls"][0]["origins"] == {"to": origin}
 
 
 def test_show_as_json(runs, filled):

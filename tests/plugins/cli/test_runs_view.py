@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from delf import events as ev
+from delf.engine.views.records import ToolCallTrace
 from delf_plugin_cli import runs_view
 
 
@@ -15,3 +16,14 @@ def test_an_event_in_a_line_has_values_as_python_has_them():
     line = runs_view.event_line(event, 0.0)
     assert f"duration_ms=0.132587 result={{'at': {when!r}, 'raw': b'abc'}}" in line
     assert "$" not in line
+
+
+def test_origins_of_a_call_are_lines_by_their_source():
+    told = {"text": "from mail.read (call 1, sender); others wrote it; new: never used before"}
+    paths = [f"to[{number}]" for number in range(7)]
+    origins = {**dict.fromkeys(paths, told), "sum": {"text": "in your\x1b[2J task"}}
+    lines = [*runs_view.origin_lines(ToolCallTrace(call_id=2, name="mail.send", origins=origins))]
+    assert lines == [
+        f"   2  mail.send to[0], to[1], to[2], to[3], to[4] and 2 more: {told['text']}",
+        "   2  mail.send sum: in your\\x1b[2J task",
+    ]

@@ -309,8 +309,7 @@ class Origins:
 
     def of(self, arguments: Mapping[str, Any]) -> dict[str, Origin]:
         """Find the source of each value of a call's arguments, by its path, as ``to[0]``."""
-        leaves = islice(_leaves(arguments), _MOST_LEAVES)
-        return {path.lstrip("."): self._of(text) for path, text in leaves}
+        return {path: self._of(text) for path, text in leaves_of(arguments)}
 
     def are_from(self, actions: AbstractSet[str], value: Any) -> Placed:
         """Tell how results of some actions hold all of the values of an argument.
@@ -688,6 +687,12 @@ class _Words:
 def has_link(value: Any) -> bool:
     """Tell whether a value holds an address that somebody could follow or pay to."""
     return any(_LINKS.search(text) for _, text in islice(_leaves(value), _MOST_LEAVES))
+
+
+def leaves_of(arguments: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+    """The values of arguments as texts, each with its path, as ``to[0]``."""
+    leaves = islice(_leaves(arguments), _MOST_LEAVES)
+    return [(path.lstrip("."), text) for path, text in leaves]
 
 
 def _without_spaces(text: str) -> str:

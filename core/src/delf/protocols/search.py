@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from delf.protocols.journal import TaskRecord
 from delf.records import dataclass
@@ -122,7 +122,7 @@ class SupportsSearch(Protocol):
     """A journal that finds tasks by what happened in them, and adds up what they cost.
 
     Both read an index beside the events, which is made of them and can be made again. It costs a
-    running task nothing: servers and searching commands bring it up to date.
+    running task nothing: servers, searching commands and questions bring it up to date.
     """
 
     async def index(self, seconds: float) -> int:
@@ -158,5 +158,21 @@ class SupportsSearch(Protocol):
 
         Raises:
             DelfError: When the zone is unknown.
+        """
+        ...
+
+    async def calls_with(
+        self, action: str, text: str, key: str | None, limit: int
+    ) -> Sequence[Mapping[str, Any]] | None:
+        """The arguments of the newest calls of an action that hold the words of a text.
+
+        Args:
+            action: What was called, as ``mail.send``.
+            text: The words. They follow each other in the arguments, with any marks between them.
+            key: On whose behalf the calls were made; None for the local user.
+            limit: How many at the most.
+
+        Returns:
+            None where the journal cannot tell, as its index is not up to date.
         """
         ...

@@ -440,7 +440,8 @@ def _with_origins(part: Part, origins: Mapping[str, Any], name: str, *, whole: b
     for path, origin in origins.items():
         if re.split(r"[.\[]", path, maxsplit=1)[0] != name:
             continue
-        if whole or origin["kind"] != "script" or origin["trust"] == "outside":
+        is_plain = origin["kind"] == "script" and origin["trust"] == "own"
+        if whole or not is_plain or origin.get("is_new"):
             told.setdefault(str(origin["text"]), []).append(path[len(name) :])
     notes: list[str] = []
     for text, paths in told.items():

@@ -164,6 +164,13 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
             click.echo(line)
         more = len(trace.tool_calls) - len(rows)
         click.echo(f"… and {more} more; delf runs events shows all") if more > 0 else None
+    told_of = [line for call in trace.tool_calls for line in render.origin_lines(call)]
+    if told_of:
+        click.echo("\nsources of values, as the questions told them:")
+        for line in told_of[:_CALLS_SHOWN]:
+            click.echo(line)
+        more = len(told_of) - _CALLS_SHOWN
+        click.echo(f"… and {more} more; --json shows all") if more > 0 else None
     if task.error:
         click.echo(f"\n{click.style('error:', fg='red', bold=True)} {one_line(task.error)}")
     text = "" if ended is None else ended.text.strip()

@@ -19,6 +19,7 @@ from delf_cli.tables import cut, one_line, table, terminal_width
 
 if TYPE_CHECKING:
     from delf.engine.views.prompts import Prompt
+    from delf.engine.views.records import ToolCallTrace
 
 _COLOURS: Final = {
     "queued": "blue",
@@ -29,6 +30,8 @@ _COLOURS: Final = {
     "done": "green",
     "failed": "red",
 }
+_PATHS_SHOWN: Final = 5
+"""Paths of values with the same source."""
 _NOT_SHOWN: Final = ("task_id", "seq", "at", "prompt")
 """Fields that a line of an event has elsewhere, or ``runs show --prompts`` has."""
 
@@ -106,6 +109,17 @@ def event_line(event: Event, began: float) -> str:
     line = head + " ".join(texts)
     width = terminal_width()
     return line if width is None else cut(line, width)
+
+
+def origin_lines(call: ToolCallTrace) -> Iterator[str]:
+    """The sources of a call's values in lines, those of the same source in one."""
+    found: dict[str, list[str]] = {}
+    for path, origin in call.origins.items():
+        found.setdefault(str(origin["text"]), []).append(path)
+    for text, paths in found.items():
+        more = f" and {len(paths) - _PATHS_SHOWN} more" if len(paths) > _PATHS_SHOWN else ""
+        where = ", ".join(paths[:_PATHS_SHOWN]) + more
+        yield f"{call.call_id:>4}  {one_line(call.name)} {one_line(where)}: {one_line(text)}"
 
 
 def prompt_lines(prompt: Prompt) -> Iterator[str]:

@@ -20,7 +20,7 @@ from delf_journal_sql.blobs import blob_data
 from delf_journal_sql.codec import value_of
 from delf_journal_sql.database import Connection, Database, SqlRow
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 """To be raised with every change of what is indexed: an index of another version is made again."""
 _TABLES: Final = ("delf_index", "delf_index_tasks", "delf_index_uses", "delf_index_words")
 _LONGEST: Final = 20_000
@@ -128,7 +128,7 @@ def texts_of(kind: str, data: Mapping[str, Any]) -> list[tuple[Place, str]]:
         case "ScriptGenerated":
             return [("script", str(data["code"]))]
         case "CallStarted":
-            arguments = "\n".join(_leaves(data["arguments"]))
+            arguments = "\n".join(sorted(_leaves(data["arguments"]), key=len))
             return [("call", f"{data['action']}\n{data.get('description') or ''}\n{arguments}")]
         case "TaskFinished":
             return [("answer", str(data["text"])), ("error", str(data.get("error") or ""))]
@@ -265,10 +265,7 @@ _NO_WORDS: Final = frozenset({"ModelReplied", "ApprovalRequested", "ApprovalDeci
 def _read(connection: Connection, step: _Step, row: SqlRow) -> None:
     """Add an event to a step."""
     _, task, seq, at, kind, raw, blobs = row
-    data: dict[str, Any] = json.loads(raw)
-    blob = functools.partial(blob_data, connection, task)
-    for name, digest in json.loads(blobs or "{}").items():
-        data[name] = value_of(digest, blob)
+    data = data_of(connection, task, raw, blobs)
     match kind:
         case "TaskQueued" | "TaskStarted":
             step.tasks.setdefault(task, (_person(data), int(data.get("parent") is not None)))
@@ -298,6 +295,22 @@ def _read(connection: Connection, step: _Step, row: SqlRow) -> None:
         words = [word for _, text in texts_of(kind, data) for word in words_of(text)]
         if words:
             step.words.append((place_of(task, seq), " ".join(words)))
+
+
+def data_of(connection: Connection, task: int, raw: str, blobs: str | None) -> dict[str, Any]:
+    """The fields of an event as JSON.
+
+    Args:
+        connection: To read its large values.
+        task: The key of its task.
+        raw: Its fields, but for large ones.
+        blobs: The digests of these.
+    """
+    data: dict[str, Any] = json.loads(raw)
+    blob = functools.partial(blob_data, connection, task)
+    for name, digest in json.loads(blobs or "{}").items():
+        data[name] = value_of(digest, blob)
+    return data
 
 
 def _person(data: Mapping[str, Any]) -> str:

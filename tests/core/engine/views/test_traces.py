@@ -230,3 +230,25 @@ def test_a_call_that_ends_after_its_task_does_not_reopen_it():
         task_id="t", seq=18, at=1.0, call_id=2, action="a", status="cancelled", duration_ms=1.0
     )
     assert snapshot([*story(), late]).state == "done"
+
+
+def asked_and_called(decided):
+    """The events of a call that was asked about: the question, its decision, and the call."""
+    call = {"call_id": 1, "action": "mail.send", "arguments": {"to": "eve"}}
+    call |= {"effect": "write", "digest": "d"}
+    origins = {"to": {"kind": "task", "trust": "own", "text": "in your task"}}
+    at = {"task_id": "t", "at": 1.0}
+    asked = ev.ApprovalRequested(**at, seq=1, request_id="r", origins=origins, **call)
+    answer = ev.ApprovalDecided(**at, seq=2, request_id="r", by="ann", **decided)
+    return [asked, answer, ev.CallStarted(**at, seq=3, **call)]
+
+
+def test_a_call_has_the_origins_that_its_question_told():
+    [call] = Trace(asked_and_called({"decision": "approved"})).tool_calls
+    assert call.origins["to"]["text"] == "in your task"
+
+
+def test_arguments_that_a_person_wrote_have_no_origins_of_a_script():
+    edited = {"decision": "edited", "arguments": {"to": "bob"}}
+    [call] = Trace(asked_and_called(edited)).tool_calls
+    assert call.origins == {}

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from delf.engine.origins import Origin, Origins, has_link
+from delf.engine.origins import Origin, Origins, has_link, leaves_of
 from delf.engine.toolset import BoundAction
 from delf.protocols.approval import flow_between
 from delf.records import dataclass
@@ -23,6 +23,8 @@ _SINKS: Final = re.compile(
     r"|destination|target|ids?|password|secret|statement|sql|query|command|code)$"
 )
 """Names of parameters that decide where something goes or what is done, where none is declared."""
+_DEEDS: Final = re.compile(r"(?:^|_)(?:password|secret|statement|sql|query|command|code)$")
+"""Names of those that say what is done there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +140,12 @@ def _sinks_of(bound: BoundAction, arguments: Mapping[str, Any]) -> frozenset[str
     if declared is not None:
         return frozenset(declared)
     return frozenset(name for name in arguments if _SINKS.search(name.lower()))
+
+
+def addresses_of(bound: BoundAction, arguments: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+    """The values that decide where something goes, each with its path; what is done is none."""
+    names = (name for name in _sinks_of(bound, arguments) if not _DEEDS.search(name.lower()))
+    return leaves_of({name: arguments[name] for name in names if name in arguments})
 
 
 def _was_meant(origins: Origins, bound: BoundAction) -> bool:

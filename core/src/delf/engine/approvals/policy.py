@@ -22,9 +22,10 @@ from delf.engine.approvals.decision import (
     why_not,
     with_secrets,
 )
-from delf.engine.approvals.flows import Flow, flow_of, reason_of
+from delf.engine.approvals.flows import Flow, addresses_of, flow_of, reason_of
 from delf.engine.approvals.identity import call_digest
 from delf.engine.approvals.inbox import Inbox
+from delf.engine.approvals.novelty import with_novelty
 from delf.engine.approvals.pending import Count, PendingRequests
 from delf.engine.approvals.remembered import (
     RememberedDecisions,
@@ -365,12 +366,22 @@ class TaskApprovals:
         if question == (None, None):
             async with self._looking:  # so that those that are asked keep the order of their calls
                 known = await self._known(request)
+                if known is None and self._said_by_mode(request) is None:
+                    request = await self._with_novelty(request, call)
             if known is not None:
                 return known
             if not call.alone and self._said_by_mode(request) is None:
                 await self._script_is_quiet()
         lapsed = past is not None and past.lapsed
         return await self._decide(request, call, question, lapsed=lapsed)
+
+    async def _with_novelty(self, request: ApprovalRequest, call: Call) -> ApprovalRequest:
+        """Say in a request which addresses are new to the person whose task it is."""
+        safe = self._log.redactor.value(call.arguments)
+        addresses = () if call.bound.built_in else addresses_of(call.bound, safe)
+        journal, key = self._shared.journal, self._task.on_behalf_of
+        origins = await with_novelty(request, addresses, journal, key, self._log.events)
+        return replace(request, origins=origins)
 
     async def _question_of(self, request: ApprovalRequest, past: RecordedCall | None) -> Question:
         """The recorded request and decision, unless what they were about is shown otherwise now."""
@@ -498,7 +509,7 @@ class TaskApprovals:
             return Answer(decision, decided.by, source=decided.source)
         async with self._watched_inbox(request):
             if asked is not None:
-                request = replace(request, request_id=asked.request_id)
+                request = replace(request, request_id=asked.request_id, origins=asked.origins)
             told = self._tell(request, None if lapsed else asked)
             said = self._said_by_mode(request)
             if said is None:

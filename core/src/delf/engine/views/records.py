@@ -26,6 +26,8 @@ class ToolCallTrace:
         duration_ms: How long the tool itself took.
         children: The ids of the child tasks that it had done.
         output: What it had to say while it was made.
+        origins: The sources of its arguments' values, by path, as a question about it told them;
+            empty where nobody was asked, and where a person wrote the arguments.
     """
 
     call_id: int
@@ -39,6 +41,7 @@ class ToolCallTrace:
     duration_ms: float | None = None
     children: list[str] = field(default_factory=list[str])
     output: str = ""
+    origins: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def success(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any, Final
 
@@ -58,6 +58,7 @@ class Trace:
         self.api_enrichment: SetupTrace | None = None
         self._calls: dict[int, ToolCallTrace] = {}
         self._asked: dict[str, ApprovalTrace] = {}
+        self._origins: dict[int, Mapping[str, Any]] = {}
         self._running: dict[str | int, StreamEvent] = {}
         self._step = ""
         self._script_ms = 0.0
@@ -156,12 +157,15 @@ class Trace:
                     request_id=event.request_id, call_id=event.call_id, action=event.action
                 )
                 self._asked[event.request_id] = asked
+                self._origins[event.call_id] = event.origins
                 self.approvals.append(asked)
             case ev.ApprovalDecided():
                 asked = self._asked.get(event.request_id)
                 if asked is not None:
                     asked.decision, asked.by, asked.reason = event.decision, event.by, event.reason
                     asked.edited = event.arguments
+                    if event.arguments is not None:
+                        self._origins.pop(asked.call_id, None)
             case ev.ApprovalRemembered():
                 self.approvals.append(
                     ApprovalTrace(
@@ -230,6 +234,7 @@ class Trace:
         self._note_call(call)
 
     def _note_call(self, call: ToolCallTrace) -> None:
+        call.origins = self._origins.get(call.call_id, {})
         self._calls[call.call_id] = call
         self.tool_calls.append(call)
         label = call.description or call.name

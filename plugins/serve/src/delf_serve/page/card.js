@@ -37,7 +37,7 @@ function origins(question, name) {
   }
   return [...told.values()].map(({ origin, paths }) => {
     const shown = paths.slice(0, 5).join(", ") + (paths.length > 5 ? ` and ${paths.length - 5} more` : "");
-    return el("p", { class: origin.trust === "outside" ? "origin warn" : "origin quiet" }, `${shown ? `${shown}: ` : ""}${short(origin.text, 400)}`);
+    return el("p", { class: origin.trust === "outside" || origin.is_new ? "origin warn" : "origin quiet" }, `${shown ? `${shown}: ` : ""}${short(origin.text, 400)}`);
   });
 }
 
