@@ -43,6 +43,18 @@ class JSONReader:
         """
         return self._decoder.decode(text)
 
+    def first(self, text: str, start: int) -> tuple[Any, int]:
+        """The value that begins at a place of a text, and where it ends.
+
+        Args:
+            text: The JSON.
+            start: Where the value begins.
+
+        Raises:
+            ValueError: When it is not JSON, or has no end.
+        """
+        return self._decoder.raw_decode(text, start)
+
     def tell(self) -> None:
         """Note what was found, a sentence for each kind."""
         for found, what in (

@@ -1,6 +1,7 @@
 """``files.query``: SQL over input files where they are, by a process that reads nothing else."""
 
 import datetime as dt
+import json
 import os
 import sqlite3
 import subprocess
@@ -18,7 +19,7 @@ from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.notes import notes_of_call
 from delf.plugins.formats import Formats
 from delf.testing import TestHost
-from delf_files import query
+from delf_files import large, query
 from delf_files.connection import Files
 
 HOST = TestHost.discover(environ={})
@@ -148,8 +149,10 @@ async def test_a_query_sees_the_rows_that_a_read_gives(tmp_path, case):
 
 
 LARGE = {
-    **{name: case for name, case in SMALL.items() if name != "a key that is there twice"},
-    "a key that is there twice": ("t.jsonl", '{"a": 1, "a": 2}\n', [(2,)], ["t.jsonl has keys"]),
+    **SMALL,
+    "a key that is there twice, in lines": ("t.jsonl", '{"a": 1, "a": 2}\n', [(2,)], ["t.jsonl has keys"]),
+    "a key that is there twice, in an object": ("t.json", '{"a": {"b": 1, "b": 2}}', [({"b": 2},)], ["t.json has keys"]),
+    "a key that is there twice, after others": ("t.json", '\ufeff[\n{"a": 12}\n,{"a": "]", "a": 678} ] \n', [(12,), (678,)], ["t.json has keys"]),
     "lines in a value": ("t.csv", 'n,v\n1,"a\nb"\n2,\n', [("1", "a\nb"), ("2", None)], []),
     "lines in a value of a ragged table": ("t.csv", 'n,v\n1,"a\r\nb"\n2\n', [("1", "a\r\nb"), ("2", None)], []),
     "what Excel says about itself": ("t.csv", "sep=;\nn;v\n1,5;x\n", [("1,5", "x")], []),
@@ -176,6 +179,31 @@ async def test_a_large_file_is_read_as_a_small_one(tmp_path, monkeypatch, case):
     got, notes = await _queried(tmp_path / name, data)
     assert got == rows
     assert len(notes) == len(told)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1000])
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("[]", []),
+        ('\ufeff [12, 345 ,{"a":[1,2]}]\n', [12, 345, {"a": [1, 2]}]),
+        ("12\n345", [12, 345]),
+        ('{"a": "]"}', [{"a": "]"}]),
+    ],
+)
+def test_values_are_read_piece_by_piece(tmp_path, monkeypatch, chunk, text, values):
+    monkeypatch.setattr(large, "_CHUNK", chunk)
+    (tmp_path / "a.json").write_text(text, "utf-8")
+    large.write_values(str(tmp_path / "a.json"), str(tmp_path / "b.jsonl"), "a.json")
+    lines = (tmp_path / "b.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line) for line in lines] == values
+
+
+@pytest.mark.parametrize("text", ["[1, 2", "[1] 2", "[1, x]", '{"a"', "[" * 100_000])
+def test_values_that_are_none_are_named(tmp_path, text):
+    (tmp_path / "a.json").write_text(text, "utf-8")
+    with pytest.raises(ValueError, match=r"^a\.json: "):
+        large.write_values(str(tmp_path / "a.json"), str(tmp_path / "b.jsonl"), "a.json")
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,21 @@ import csv
 import itertools
 import json
 import os
+import re
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
+from delf.json_reader import JSONReader
 from delf_files.json_text import Lines
 from delf_files.tables import END, columns_of, named_separator, reader_of, separator_of
 from delf_files.text import encoding_of_file
 
 _CHUNK: Final = 4 * 1024 * 1024
 _SAMPLE_CHARS: Final = 64_000
+_BETWEEN: Final = re.compile(r"[ \t\r\n,]*")
 _LARGEST_CELL: Final = 16 * 1024 * 1024
 
 
@@ -112,6 +116,57 @@ def write_lines(path: str, copy: str, about: str) -> None:
         lines = Lines(about)
         out.writelines(f"{json.dumps(value)}\n" for value in lines.values(source))
         lines.tell()
+
+
+def write_values(path: str, copy: str, about: str) -> None:
+    """Write a list of JSON, or values one after another, as lines of JSON.
+
+    Args:
+        path: The file, in UTF-8.
+        copy: Where to.
+        about: The file, as notes call it.
+
+    Raises:
+        ValueError: When it is not JSON.
+    """
+    reader = JSONReader(about)
+    with Path(path).open(encoding="utf-8") as source, _new(copy) as out:
+        try:
+            out.writelines(f"{json.dumps(value)}\n" for value in _values(source, reader))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{about}: {error}") from None
+    reader.tell()
+
+
+def _values(source: TextIO, reader: JSONReader) -> Iterator[Any]:
+    """The values of a file, of which no more is held than the value that is read takes."""
+    text = ""
+    while not text and (piece := source.read(_CHUNK)):
+        text = piece.lstrip("\ufeff \t\r\n")
+    is_list = text.startswith("[")
+    place, is_whole, failed = int(is_list), False, ""
+    while True:
+        between = _BETWEEN.match(text, place)
+        place = between.end() if between else place
+        if is_list and text.startswith("]", place):
+            break
+        try:
+            value, end = reader.first(text, place)
+        except json.JSONDecodeError as error:
+            failed = error.msg
+        else:
+            if end < len(text) or is_whole:  # else the next piece may go on with its last number
+                yield value
+                place = end
+                continue
+        if is_whole and (is_list or place < len(text)):
+            raise ValueError(f"it ends within its list, or is not JSON: {failed}")
+        if is_whole:
+            return
+        piece = source.read(max(_CHUNK, len(text) - place))
+        text, place, is_whole = text[place:] + piece, 0, not piece
+    if (text[place + 1 :] + source.read(_CHUNK)).strip():
+        raise ValueError("there is more after its list")
 
 
 def _open(path: str, encoding: str) -> TextIO:

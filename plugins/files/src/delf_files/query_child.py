@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from delf.notes import note, notes_of_call
 from delf.values import dumps, loads
-from delf_files.large import utf8_of, write_lines, write_table
+from delf_files.large import utf8_of, write_lines, write_table, write_values
 
 _OPEN_FILES: Final = 256
 _READERS: Final = {
@@ -81,19 +81,21 @@ class _RefusedError(Exception):
 
 
 def _answer_of_lines(question: dict[str, Any]) -> dict[str, Any]:
-    """The answer; where lines of JSON name a key twice, from lines that do not."""
+    """The answer; where JSON names a key twice, from lines that do not."""
     import duckdb
 
     try:
         return _answer(question)
     except duckdb.InvalidInputException as error:
-        lines = [t for t in question["tables"] if t["kind"] == "json" and t["ending"] != ".json"]
-        if "duplicate key" not in str(error) or not lines:
+        doubled = [table for table in question["tables"] if table["kind"] == "json"]
+        if "duplicate key" not in str(error) or not doubled:
             raise
-    for table in lines:
+    for table in doubled:
         copy = f"{table['copy']}.once"
-        write_lines(utf8_of(table["path"], table["copy"], ""), copy, table["names"][0])
-        table["path"] = copy
+        path = utf8_of(table["path"], table["copy"], "")
+        write = write_values if table["ending"] == ".json" else write_lines
+        write(path, copy, table["names"][0])
+        table.update(path=copy, ending=".jsonl")
     return _answer(question)
 
 
