@@ -52,6 +52,25 @@ async def test_charsets_that_are_wrong(read: Any, declared: str) -> None:
     assert "Gr" in (await read(plain("iso-8859-1", "Grüße", declared)))["text"]
 
 
+@pytest.mark.parametrize("charset", ["koi8-r", "iso-2022-jp", "shift_jis", "utf-8", "utf-16"])
+@pytest.mark.parametrize(
+    "meta",
+    [
+        "<meta charset={}>",
+        "<META http-equiv='Content-Type'\n content='text/html; charset={}'>",
+        '<meta name="viewport" content="x"><meta charset = "{}">',
+    ],
+)
+async def test_a_page_without_a_header_names_its_charset_itself(
+    read: Any, meta: str, charset: str
+) -> None:
+    text = "こんにちは" if "j" in charset else "Привет"
+    stored = "utf-8" if charset == "utf-16" else charset
+    page = f"<html><head>{meta.format(charset)}</head><body>{text}</body></html>".encode(stored)
+    head = b"Subject: x\r\nContent-Type: text/html\r\nContent-Transfer-Encoding: base64\r\n\r\n"
+    assert (await read(head + base64.encodebytes(page)))["text"] == text
+
+
 @pytest.mark.parametrize(
     ("declared", "charset", "text"),
     [

@@ -24,6 +24,10 @@ _SHIFTING: Final = re.compile(r"utf-7|iso2022|hz|utf-16|utf-32")
 _HTML: Final = re.compile(r"\bx?html\b", re.IGNORECASE)
 _LINKS: Final = re.compile(r"\(?https?://\S+")
 _LONGEST_STAND_IN: Final = 600
+_META: Final = re.compile(
+    rb"""<meta\s[^>]{0,300}?charset\s*=\s*["']?([A-Za-z0-9_:.-]+)""", re.IGNORECASE
+)
+_LONGEST_HEAD: Final = 4096
 _CHARSET: Final = re.compile(r'charset\s*=\s*"?([^\s";]+)', re.IGNORECASE)
 
 
@@ -269,7 +273,10 @@ def body_text(payload: Resource, depth: int = 0) -> str:
     if kind not in ("text/plain", "text/html", ""):
         return ""
     data = content_of(payload)
-    text = _text(data, _charset(payload))
+    charset = _charset(payload)
+    if charset is None and kind == "text/html":
+        charset = _charset_of_page(data)
+    text = _text(data, charset)
     return text_of(text) if kind == "text/html" else text.replace("\r\n", "\n").strip()
 
 
@@ -366,6 +373,13 @@ def _charset(payload: Resource) -> str | None:
             found = _CHARSET.search(str(item.get("value", "")))
             return found[1] if found else None
     return None
+
+
+def _charset_of_page(data: bytes) -> str | None:
+    """The charset that a page names in itself; UTF-16 it cannot be, since its name was found."""
+    found = _META.search(data, 0, _LONGEST_HEAD)
+    name = found[1].decode("ascii").lower() if found else None
+    return None if name is None or name.startswith("utf-16") else name
 
 
 def codec_of(charset: str | None) -> str | None:
