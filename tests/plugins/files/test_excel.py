@@ -150,6 +150,29 @@ async def test_what_lies_under_the_name_of_a_workbook_is_said(tmp_path, name, da
         await excel.read(str(tmp_path / name), None)
 
 
+async def test_dates_that_no_calendar_has_are_told(tmp_path):
+    book = Workbook()
+    book.active.append(["n", "day"])
+    for serial in (46_000, 99_999_999, -5e9):
+        book.active.append([1, serial])
+        book.active.cell(book.active.max_row, 2).number_format = "yyyy-mm-dd"
+    book.save(tmp_path / "a.xlsx")
+    with notes_of_call() as notes:
+        rows = await excel.read(str(tmp_path / "a.xlsx"), None)
+    lost = "#VALUE!"
+    assert [row["day"] for row in rows] == [dt.datetime(2025, 12, 9), lost, lost]
+    told = "cells that are dates no calendar has came as '#VALUE!': B3 (99999999), B4 (-5000000000)"
+    assert list(notes) == [told]
+    old = xlwt.Workbook()
+    sheet = old.add_sheet("S")
+    sheet.write(0, 0, "day")
+    sheet.write(1, 0, 99_999_999, xlwt.easyxf(num_format_str="YYYY-MM-DD"))
+    old.save(str(tmp_path / "a.xls"))
+    with notes_of_call() as notes:
+        assert await excel.read(str(tmp_path / "a.xls"), None) == [{"day": 99_999_999}]
+    assert list(notes) == ["cells that are dates no calendar has came as their numbers"]
+
+
 async def test_escapes_of_xml_in_text(tmp_path):
     made = await excel.write({"S": [["a_x000D_b"], ["c\nd"]]})
     (tmp_path / "own.xlsx").write_bytes(made)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from delf.errors import ToolExecutionError
+from delf.notes import note
 from delf_files.excel.reading import MAX_CELLS, no_sheet, no_workbook, records_of
 
 _NUMBER, _DATE, _BOOLEAN, _ERROR = 2, 3, 4, 5
@@ -90,6 +91,7 @@ def _value(cell: Any, mode: Any) -> Any:
         try:
             moment = xlrd.xldate.xldate_as_datetime(cell.value, mode)
         except (OverflowError, ValueError):
+            note("cells that are dates no calendar has came as their numbers")
             return cell.value
         return moment.time() if 0 <= cell.value < 1 else moment
     if cell.ctype == _BOOLEAN:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from delf.errors import ToolExecutionError
+from delf.json_reader import listed
+from delf.notes import note
 from delf_files.excel.scan import MAX_ROWS, Area, check_archive, check_sheet
 from delf_files.forms import LOOKED_AT, form_of
 from delf_files.text import decode_if_text
@@ -21,6 +23,9 @@ MAX_AREA: Final = 50_000_000
 """Cells up to each row's last one, though nothing is in them: a row is made before it is cut."""
 
 _BEGINNINGS: Final = {".xls": b"\xd0\xcf\x11\xe0"}
+_NO_DATE: Final = re.compile(
+    r"Cell (\w+) is marked as a date but the serial value (\S+) is outside"
+)
 _ESCAPE: Final = re.compile(r"_x([0-9A-Fa-f]{4})_")
 
 
@@ -79,19 +84,35 @@ def _opened(path: str, *, values: bool = True) -> Generator[Any]:
 
     try:
         check_archive(path)
+        lost: list[str] = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about styles and extensions, which are not read
+            warnings.filterwarnings("always", message=_NO_DATE.pattern)
+            warnings.showwarning = _keeper(lost)
             book = load_workbook(path, read_only=True, data_only=values, keep_links=False)
             try:
                 yield book
             finally:
                 book.close()
+        if lost and values:
+            told = listed(lost)
+            note(f"cells that are dates no calendar has came as '#VALUE!': {told}")
     except ToolExecutionError:
         raise
     except OSError as error:
         raise ToolExecutionError(f"the workbook cannot be read: {error.strerror}") from error
     except Exception as error:  # openpyxl raises whatever a damaged file leads to
         raise no_workbook(path, ".xlsx", error) from error
+
+
+def _keeper(lost: list[str]) -> Any:
+    """What keeps the cell of a date that openpyxl cannot read, and its number."""
+
+    def keep(message: Warning, *_: Any, **__: Any) -> None:
+        if found := _NO_DATE.match(str(message)):
+            lost.append(f"{found[1]} ({found[2]})")
+
+    return keep
 
 
 def _sheet(book: Any, name: str | None) -> Any:
