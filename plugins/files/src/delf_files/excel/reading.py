@@ -106,7 +106,7 @@ def _opened(path: str, *, values: bool = True) -> Generator[Any]:
 
 
 def _keeper(lost: list[str]) -> Any:
-    """What keeps the cell of a date that openpyxl cannot read, and its number."""
+    """A keeper of each cell with a date that openpyxl cannot read, and its number."""
 
     def keep(message: Warning, *_: Any, **__: Any) -> None:
         if found := _NO_DATE.match(str(message)):
