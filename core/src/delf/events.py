@@ -501,7 +501,7 @@ class ApprovalDecided(_Event):
 class ApprovalVoted(_Event):
     """One of the people approved a request, for which its rule wants two.
 
-    ``key``, ``note`` and ``via`` are as in :class:`ApprovalDecided`.
+    ``key``, ``note``, ``via`` and ``instead_of`` are as in :class:`ApprovalDecided`.
     """
 
     request_id: str
@@ -510,6 +510,7 @@ class ApprovalVoted(_Event):
     key: str | None = None
     note: int | None = None
     via: str = ""
+    instead_of: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

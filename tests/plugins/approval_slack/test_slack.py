@@ -255,6 +255,21 @@ async def test_a_team_knows_people_and_groups_by_its_own_names(office):
     assert (who.name, who.key, who.teams) == ("ada", "ada:U0ADA", ("finance",))
 
 
+async def test_who_is_not_known_by_name_decides_nothing_under_a_rule(office):
+    """Whoever asked could be the same person: nobody is another one by their word in Slack."""
+    slack, opens = office
+
+    async def both(slack, message):
+        await slack.press(message, APPROVE, "U0BO")
+        await slack.press(message, APPROVE, "U0ADA")
+
+    channel = await opens(both, approvers=["*"], names={"U0ADA": "ada"})
+    said = await channel.decide(asked(rule={"four_eyes": True}))
+    assert said.who.name == "ada"
+    assert "does not know you" in slack.ephemeral[0]["text"]
+    assert [told["user"] for told in slack.ephemeral] == ["U0BO"]
+
+
 async def test_a_form_of_somebody_else_counts_for_nothing(office):
     _slack, opens = office
 

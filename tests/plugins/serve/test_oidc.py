@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import time
 import warnings
-from urllib.parse import parse_qs, urlsplit
+from dataclasses import asdict
+from urllib.parse import parse_qs, quote, urlsplit
 
 import httpx
 import pytest
+from joserfc import jwk, jwt
 
+from delf_serve import oidc
+from delf_serve.problems import ProblemError
 from plugins.serve.test_people import add, person
 from support.serving import bearer, doing
 
@@ -44,7 +51,8 @@ async def served(serve, provider):
 
 
 def knows(provider: str, sub: str, **claims) -> None:
-    httpx.put(f"{provider}/users/{sub}", json={"email": sub, **claims}).raise_for_status()
+    told = {"email": sub, "email_verified": True, **claims}
+    httpx.put(f"{provider}/users/{sub}", json=told).raise_for_status()
 
 
 async def gone_to(browser: httpx.AsyncClient, sub: str) -> str:
@@ -116,10 +124,145 @@ async def test_a_login_of_another_browser_is_none(served, provider):
         assert "delf_session" not in thief.cookies
 
 
-async def test_a_mail_that_nobody_has_verified_is_no_name(served, provider):
+@pytest.mark.parametrize("verified", [False, None, "no", ""])
+async def test_a_mail_that_nobody_has_verified_is_no_name(served, provider, verified):
     server = await served()
-    knows(provider, "mallory", email="ada@example.com", email_verified=False)
+    knows(provider, "mallory", email="ada@example.com", email_verified=verified)
     async with httpx.AsyncClient(base_url=server.url) as browser:
         back = await browser.get(await gone_to(browser, "mallory"))
         assert back.status_code == 403
         assert "delf_session" not in browser.cookies
+
+
+async def logs_in(server, sub: str) -> httpx.Response:
+    async with httpx.AsyncClient(base_url=server.url) as browser:
+        back = await browser.get(await gone_to(browser, sub))
+        return await browser.get("/session") if back.status_code == 303 else back
+
+
+async def test_a_name_that_one_gives_oneself_is_nobodys_mail(served, provider):
+    server = await served(oidc_name_claim="preferred_username", guests="read")
+    knows(provider, "mallory", preferred_username="ada@example.com")
+    assert (await logs_in(server, "mallory")).status_code == 403
+    knows(provider, "ada", preferred_username="ada")
+    assert (await logs_in(server, "ada")).json()["name"] == "ada"
+
+
+@pytest.mark.parametrize("name", ["Ada", "\uff41da", "finance", "Finance", "chiefs", "boss", "bo"])
+async def test_a_guest_has_no_name_that_means_somebody_or_a_team(served, provider, name):
+    server = await served(
+        oidc_name_claim="preferred_username",
+        guests="read+run+decide@all",
+        api_key="boss:boss-key",
+        agent={"approval_rules": {"send": {"approvers": ["chiefs", "bo"], "four_eyes": True}}},
+    )
+    knows(provider, "mallory", preferred_username=name)
+    assert (await logs_in(server, "mallory")).status_code == 403
+    assert [one.name for one in await server.app.tasks.journal.people()] == ["ada"]
+
+
+async def test_a_team_that_has_the_name_of_a_person_is_left_out(served, provider):
+    server = await served(guests="read", oidc_teams_claim="groups")
+    knows(provider, "guest@example.com", groups=["ada", "Ada", "ops"])
+    assert (await logs_in(server, "guest@example.com")).json()["teams"] == ["ops"]
+
+
+@pytest.mark.parametrize(
+    "cookie",
+    [
+        '{"state": "", "nonce": "", "verifier": ""}',
+        '{"state": null, "nonce": null, "verifier": null}',
+        '{"state": 1, "nonce": 2, "verifier": 3}',
+        '{"state": "x"}',
+        "[]",
+        "",
+    ],
+)
+async def test_a_login_that_was_not_begun_does_not_end(served, cookie):
+    server = await served()
+    async with httpx.AsyncClient(base_url=server.url) as browser:
+        headers = {"cookie": f"delf_login={quote(cookie)}"}
+        for query in ("code=x", "code=x&state=", "code=x&state=1", ""):
+            back = await browser.get(f"/login/callback?{query}", headers=headers)
+            assert back.status_code == 400, (cookie, query)
+
+
+async def test_a_login_is_used_once(served, provider):
+    server = await served()
+    knows(provider, "ada@example.com")
+    async with httpx.AsyncClient(base_url=server.url) as browser:
+        address = await gone_to(browser, "ada@example.com")
+        cookie = {"cookie": f"delf_login={browser.cookies['delf_login']}"}
+        assert (await browser.get(address)).status_code == 303
+        async with httpx.AsyncClient(base_url=server.url) as thief:
+            assert (await thief.get(address, headers=cookie)).status_code == 502
+            assert "delf_session" not in thief.cookies
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"iss": "https://evil.example"},
+        {"aud": "another"},
+        {"aud": ["another"]},
+        {"nonce": "another"},
+        {"nonce": None},
+        {"exp": 1},
+        {"exp": None},
+        {"sub": None},
+        {"alg": "none"},
+        {"alg": "HS256"},
+        {"key": "own"},
+    ],
+    ids=str,
+)
+async def test_a_token_that_is_not_the_providers_for_this_login_is_none(
+    served, provider, monkeypatch, forged
+):
+    """A token as the provider would sign it, but for one thing."""
+    server = await served()
+    connect = server.app.service.oidc
+    issuer = f"{provider}"
+    good, other = (jwk.RSAKey.generate_key(2048, {"kid": "k"}) for _ in range(2))
+    about, _ = await connect._provider()
+    begun = oidc.Begun(state="s", nonce="n", verifier="v")
+    claims = {
+        "iss": about["issuer"],
+        "aud": "delf",
+        "sub": "ada",
+        "nonce": "n",
+        "exp": int(time.time()) + 300,
+        "email": "ada@example.com",
+        "email_verified": True,
+    }
+    assert about["issuer"].rstrip("/") == issuer
+
+    async def known():
+        return about, {"keys": [good.as_dict(private=False)]}
+
+    def signed(told, alg="RS256", key=good):
+        if alg == "none":
+            parts = ({"alg": "none"}, told)
+            head, body = (
+                base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode()
+                for part in parts
+            )
+            return f"{head}.{body}."
+        used = jwk.OctKey.import_key("a secret" * 4) if alg == "HS256" else key
+        return jwt.encode({"alg": alg, "kid": "k"}, told, used, algorithms=[alg])
+
+    token = signed(claims)
+
+    async def gives(*_):
+        return token
+
+    monkeypatch.setattr(connect, "_provider", known)
+    monkeypatch.setattr(connect, "_token", gives)
+    cookie, query = json.dumps(asdict(begun)), {"state": "s", "code": "c"}
+    assert await connect.finish(cookie, query) == ("ada@example.com", None)
+    told = {**claims, **{n: v for n, v in forged.items() if n in claims}}
+    told = {name: value for name, value in told.items() if value is not None}
+    token = signed(told, forged.get("alg", "RS256"), other if "key" in forged else good)
+    with pytest.raises(ProblemError) as refused:
+        await connect.finish(cookie, query)
+    assert refused.value.status == 403

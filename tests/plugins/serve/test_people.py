@@ -293,6 +293,9 @@ async def test_a_trusted_proxy_tells_who_asks(serve):
     moved = {"x-remote-user": "ada", "x-teams": "finance, ops"}
     known = await server.client.get("/session", headers=moved)
     assert known.json()["teams"] == ["finance", "ops"]
+    for none in ({}, {"x-teams": ""}, {"x-teams": ","}):
+        left = await server.client.get("/session", headers={"x-remote-user": "ada", **none})
+        assert left.json()["teams"] == [], "who has left all teams is in none"
     nobody = await server.client.get("/tasks", headers={"x-remote-user": "mallory"})
     assert nobody.status_code == 403
     twice = [("x-remote-user", "mallory"), ("x-remote-user", "ada")]
@@ -362,6 +365,13 @@ async def test_people_are_added_listed_and_revoked_by_the_command(serve):
     assert key not in json.dumps(known)
     await say("add", "ada", "--key", "ci", status=2)
     await say("add", "local", status=2)
+    for name in ("Ada", "finance", "Finance"):
+        await say("add", name, status=2)
+    await say("add", "bo", "--mail", "bo@example.com", "--team", "ada", status=2)
+    await say("add", "bo", "--mail", "bo@example.com")
+    await say("add", "cy", "--mail", "BO@example.com", status=2)
+    await say("add", "bo@example.com", status=2)
+    await say("revoke", "bo")
     await say("revoke", "ada", "--key", "ci")
     assert [await asks(one) for one in (key, further["key"])] == [200, 401]
     await server.app.tasks.journal.begin_login(

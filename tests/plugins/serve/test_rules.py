@@ -199,3 +199,121 @@ async def test_after_some_minutes_others_may_decide(ruled):
 async def test_before_these_minutes_nobody_else_may(ruled):
     server = await ruled(approvers=["finance"], escalate_after=60, escalate_to=["chiefs"])
     assert (await says(server, "dee", await asked(server, "cy"))).status_code == 403
+
+
+# -- one person by another way ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["Ada", "ADA"])
+async def test_who_asked_is_nobody_else_by_another_form_of_the_name(ruled, name):
+    server = await ruled(four_eyes=True)
+    await add(server, replace(person(name, scope="all"), uid="other"))
+    request = await asked(server, "ada")
+    assert (await says(server, name, request)).status_code == 403
+    assert server.box.sent == []
+
+
+async def test_who_asked_is_nobody_else_by_another_key_of_the_name(serve):
+    """By a key of the settings, and as a later person of the name."""
+    rules = {"send": {"four_eyes": True}}
+    server = await serve(agent={"approval_rules": rules}, api_key="ada:other-key,boss:boss-key")
+    server.client.headers.update(bearer("boss-key"))
+    ada = person("ada", scope="all")
+    await add(server, ada)
+    request = await asked(server, "ada")
+    assert (await says(server, "other", request)).status_code == 403
+    await change(server, ada, replace(ada, uid="later"))
+    assert (await says(server, "ada", request)).status_code == 403
+    assert server.box.sent == []
+    assert (await says(server, "boss", request)).status_code == 200
+
+
+async def test_a_person_has_one_vote_by_whatever_key(serve):
+    rules = {"send": {"two_of": ["finance", "ada"]}}
+    server = await serve(agent={"approval_rules": rules}, api_key="ada:other-key,boss:boss-key")
+    server.client.headers.update(bearer("boss-key"))
+    ada = person("ada", scope="all")
+    await add(server, ada, person("bo", scope="all", teams=("finance",)))
+    request = await asked(server, "boss")
+    assert not (await says(server, "ada", request)).json()["is_final"]
+    assert (await says(server, "other", request)).status_code == 409
+    await change(server, ada, replace(ada, uid="later"))
+    assert (await says(server, "ada", request)).status_code == 409
+    journal = server.app.tasks.journal
+    (record,) = await journal.find_requests(request)
+    known = record.requested
+    for key in ("ada:U0ADA", "Ada:1"):  # what never came by the API is held to it, too
+        data = answer_data(request, known.digest, Approved(), Decider(name="ada", key=key))
+        await journal.post(known.task_id, KIND, data)
+    assert (await says(server, "bo", request)).json()["others"] == ["ada"]
+
+
+@pytest.mark.parametrize("first", ["ada", "dee"])
+async def test_a_deputy_and_who_is_away_have_one_vote_together(ruled, first):
+    server = await ruled(two_of=["finance"])
+    ada = server.people["ada"]
+    away = replace(ada, away_until=time.time() + 600, delegate="cy")
+    await change(server, ada, away)
+    votes = ["ada", "cy"] if first == "ada" else ["cy", "ada"]
+    request = await asked(server, "boss")
+    assert not (await says(server, votes[0], request)).json()["is_final"]
+    assert (await says(server, votes[1], request)).status_code == 409
+    assert server.box.sent == []
+    assert (await says(server, "bo", request)).json()["is_final"]
+
+
+async def test_a_fork_carries_no_approval(ruled):
+    """At whatever event: what was done is not done again, and what is to be done is asked about."""
+    server = await ruled(approvers=["finance"], four_eyes=True)
+    request = await asked(server, "ada")
+    assert (await says(server, "bo", request)).status_code == 200
+    task = await ended(server, request)
+    place, points = f"/tasks/{task['task_id']}/fork", dict[str, bool]()
+    for at, event in enumerate(await server.events(task["task_id"]), 1):
+        if not event["type"].startswith(("Approval", "Call")):
+            continue
+        fork = await server.client.post(place, json={"at": at}, headers=bearer("ada-key"))
+        name = fork.json()["task_id"]
+        over = await server.until(name, "waiting", "done", "failed")
+        points[event["type"]] = over["state"] == "waiting"
+        assert server.box.sent == [("bob", 1)], event
+        if over["state"] == "waiting":
+            again = (await server.question(name))["request_id"]
+            assert (await says(server, "ada", again)).status_code == 403
+    assert points == {
+        "ApprovalRequested": True,
+        "ApprovalDecided": True,
+        "CallStarted": False,
+        "CallFinished": False,
+    }
+
+
+async def test_a_fork_carries_no_vote(ruled):
+    server = await ruled(two_of=["finance", "chiefs"])
+    request = await asked(server, "cy")
+    assert not (await says(server, "bo", request)).json()["is_final"]
+    detail = (await server.client.get(f"/approvals/{request}")).json()
+    events = await server.events(detail["task_id"], until="ApprovalVoted")
+    place, body = f"/tasks/{detail['task_id']}/fork", {"at": len(events)}
+    fork = (await server.client.post(place, json=body, headers=bearer("cy-key"))).json()
+    again = (await server.question(fork["task_id"]))["request_id"]
+    assert not (await says(server, "dee", again)).json()["is_final"]
+    assert server.box.sent == []
+
+
+async def test_a_fork_remembers_nothing(serve):
+    server = await serve("boss-key", api_key="boss:boss-key")
+    request = await asked(server, "boss", "await send('bob')\nprint(await send('bob'))")
+    lasting = {"decision": "approve", "remember": "until_revoked", "covers": "action"}
+    assert (await says(server, "boss", request, lasting)).is_success
+    task = await ended(server, request)
+    assert len(server.box.sent) == 2
+    gone = await server.client.delete(f"/remembered/{request}")
+    assert gone.is_success
+    events = await server.events(task["task_id"])
+    first = next(i for i, e in enumerate(events, 1) if e["type"] == "CallFinished")
+    place = f"/tasks/{task['task_id']}/fork"
+    fork = (await server.client.post(place, json={"at": first})).json()
+    await server.question(fork["task_id"])
+    assert (await server.client.get("/remembered")).json()["remembered"] == []
+    assert len(server.box.sent) == 2

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import unicodedata
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal, Protocol, get_args, runtime_checkable
 
@@ -90,6 +92,33 @@ def check_name(name: str, what: str = "name") -> str:
             hint="a letter, then letters, digits and . @ - _; `local` is the local user",
         )
     return name
+
+
+def check_apart(person: Person, people: Iterable[Person]) -> None:
+    """Refuse a person who could be taken for another one, or for a team.
+
+    Rules name people and teams alike, and a login knows a person by name or mail.
+
+    Raises:
+        ConfigurationError: Naming what they share.
+    """
+    others = [other for other in people if other.name != person.name]
+    theirs = {folded(word) for other in others for word in (other.name, other.mail) if word}
+    teams = {folded(team) for one in (person, *others) for team in one.teams}
+    names = {folded(other.name) for other in others} | {folded(person.name)}
+    for word in (person.name, person.mail):
+        if folded(word) in theirs - {""}:
+            raise ConfigurationError(f"{word!r} is another person's name or mail")
+    double = teams & names
+    if double:
+        raise ConfigurationError(
+            f"{min(double)!r} is both a person and a team", hint="rules name people and teams alike"
+        )
+
+
+def folded(name: str) -> str:
+    """A name as it is compared: two that differ only in case or in forms of letters are one."""
+    return unicodedata.normalize("NFKC", name).casefold()
 
 
 def name_of_holder(holder: str | None) -> str:

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final
 
-from delf.engine.approvals.ballot import why_refused
+from delf.engine.approvals.ballot import voices, votes_in, why_refused
 from delf.engine.approvals.decision import check_fits
 from delf.engine.approvals.inbox import KIND, answer_data
 from delf.engine.approvals.remembered import remembering
@@ -22,7 +22,7 @@ from delf.events import (
     Event,
     TaskFinished,
 )
-from delf.protocols.approval import Decider, Decision, Edited, RememberedDecision
+from delf.protocols.approval import Approved, Decider, Decision, Edited, RememberedDecision
 from delf.protocols.journal import Journal, RequestRecord, SharedJournal
 from delf.protocols.rules import ApprovalRule
 from delf.values import to_jsonable_or_repr
@@ -69,7 +69,7 @@ def _decision(decided: ApprovalDecided | ApprovalVoted) -> dict[str, Any]:
             "arguments": None,
             "at": decided.at,
             "via": decided.via,
-            "instead_of": [],
+            "instead_of": list(decided.instead_of),
             "others": [],
             "is_final": False,
         }
@@ -207,7 +207,7 @@ async def send(
     check_fits(asked, decision)
     if (why := why_not(record, who, decision)) is not None:
         raise DelfError(why, hint="the team's rules are in [approvals.rules]")
-    if asked.rule.get("two_of"):
+    if asked.rule.get("two_of") and isinstance(decision, Approved):
         await _check_votes(journal, asked, who)
     live = journal.subscribe(asked.task_id)
     data = answer_data(asked.request_id, asked.digest, decision, who)
@@ -245,11 +245,10 @@ def _late(request_id: str, became: str) -> UnknownRequestError:
 
 
 async def _check_votes(journal: SharedJournal, asked: ApprovalRequested, who: Decider) -> None:
-    for event in await journal.read(asked.task_id, asked.seq):
-        if not isinstance(event, ApprovalVoted) or event.request_id != asked.request_id:
-            continue
-        if event.key == who.key:
-            raise DelfError(f"{who.name} has approved it: another person has to, too")
+    votes = votes_in(await journal.read(asked.task_id, asked.seq), asked.request_id)
+    rule = ApprovalRule.of(asked.rule)
+    if rule is not None:
+        voices(rule, who, time.time() - asked.at, votes)
 
 
 def why_not(record: RequestRecord, who: Decider, decision: Decision) -> str | None:

@@ -301,8 +301,11 @@ class SlackChannel:
         """The reason that a person cannot decide; None for one who can."""
         if waiting is None or waiting.answer.done():
             return _GONE
-        if not await self._may(client, str(user.get("id") or "")):
+        person = str(user.get("id") or "")
+        if not await self._may(client, person):
             return "You may not decide this: you are none of the approvers that delf was told."
+        if waiting.request.rule and person not in self._settings.names:
+            return "A rule of the team holds, and delf does not know you: `names` says who you are."
         return None
 
     async def _may(self, client: Any, user: str) -> bool:

@@ -66,7 +66,9 @@ class Application:
         self.tasks = Tasks(agent, settings, uploads)
         self.streams = Streams(self.tasks)
         self.sessions = Sessions(self.keys, self.tasks, settings)
-        self.logins = Logins(self.keys, self.tasks, settings)
+        rules = agent.config.approval_rules.values()
+        ruled = [name for rule in rules for name in (*rule.deciders, *rule.escalate_to)]
+        self.logins = Logins(self.keys, self.tasks, settings, ruled)
         self.service = Service(
             agent=agent,
             settings=settings,
@@ -174,7 +176,8 @@ class Application:
         await self.keys.look(self.tasks.journal)
 
     async def _told_by_proxy(self, name: str, teams: str) -> Key | None:
-        return await self.logins.person(name, teams.split(",") if teams else None)
+        told = [team for team in teams.split(",") if team.strip()]
+        return await self.logins.person(name, told if self.settings.teams_header else None)
 
 
 class _End(asyncio.Future[None]):

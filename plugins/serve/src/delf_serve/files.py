@@ -191,8 +191,8 @@ class Uploads:
 
 
 def _owner(key: Key) -> str:
-    """The name of a key's folder: names of keys may differ in what a file system does not tell."""
-    return f"key_{hashlib.sha256(key.name.encode()).hexdigest()[:32]}"
+    """The name of a person's folder. A later one of their name, or a later key, has another."""
+    return f"key_{hashlib.sha256((key.holder or key.name).encode()).hexdigest()[:32]}"
 
 
 def check_name(name: str) -> None:

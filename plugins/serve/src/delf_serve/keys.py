@@ -23,6 +23,7 @@ from delf.protocols.people import (
     SupportsPeople,
     check_name,
     digest_of,
+    folded,
 )
 from delf.protocols.sessions import SessionRecord
 from delf_serve.settings import ServeSettings
@@ -178,13 +179,27 @@ class Keys:
             found = self._people.get(session.holder)
         return found if found is not None and found.holder == session.holder else None
 
-    def person(self, name: str) -> Key | None:
-        """A person of the journal by their name or mail, as who needs no key of their own."""
-        if not name:
-            return None
-        found = next((p for p in self._known if p.name == name), None)
-        found = found or next((p for p in self._known if p.mail and p.mail == name), None)
+    def person(self, name: str, *, by_mail: bool) -> Key | None:
+        """A person of the journal, as who needs no key of their own.
+
+        Args:
+            name: Their name, or their mail.
+            by_mail: Whether it is proved that the mail is theirs.
+        """
+        found = known_by(self._known, name, by_mail=by_mail)
         return None if found is None else self._people.get(found.holder)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all keys and people, those who were revoked, too, as they are compared."""
+        known = (*(key.name for key in self._now()), *(p.name for p in self._known))
+        mails = (person.mail for person in self._known if person.mail)
+        return frozenset(map(folded, (*known, *mails)))
+
+    @property
+    def teams(self) -> frozenset[str]:
+        """The names of all teams, as they are compared."""
+        return frozenset(folded(team) for person in self._known for team in person.teams)
 
     def holds(self, key: Key) -> bool:
         """Tell whether a key is still one, with the same secret and the same rights."""
@@ -263,6 +278,14 @@ class Keys:
         if len({key.digest for key in keys}) < len(keys):
             raise ConfigurationError("two names have the same API key")
         return keys
+
+
+def known_by(people: Sequence[Person], name: str, *, by_mail: bool) -> Person | None:
+    """A person by their name, or by their mail where that is proved."""
+    found = next((p for p in people if p.name == name), None)
+    if found is None and by_mail:
+        found = next((p for p in people if p.mail and p.mail == name), None)
+    return found
 
 
 def _whole(person: Person, people: Sequence[Person], now: float) -> Key:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final, cast
 
 from delf.errors import ConfigurationError
-from delf.protocols.people import Person, Scope, check_name
-from delf_serve.keys import Key, Keys
+from delf.protocols.people import Person, Scope, check_name, folded
+from delf_serve.keys import Key, Keys, known_by
 from delf_serve.settings import ServeSettings
 from delf_serve.tasks import Tasks
 
@@ -27,31 +27,35 @@ class Logins:
         keys: The people who are known.
         tasks: The journal, where new ones are kept.
         settings: Whether somebody may come in who is not known.
+        ruled: The people and teams that the team's rules name.
     """
 
-    def __init__(self, keys: Keys, tasks: Tasks, settings: ServeSettings) -> None:
+    def __init__(
+        self, keys: Keys, tasks: Tasks, settings: ServeSettings, ruled: Iterable[str] = ()
+    ) -> None:
+        self._ruled = frozenset(map(folded, ruled))
         self._keys = keys
         self._tasks = tasks
         self._settings = settings
 
-    async def person(self, name: str, teams: Sequence[str] | None = None) -> Key | None:
+    async def person(
+        self, name: str, teams: Sequence[str] | None = None, *, by_mail: bool = True
+    ) -> Key | None:
         """The person of a name or a mail; None where they may not come in.
 
         Args:
             name: As it was told.
             teams: Their teams, where these are told, too; what was known of them is replaced.
+            by_mail: Whether a mail is proved to be theirs.
         """
-        told = None if teams is None else _names(teams)
-        found = self._keys.person(name)
+        told = None if teams is None else self._names(teams)
+        found = self._keys.person(name, by_mail=by_mail)
         if found is not None and (told is None or frozenset(told) == found.teams):
             return found
         journal = self._tasks.journal
-        known = next(
-            (p for p in await journal.people() if p.name == name or (p.mail and p.mail == name)),
-            None,
-        )
+        known = known_by(await journal.people(), name, by_mail=by_mail)
         if known is None:
-            kept = self._guest(name, told or ())
+            kept = self._guest(name, told or (), by_mail=by_mail)
         elif known.revoked_at is None and told is not None:
             kept = replace(known, teams=told)
         else:
@@ -59,9 +63,10 @@ class Logins:
         if kept is not None:
             await journal.keep_person(kept, known)
         await self._keys.look(journal, at_once=True)
-        return self._keys.person(name)
+        return self._keys.person(name, by_mail=by_mail)
 
-    def _guest(self, name: str, teams: tuple[str, ...]) -> Person | None:
+    def _guest(self, name: str, teams: tuple[str, ...], *, by_mail: bool) -> Person | None:
+        """Somebody new, unless their name has a meaning here: then they are added by a person."""
         rights, _, scope = self._settings.guests.partition("@")
         try:
             check_name(name)
@@ -70,6 +75,10 @@ class Logins:
             return None
         if not rights:
             return None
+        if folded(name) in self._keys.names | self._keys.teams | self._ruled:
+            told = "means somebody or a team here: delf users add makes them known"
+            _log.warning("a login was refused: %s %s", ascii(name[:80]), told)
+            return None
         return Person(
             name=name,
             uid=secrets.token_hex(6),
@@ -77,16 +86,20 @@ class Logins:
             rights=tuple(rights.split("+")),
             scope=cast("Scope", scope or "own"),
             teams=teams,
-            mail=name if "@" in name else "",
+            mail=name if by_mail and "@" in name else "",
         )
 
-
-def _names(teams: Sequence[str]) -> tuple[str, ...]:
-    """The names among those that were told that a team can have."""
-    found: set[str] = set()
-    for team in teams[:_MOST_TEAMS]:
-        try:
-            found.add(check_name(str(team).strip(), "team"))
-        except ConfigurationError:
-            _log.warning("the team %s was left out: it is not a name", ascii(str(team)[:80]))
-    return tuple(sorted(found))
+    def _names(self, teams: Sequence[str]) -> tuple[str, ...]:
+        """The names among those that were told that a team can have; a person's is none."""
+        found, people = set[str](), self._keys.names
+        for team in teams[:_MOST_TEAMS]:
+            try:
+                name = check_name(str(team).strip(), "team")
+            except ConfigurationError:
+                _log.warning("the team %s was left out: it is not a name", ascii(str(team)[:80]))
+                continue
+            if folded(name) in people:
+                _log.warning("the team %s was left out: it is the name of a person", ascii(name))
+                continue
+            found.add(name)
+        return tuple(sorted(found))

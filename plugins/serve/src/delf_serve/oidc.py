@@ -55,6 +55,11 @@ class OpenIdConnect:
         self._settings = settings
         self._known: tuple[float, Mapping[str, Any], Mapping[str, Any]] | None = None
 
+    @property
+    def by_mail(self) -> bool:
+        """True if the provider vouches for a mail address."""
+        return self._settings.oidc_name_claim == "email"
+
     async def begin(self) -> tuple[str, str]:
         """Begin a login; the address at the provider, and the value of the browser's cookie."""
         begun = Begun(
@@ -98,8 +103,13 @@ class OpenIdConnect:
 
     def _person(self, claims: Mapping[str, Any]) -> tuple[str, list[str] | None]:
         settings, name = self._settings, claims.get(self._settings.oidc_name_claim)
-        if settings.oidc_name_claim == "email" and claims.get("email_verified") is False:
-            raise ProblemError(403, "the provider has not verified the mail address")
+        is_verified = str(claims.get("email_verified")).lower() == "true"
+        if self.by_mail and not is_verified:
+            raise ProblemError(
+                403,
+                "the provider does not say that it verified the mail address",
+                "another claim, by the setting oidc_name_claim",
+            )
         if not isinstance(name, str) or not name:
             raise ProblemError(403, f"the provider tells no {settings.oidc_name_claim}")
         if not settings.oidc_teams_claim:
@@ -179,6 +189,9 @@ class OpenIdConnect:
 
 def _begun(cookie: str) -> Begun | None:
     try:
-        return Begun(**json.loads(cookie))
+        begun = Begun(**json.loads(cookie))
     except (ValueError, TypeError):
         return None
+    # What is empty would be equal to what is missing.
+    is_whole = all(isinstance(part, str) and part for part in asdict(begun).values())
+    return begun if is_whole else None

@@ -673,8 +673,9 @@ async def begin_oidc(call: Call) -> Response:
 async def finish_oidc(call: Call) -> Response:
     """Begin the session of somebody who comes back from the provider."""
     cookie = unquote(call.http.cookies.get(oidc.COOKIE, ""))
-    name, teams = await _oidc(call).finish(cookie, dict(call.http.query_params))
-    key = await call.service.logins.person(name, teams)
+    provider = _oidc(call)
+    name, teams = await provider.finish(cookie, dict(call.http.query_params))
+    key = await call.service.logins.person(name, teams, by_mail=provider.by_mail)
     if key is None:
         raise ProblemError(403, f"{name[:80]} is not known here", "delf users add, or `guests`")
     answer = RedirectResponse(call.http.scope.get("root_path", "") + "/", 303)

@@ -105,7 +105,8 @@ class ServeSettings(PluginSettings):
     )
     oidc_name_claim: str = Field(
         default="email",
-        description="The claim by which a person is known: their name or mail in `delf users`.",
+        description="The claim by which a person is known: their name in `delf users`, or their "
+        "mail where it is `email` and verified.",
     )
     oidc_teams_claim: str = Field(default="", description="The claim that has their teams.")
     guests: str = Field(

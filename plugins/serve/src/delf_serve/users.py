@@ -19,6 +19,7 @@ from delf.protocols.people import (
     PersonKey,
     Scope,
     SupportsPeople,
+    check_apart,
     check_name,
     digest_of,
     new_secret,
@@ -251,8 +252,11 @@ def _change(ctx: click.Context, name: str, change: Callable[[Person | None], Per
     async def work(kept: SharedJournal) -> Person:
         keeper = _keeper(kept)
         for _ in range(_MOST_TRIES):
-            before = next((p for p in await keeper.people() if p.name == name), None)
+            people = await keeper.people()
+            before = next((p for p in people if p.name == name), None)
             after = change(before)
+            if before is None or (before.teams, before.mail) != (after.teams, after.mail):
+                check_apart(after, people)
             if await keeper.keep_person(after, before):
                 return after
         raise DelfError("others change the same person all the time", hint="try it again")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from delf.engine.approvals.decision import Answer, decision_data
 from delf.errors import DelfError
+from delf.events import ApprovalVoted, Event
 from delf.protocols.approval import Approved, Decider, Decision, Edited, Rejected
-from delf.protocols.people import LOCAL, name_of_holder
+from delf.protocols.people import LOCAL, folded, name_of_holder
 from delf.protocols.rules import ApprovalRule
 
 
@@ -26,7 +27,7 @@ def why_refused(
     """
     if rule is None:
         return None
-    is_asker = who.key == asker or _name_of(who) == name_of_holder(asker)
+    is_asker = who.key == asker or folded(_name_of(who)) == folded(name_of_holder(asker))
     if is_asker and isinstance(decision, Rejected):
         return None  # whoever asked may take it back
     if is_asker and rule.four_eyes:
@@ -48,7 +49,8 @@ def stood_for(rule: ApprovalRule | None, who: Decider, waited: float) -> tuple[s
 def _may(rule: ApprovalRule, asker: str | None, who: Decider, waited: float) -> bool:
     own = (_name_of(who), who.teams)
     # Nobody decides by the word of the person who asked.
-    others = [one for one in who.stands_for if one[0] != name_of_holder(asker)]
+    asked_by = folded(name_of_holder(asker))
+    others = [one for one in who.stands_for if folded(one[0]) != asked_by]
     return any(_is_named(rule, name, teams, waited) for name, teams in (own, *others))
 
 
@@ -65,6 +67,38 @@ def _name_of(who: Decider) -> str:
     return LOCAL if who.key is None else name_of_holder(who.key)
 
 
+Votes = dict[str, str]
+"""By the folded names of the people for whom somebody has approved: who it was."""
+
+
+def votes_in(events: Iterable[Event], request_id: str) -> Votes:
+    """The votes about a request that are recorded."""
+    votes: Votes = {}
+    for event in events:
+        if isinstance(event, ApprovalVoted) and event.request_id == request_id:
+            name = LOCAL if event.key is None else name_of_holder(event.key)
+            votes |= dict.fromkeys(map(folded, (name, *event.instead_of)), event.by)
+    return votes
+
+
+def voices(
+    rule: ApprovalRule, who: Decider, waited: float, votes: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The people for whom a further vote counts: who votes, or those in whose place.
+
+    A person has one vote, by whatever key or deputy it is given.
+
+    Raises:
+        DelfError: When they have voted.
+    """
+    instead_of = stood_for(rule, who, waited)
+    left = tuple(name for name in instead_of if folded(name) not in votes)
+    if folded(_name_of(who)) in votes or (instead_of and not left):
+        for_whom = " or ".join(instead_of) or who.name
+        raise DelfError(f"{for_whom} has approved it: another person has to, too")
+    return left
+
+
 class Ballot:
     """The votes about one request.
 
@@ -72,19 +106,17 @@ class Ballot:
         rule: The rule that holds.
         asker: The owner of the task; None for the local user.
         since: Since when it waits, as Unix time.
-        votes: The owners of tasks who have approved it, with their names.
+        votes: Those that were given.
     """
 
-    def __init__(
-        self, rule: ApprovalRule, asker: str | None, since: float, votes: dict[str | None, str]
-    ) -> None:
+    def __init__(self, rule: ApprovalRule, asker: str | None, since: float, votes: Votes) -> None:
         self._rule = rule
         self._asker = asker
         self._since = since
         self._votes = votes
 
-    def cast(self, answer: Answer) -> Answer | None:
-        """The answer as it counts; None where another person has to give the same.
+    def cast(self, answer: Answer) -> tuple[Answer, bool]:
+        """The answer as it counts; False beside it where another person has to give the same.
 
         Raises:
             DelfError: When who gave it may not.
@@ -94,12 +126,12 @@ class Ballot:
         if why is not None:
             raise DelfError(why, hint="the team's rules are in [approvals.rules]")
         if not self._rule.two_of or isinstance(answer.decision, Rejected):
-            return answer.under(stood_for(self._rule, who, waited), ())
+            return answer.under(stood_for(self._rule, who, waited), ()), True
         if not isinstance(answer.decision, Approved):
             kind = decision_data(answer.decision)["decision"]
             raise DelfError(f"two people approve it, or one rejects it: {kind} is neither")
-        if who.key in self._votes:
-            raise DelfError(f"{who.name} has approved it: another person has to, too")
-        others = tuple(self._votes.values())
-        self._votes[who.key] = who.name
-        return answer.under(stood_for(self._rule, who, waited), others) if others else None
+        instead_of = voices(self._rule, who, waited, self._votes)
+        others = tuple(dict.fromkeys(self._votes.values()))
+        names = map(folded, (_name_of(who), *instead_of))
+        self._votes |= dict.fromkeys(names, who.name)
+        return answer.under(instead_of, others), bool(others)

@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from delf.engine.approvals.ballot import Ballot
+from delf.engine.approvals.ballot import Ballot, votes_in
 from delf.engine.approvals.channels import NamedChannel, ask_channels, copy_of
 from delf.engine.approvals.decision import (
     Answer,
@@ -668,19 +668,16 @@ class TaskApprovals:
         rule = ApprovalRule.of(request.rule)
         if rule is None:
             return lambda answer: answer
-        votes = {
-            event.key: event.by
-            for event in self._log.events
-            if isinstance(event, ApprovalVoted) and event.request_id == request.request_id
-        }
+        votes = votes_in(self._log.events, request.request_id)
         loop, asker = asyncio.get_running_loop(), self._task.on_behalf_of
         ballot = Ballot(rule, asker, time.time() if since is None else since, votes)
 
         def count(answer: Answer) -> Answer | None:
-            counted = ballot.cast(answer)
-            if counted is None:
-                loop.call_soon_threadsafe(self._note_vote, request.request_id, answer)
-            return counted
+            counted, is_final = ballot.cast(answer)
+            if is_final:
+                return counted
+            loop.call_soon_threadsafe(self._note_vote, request.request_id, counted)
+            return None
 
         return count
 
@@ -694,6 +691,7 @@ class TaskApprovals:
             key=answer.key,
             note=answer.note,
             via=answer.via,
+            instead_of=answer.instead_of,
         )
         work = asyncio.ensure_future(voting)
         self._voting.add(work)

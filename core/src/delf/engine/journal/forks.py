@@ -9,11 +9,15 @@ from typing import Any, Final
 
 from delf.errors import UnknownTaskError
 from delf.events import (
+    ApprovalDecided,
+    ApprovalRemembered,
+    ApprovalRequested,
     CallFinished,
     CallStarted,
     Event,
     ModelCalled,
     ModelReplied,
+    ScriptFinished,
     TaskFinished,
     TaskPostponed,
     TaskQueued,
@@ -45,7 +49,8 @@ def forked(
     """The events of a new task that goes on from an event of another one.
 
     What was done by then is recorded as done: a call that had begun has its end, too, though that
-    came later. Decisions have requests of their own. The new task continues no conversation.
+    came later. An approval is for one call of one task: what had not ended is asked about again,
+    and nothing is remembered. The new task continues no conversation.
 
     Args:
         events: The other task's.
@@ -74,6 +79,7 @@ def forked(
         for event in events
         if event.seq > at and isinstance(event, CallFinished) and event.call_id in begun
     ]
+    before = _without_approvals(before)
     if script is not None:
         before += _written_by_a_person(events, at, script)
     told = f"forked from {began.task_id} at event {at}: what came before is not done again"
@@ -90,8 +96,28 @@ def forked(
         elif (asked := getattr(changed, "request_id", None)) is not None:
             name = names.setdefault(asked, f"req_{secrets.token_hex(8)}")
             changed = replace(changed, request_id=name)
+            if isinstance(changed, ApprovalDecided):
+                changed = replace(changed, remember="no", key=None, project=None)
         made.append(changed)
     return made
+
+
+def _without_approvals(events: Sequence[Event]) -> list[Event]:
+    """The events without the questions, votes and approvals of what has not ended by then."""
+    ended = {event.call_id for event in events if isinstance(event, CallFinished)}
+    last = max((e.seq for e in events if isinstance(e, ScriptFinished)), default=0)
+    open_requests = {
+        event.request_id
+        for event in events
+        if isinstance(event, ApprovalRequested)
+        and not (event.seq < last if event.code is not None else event.call_id in ended)
+    }
+    return [
+        event
+        for event in events
+        if getattr(event, "request_id", None) not in open_requests
+        and not (isinstance(event, ApprovalRemembered) and event.call_id not in ended)
+    ]
 
 
 def _written_by_a_person(events: Sequence[Event], at: int, script: str) -> list[Event]:

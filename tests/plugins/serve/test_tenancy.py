@@ -1,0 +1,383 @@
+"""Tenancy: each way to reach what is another person's, tried against a server that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from delf.protocols.people import PersonKey, digest_of
+from plugins.serve.test_people import add, change, person
+from support.serving import Outbox, Served, bearer, doing, make_agent, serving
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+WORD = "Zanzibar"
+"""The word that is in all that is Ada's, and in nothing else."""
+YES = {"decision": "approve"}
+WHO = ("eve", "mo", "spy")
+"""Who attacks: a person of no team, one who sees another team, a key of the settings."""
+
+
+@dataclass
+class Office:
+    """A server, with what Ada has there."""
+
+    server: Served
+    ids: dict[str, str]
+
+    async def ask(self, who: str, method: str, path: str, body: Any = None, **headers: str):
+        given: dict[str, Any] = {"content": body} if isinstance(body, bytes) else {"json": body}
+        given = {} if body is None else given
+        headers = {**bearer(f"{who}-key"), **headers}
+        return await self.server.client.request(method, path, headers=headers, **given)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def office(tmp_path_factory):
+    place = tmp_path_factory.mktemp("tenancy")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DELF_JOURNAL_SQL_URL", f"sqlite:///{place / 'journal.db'}")
+        patch.setenv("DELF_SERVE_FILES_FOLDER", str(place / "files"))
+        patch.chdir(place)
+        async with AsyncExitStack() as stack:
+            box = Outbox()
+            agent = make_agent(
+                str(place), box, chat={"persist": True}, budget_usd=1e6, cost_usd=0.5
+            )
+            keys = "boss:boss-key,spy:read+run+decide+delete@own:spy-key"
+            server = await stack.enter_async_context(serving(agent, box, api_key=keys))
+            people = (
+                person("ada", teams=("finance",)),
+                person("eve"),
+                person("mo", scope="team", teams=("ops",)),
+                person("zed", scope="team", teams=("ops",)),
+            )
+            await add(server, *people)
+            yield await furnished(Office(server, {}))
+
+
+async def furnished(office: Office) -> Office:
+    """Let Ada have one of everything."""
+    sent = (await office.ask("ada", "POST", f"/files?name={WORD}.txt", WORD.encode())).json()
+    code = f"add_to_output_files('{WORD}.txt', '{WORD}')\nprint('{WORD}', await look())"
+    order = {"task": doing(code, WORD), "wait": 20, "files": [{"id": sent["id"]}]}
+    order["idempotency_key"] = "ada's"
+    done = (await office.ask("ada", "POST", "/run", order)).json()
+    assert done["state"] == "done", done
+    lasting = {**YES, "remember": "until_revoked", "covers": "action"}
+    first = await question(office, f"print(await note([{{'to': '{WORD}'}}]))")
+    assert (await office.ask("ada", "POST", f"/approvals/{first[1]}", lasting)).is_success
+    asked = await question(office, f"print(await send('{WORD}'))")
+    cookie = (await office.server.client.post("/login", json={"key": "ada-key"})).cookies
+    office.server.client.cookies.clear()
+    mine = {"cookie": f"delf_session={cookie['delf_session']}"}
+    (session,) = (await office.server.client.get("/sessions", headers=mine)).json()["sessions"]
+    office.ids = {
+        "done": done["task_id"],
+        "talk": done["conversation_id"],
+        "asked": asked[0],
+        "request": asked[1],
+        "decided": first[1],
+        "file": sent["id"],
+        "session": session["id"],
+    }
+    return office
+
+
+async def question(office: Office, code: str) -> tuple[str, str]:
+    """A task of Ada's that waits, and its question."""
+    order = {"task": doing(code, WORD), "wait": 20}
+    task = (await office.ask("ada", "POST", "/run", order)).json()
+    return task["task_id"], task["approvals"][0]
+
+
+async def ran(office: Office, who: str, code: str = "print(1)", **more: Any) -> str:
+    """A task of somebody's own that is over."""
+    order = {"task": doing(code), "wait": 20, **more}
+    task = (await office.ask(who, "POST", "/run", order)).json()
+    assert task["state"] == "done", task
+    return task["task_id"]
+
+
+async def forget(office: Office, who: str) -> None:
+    """Leave nothing of somebody's own."""
+    for task in (await office.ask(who, "GET", "/tasks")).json()["tasks"]:
+        await office.ask(who, "POST", f"/tasks/{task['task_id']}/cancel")
+        assert (await office.ask(who, "DELETE", f"/tasks/{task['task_id']}")).is_success
+    for talk in (await office.ask(who, "GET", "/conversations")).json()["conversations"]:
+        assert (
+            await office.ask(who, "DELETE", f"/conversations/{talk['conversation_id']}")
+        ).is_success
+
+
+@dataclass(frozen=True)
+class Attack:
+    method: str
+    path: str
+    body: Any = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path} {self.body or ''}{dict(self.headers) or ''}"
+
+    def on(self, ids: dict[str, str]) -> Attack:
+        text = json.dumps([self.path, self.body])
+        for name, value in ids.items():
+            text = re.sub(rf"<{name}(:(\d+))?>", lambda m, v=value: v[: int(m[2] or 99)], text)
+        assert "<" not in text
+        path, body = json.loads(text)
+        return replace(self, path=path, body=body)
+
+
+NAMED = [
+    Attack("GET", "/tasks/<done>"),
+    Attack("HEAD", "/tasks/<done>"),
+    Attack("GET", "/tasks/<done:12>"),
+    Attack("GET", "/tasks/<done:20>"),
+    Attack("GET", "/tasks/<done>?format=snapshot"),
+    Attack("GET", "/tasks/<asked>?wait=1"),
+    Attack("GET", "/tasks/<done>/events"),
+    Attack("GET", "/tasks/<done>/events?after=1"),
+    Attack("GET", "/tasks/<done>/events?after=9999"),
+    Attack("GET", "/tasks/<done>/events", headers=(("last-event-id", "1"),)),
+    Attack("GET", "/tasks/<done>/events", headers=(("last-event-id", "9999"),)),
+    Attack("GET", "/tasks/<asked>/events"),
+    Attack("GET", "/tasks/<done:14>/events"),
+    Attack("GET", "/tasks/<done>/prompts"),
+    Attack("GET", "/tasks/<done>/prompts?offset=1"),
+    Attack("GET", f"/tasks/<done>/files/{WORD}.txt"),
+    Attack("GET", f"/tasks/<done:14>/files/{WORD}.txt"),
+    Attack("POST", "/tasks/<asked>/cancel"),
+    Attack("POST", "/tasks/<done>/resume"),
+    Attack("POST", "/tasks/<asked>/resume"),
+    Attack("POST", "/tasks/<done>/fork", {}),
+    Attack("POST", "/tasks/<done>/fork", {"at": 3}),
+    Attack("POST", "/tasks/<done>/fork", {"script": "print(1)"}),
+    Attack("POST", "/tasks/<asked>/fork", {}),
+    Attack("GET", "/tasks/<done>/compare/<asked>"),
+    Attack("GET", "/tasks/<own>/compare/<done>"),
+    Attack("GET", "/tasks/<done>/compare/<own>"),
+    Attack("GET", "/tasks/<own>/compare/<done:14>"),
+    Attack("DELETE", "/tasks/<done>"),
+    Attack("DELETE", "/tasks/<asked>"),
+    Attack("GET", "/approvals/<request>"),
+    Attack("GET", "/approvals/<request:9>"),
+    Attack("GET", "/approvals/<decided>"),
+    Attack("POST", "/approvals/<request>", YES),
+    Attack("POST", "/approvals/<request>", {"decision": "reject", "reason": "no"}),
+    Attack("POST", "/approvals/<request>", {"decision": "edit", "arguments": {"to": "eve"}}),
+    Attack("POST", "/approvals/<request>", {**YES, "remember": "task", "covers": "action"}),
+    Attack("POST", "/approvals/<request:9>", YES),
+    Attack("POST", "/approvals/<request>/check", {"arguments": {"to": "eve"}}),
+    Attack("DELETE", "/remembered/<decided>"),
+    Attack("DELETE", "/remembered/<decided:9>"),
+    Attack("GET", "/conversations/<talk>"),
+    Attack("DELETE", "/conversations/<talk>"),
+    Attack("GET", "/conversations/ada:ada-uid%7C<talk>"),
+    Attack("DELETE", "/conversations/ada:ada-uid%7C<talk>"),
+    Attack("GET", "/search?before=<done>"),
+    Attack("GET", "/search?before=<done:14>"),
+    Attack("POST", "/routines", {"task_id": "<done>", "name": "theirs"}),
+    Attack("POST", "/routines", {"task_id": "<done:14>", "name": "theirs"}),
+    Attack("POST", "/run", {"task": "do it", "files": [{"id": "<file>"}]}),
+    Attack("POST", "/run", {"task": "do it", "files": [{"id": "<file>"}], "idempotency_key": "n"}),
+    Attack("DELETE", "/files/<file>"),
+    Attack("DELETE", "/sessions/<session>"),
+]
+"""What names something of Ada's: the answer is that of something that is not there."""
+
+LISTED = [
+    "/tasks",
+    f"/tasks?text={WORD}",
+    "/tasks?state=waiting",
+    "/tasks?state=done",
+    "/tasks?limit=1",
+    "/tasks?after=99999999999.000000000~task_z",
+    "/tasks?after=99999999999.000000000~<done>",
+    "/search",
+    f"/search?text={WORD}",
+    f'/search?text="{WORD}"',
+    "/search?text=zanz",
+    "/search?person=ada",
+    "/search?action=send",
+    "/search?connection=note",
+    "/search?model=scripted",
+    "/search?least_cost=0.1",
+    "/figures?by=day",
+    "/figures?by=person",
+    "/figures?by=person&person=ada",
+    "/figures?by=connection",
+    "/figures?by=model",
+    f"/figures?by=model&text={WORD}",
+    "/approvals",
+    "/approvals?waiting=false",
+    "/approvals?mine=true",
+    "/approvals?limit=1&offset=0",
+    "/remembered",
+    "/conversations",
+    "/conversations?limit=1&offset=0",
+    "/files",
+    "/sessions",
+]
+"""Lists, of which none has anything of Ada's."""
+
+
+def plain(answer, sent: Attack) -> tuple[int, str]:
+    """An answer without what differs between any two."""
+    body = re.sub(r'"request_id":\s*"[0-9a-f]{16}"', "", answer.text)
+    for part in re.findall(r"[\w-]{4,}", f"{sent.path} {json.dumps(sent.body)}"):
+        body = body.replace(part, "…")
+    return answer.status_code, body
+
+
+@pytest.mark.parametrize("attack", NAMED, ids=str)
+async def test_what_is_anothers_is_answered_as_what_is_not_there(office, attack):
+    nothing = {name: re.sub(r"[0-9a-f]", "d", text[5:]) for name, text in office.ids.items()}
+    nothing = {name: office.ids[name][:5] + text for name, text in nothing.items()}
+    for who in WHO:
+        own = {"own": await ran(office, who)} if "<own>" in attack.path else {}
+        answers = []
+        for one in (attack.on({**office.ids, **own}), attack.on({**nothing, **own})):
+            told = await office.ask(who, one.method, one.path, one.body, **dict(one.headers))
+            assert told.status_code == 404, (who, told.text)
+            assert WORD not in told.text.replace(f"{WORD}.txt", "")
+            answers.append(plain(told, one))
+        assert answers[0] == answers[1], f"it tells {who} that there is something"
+        if own:
+            await forget(office, who)
+
+
+@pytest.mark.parametrize("path", LISTED)
+async def test_no_list_has_what_is_anothers(office, path):
+    path = Attack("GET", path).on(office.ids).path
+    theirs = await office.ask("ada", "GET", path)
+    for who in WHO:
+        answer = await office.ask(who, "GET", path)
+        assert answer.status_code == 200, answer.text
+        assert WORD not in answer.text
+        assert not [name for name in office.ids.values() if name in answer.text]
+        assert next(iter(answer.json().values())) == [], (who, answer.text)
+    assert next(iter(theirs.json().values())), "a list without anything proves nothing"
+
+
+async def test_figures_as_a_table_have_no_line_of_anothers(office):
+    for who in WHO:
+        answer = await office.ask(who, "GET", "/figures?by=person&format=csv")
+        assert len(answer.text.splitlines()) == 1
+
+
+async def test_figures_of_all_are_for_who_sees_all(office):
+    for who in WHO:
+        assert (await office.ask(who, "GET", "/metrics")).status_code == 404
+        for path in ("/budget", "/session"):
+            told = (await office.ask(who, "GET", path)).text
+            assert not [name for name in office.ids.values() if name in told]
+    assert (await office.ask("boss", "GET", "/metrics")).status_code == 200
+
+
+@pytest.mark.parametrize("who", WHO)
+async def test_anothers_idempotency_key_is_ones_own(office, who):
+    order = {"task": doing("print(2)"), "wait": 20, "idempotency_key": "ada's"}
+    answer = await office.ask(who, "POST", "/run", order)
+    assert answer.json()["result"] == "2"
+    assert answer.json()["task_id"] != office.ids["done"]
+    assert "idempotent-replayed" not in answer.headers
+    await forget(office, who)
+
+
+@pytest.mark.parametrize("who", WHO)
+async def test_a_conversation_of_anothers_name_is_ones_own(office, who):
+    talk = office.ids["talk"]
+    own = await ran(office, who, conversation_id=talk)
+    said = (await office.ask(who, "GET", f"/conversations/{talk}")).json()["messages"]
+    assert {line["task_id"] for line in said} == {own}
+    prompts = (await office.ask(who, "GET", f"/tasks/{own}/prompts")).text
+    assert WORD not in prompts
+    for name in (f"ada:ada-uid|{talk}", f"ada:ada-uid%7C{talk}"):
+        order = {"task": doing("print(1)"), "conversation_id": name}
+        assert (await office.ask(who, "POST", "/run", order)).status_code == 422
+    await forget(office, who)
+
+
+async def test_nothing_is_told_in_the_stream_of_all(office):
+    client = office.server.client
+    async with AsyncExitStack() as stack:
+        streams = []
+        for who in WHO:
+            headers = {**bearer(f"{who}-key"), "last-event-id": "0"}
+            opened = await stack.enter_async_context(
+                client.stream("GET", "/events", headers=headers)
+            )
+            lines = opened.aiter_lines()
+            await anext(lines)
+            streams.append(lines)
+        theirs = await ran(office, "ada", f"print('{WORD}')")
+        for who, lines in zip(WHO, streams, strict=True):
+            own, told = await ran(office, who), ""
+            async with asyncio.timeout(15):
+                while f'"{own}"' not in told:
+                    told += await anext(lines)
+            assert WORD not in told
+            assert theirs not in told
+    for who in WHO:
+        await forget(office, who)
+
+
+async def test_a_remembered_yes_of_another_lets_nothing_pass(office):
+    for who in WHO:
+        order = {"task": doing("print(await note([{'a': 1}]))"), "wait": 20}
+        task = (await office.ask(who, "POST", "/run", order)).json()
+        assert task["state"] == "waiting", who
+        await forget(office, who)
+
+
+@pytest.mark.parametrize("name", ["../journal", "..%2fjournal.db", "%2e%2e/x", "a/../../b"])
+async def test_a_routine_is_no_path(office, name):
+    for who in WHO:
+        answer = await office.ask(who, "POST", f"/routines/{name}", {})
+        assert answer.status_code in (404, 405), answer.text
+
+
+async def test_a_later_person_of_the_name_has_nothing_of_the_former_one(office):
+    server, ada = office.server, person("ada", teams=("finance",))
+    other = PersonKey(label="first", digest=digest_of("later-key"), made_at=1.0)
+    await change(server, ada, later := replace(ada, uid="later", keys=(other,), teams=()))
+    try:
+        for path in ("/tasks", "/files", "/conversations", "/remembered", "/approvals", "/search"):
+            answer = await office.ask("later", "GET", path)
+            assert next(iter(answer.json().values())) == [], path
+        place = f"/files/{office.ids['file']}"
+        assert (await office.ask("later", "DELETE", place)).status_code == 404
+        order = {"task": "do it", "files": [{"id": office.ids["file"]}]}
+        assert (await office.ask("later", "POST", "/run", order)).status_code == 404
+    finally:
+        await change(server, later, ada)
+
+
+async def test_all_of_it_is_still_there(office):
+    """No attack has changed anything; the questions wait, and nothing was sent."""
+    ids = office.ids
+    assert office.server.box.sent == []
+    for path in (
+        f"/tasks/{ids['done']}",
+        f"/tasks/{ids['done']}/files/{WORD}.txt",
+        f"/approvals/{ids['request']}",
+        f"/conversations/{ids['talk']}",
+    ):
+        answer = await office.ask("ada", "GET", path)
+        assert answer.status_code == 200, path
+        assert WORD in answer.text
+    assert (await office.ask("ada", "GET", f"/tasks/{ids['asked']}")).json()["state"] == "waiting"
+    (kept,) = (await office.ask("ada", "GET", "/remembered")).json()["remembered"]
+    assert kept["request_id"] == ids["decided"]
+    (file,) = (await office.ask("ada", "GET", "/files")).json()["files"]
+    assert file["id"] == ids["file"]
+    (session,) = (await office.ask("ada", "GET", "/sessions")).json()["sessions"]
+    assert session["id"] == ids["session"]
