@@ -798,16 +798,24 @@ def _authored(
         item, path, whose = todo.pop()
         if isinstance(item, str) and item[:1] in ("{", "[") and (inner := _of_json(item)):
             item = inner
-        if isinstance(item, Mapping):
-            fields = [*cast("Mapping[Any, Any]", item).items()]
-            for key, each in reversed(fields):
-                author = named.get(key, whose)
-                if only in (None, author) or _may_hold_more(each):
-                    todo.append((each, f"{path}.{key}", author))
+        if type(item) is dict or isinstance(item, Mapping):
+            fields = cast("Mapping[Any, Any]", item)
             if only in (None, whose):
-                for key, _ in fields:
+                for key in fields:
                     if isinstance(key, str) and not key.isidentifier():
                         yield whose, path, key
+            later: list[tuple[Any, str, Trust]] = []
+            for key, each in fields.items():
+                author = named.get(key, whose)
+                is_text = type(each) is str and each[:1] not in ("{", "[")
+                if only in (None, author):
+                    if is_text and not later:  # most are; a step of their own costs more
+                        yield author, f"{path}.{key}", each
+                    else:
+                        later.append((each, f"{path}.{key}", author))
+                elif not is_text and _may_hold_more(each):
+                    later.append((each, f"{path}.{key}", author))
+            todo += reversed(later)
         elif isinstance(item, (list, tuple)):
             items = [*enumerate(cast("Sequence[Any]", item))]
             for index, each in reversed(items):
