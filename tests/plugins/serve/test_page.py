@@ -208,7 +208,7 @@ async def test_a_field_and_an_effect_without_words_of_their_own_show_by_their_na
 
 async def test_a_routine_has_a_form_of_its_parameters(shop, open_page, tmp_path, monkeypatch):
     page = await open_page(f"{shop.url}/#/routines")
-    await expect(page.locator(".routines")).to_contain_text("There is none yet")
+    await expect(page.locator(".routines")).to_contain_text("There are no routines yet")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DELF_TRUST", str(tmp_path))
     number = Parameter(name="number", type="integer", default=7)
@@ -260,12 +260,14 @@ async def test_what_is_remembered_is_listed_and_revoked(shop, open_page):
     card = page.locator(".ask")
     await card.get_by_label("Remember").select_option(label="every send until it is revoked")
     await card.get_by_role("button", name="Approve").click()
-    await expect(page.locator(".outcome")).to_contain_text("every call of it passes until")
+    await expect(page.locator(".outcome")).to_contain_text(
+        "every call of this action is allowed until"
+    )
     again = await shop.run("print(await send('eve'))")
     assert (await shop.until(again["task_id"], "done"))["result"] == "sent 1 to eve"
     await at(page, again)
     await page.locator(".call summary").click()
-    await expect(page.locator(".call-body")).to_contain_text("passed without a question: local")
+    await expect(page.locator(".call-body")).to_contain_text("made without asking: local")
     await page.get_by_role("link", name="remembered").click()
     held = page.locator(".remembered section")
     await expect(held).to_contain_text("with any arguments")
@@ -405,7 +407,7 @@ async def test_conversations_are_listed_and_read_from_their_beginning(shop, open
     await expect(page.locator(".before")).to_contain_text("4 messages before this one")
     await page.goto(f"{shop.url}/#/conversations/{first['conversation_id']}")
     await page.get_by_role("button", name="Forget…").click()
-    await page.get_by_role("button", name="Forget its messages for ever").click()
+    await page.get_by_role("button", name="Delete its messages forever").click()
     await expect(rows).to_have_count(1)
 
 
@@ -505,7 +507,7 @@ async def test_thousands_of_tasks_are_searched_and_filtered(shop, open_page):
     await page.get_by_label("Which tasks").select_option("failed")
     await expect(page.locator(".row")).to_have_count(1)
     await page.get_by_label("Search tasks").fill("nowhere")
-    await expect(page.get_by_text("No task is like that.")).to_be_visible()
+    await expect(page.get_by_text("No task matches.")).to_be_visible()
 
 
 async def test_a_window_that_has_room_for_more_tasks_gets_them(shop, open_page):
@@ -657,7 +659,7 @@ async def test_a_question_says_where_each_value_came_from(shop, open_page):
     page = await open_page(f"{shop.url}/#/{task['task_id']}")
     ask = page.locator(".ask")
     await expect(ask).to_contain_text(
-        "Others' words may be behind it: to: from look (call 1, name); others wrote it"
+        "Text of others may be behind this call: to: from look (call 1, name); others wrote it"
     )
     await expect(ask.locator(".fields .warn")).to_have_text(
         "from look (call 1, name); others wrote it"
@@ -701,7 +703,7 @@ async def test_a_person_sees_what_the_model_saw(shop, open_page):
     await expect(calls).to_have_count(2)
     await calls.nth(1).locator("summary").first.click()
     await expect(calls.nth(1).locator(".said.new").last).to_contain_text("ZeroDivisionError")
-    await expect(calls.nth(1).locator(".same > summary")).to_contain_text("as in the call before")
+    await expect(calls.nth(1).locator(".same > summary")).to_contain_text("as in the previous call")
     await calls.nth(0).locator("summary").first.click()
     await expect(calls.nth(0)).to_contain_text("1 / 0")
     assert await page.evaluate("window.hurt") is None
@@ -713,7 +715,7 @@ async def test_a_person_goes_on_from_an_event_as_a_new_task(shop, open_page):
     task = await shop.run("print(await look(1))\nprint(await look(2))")
     await shop.until(task["task_id"], "done")
     await at(page, task)
-    button = page.get_by_role("button", name="Go on from here, as a new task")
+    button = page.get_by_role("button", name="Continue from here as a new task")
     await expect(page.get_by_role("slider", name="Replay")).to_be_visible()
     await expect(button).to_be_hidden()
     events = await shop.events(task["task_id"])
@@ -738,7 +740,7 @@ async def test_tasks_are_searched_and_a_view_is_kept(shop, open_page):
     await expect(found).to_contain_text("look up lamp 2")
     await expect(found.locator(".excerpt")).to_contain_text("answer")
     await page.get_by_label("In which state").select_option("failed")
-    await expect(page.locator(".quiet", has_text="No task is like that.")).to_be_visible()
+    await expect(page.locator(".quiet", has_text="No task matches.")).to_be_visible()
     await page.get_by_label("In which state").select_option("done")
     await page.get_by_label("Name of the view").fill("lamps")
     await page.get_by_role("button", name="Keep view").click()

@@ -63,13 +63,13 @@ class Page {
     if (well) this.lost.delete(what); else this.lost.add(what);
     const broken = this.lost.size > 0;
     document.body.classList.toggle("stale", broken);
-    setText(connection, broken ? "The connection is lost; what is grey may be old. Trying again…" : "");
+    setText(connection, broken ? "The connection is lost. Grey parts may be out of date. Trying again…" : "");
     if (broken && what === "list") session().catch((error) => { if (error.status === 401) window.dispatchEvent(new Event("delf:login")); });
   }
 
   /** The server has asked to come back in some seconds; 0 when it has answered. */
   waits(seconds) {
-    if (seconds) setText(connection, `The server asks to wait for ${seconds} s; what is shown may be old.`);
+    if (seconds) setText(connection, `The server asks to wait for ${seconds} s; the page may be out of date.`);
     else if (this.waited && !this.lost.size) setText(connection, "");
     this.waited = seconds > 0;
   }
@@ -119,7 +119,7 @@ class Page {
   welcome() {
     document.title = "delf";
     const steps = ["A model writes a short script for your task.", "The script runs in a sandbox and calls your tools; you see each line and what it did.",
-      "Before anything that matters is changed, it asks here."];
+      "Before a call changes something, delf asks you here."];
     fill(detail, el("article", { class: "task empty" }, el("h1", {}, "Say what to do, in plain words"), el("ol", {}, steps.map((text) => el("li", {}, text)))));
   }
 
@@ -138,7 +138,7 @@ class Page {
   }
 
   remembered() {
-    document.title = "delf: what passes without a question";
+    document.title = "delf: remembered decisions";
     this.view = new RememberedView(this.who.rights);
     fill(detail, this.view.node);
   }

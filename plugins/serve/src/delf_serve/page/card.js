@@ -8,20 +8,20 @@ import { ago, effectOf, exact, pretty, short, value } from "./words.js";
 const DONE = { approved: "approved", edited: "edited and approved", rejected: "rejected", expired: "expired", already_done: "it did happen" };
 
 /** What happened to a request that nobody has decided. */
-const EXPIRED = { sandbox_died: ": the sandbox of its script ended before anybody answered", given_up: ": its script gave the call up before anybody answered",
+const EXPIRED = { sandbox_died: ": the sandbox of its script ended before anybody answered", given_up: ": its script stopped waiting for the call before anybody answered",
   timeout: ": nobody answered in time" };
 
 /** What a decision lets pass. */
 function remembered(decided) {
   if (!decided.remember || decided.remember === "no") return "";
-  const what = decided.covers === "action" ? "every call of it passes" : "the same call passes";
-  return `; ${what} ${decided.remember === "task" ? "in this task" : "until that is revoked"}`;
+  const what = decided.covers === "action" ? "every call of this action is allowed" : "the same call is allowed";
+  return `; ${what} ${decided.remember === "task" ? "in this task" : "until somebody revokes this"}`;
 }
 
 function sentence(question) {
   if (question.code) return `May this script run? It uses ${question.actions.join(", ")}.`;
-  if (question.outcome_unknown && question.reason) return `${question.action}: ${question.reason}. Is it to be made again?`;
-  if (question.outcome_unknown) return `${question.action} was begun when its process died. Is it to be made again?`;
+  if (question.outcome_unknown && question.reason) return `${question.action}: ${question.reason}. Should delf make the call again?`;
+  if (question.outcome_unknown) return `${question.action} was begun before its process died. Should delf make the call again?`;
   return `May the script call ${question.action}?`;
 }
 
@@ -99,9 +99,9 @@ export class Card {
     this.node = el("section", { class: `ask ${question.effect}`, id: this.id, tabindex: "-1", "aria-label": sentence(question), onkeydown: (event) => this.key(event) },
       el("div", { class: "ask-head" }, el("h3", {}, sentence(question)), this.effect),
       question.description ? el("p", { class: "quiet" }, `the script says: ${question.description}`) : null,
-      question.flow ? el("p", { class: "warn" }, `Others' words may be behind it: ${question.flow}`) : null,
-      question.reason ? el("p", {}, `Why it asks: ${question.reason}`) : null,
-      question.changed ? el("p", { class: "warn" }, "It has changed since it was shown; this is what would be done now.") : null,
+      question.flow ? el("p", { class: "warn" }, `Text of others may be behind this call: ${question.flow}`) : null,
+      question.reason ? el("p", {}, `Why approval is needed: ${question.reason}`) : null,
+      question.changed ? el("p", { class: "warn" }, "The call has changed since it was shown. This is the call that would be made now.") : null,
       others(question),
       this.body, this.extra, this.rule, this.problem, this.buttons, this.outcome);
     this.show();
@@ -127,11 +127,11 @@ export class Card {
   ruled() {
     const { rule = {}, votes = [], escalated = [] } = this.question;
     const parts = [];
-    if (rule.approvers) parts.push(`may be decided by ${rule.approvers.join(" or ")}`);
-    if (rule.two_of) parts.push(`two of ${rule.two_of.join(", ")} have to approve it`);
-    if (rule.four_eyes) parts.push(`not by ${this.question.asked_by}, who asked`);
-    if (escalated.length) parts.push(`nobody has in time, so ${escalated.join(" or ")} may, too`);
-    for (const vote of votes) parts.push(`${vote.by} has approved it`);
+    if (rule.approvers) parts.push(`${rule.approvers.join(" or ")} may decide`);
+    if (rule.two_of) parts.push(`two of ${rule.two_of.join(", ")} have to approve`);
+    if (rule.four_eyes) parts.push(`${this.question.asked_by} asked for the task and may not approve`);
+    if (escalated.length) parts.push(`nobody decided in time, so ${escalated.join(" or ")} may decide, too`);
+    for (const vote of votes) parts.push(`${vote.by} has approved`);
     return parts.join("; ");
   }
 
@@ -174,7 +174,7 @@ export class Card {
   /** Where the task stood when it asked. */
   stands() {
     const { made_before: before, changes = [], changes_before: earlier = 0 } = this.question;
-    if (before) this.extra.append(el("p", { class: "warn" }, `This very call was made before in this task (call ${before}).`));
+    if (before) this.extra.append(el("p", { class: "warn" }, `The same call was made before in this task (call ${before}).`));
     if (!changes.length) return;
     this.extra.append(el("details", {}, el("summary", {}, `What this task has changed so far: ${changes.length + earlier}`),
       el("ul", {}, earlier ? el("li", { class: "quiet" }, `… ${earlier} before these`) : null, changes.map((line) => el("li", {}, line)))));
@@ -187,7 +187,7 @@ export class Card {
     if (!decided) {
       if (!this.buttons.childElementCount) this.offer();
       setText(this.rule, this.ruled());
-      setText(this.outcome, this.may ? "" : this.whyNot ? `It waits for others: ${this.whyNot}.` : "Your key may look on; it has no right to decide.");
+      setText(this.outcome, this.may ? "" : this.whyNot ? `You cannot decide this: ${this.whyNot}.` : "Your key has no right to decide.");
       return;
     }
     if (this.shownDecision) return;
@@ -286,7 +286,7 @@ export class Card {
   }
 
   askReason() {
-    const reason = el("textarea", { rows: 2, placeholder: "why; the script and the model read it", "aria-label": "Reason" });
+    const reason = el("textarea", { rows: 2, placeholder: "your reason; the script and the model can read it", "aria-label": "Reason" });
     const go = () => this.send({ decision: "reject", reason: reason.value.trim() || null });
     fill(this.buttons, reason, el("button", { type: "button", class: "danger", onclick: go }, "Reject"),
       el("button", { type: "button", onclick: () => { fill(this.buttons); this.offer(); this.approve?.focus(); } }, "Back"));
@@ -296,8 +296,8 @@ export class Card {
 
   /** What an interrupted call returned, which the script gets in place of a call. */
   askResult() {
-    const result = el("textarea", { rows: 2, placeholder: "what it returned: JSON, or a text; nothing where it returns nothing", "aria-label": "Result" });
-    const note = el("input", { type: "text", placeholder: "how you know; for the journal", "aria-label": "Note" });
+    const result = el("textarea", { rows: 2, placeholder: "the call's result, as JSON or a text; empty if it returns nothing", "aria-label": "Result" });
+    const note = el("input", { type: "text", placeholder: "how you know that it happened; kept in the journal", "aria-label": "Note" });
     const go = () => {
       const text = result.value.trim();
       let given = text || null;

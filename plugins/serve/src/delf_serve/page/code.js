@@ -56,7 +56,7 @@ function bodyOf(call) {
   const parts = [];
   if (call.passed) {
     const { by, decided_at: at, from_task: from, from_request: request } = call.passed;
-    parts.push(el("p", { class: "quiet" }, `passed without a question: ${by} approved it `, el("time", { title: exact(at) }, ago(at)), " in ",
+    parts.push(el("p", { class: "quiet" }, `made without asking: ${by} approved it earlier, `, el("time", { title: exact(at) }, ago(at)), " in ",
       el("a", { href: `#/${from}/${request}` }, `task ${shortId(from)}`)));
   }
   if (call.description) parts.push(el("p", { class: "quiet" }, `the script says: ${call.description}`));
@@ -153,7 +153,7 @@ class LineCalls {
   }
 }
 
-const ENDS = { done: "ended well", failed: "failed", rerun: "asked for another pass", limit: "reached a limit",
+const ENDS = { done: "ended well", failed: "failed", rerun: "asked for another script", limit: "reached a limit",
   crashed: "its sandbox died", cancelled: "was stopped", running: "" };
 
 /** One script of a task: its lines, the calls under them, and questions at their line. */

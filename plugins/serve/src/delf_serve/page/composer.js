@@ -8,7 +8,7 @@ export class Composer {
   constructor({ started }) {
     this.started = started;
     this.files = [];
-    this.words = el("textarea", { id: "words", rows: 2, placeholder: "What is to be done?", "aria-label": "A task, in plain words",
+    this.words = el("textarea", { id: "words", rows: 2, placeholder: "What should delf do?", "aria-label": "A task, in plain words",
       onkeydown: (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.send(); }, oninput: () => this.grow() });
     this.go = el("button", { type: "submit", class: "primary" }, "Run");
     this.pick = el("input", { type: "file", multiple: true, class: "unseen", id: "pick", onchange: () => this.add(this.pick.files) });
@@ -28,7 +28,7 @@ export class Composer {
   add(files) {
     this.files.push(...files);
     fill(this.chosen, this.files.map((file) => el("span", {}, short(file.name, 40), " ")),
-      this.files.length ? el("button", { type: "button", class: "link", onclick: () => { this.files = []; this.pick.value = ""; fill(this.chosen); } }, "none of them") : null);
+      this.files.length ? el("button", { type: "button", class: "link", onclick: () => { this.files = []; this.pick.value = ""; fill(this.chosen); } }, "remove all") : null);
   }
 
   put(task) {

@@ -103,7 +103,7 @@ export class FiguresView {
 
   days(days) {
     if (!days.length) {
-      setText(this.total, "No task is like that.");
+      setText(this.total, "No task matches.");
       fill(this.charts);
       return;
     }

@@ -5,8 +5,8 @@ import { long } from "./code.js";
 import { el, fill, say, setText } from "./dom.js";
 import { ago, args, count, effectOf, exact, pretty, short } from "./words.js";
 
-const KEYS = [["j", "the next one"], ["k", "the one before"], ["x", "choose it"], ["a", "go to its Approve button"],
-  ["r", "reject it, with a reason"], ["e", "open it, to edit"], ["?", "these keys"]];
+const KEYS = [["j", "next request"], ["k", "previous request"], ["x", "choose the request"], ["a", "go to the Approve button"],
+  ["r", "reject, with a reason"], ["e", "open the request and edit it"], ["?", "show or hide these keys"]];
 
 /** What makes requests alike: the same action, asked for by the same person. */
 const kind = (one) => `${one.action}\n${one.asked_by}`;
@@ -24,8 +24,8 @@ class Row {
     this.node = el("li", { class: `inbox-row ${one.effect}`, tabindex: "-1", "aria-label": `${one.action}, ${words}` },
       el("div", { class: "inbox-head" }, this.box, el("strong", {}, one.action), el("span", { class: `effect ${one.effect}` }, `${shape} ${words}`)),
       el("p", { class: "call" }, one.code ? long(one.code, 600) : args(one.arguments, 300)),
-      one.reason ? el("p", { class: "quiet" }, `Why it asks: ${one.reason}`) : null,
-      one.flow ? el("p", { class: "warn" }, `Others' words may be behind it: ${one.flow}`) : null,
+      one.reason ? el("p", { class: "quiet" }, `Why approval is needed: ${one.reason}`) : null,
+      one.flow ? el("p", { class: "warn" }, `Text of others may be behind this call: ${one.flow}`) : null,
       el("details", {}, el("summary", { class: "quiet" }, "all arguments"), el("pre", { class: "value", tabindex: "0" }, long(pretty({ ...one.defaults, ...one.arguments }), 8000))),
       el("p", { class: "quiet" }, `${one.asked_by} asks `, el("time", { title: exact(one.since) }, ago(one.since)), " for ",
         el("a", { href: `#/${one.task_id}/${one.request_id}` }, short(one.task, 100))),
@@ -38,7 +38,7 @@ class Row {
   }
 
   askReason() {
-    const reason = el("textarea", { rows: 2, "aria-label": "Reason", placeholder: "why; the script and the model read it" });
+    const reason = el("textarea", { rows: 2, "aria-label": "Reason", placeholder: "your reason; the script and the model can read it" });
     fill(this.buttons, reason, el("button", { type: "button", class: "danger", onclick: () => this.view.decide([this], { decision: "reject", reason: reason.value.trim() || null }) }, "Reject"),
       el("button", { type: "button", onclick: () => { this.offer(); this.node.focus(); } }, "Back"));
     reason.focus();
@@ -114,7 +114,7 @@ export class InboxView {
         for (const node of row.buttons.querySelectorAll("button")) node.disabled = false;
       }
     }
-    say(`${done} decided`);
+    say(`${count(done, "request")} decided`);
     window.dispatchEvent(new Event("delf:inbox"));
     (this.rows[0]?.node || this.title).focus();
   }
@@ -149,7 +149,7 @@ export class Waiting {
     this.number = null;
     this.link = el("a", { href: "#/inbox" }, "inbox");
     this.ask = el("button", { type: "button", class: "link", hidden: true, onclick: () => this.askLeave() }, "tell me");
-    this.ask.title = "Let the browser tell you when something waits";
+    this.ask.title = "Let the browser notify you when a request waits";
     this.node = el("span", {}, this.link, " ", this.ask);
     this.ask.hidden = !may || !("Notification" in window) || Notification.permission !== "default";
     this.heed = () => this.lookSoon();

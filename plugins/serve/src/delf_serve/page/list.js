@@ -87,7 +87,7 @@ export class List {
       this.endsWith(more);
       const filtered = this.filter.value || this.search.value.trim();
       this.empty.hidden = tasks.length > 0;
-      setText(this.empty, filtered ? "No task is like that." : "No tasks yet. Say below what to do, in plain words.");
+      setText(this.empty, filtered ? "No task matches." : "No tasks yet. Say below what delf should do, in plain words.");
       if (filtered) say(`${tasks.length}${more ? " and more" : ""} found`);
     } catch (error) { this.failed(error); }
   }

@@ -29,8 +29,8 @@ function promptOf(prompt) {
     const same = kept ? kept.filter((one) => one.same) : [];
     const fresh = kept ? kept.filter((one) => !one.same) : [];
     fill(body,
-      kept ? null : el("p", { class: "quiet" }, "What it was asked is not kept, or not any more."),
-      same.length ? el("details", { class: "same" }, el("summary", {}, `${count(same.length, "message")} as in the call before`), el("ol", {}, same.map((one) => message(one, false)))) : null,
+      kept ? null : el("p", { class: "quiet" }, "The messages of this call are not kept, or are no longer kept."),
+      same.length ? el("details", { class: "same" }, el("summary", {}, `${count(same.length, "message")} as in the previous call`), el("ol", {}, same.map((one) => message(one, false)))) : null,
       el("ol", {}, fresh.map((one) => message(one, prompt.number > 1 && same.length > 0))),
       prompt.tools.length ? el("p", { class: "quiet" }, `Functions: ${prompt.tools.join(", ")}`) : null,
       el("h3", {}, prompt.error ? "It failed" : "Answer"),

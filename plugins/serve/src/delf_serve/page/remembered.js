@@ -6,7 +6,7 @@ import { el, fill, say, setText } from "./dom.js";
 import { ago, exact, pretty, shortId } from "./words.js";
 
 function what(one) {
-  if (one.covers === "action") return el("p", { class: "quiet" }, ["with any arguments", ...one.flow_rules.map((rule) => `lets pass ${rule}`)].join("; "));
+  if (one.covers === "action") return el("p", { class: "quiet" }, ["with any arguments", ...one.flow_rules.map((rule) => `allows the flow ${rule}`)].join("; "));
   const rows = Object.entries(one.arguments || {}).flatMap(([name, item]) =>
     [el("dt", {}, name), el("dd", {}, long(typeof item === "string" ? item : pretty(item)))]);
   return rows.length ? el("dl", { class: "fields" }, rows) : el("p", { class: "quiet" }, "without arguments");
@@ -17,7 +17,7 @@ export class RememberedView {
     this.may = rights.includes("decide");
     this.problem = el("p", { class: "bad", role: "alert" });
     this.rows = el("div", { class: "remembered" });
-    this.title = el("h1", { tabindex: "-1" }, "What passes without a question");
+    this.title = el("h1", { tabindex: "-1" }, "Remembered decisions");
     this.node = el("article", { class: "task" }, this.title, this.problem, this.rows);
     this.load();
   }
@@ -26,7 +26,7 @@ export class RememberedView {
     try {
       const { remembered } = await get("remembered");
       fill(this.rows, remembered.length ? remembered.map((one) => this.row(one))
-        : el("p", { class: "quiet" }, "No decision is remembered: whatever needs approval is asked about."));
+        : el("p", { class: "quiet" }, "No decision is remembered: delf asks about every call that needs approval."));
     } catch (error) { setText(this.problem, error.message); }
   }
 
@@ -45,7 +45,7 @@ export class RememberedView {
     setText(this.problem, "");
     try {
       await remove(`remembered/${one.request_id}`);
-      say(`${one.action} is asked about again`);
+      say(`delf asks about ${one.action} again`);
       await this.load();
       this.title.focus();
     } catch (error) {

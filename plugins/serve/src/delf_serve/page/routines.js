@@ -44,7 +44,7 @@ export class RoutinesView {
   /** Begin to keep a task as a routine. */
   goToQuestion(taskId, name = "") {
     if (!this.maySave) return;
-    const input = el("input", { id: "routine-name", name: "name", required: true, pattern: "[a-z][a-z0-9_]{0,62}", value: name, title: "small letters, digits and _" });
+    const input = el("input", { id: "routine-name", name: "name", required: true, pattern: "[a-z][a-z0-9_]{0,62}", value: name, title: "lower-case letters, digits and _" });
     const place = el("div", {});
     const form = el("form", { "aria-label": "Keep a task as a routine", onsubmit: (event) => { event.preventDefault(); this.draft(taskId, input.value, place); } },
       el("p", {}, "Keep ", el("a", { href: `#/${taskId}` }, `task ${shortId(taskId)}`), " as a routine"),
@@ -56,7 +56,7 @@ export class RoutinesView {
   /** Show a task as a routine; with what was seen, save that. */
   async draft(taskId, name, place, fixed = [], seen = undefined) {
     setText(this.problem, "");
-    fill(place, el("p", { class: "quiet" }, "It is run against what its calls gave…"));
+    fill(place, el("p", { class: "quiet" }, "The routine is tested with the recorded results of its calls…"));
     try {
       const made = await post("routines", { task_id: taskId, name, fixed, seen });
       if (made.saved) {
@@ -69,7 +69,7 @@ export class RoutinesView {
       const boxes = made.parameters.map(box);
       const chosen = () => boxes.map((one) => one.firstChild).filter((one) => !one.checked).map((one) => one.value);
       fill(place, el("pre", { class: "prints", tabindex: "0", role: "region", "aria-label": "Routine" }, made.change),
-        made.cost_usd ? el("p", { class: "quiet" }, `several scripts were written as one for ${money(made.cost_usd)}`) : null,
+        made.cost_usd ? el("p", { class: "quiet" }, `a model joined several scripts into one for ${money(made.cost_usd)}`) : null,
         made.differences.length ? el("ul", { class: "bad" }, made.differences.map((text) => el("li", {}, long(text, 500)))) : null,
         boxes.length ? el("fieldset", {}, el("legend", {}, "Parameters"), boxes) : null,
         el("div", { class: "buttons" },
@@ -85,10 +85,10 @@ export class RoutinesView {
     try {
       const { routines, offers } = await get("routines");
       this.offers.hidden = !offers.length;
-      fill(this.offers, offers.map((one) => el("li", {}, `${one.count} like tasks were done, as `, el("a", { href: `#/${one.task_id}` }, long(one.task, 200)), " ",
+      fill(this.offers, offers.map((one) => el("li", {}, `${one.count} similar tasks were done, such as `, el("a", { href: `#/${one.task_id}` }, long(one.task, 200)), " ",
         this.maySave ? el("button", { type: "button", onclick: () => this.goToQuestion(one.task_id, one.name) }, "Keep as a routine") : null)));
       fill(this.rows, routines.length ? routines.map((one) => this.row(one))
-        : el("p", { class: "quiet" }, "There is none yet. A task that worked can be kept as one, on its page: it runs again with other values, without a model."));
+        : el("p", { class: "quiet" }, "There are no routines yet. On the page of a task that worked, you can keep it as a routine. A routine runs again with other values, without a model."));
     } catch (error) { setText(this.problem, error.message); }
   }
 

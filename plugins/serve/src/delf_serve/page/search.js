@@ -39,8 +39,8 @@ export class SearchView {
       this.rows.append(...tasks.map((one) => this.row(one)));
       this.last = tasks.at(-1)?.task.task_id;
       this.more.hidden = !more;
-      setText(this.note, this.rows.childElementCount ? "" : "No task is like that.");
-      if (behind) setText(this.note, `${behind.toLocaleString()} events are not searched yet; that goes on by itself.`);
+      setText(this.note, this.rows.childElementCount ? "" : "No task matches.");
+      if (behind) setText(this.note, `${behind.toLocaleString()} events are not in the search index yet; delf adds them by itself.`);
       say(`${this.rows.childElementCount}${more ? " and more" : ""} found`);
     } catch (error) { setText(this.problem, `${error.message}${error.hint ? ` — ${error.hint}` : ""}`); }
   }

@@ -206,7 +206,7 @@ export class Story {
 
   onApprovalRemembered(data, at) {
     if (data.call_id) this.call(data.call_id, data.action).passed = data;
-    else this.steps.push({ name: `${data.action} passes: ${data.by} approved it before`, at, duration: 0, kind: "note" });
+    else this.steps.push({ name: `${data.action} needs no new approval: ${data.by} approved it before`, at, duration: 0, kind: "note" });
   }
 
   onPrinted(data) {

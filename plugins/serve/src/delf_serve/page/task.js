@@ -57,7 +57,7 @@ export class TaskView {
   makeReplay() {
     this.slider = el("input", { type: "range", min: 0, max: 0, value: 0, id: "replay", oninput: () => this.seek(Number(this.slider.value)) });
     this.moment = el("output", { htmlFor: "replay", class: "quiet" });
-    this.forkHere = el("button", { type: "button", hidden: true, onclick: () => this.fork() }, "Go on from here, as a new task");
+    this.forkHere = el("button", { type: "button", hidden: true, onclick: () => this.fork() }, "Continue from here as a new task");
     this.play = el("button", { type: "button", onclick: () => this.toggle() }, "Play");
     return el("section", { class: "replay", "aria-label": "Replay", hidden: true },
       el("label", { htmlFor: "replay" }, "Replay"), this.play, this.slider, this.moment, this.forkHere);
@@ -208,8 +208,8 @@ export class TaskView {
     const words = el("textarea", { rows: 12, "aria-label": "The script", spellcheck: false });
     words.value = this.told.chapters.at(-1).code;
     const form = el("form", { class: "own-script", "aria-label": "Another script", onsubmit: (event) => { event.preventDefault(); this.start(`tasks/${this.id}/fork`, { script: words.value }); } },
-      words, el("p", { class: "quiet" }, "It runs as a new task in place of the last script. Calls ask as they always do."),
-      el("div", { class: "buttons" }, el("button", { type: "submit", class: "primary" }, "Run this script"), el("button", { type: "button", onclick: () => { fill(this.actions); this.drawActions(); } }, "Leave it")));
+      words, el("p", { class: "quiet" }, "It replaces the last script, in a new task. Its calls need the same approvals as always."),
+      el("div", { class: "buttons" }, el("button", { type: "submit", class: "primary" }, "Run this script"), el("button", { type: "button", onclick: () => { fill(this.actions); this.drawActions(); } }, "Cancel")));
     fill(this.actions, form);
     words.focus();
   }
@@ -261,7 +261,7 @@ export class TaskView {
   drawQuestionsJump() {
     const waiting = this.at === null ? this.told.waiting : [];
     this.jump.hidden = !waiting.length;
-    setText(this.jump, waiting.length ? `◆ ${count(waiting.length, "question waits", "questions wait")} for you: go to ${waiting.length === 1 ? "it" : "the first"}` : "");
+    setText(this.jump, waiting.length ? `◆ ${count(waiting.length, "request waits", "requests wait")} for you: go to ${waiting.length === 1 ? "it" : "the first"}` : "");
   }
 
   goToQuestion(name = this.told.waiting[0]?.request_id) {
@@ -288,14 +288,14 @@ export class TaskView {
       this.live ??= el("pre", { class: "prints live", tabindex: "0", role: "region", "aria-label": "Prints" }, this.livePrints);
       setText(this.livePrints, told.tail(TAIL));
       if (this.live.parentNode !== this.answer) fill(this.answer, el("h2", {}, "So far"), this.printedNote ??= el("p", { class: "quiet" }), this.live);
-      fill(this.printedNote, told.printed > TAIL ? [`the end of ${size(told.printed)} of prints `, this.takeButton(() => told.tail(1e9), "prints.txt")] : []);
+      fill(this.printedNote, told.printed > TAIL ? [`the last part of ${size(told.printed)} of prints `, this.takeButton(() => told.tail(1e9), "prints.txt")] : []);
     }
     const files = [...told.files];
     if (files.length !== this.files.childElementCount) fill(this.files, filesOf(this.id, files));
   }
 
   takeButton(text, name) {
-    return el("button", { type: "button", class: "link", onclick: () => takeAsFile(name, typeof text === "string" ? text : text()) }, "take as a file");
+    return el("button", { type: "button", class: "link", onclick: () => takeAsFile(name, typeof text === "string" ? text : text()) }, "save as a file");
   }
 
   // -- replay ----------------------------------------------------------------------------

@@ -115,7 +115,7 @@ export class ConversationsView {
   async list() {
     try {
       const { conversations, more } = await get(`conversations?limit=${PAGE}&offset=${this.shown}`);
-      if (!this.shown && !conversations.length) fill(this.body, el("p", { class: "quiet" }, "There is none yet."));
+      if (!this.shown && !conversations.length) fill(this.body, el("p", { class: "quiet" }, "There are no conversations yet."));
       this.body.append(...conversations.map((one) => el("a", { class: "row", href: `#/conversations/${encodeURIComponent(one.conversation_id)}` },
         el("span", { class: "row-words" }, short(one.title || one.conversation_id, 160)),
         el("span", { class: "row-line" }, count(one.messages, "message"), el("time", { title: exact(one.updated_at) }, ago(one.updated_at))))));
@@ -140,10 +140,10 @@ export class ConversationsView {
   forget(id) {
     let sure = false;
     const button = el("button", { type: "button", class: "danger", onclick: async () => {
-      if (!sure) { sure = true; setText(button, "Forget its messages for ever"); return; }
+      if (!sure) { sure = true; setText(button, "Delete its messages forever"); return; }
       try {
         await remove(place(id));
-        say("The conversation is forgotten.");
+        say("The conversation is deleted.");
         location.hash = "#/conversations";
       } catch (error) { setText(this.problem, error.message); }
     } }, "Forget…");
