@@ -130,6 +130,7 @@ def test_a_model_that_is_a_table_gets_another_name(here):
         ("agent.timout", "3", "unknown key 'timout'; did you mean 'timeout'?"),
         ("agent.timeout", "soon", "timeout: Input should be a valid number"),
         ("agent.retry_count", "99", "less than or equal to 20"),
+        ("connections.mail.type", "gmial", "did you mean 'gmail'?"),
         ("connections.shop", "x", "a section cannot be set as a whole"),
     ],
 )

@@ -116,6 +116,10 @@ def set_command(ctx: click.Context, key: str, value: str) -> None:
             parsed = checked if isinstance(number, str) else number
     else:
         _ = project.agent  # a value that does not fit is told by it
+    if section == "connections" and path[1:] == ("type",):
+        from delf.specs import ConnectionSpec
+
+        state.discover().spec(ConnectionSpec, value)
     file = project.file or Path.cwd() / CONFIG_FILE
     before = (read_file(file, file.parent) or b"").decode("utf-8-sig")
     if before:  # what is kept trusted is what was
