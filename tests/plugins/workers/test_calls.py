@@ -156,6 +156,14 @@ async def test_a_failure_is_an_error_of_the_call(bench):
     assert "no tea" in response.text
 
 
+async def test_a_failures_hint_is_told_to_the_caller(bench):
+    bench.worker("dear", "budget_usd: 1\nlimits: {retries: 5}")
+    bench.answers("do it", "raise ValueError('no')", cost=0.4)
+    response = await bench.run("await workers.call('dear', 'do it')", budget_usd=10.0)
+    assert not response.status
+    assert "the setting budget_usd is the limit" in response.error
+
+
 # -- files ------------------------------------------------------------------------------------------
 
 

@@ -223,6 +223,7 @@ class Runtime:
             DelfError: When it has no end, and can be resumed.
         """
         end = next((event for event in request.past if isinstance(event, TaskFinished)), None)
+        hint = None
         if end is not None:
             ledger = TaskRun.ledger_of(self.resources, request)
             ledger.begin(request.task_id, request.past, parent=_parent_of(request))
@@ -233,11 +234,13 @@ class Runtime:
             end = next((event for event in events if isinstance(event, TaskFinished)), None)
             if end is None:
                 raise outcome.error or AgentStateError("the child task has no end")
+            hint = outcome.error and outcome.error.hint
         return ChildResult(
             task_id=request.task_id,
             text=end.text,
             status=end.status,
             error=end.error,
+            hint=hint,
             cost_usd=end.cost_usd,
             files=dict(end.files),
             value=end.value,

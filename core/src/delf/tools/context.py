@@ -89,6 +89,7 @@ class ChildResult:
         text: Its answer; what was printed so far where it failed.
         status: Whether it succeeded.
         error: Why it did not.
+        hint: What to do about it, where that is known.
         cost_usd: What it cost; None where a price is not known. The parent's cost includes it.
         files: Its output files: paths by name.
         value: The answer as plain data, where ``output`` wanted data.
@@ -98,6 +99,7 @@ class ChildResult:
     text: str
     status: bool
     error: str | None = None
+    hint: str | None = None
     cost_usd: float | None = 0.0
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     value: Any = None

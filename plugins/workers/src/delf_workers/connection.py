@@ -223,7 +223,9 @@ class Workers(Connection):
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         if not result.status:
-            raise ToolExecutionError(f"worker {found.name!r} failed: {result.error}")
+            raise ToolExecutionError(
+                f"worker {found.name!r} failed: {result.error}", hint=result.hint
+            )
         return result.text if found.result is None else result.value
 
     @action(effect="write")

@@ -61,7 +61,8 @@ class WorkerStrategy:
         arguments = {"worker": named["worker"], "task": named["task"] or DEFAULT_TASK}
         answer = await host.call("workers.call", {**arguments, **_more(given)})
         if isinstance(answer, Raised):
-            raise ToolExecutionError(answer.message) from answer.cause
+            hint = getattr(answer.cause, "hint", None)
+            raise ToolExecutionError(answer.message, hint=hint) from answer.cause
         value: Any = answer.value if isinstance(answer, Returned) else answer.message
         return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
 
