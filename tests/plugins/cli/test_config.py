@@ -152,6 +152,7 @@ KEY = {"OPENAI_API_KEY": "sk-none"}
 
 
 def test_check(here):
+    (here / "shop.db").touch()
     found = json.loads(config("check", "--json", env={"SHOP_URL": "sqlite:///shop.db", **KEY}))
     assert found["ok"]
     assert "variable SHOP_URL is not set" in CliRunner().invoke(cli, ["config", "check"]).stdout
