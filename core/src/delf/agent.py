@@ -489,12 +489,13 @@ class Agent(Generic[T]):
         script: str | None = None,
         llm: str | None = None,
     ) -> str:
-        from delf.engine.journal.forks import forked, last_script
+        from delf.engine.journal.forks import forked, last_script, with_own_files
 
         events = await runtime.journal.read(task_id)
         name = new_task_id()
         begin = last_script(events) if at is None else at
         own = {**(setup or {}), **({} if llm is None else {MODEL: llm})}
+        events = await asyncio.to_thread(with_own_files, events, begin)
         for event in forked(events, begin, name, key, own, script):
             await runtime.journal.append(event)
         if isinstance(runtime.journal, SharedJournal):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -163,3 +164,27 @@ async def test_another_model_goes_on_with_a_fork_or_does_a_whole_task() -> None:
         assert shop.model.configs[-1].model == "scripted:third"
         with pytest.raises(ConfigurationError, match="no provider is known for the model"):
             await agent.arun("Sell.", llm="nonesuch")
+
+
+async def test_a_fork_has_output_files_of_its_own() -> None:
+    shop = Shop()
+    write = "add_to_output_files('report.txt', {!r})\nprint(await sell('lamp'))"
+    shop.model.writes(write.format("first"))
+    async with shop.agent() as agent:
+        first = await agent.arun("Sell.")
+        path = Path(first.files["report.txt"])
+        last = (await shop.events(first.trace.task_id))[-1].seq
+        for at in (None, last):
+            name = await agent.afork(first.trace.task_id, at)
+            if at is None:
+                shop.model.writes(write.format("second"))
+            made = await agent.aresume(name)
+            own = Path(made.files["report.txt"])
+            assert own != path
+            assert own.read_text() == ("second" if at is None else "first")
+            assert path.read_text() == "first"
+        path.unlink()
+        name = await agent.afork(first.trace.task_id, last)
+        made = await agent.aresume(name)
+        assert Path(made.files["report.txt"]).read_text() == "first"
+        assert not path.exists()

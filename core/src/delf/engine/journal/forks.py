@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import secrets
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from delf.errors import UnknownTaskError
@@ -15,6 +18,7 @@ from delf.events import (
     CallFinished,
     CallStarted,
     Event,
+    FileWritten,
     ModelCalled,
     ModelReplied,
     ScriptFinished,
@@ -25,6 +29,7 @@ from delf.events import (
     Warned,
 )
 from delf.messages import Usage
+from delf.retention import OUTPUT_PREFIX
 
 PERSON: Final = "person"
 """The name of the model where a person wrote the script."""
@@ -36,6 +41,37 @@ def last_script(events: Sequence[Event]) -> int:
     """The event after which the model was asked for the last script; 0 where it was asked none."""
     asked = (e.seq for e in reversed(events) if isinstance(e, ModelCalled))
     return next(asked, 1) - 1
+
+
+def with_own_files(events: Sequence[Event], at: int) -> list[Event]:
+    """The events of a task with copies of its output files, which a fork may replace and lose.
+
+    Blocks. What is not on this machine any more is left out: it is written anew where its script
+    runs once more.
+
+    Args:
+        events: The task's.
+        at: The number of its last event that counts.
+    """
+    written = [e for e in events if isinstance(e, FileWritten) and e.seq <= at]
+    if not written:
+        return list(events)
+    folder = Path(tempfile.mkdtemp(prefix=OUTPUT_PREFIX)).resolve()
+    copies: dict[str, Path] = {}
+    for number, path in enumerate(dict.fromkeys(event.path for event in written)):
+        target = folder / str(number) / Path(path).name
+        target.parent.mkdir()
+        try:
+            copies[path] = Path(shutil.copyfile(path, target))
+        except OSError:
+            continue  # not on this machine any more
+    found: list[Event] = []
+    for event in events:
+        if not isinstance(event, FileWritten) or event.seq > at:
+            found.append(event)
+        elif event.path in copies:
+            found.append(replace(event, path=str(copies[event.path])))
+    return found
 
 
 def forked(
