@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from delf.events import content_of
 from delf.protocols.approval import ApprovalRequest
+from delf.protocols.people import LOCAL
 from delf.terminal import visible
 from delf.types import can_be_undone
 
@@ -425,7 +426,8 @@ def about(request: ApprovalRequest, *, whole: bool) -> Iterator[str]:
             yield f"{_INDENT}… {count - len(shown):,} before these{keys}"
         yield from (f"{_INDENT}{_line(change, whole=whole)}" for change in shown)
     for name, value in content_of(request).items():
-        if name not in _WORDED and value not in (None, False, "", (), {}):
+        is_plain = value in (None, False, "", (), {}) or (name, value) == ("asked_by", LOCAL)
+        if name not in _WORDED and not is_plain:
             yield f"{escape(name.replace('_', ' '))}: {_line(str(value), whole=whole)}"
 
 
