@@ -135,6 +135,7 @@ def odd_place(tmp_path, postgres_database, mariadb_database, duckdb_database, sq
             [sys.executable, PROGRAM, json.dumps({**given, **place})],
             env={**variables, "PYTHONPATH": python, "PYTHONUTF8": "1", "TZ": "UTC", **(env or {})},
             cwd=tmp_path,
+            timeout=200,
         )
         assert done.returncode == 0, done.stderr.decode(errors="replace")[-4000:]
         said = json.loads(done.stdout)
@@ -146,6 +147,7 @@ def odd_place(tmp_path, postgres_database, mariadb_database, duckdb_database, sq
     return task
 
 
+@pytest.mark.timeout(300)  # four programs that import pandas, on a machine that may be busy
 def test_a_task_reads_and_writes_the_same_wherever_it_runs(odd_place):
     plain = odd_place("plain")
     text, _, files, _ = plain
