@@ -62,12 +62,19 @@ def tools_of(box: Outbox) -> list[Any]:
         return {"number": number, "name": f"thing {number}"}
 
     @tool(confirm=False)
+    async def every() -> list[dict[str, Any]]:
+        """Look everything up."""
+        return [
+            {"number": n, "name": f"thing {n}", "price": price} for n, price in enumerate((9.5, 12))
+        ]
+
+    @tool(confirm=False)
     async def hold() -> str:
         """Wait until the test says so."""
         await box.gate.wait()
         return "held"
 
-    return [send, note, look, hold]
+    return [send, note, look, every, hold]
 
 
 @dataclass

@@ -16,7 +16,7 @@ from delf.trust import Trust
 from delf_routines.routine import Parameter, Routine, UsedAction
 from delf_routines.store import RoutineStore
 from support.server import find_program
-from support.serving import KEYS, Outbox, make_agent, serving
+from support.serving import KEYS, Outbox, bearer, doing, make_agent, serving
 from support.shown import SHOWN
 
 pytestmark = [
@@ -361,6 +361,78 @@ async def test_a_finished_task_is_replayed(shop, open_page):
     await expect(page.locator(".state")).to_contain_text("done", timeout=15_000)
 
 
+async def test_a_replay_is_grey_says_so_and_offers_nothing_to_do(shop, open_page):
+    task = await shop.run("print('first')\nprint(await send('bob'))")
+    name = (await shop.question(task["task_id"]))["request_id"]
+    await shop.client.post(f"/approvals/{name}", json={"decision": "approve"})
+    await shop.until(task["task_id"], "done")
+    page = await open_page(f"{shop.url}/#/{task['task_id']}")
+    await expect(page.get_by_role("button", name="Run again")).to_be_visible()
+    total = await page.get_by_role("slider", name="Replay").get_attribute("max")
+    asked = next(e for e in await shop.events(task["task_id"]) if e["type"] == "ApprovalRequested")
+    await page.get_by_role("slider", name="Replay").fill(str(asked["seq"]))
+    await expect(page.locator(".state")).to_contain_text("then: waiting")
+    await expect(page.get_by_text("This is a replay")).to_be_visible()
+    await expect(page.locator(".ask")).to_be_visible()
+    await expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+    await expect(page.get_by_role("button", name="Run again")).to_have_count(0)
+    await expect(page.locator(".ask .primary")).to_have_count(0)
+    assert "grayscale(1)" in await page.locator(".task").evaluate("n => getComputedStyle(n).filter")
+    assert await accessible(page) == []
+    await page.get_by_role("button", name="Show how it is").click()
+    await expect(page.locator(".state")).to_contain_text("done")
+    await expect(page.get_by_text("This is a replay")).to_have_count(0)
+    await expect(page.get_by_role("slider", name="Replay")).to_have_value(total)
+    await expect(page.get_by_role("button", name="Run again")).to_be_visible()
+    assert await page.locator(".task").evaluate("n => getComputedStyle(n).filter") == "none"
+
+
+async def test_prints_stand_apart_where_they_are_not_the_answer(shop, open_page):
+    same = await shop.run("print('all of it')")
+    await shop.until(same["task_id"], "done")
+    page = await open_page(f"{shop.url}/#/{same['task_id']}")
+    await expect(page.locator(".answer")).to_contain_text("all of it")
+    await expect(page.locator(".prints-apart")).to_have_count(0)
+    shape = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    code = "print('looking at 7 things')\nanswer({'n': 7})"
+    other = await shop.run(code, output=shape)
+    await shop.until(other["task_id"], "done")
+    await at(page, other)
+    await expect(page.locator(".answer")).to_contain_text('"n"')
+    apart = page.locator(".prints-apart")
+    await apart.get_by_text("Prints of the scripts").click()
+    await expect(apart.get_by_role("region", name="Prints of script 1")).to_contain_text(
+        "looking at 7 things"
+    )
+    assert await accessible(page) == []
+    failed = await shop.run("print('so far')\nraise ValueError('no')")
+    await shop.until(failed["task_id"], "failed")
+    await at(page, failed)
+    await expect(page.get_by_role("heading", name="Prints until it ended")).to_be_visible()
+
+
+async def test_numbers_stand_at_the_right_in_every_table(shop, open_page):
+    code = (
+        "await every()\n"
+        "add_to_output_files('rows.csv', [{'name': 'a', 'n': 12, 'zip': '01067'}, {'name': 'b', 'n': 7, 'zip': ''}])\n"
+        "print('| tea | price | share | day |\\n|---|---|:--|---|\\n| x | 1,204.50 € | 3 % | 2026-03-02 |\\n| y | -7 | 4 % | - |')"
+    )
+    task = await shop.run(code)
+    await shop.until(task["task_id"], "done")
+    page = await open_page(f"{shop.url}/#/{task['task_id']}")
+    sides = "t => [...t.querySelectorAll('tbody tr:first-child td')].map(c => getComputedStyle(c).textAlign)"
+    assert await page.locator(".answer table").evaluate(sides) == ["left", "right", "left", "left"]
+    await page.locator(".file-box summary").click()
+    assert await page.locator(".file-body table").evaluate(sides) == ["left", "right", "left"]
+    await page.locator(".call summary").click()
+    result = page.locator(".call-body table")
+    assert await result.evaluate(sides) == ["right", "left", "right"]
+    assert await accessible(page) == []
+    await page.goto(f"{shop.url}/#/figures")
+    people = page.get_by_role("region", name="Table by person").locator("table")
+    assert set((await people.evaluate(sides))[1:]) == {"right"}
+
+
 async def test_a_conversation_goes_on_after_the_task_that_is_open(shop, open_page):
     page = await open_page(shop.url)
     task = await shop.run("print('Ada')", "who?")
@@ -543,11 +615,51 @@ async def test_a_lost_connection_says_so_and_mends_itself(tmp_path, monkeypatch,
     box = Outbox()
     async with serving(make_agent(str(tmp_path), box), box, port=port):
         await expect(page.get_by_text("The connection is lost")).to_be_hidden(timeout=20_000)
+        await expect(page.get_by_text("The server was restarted")).to_be_visible()
         await page.locator(".ask").get_by_role("button", name="Approve").click()
         await expect(page.locator(".state")).to_contain_text("done", timeout=20_000)
         await expect(page.locator(".answer")).to_contain_text("before")
         await expect(page.locator(".chapter")).to_have_count(1)
     assert box.sent == [("bob", 1)]
+
+
+async def test_to_try_again_has_an_end_and_a_button(shop, open_page):
+    task = await shop.run("print('x')\nprint(await send('bob'))")
+    await shop.until(task["task_id"], "waiting")
+    page = await open_page(f"{shop.url}/#/{task['task_id']}")
+    await page.clock.install()
+    await page.route("**/events*", lambda route: route.abort("connectionrefused"))
+    await page.reload()
+    button = page.get_by_role("button", name="Try again")
+    async with asyncio.timeout(60):
+        while not await button.is_visible():
+            await page.clock.fast_forward(10_000)
+    await expect(page.get_by_text("The server cannot be reached")).to_be_visible()
+    assert await accessible(page) == []
+    await page.set_viewport_size({"width": 390, "height": 780})
+    box = await page.locator("#connection").bounding_box()
+    assert box is not None
+    assert box["width"] > 300
+    await page.unroute("**/events*")
+    await button.click()
+    await expect(page.locator("#connection")).to_have_text("")
+    await expect(page.locator(".ask .primary")).to_be_visible()
+    assert "restarted" not in await page.inner_text("body")
+
+
+async def test_a_page_that_cannot_begin_has_a_button_at_last(shop, open_page):
+    page = await open_page(f"{shop.url}/docs")
+    await page.clock.install()
+    await page.route("**/session", lambda route: route.abort("connectionrefused"))
+    await page.goto(shop.url)
+    button = page.get_by_role("button", name="Try again")
+    async with asyncio.timeout(60):
+        while not await button.is_visible():
+            await page.clock.fast_forward(10_000)
+    await page.unroute("**/session")
+    await button.click()
+    await expect(page.get_by_role("heading", name="Say what to do")).to_be_visible()
+    await expect(page.locator("#connection")).to_have_text("")
 
 
 async def test_login_keeps_the_key_in_a_cookie_that_scripts_cannot_read(
@@ -608,10 +720,22 @@ async def test_a_session_that_ends_elsewhere_asks_for_the_key_again(
         await page.get_by_label("API key").fill("ada-key")
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("button", name="log out")).to_be_visible()
+        task = await server.client.post(
+            "/run", json={"task": doing("print(7)")}, headers=bearer("ada-key")
+        )
+        name = task.json()["task_id"]
+        await page.evaluate("name => { location.hash = `#/${name}`; }", name)
+        await expect(page.locator(".state")).to_contain_text("done")
+        await page.get_by_label("A task, in plain words").fill("half written")
         (cookie,) = await page.context.cookies()
         await server.app.sessions.end(cookie["value"])
         await expect(page.get_by_label("API key")).to_be_visible(timeout=15_000)
-        await expect(page.get_by_text("The session is over")).to_be_visible()
+        await expect(page.get_by_text("The session is over. Log in again.")).to_be_visible()
+        assert await accessible(page) == []
+        await page.get_by_label("API key").fill("ada-key")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".state")).to_contain_text("done")
+        await expect(page.get_by_label("A task, in plain words")).to_have_value("half written")
 
 
 async def test_the_api_is_told_on_a_page_of_its_own(shop, open_page):

@@ -69,6 +69,7 @@ class Service:
         logins: How people come in without a key.
         oidc: The provider of logins, if there is one.
         readiness: Whether tasks can be taken in.
+        start: The name of this start of the server; its processes share it.
     """
 
     agent: Agent
@@ -83,6 +84,7 @@ class Service:
     logins: Logins
     oidc: oidc.OpenIdConnect | None
     readiness: Readiness
+    start: str
 
 
 @dataclass(frozen=True)
@@ -757,6 +759,7 @@ async def _session(call: Call, key: Key, cookie: str | None) -> s.Session:
         way=way if service.keys else "none",
         csrf=PROXY_TOKEN if is_told else csrf,
         login=bool(service.keys),
+        server=service.start,
         model=short_name(service.agent.config.main_llm.model).rpartition("/")[2],
         models=service.settings.models,
         budget=await _budget(call, key),

@@ -729,6 +729,7 @@ class Session(Shown):
     way: str = Field(description="How they came in: `none`, `key`, `session` or `proxy`.")
     csrf: str | None = Field(default=None, description="To be sent back as X-CSRF-Token.")
     login: bool = Field(description="Whether a key is needed at all.")
+    server: str = Field(description="Another one after the server was restarted.")
     model: str | None = None
     models: list[str] = Field(
         default_factory=list[str], description="Further models, for `llm` of a task."

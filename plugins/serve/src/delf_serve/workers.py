@@ -69,11 +69,16 @@ def serve_project(
         if processes == 1:
             serve(lambda: app, listener)
             return 0
-        return _Pool(lambda: make_application(state, options, own), listener, processes).run()
+        start = app.service.start
+        return _Pool(
+            lambda: make_application(state, options, own, start), listener, processes
+        ).run()
 
 
-def make_application(state: State, options: Options, own: Mapping[str, Any]) -> Application:
-    """The application of the project's agent."""
+def make_application(
+    state: State, options: Options, own: Mapping[str, Any], start: str = ""
+) -> Application:
+    """The application of the project's agent; ``start`` is what its processes share."""
     from delf.plugins.journals import need_durable_journal
     from delf_cli.session import Setup
     from delf_serve.app import make_app
@@ -90,7 +95,7 @@ def make_application(state: State, options: Options, own: Mapping[str, Any]) -> 
         more["approval_timeout"] = _WAITS_SECONDS
     agent = setup.agent(**more)
     given = {**setup.project.plugin_options.get(NAME, {}), **own}
-    return make_app(agent, given, setup.project.environ)
+    return make_app(agent, given, setup.project.environ, start)
 
 
 class _Pool:

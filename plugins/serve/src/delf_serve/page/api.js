@@ -3,6 +3,10 @@
 const base = new URL(".", document.baseURI);
 const MOST_TRIES = 10;
 const LONGEST_WAIT = 15;
+/** How often a lost connection is tried again before a person is asked: about 45 seconds. */
+export const MOST_BREAKS = 8;
+/** How long to wait before a try, in milliseconds. */
+export const pause = (tries) => Math.min(10_000, 500 * 2 ** tries);
 let csrf = null;
 
 export class Refused extends Error {
@@ -73,7 +77,7 @@ export async function login(key) {
 export const logout = () => post("logout");
 
 /**
- * Follow a stream of events; it goes on where it broke off, and says when it is broken.
+ * Follow a stream of events; it goes on where it broke off, and says when it is broken, and when it gives up.
  * What comes is handed over in slices, so that the page stays fluid however much it is.
  */
 export class Stream {
@@ -91,7 +95,7 @@ export class Stream {
     const glue = this.path.includes("?") ? "&" : "?";
     const path = this.last ? `${this.path}${glue}after=${this.last}` : this.path;
     const source = this.source = new EventSource(address(path), { withCredentials: true });
-    source.onopen = () => { this.tries = 0; this.take.whole?.(); };
+    source.onopen = () => { this.tries = 0; this.live = true; this.take.whole?.(); };
     source.onmessage = (event) => {
       this.last = Number(event.lastEventId) || this.last;
       this.put(event.data);
@@ -101,10 +105,20 @@ export class Stream {
     source.onerror = () => {
       source.close();
       if (this.closed || this.ended) return;
-      this.take.broken?.();
-      const wait = Math.min(10_000, 500 * 2 ** this.tries++);
-      this.timer = setTimeout(() => this.open(), wait);
+      this.live = false;
+      const over = this.tries >= MOST_BREAKS;
+      this.take.broken?.(over);
+      if (!over) this.timer = setTimeout(() => this.open(), pause(this.tries++));
     };
+  }
+
+  /** Try at once, where it is broken. */
+  retry() {
+    if (this.live || this.closed || this.ended) return;
+    clearTimeout(this.timer);
+    this.source.close();
+    this.tries = 0;
+    this.open();
   }
 
   put(text) {

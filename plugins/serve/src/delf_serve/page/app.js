@@ -1,6 +1,6 @@
 // The page: who looks, which task is open, and whether what is shown is fresh.
 
-import { Stream, get, login, logout, session } from "./api.js";
+import { MOST_BREAKS, Stream, get, login, logout, pause, session } from "./api.js";
 import { CompareView } from "./compare.js";
 import { Composer } from "./composer.js";
 import { el, fill, setText } from "./dom.js";
@@ -18,6 +18,11 @@ const connection = document.getElementById("connection");
 
 const OTHERS = { conversations: ["conversations", ConversationsView], compare: ["two tasks side by side", CompareView], search: ["search", SearchView], figures: ["figures", FiguresView] };
 
+/** Say how it stands with the server; a button where a person has to act. */
+function tell(text, words = "", act = null) {
+  fill(connection, text, words ? [" ", el("button", { type: "button", class: "link", onclick: act }, words)] : []);
+}
+
 function decoded(part) {
   try { return decodeURIComponent(part); } catch { return part; }
 }
@@ -34,7 +39,8 @@ class Page {
     this.entitled = new MutationObserver(() => this.waiting.entitle());
     this.entitled.observe(document.querySelector("title"), { childList: true });
     fill(document.getElementById("who"), this.waiting.node, " · ", ...asked, " · ", who.login ? [`${who.name}${who.scope === "all" ? "" : `, sees ${who.scope} tasks`} `, el("button", { type: "button", class: "link", onclick: () => this.leave() }, "log out")] : who.model ? `model: ${who.model}` : "");
-    this.lost = new Set();
+    this.lost = new Map(); // what has no connection → whether it is not tried any more
+    window.ononline = () => this.retry();
     window.onhashchange = () => this.go();
     document.onvisibilitychange = () => this.heed();
     window.addEventListener("delf:wait", this.heedWait = ({ detail }) => this.waits(detail));
@@ -47,8 +53,8 @@ class Page {
   follow() {
     this.changes = new Stream("events", {
       change: (task) => this.change(task),
-      broken: () => this.connected("list", false),
-      whole: () => { this.connected("list", true); this.list.load().then(() => this.list.mark(this.taskId)); },
+      broken: (over) => this.connected("list", false, over),
+      whole: () => { this.lost.delete("ask"); this.connected("list", true); this.list.load().then(() => this.list.mark(this.taskId)); },
     });
   }
 
@@ -59,12 +65,36 @@ class Page {
     if (task.task_id === this.taskId) this.view?.know?.(task);
   }
 
-  connected(what, well) {
-    if (well) this.lost.delete(what); else this.lost.add(what);
+  connected(what, well, over = false) {
+    if (well) this.lost.delete(what); else this.lost.set(what, over);
     const broken = this.lost.size > 0;
+    const was = document.body.classList.contains("stale");
     document.body.classList.toggle("stale", broken);
-    setText(connection, broken ? "The connection is lost. Grey parts may be out of date. Trying again…" : "");
-    if (broken && what === "list") session().catch((error) => { if (error.status === 401) window.dispatchEvent(new Event("delf:login")); });
+    if (!broken) { if (was) this.mended(); return; }
+    if ([...this.lost.values()].some(Boolean)) tell("The server cannot be reached. Grey parts may be out of date.", "Try again", () => this.retry());
+    else tell("The connection is lost. Grey parts may be out of date. Trying again…");
+    if (what === "list") session().catch((error) => { if (error.status === 401) window.dispatchEvent(new Event("delf:login")); });
+  }
+
+  retry() {
+    tell("Trying again…");
+    this.changes.retry();
+    this.view?.stream?.retry();
+  }
+
+  /** The connection is there again: what it may have missed is loaded, and a restart told. */
+  async mended() {
+    tell("");
+    let known;
+    try { known = await session(); } catch { return; } // the streams say so, or the form to log in does
+    const restarted = known.server !== this.who.server;
+    Object.assign(this.who, known);
+    if (!restarted) return;
+    tell("The server was restarted. The page has loaded everything again.");
+    this.noted = true;
+    if (this.view?.inbox) this.view.inbox.load();
+    else if (this.view?.know) get(`tasks/${encodeURIComponent(this.taskId)}`).then((task) => this.view?.know?.(task)).catch((error) => this.broke(error));
+    else if (!detail.contains(document.activeElement)) { this.taskId = null; this.go(); }
   }
 
   /** The server has asked to come back in some seconds; 0 when it has answered. */
@@ -80,6 +110,7 @@ class Page {
   }
 
   async go() {
+    if (this.noted && this.taskId !== null) { this.noted = false; tell(""); }
     const [, taskId = "", asked = ""] = location.hash.split("/").map(decoded);
     if (taskId === this.taskId && this.view && !(taskId in OTHERS)) { if (asked) this.view.goToQuestion?.(asked); return; }
     this.view?.drop();
@@ -106,7 +137,7 @@ class Page {
     this.taskId = known.task_id;
     this.list.mark(known.task_id);
     this.view = new TaskView(known.task_id, this.who, {
-      connected: (well) => this.connected("task", well),
+      connected: (well, over) => this.connected("task", well, over),
       again: (task) => this.composer.put(task),
     });
     this.view.know(known);
@@ -177,6 +208,7 @@ class Page {
 let page = null;
 
 function askKey(problem = "", byProvider = false) {
+  const draft = page?.composer.words.value;
   page?.drop();
   page = null;
   document.body.classList.remove("stale");
@@ -190,6 +222,7 @@ function askKey(problem = "", byProvider = false) {
       const who = await login(key.value);
       fill(detail);
       page = new Page(who);
+      if (draft) page.composer.put(draft);
     } catch (error) { setText(told, error.message); key.select(); }
   } }, el("h1", {}, "Log in"), el("label", { htmlFor: "key" }, "API key"), key, told, el("button", { type: "submit", class: "primary" }, "Log in"),
   byProvider ? el("a", { class: "button", href: "login/oidc" }, "Log in with your organisation") : null);
@@ -199,15 +232,25 @@ function askKey(problem = "", byProvider = false) {
   key.focus();
 }
 
-async function begin() {
+async function begin(tries = 0) {
   try {
     page = new Page(await session());
   } catch (error) {
     if (error.status === 401) { askKey("", error.hint.includes("login/oidc")); return; }
-    setText(connection, `${error.message}. Trying again…`);
-    setTimeout(begin, 2000);
+    if (tries >= MOST_BREAKS) { tell(`${error.message}.`, "Try again", () => begin()); return; }
+    tell(`${error.message}. Trying again…`);
+    setTimeout(() => begin(tries + 1), pause(tries));
+    return;
   }
+  tell("");
 }
 
-window.addEventListener("delf:login", () => askKey("The session is over."));
+/** The session is over: ask how one logs in here, and let them. */
+window.addEventListener("delf:login", async () => {
+  try {
+    await session();
+  } catch (error) {
+    if (page && error.status === 401) askKey("The session is over. Log in again.", error.hint.includes("login/oidc"));
+  }
+});
 begin();

@@ -1,6 +1,7 @@
 // A script line by line, and under each line the calls that it made.
 
 import { el, fill, say, setText } from "./dom.js";
+import { table } from "./text.js";
 import { visible } from "./visible.js";
 import { EFFECTS, ago, args, count, duration, exact, pretty, short, shortId, value } from "./words.js";
 
@@ -48,6 +49,26 @@ function summary(calls) {
 const STATUS = { ok: "", running: "runs", waiting: "waits for you", error: "failed", refused: "refused",
   rejected: "rejected", cancelled: "cancelled", expired: "expired", already_done: "it did happen" };
 
+const isPlain = (item) => item === null || ["string", "number", "boolean"].includes(typeof item);
+const MOST_COLUMNS = 12;
+const MOST_OF_A_CELL = 200;
+
+/** A result as rows, where it is a list of records with plain values; else nothing. */
+function rowsOf(result) {
+  const isRecord = (one) => one !== null && typeof one === "object" && !Array.isArray(one) && Object.values(one).every(isPlain);
+  if (!Array.isArray(result) || !result.length || !result.every(isRecord)) return null;
+  const head = [...new Set(result.flatMap((one) => Object.keys(one)))];
+  const isLong = result.some((one) => Object.values(one).some((item) => typeof item === "string" && item.length > MOST_OF_A_CELL));
+  if (!head.length || head.length > MOST_COLUMNS || isLong) return null;
+  return { head, cells: result.map((one) => head.map((name) => (name in one ? String(one[name] ?? "") : ""))) };
+}
+
+/** A value: as a table where it is one, else as JSON, and a text as it is. */
+export function valueNodes(data) {
+  const rows = rowsOf(data);
+  return rows ? table(rows.head, rows.cells) : [el("pre", { class: "value", tabindex: "0" }, long(typeof data === "string" ? data : pretty(data)))];
+}
+
 function bodyOf(call) {
   const rows = [];
   for (const [name, item] of Object.entries(call.args)) {
@@ -63,7 +84,7 @@ function bodyOf(call) {
   if (rows.length) parts.push(el("dl", { class: "fields" }, rows));
   if (call.error) parts.push(el("p", { class: "bad" }, long(call.error)));
   else if (call.result !== undefined && call.result !== null) {
-    parts.push(el("p", { class: "quiet" }, "result"), el("pre", { class: "value" }, long(typeof call.result === "string" ? call.result : pretty(call.result))));
+    parts.push(el("p", { class: "quiet" }, "result"), ...valueNodes(call.result));
   }
   for (const child of call.children) {
     parts.push(el("p", {}, el("a", { href: `#/${child.id}` }, `child task: ${short(child.task, 80)}`)));

@@ -8,11 +8,11 @@ const ROWS = [
   ["task", (one) => short(one.task, 300)],
   ["state", (one) => one.state],
   ["models", (one) => one.models.join(", ")],
-  ["model calls", (one) => one.model_calls.toLocaleString()],
-  ["calls", (one) => one.calls.toLocaleString()],
-  ["tokens", (one) => one.tokens.toLocaleString()],
-  ["cost", (one) => money(one.cost_usd)],
-  ["time", (one) => duration(one.duration_ms)],
+  ["model calls", (one) => one.model_calls.toLocaleString(), true],
+  ["calls", (one) => one.calls.toLocaleString(), true],
+  ["tokens", (one) => one.tokens.toLocaleString(), true],
+  ["cost", (one) => money(one.cost_usd), true],
+  ["time", (one) => duration(one.duration_ms), true],
   ["error", (one) => one.error || ""],
 ];
 const PARTS = [["scripts", "Scripts"], ["calls", "Calls"], ["answer", "Answer"]];
@@ -69,8 +69,8 @@ export class CompareView {
   show(found) {
     const { a, b } = found;
     const head = [a, b].map((one) => el("th", { scope: "col" }, el("a", { href: `#/${one.task_id}` }, shortId(one.task_id))));
-    const rows = ROWS.map(([name, of]) => [name, of(a), of(b)]).filter(([, left, right]) => left || right)
-      .map(([name, left, right]) => el("tr", { class: left === right ? null : "differs" }, el("th", { scope: "row" }, name), el("td", {}, left), el("td", {}, right)));
+    const rows = ROWS.map(([name, of, number]) => [name, of(a), of(b), number ? "num" : null]).filter(([, left, right]) => left || right)
+      .map(([name, left, right, side]) => el("tr", { class: left === right ? null : "differs" }, el("th", { scope: "row" }, name), el("td", { class: side }, left), el("td", { class: side }, right)));
     fill(this.body, el("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Figures" },
       el("table", {}, el("thead", {}, el("tr", {}, el("td", {}), head)), el("tbody", {}, rows))),
     PARTS.map(([part, name]) => el("section", { "aria-label": name }, el("h2", {}, name), beside(found[part], `${name} of both`))));

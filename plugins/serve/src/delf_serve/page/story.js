@@ -12,6 +12,7 @@ class Chapter {
     this.at = at;
     this.calls = new Map(); // line → calls; 0 for those whose line is not known
     this.running = new Map(); // line → how many calls run
+    this.prints = [];
     this.status = "running";
     this.error = null;
     this.errorLine = null;
@@ -55,6 +56,7 @@ export class Story {
     this.tokens = 0;
     this.changed = 0;
     this.answer = null;
+    this.value = null; // the answer as data, where a task wants that
     this.error = null;
     this.conversation = null;
     this.parent = null;
@@ -211,6 +213,7 @@ export class Story {
 
   onPrinted(data) {
     this.prints.push(data.text);
+    this.chapter?.prints.push(data.text);
     this.printed += data.text.length;
   }
 
@@ -225,6 +228,7 @@ export class Story {
     this.state = data.status ? "done" : stopped ? "stopped" : "failed";
     this.finishedAt = at;
     this.answer = data.status ? data.text : null;
+    this.value = data.status ? data.value : null;
     this.isProse = !this.chapters.length && !this.calls.size;
     this.stoppedBy = data.by;
     this.error = data.error;

@@ -2,7 +2,7 @@
 
 import { Refused, Stream, get, post } from "./api.js";
 import { Card } from "./card.js";
-import { ChapterView, long } from "./code.js";
+import { ChapterView, long, valueNodes } from "./code.js";
 import { el, fill, say, setText, takeAsFile } from "./dom.js";
 import { filesOf } from "./files.js";
 import { Prompts } from "./prompts.js";
@@ -26,7 +26,7 @@ export class TaskView {
     this.reset();
     this.stream = new Stream(`tasks/${encodeURIComponent(taskId)}/events`, {
       message: (events) => this.take(events),
-      broken: () => connected(false),
+      broken: (over) => connected(false, over),
       whole: () => connected(true),
     });
     this.clock = setInterval(() => this.tick(), 1000);
@@ -49,8 +49,9 @@ export class TaskView {
     this.prompts = new Prompts(this.id);
     this.thread = new Thread(this.id, this.session.rights.includes("run"));
     this.replay = this.makeReplay();
+    this.past = el("p", { class: "past-note", role: "status" });
     this.node = el("article", { class: "task" },
-      el("div", { class: "top" }, el("a", { class: "back", href: "#/" }, "‹ Tasks"), this.state, this.figures, this.meter),
+      el("div", { class: "top" }, el("a", { class: "back", href: "#/" }, "‹ Tasks"), this.state, this.figures, this.meter, this.past),
       this.thread.before, this.title, this.meta, this.actions, this.jump, this.error, this.answer, this.files, this.thread.next, this.warnings, this.story, this.timeline.node, this.prompts.node, this.replay);
   }
 
@@ -95,6 +96,7 @@ export class TaskView {
 
   draw() {
     const { told } = this;
+    if (this.record?.state === "interrupted" && this.at === null && !told.over) told.state = "interrupted";
     this.drawHead();
     for (const [n, chapter] of told.chapters.entries()) {
       let view = this.chapters[n];
@@ -116,11 +118,15 @@ export class TaskView {
   drawHead() {
     const { told } = this;
     const [shape, words] = STATES[told.state];
-    if (this.shownState !== told.state) {
-      if (this.shownState && this.at === null) say(`The task is ${words}.`);
+    const replayed = this.at !== null;
+    if (this.shownState !== told.state || this.shownReplayed !== replayed) {
+      this.shownReplayed = replayed;
+      if (this.shownState && !replayed) say(`The task is ${words}.`);
       this.shownState = told.state;
       this.node.dataset.state = told.state;
-      fill(this.state, el("span", { "aria-hidden": "true" }, shape), ` ${words}`);
+      fill(this.state, el("span", { "aria-hidden": "true" }, shape), ` ${replayed ? `then: ${told.state}` : words}`);
+      fill(this.past, replayed ? ["This is a replay: it shows how the task was, and does nothing. ",
+        el("button", { type: "button", class: "link", onclick: () => this.leaveReplay() }, "Show how it is")] : []);
       this.drawActions();
     }
     if (this.shownTask !== told.task) {
@@ -181,6 +187,7 @@ export class TaskView {
   drawActions() {
     if (this.actions.querySelector(".own-script")) return; // what is being written stays
     const { told } = this;
+    if (this.at !== null) { fill(this.actions); return; } // what is replayed cannot be stopped
     const may = this.session.rights.includes("run");
     const button = (text, act, kind = "") => el("button", { type: "button", class: kind, onclick: act }, text);
     const nodes = [];
@@ -228,10 +235,15 @@ export class TaskView {
   know(record) {
     this.record = record;
     this.conversation ??= record.conversation_id;
-    if (record.state === "interrupted" && !this.told.over) {
-      this.told.state = "interrupted";
+    if (!this.told.seq) { // its events have not come yet
+      Object.assign(this.told, { task: record.task, state: record.state });
       this.drawHead();
-    } else this.drawActions();
+      return;
+    }
+    if (this.at !== null || this.told.over) return;
+    if (record.state === "interrupted" || this.told.state === "interrupted") this.told.state = record.state;
+    this.drawHead();
+    this.drawActions();
   }
 
   async act(what) {
@@ -277,21 +289,41 @@ export class TaskView {
   drawAnswer() {
     const { told } = this;
     const ready = told.answer !== null;
-    if (this.shownPrints === told.printed && this.shownReady === ready) return;
+    if (this.shownPrints === told.printed && this.shownReady === ready && this.shownOver === told.over) return;
     this.shownPrints = told.printed;
     this.shownReady = ready;
+    this.shownOver = told.over;
     this.answer.hidden = !told.printed && !ready;
     if (ready) {
-      fill(this.answer, el("h2", {}, "Answer"), told.isProse ? el("p", { class: "quiet" }, "answered without tools") : null, answer(told.answer), told.answer.length > 20_000 ? this.takeButton(told.answer, "answer.txt") : null);
+      const isData = told.value !== null && told.value !== undefined;
+      fill(this.answer, el("h2", {}, "Answer"), told.isProse && !isData ? el("p", { class: "quiet" }, "answered without tools") : null, ...(isData ? valueNodes(told.value) : answer(told.answer)), !isData && told.answer.length > 20_000 ? this.takeButton(told.answer, "answer.txt") : null,
+        this.printsApart(isData));
     } else {
       this.livePrints ??= el("span", {});
       this.live ??= el("pre", { class: "prints live", tabindex: "0", role: "region", "aria-label": "Prints" }, this.livePrints);
       setText(this.livePrints, told.tail(TAIL));
-      if (this.live.parentNode !== this.answer) fill(this.answer, el("h2", {}, "So far"), this.printedNote ??= el("p", { class: "quiet" }), this.live);
+      if (this.live.parentNode !== this.answer) fill(this.answer, this.liveHead ??= el("h2", {}), this.printedNote ??= el("p", { class: "quiet" }), this.live);
+      setText(this.liveHead, told.over ? "Prints until it ended" : "Prints so far");
       fill(this.printedNote, told.printed > TAIL ? [`the last part of ${size(told.printed)} of prints `, this.takeButton(() => told.tail(1e9), "prints.txt")] : []);
     }
     const files = [...told.files];
     if (files.length !== this.files.childElementCount) fill(this.files, filesOf(this.id, files));
+  }
+
+  /** What the scripts printed, folded, where the answer is something else. */
+  printsApart(isData) {
+    const { told } = this;
+    if (!told.printed || (!isData && told.prints.join("").trim() === told.answer.trim())) return null;
+    const scripts = told.chapters.filter((chapter) => chapter.prints.length);
+    const box = el("div", { class: "prints-of" });
+    const drawn = () => scripts.map((chapter) => {
+      const text = chapter.prints.join("");
+      return el("section", { "aria-label": `Prints of script ${chapter.attempt}` }, el("h3", {}, `Script ${chapter.attempt} `, el("span", { class: "quiet" }, size(text.length))),
+        el("pre", { class: "prints", tabindex: "0" }, text.slice(-TAIL)), text.length > TAIL ? el("p", { class: "quiet" }, `the last part of ${size(text.length)} `, this.takeButton(text, `prints-${chapter.attempt}.txt`)) : null);
+    });
+    const node = el("details", { class: "part prints-apart", ontoggle: () => node.open && !box.childElementCount && fill(box, drawn()) },
+      el("summary", {}, el("h2", {}, "Prints of the scripts"), " ", el("span", { class: "quiet" }, `${size(told.printed)}`)), box);
+    return node;
   }
 
   takeButton(text, name) {
@@ -313,6 +345,13 @@ export class TaskView {
     }
     this.node.classList.toggle("past", this.at !== null);
     this.draw();
+  }
+
+  leaveReplay() {
+    this.pause();
+    this.seek(this.events.length);
+    this.slider.value = this.events.length;
+    this.title.focus();
   }
 
   drawMoment() {

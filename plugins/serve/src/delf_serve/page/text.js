@@ -8,14 +8,26 @@ const MOST_ROWS = 200;
 
 const cells = (line) => line.trim().replace(/^\||\|$/g, "").split("|").map((cell) => cell.trim());
 
-/** A table of rows below a head; `right` says of each column if it stands at the right, `name` names the table. */
-export function table(head, rows, right = [], name = "Table") {
-  const side = (n) => (right[n] ? "num" : null);
+// Digits with their groups, decimals and a unit; a text that begins with a nought is a number's name, such as a postcode.
+const NUMBER = /^[-+−(]?[$€£¥]?\s?(0|[1-9]\d*|[1-9]\d{0,2}([,.'’ \u00a0\u202f]\d{3})+)([.,]\d+)?(e[-+]?\d+)?\)?(\s?[%$€£¥]|\s(ms|s|min|h|B|kB|MB|GB|[A-Z]{3}))?$/i;
+const NOTHING = /^(|[-–—]|null|none|nan|n\/a|cost unknown)$/i;
+
+/** Whether a column has numbers and nothing else, so that their digits stand one below the other. */
+function isNumeric(cells) {
+  const told = cells.map((cell) => String(cell ?? "").trim()).filter((text) => !NOTHING.test(text));
+  return told.length > 0 && told.every((text) => NUMBER.test(text));
+}
+
+/** A table of rows below a head; `right` says of each column if it stands at the right, and where it does not, its numbers do.
+ * A named one is a landmark; others may be alike. */
+export function table(head, rows, right = [], name = "") {
   const shown = rows.slice(0, MOST_ROWS);
+  const sides = head.map((_, n) => ((right[n] ?? isNumeric(shown.map((row) => row[n]))) ? "num" : null));
+  const side = (n) => sides[n];
   const body = el("table", {},
     el("thead", {}, el("tr", {}, head.map((cell, n) => el("th", { scope: "col", class: side(n) }, cell)))),
     el("tbody", {}, shown.map((row) => el("tr", {}, head.map((_, n) => el("td", { class: side(n) }, row[n] ?? ""))))));
-  const parts = [el("div", { class: "table", tabindex: "0", role: "region", "aria-label": name }, body)];
+  const parts = [el("div", { class: "table", tabindex: "0", role: name ? "region" : "group", "aria-label": name || `Table of ${head.join(", ")}` }, body)];
   if (rows.length > shown.length) parts.push(el("p", { class: "quiet" }, `${shown.length} of ${rows.length.toLocaleString()} rows shown`));
   return parts;
 }
@@ -87,7 +99,7 @@ export function answer(text, most = 20_000) {
     if (lines[n].includes("|") && n + 1 < lines.length && RULE.test(lines[n + 1]) && lines[n + 1].includes("-")) {
       flush();
       const head = cells(lines[n]);
-      const right = cells(lines[n + 1]).map((rule) => rule.endsWith(":"));
+      const right = cells(lines[n + 1]).map((rule) => (rule.endsWith(":") ? !rule.startsWith(":") : rule.startsWith(":") ? false : undefined));
       const rows = [];
       for (n += 2; n < lines.length && lines[n].includes("|"); n += 1) rows.push(cells(lines[n]));
       n -= 1;
