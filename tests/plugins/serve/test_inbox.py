@@ -73,6 +73,25 @@ async def test_two_people_and_a_rule_of_four_eyes_in_two_browsers(ruled, open_pa
     assert ruled.box.sent == [("bob", 1)]
 
 
+async def test_somebody_sees_where_they_are_logged_in_and_ends_it(ruled, open_page):  # noqa: F811
+    here, there = await open_page(ruled.url), await open_page(ruled.url)
+    other = await open_page(ruled.url)
+    for page, key in ((here, "ada-key"), (there, "ada-key"), (other, "bo-key")):
+        await logged_in(page, key)
+    await here.get_by_role("link", name="sessions", exact=True).click()
+    rows = here.get_by_role("list", name="Sessions").get_by_role("listitem")
+    await expect(rows).to_have_count(2)
+    await expect(rows.filter(has_text="this session")).to_contain_text("from 127.0.0.1, by a key")
+    await expect(rows.filter(has_text="this session").get_by_role("button")).to_have_count(0)
+    assert await accessible(here) == []
+    await here.get_by_role("button", name="End the session").click()
+    await expect(rows).to_have_count(1)
+    await expect(there.get_by_text("The session is over. Log in again.")).to_be_visible(
+        timeout=15_000
+    )
+    await expect(other.locator("#who")).to_contain_text("log out")
+
+
 async def test_many_alike_are_decided_at_once(ruled, open_page):  # noqa: F811
     for number in range(3):
         await ask(ruled, f"print(await send('bob{number}'))")

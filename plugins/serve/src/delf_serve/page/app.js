@@ -10,13 +10,14 @@ import { List } from "./list.js";
 import { RememberedView } from "./remembered.js";
 import { RoutinesView } from "./routines.js";
 import { SearchView } from "./search.js";
+import { SessionsView } from "./sessions.js";
 import { TaskView, missing } from "./task.js";
 import { ConversationsView } from "./thread.js";
 
 const detail = document.getElementById("detail");
 const connection = document.getElementById("connection");
 
-const OTHERS = { conversations: ["conversations", ConversationsView], compare: ["two tasks side by side", CompareView], search: ["search", SearchView], figures: ["figures", FiguresView] };
+const OTHERS = { sessions: ["sessions", SessionsView], conversations: ["conversations", ConversationsView], compare: ["two tasks side by side", CompareView], search: ["search", SearchView], figures: ["figures", FiguresView] };
 
 /** Say how it stands with the server; a button where a person has to act. */
 function tell(text, words = "", act = null) {
@@ -38,7 +39,7 @@ class Page {
     this.waiting = new Waiting(who.rights.includes("decide"));
     this.entitled = new MutationObserver(() => this.waiting.entitle());
     this.entitled.observe(document.querySelector("title"), { childList: true });
-    fill(document.getElementById("who"), this.waiting.node, " · ", ...asked, " · ", who.login ? [`${who.name}${who.scope === "all" ? "" : `, sees ${who.scope} tasks`} `, el("button", { type: "button", class: "link", onclick: () => this.leave() }, "log out")] : who.model ? `model: ${who.model}` : "");
+    fill(document.getElementById("who"), this.waiting.node, " · ", ...asked, " · ", who.login ? [`${who.name}${who.scope === "all" ? "" : `, sees ${who.scope} tasks`} `, el("a", { href: "#/sessions" }, "sessions"), " · ", el("button", { type: "button", class: "link", onclick: () => this.leave() }, "log out")] : who.model ? `model: ${who.model}` : "");
     this.lost = new Map(); // what has no connection → whether it is not tried any more
     window.ononline = () => this.retry();
     window.onhashchange = () => this.go();
