@@ -76,7 +76,7 @@ def asgi_app(agent: Agent, **options: Any) -> Application:
     "trusted_proxies",
     multiple=True,
     metavar="ADDRESS",
-    help="A reverse proxy to trust for X-Forwarded-For and X-Forwarded-Proto.",
+    help="A reverse proxy whose word on who asks is believed.",
 )
 @click.option(
     "--processes", default=1, show_default=True, type=click.IntRange(1, 64), help="Processes."
