@@ -362,7 +362,7 @@ def test_a_whole_script_on_a_terminal(here):
         assert "it may call, as often as it likes: desk.send, desk.close" in shown
         assert "│     await desk.close(n)" in shown
         terminal.send("e\n")
-        terminal.expect("which writes another")
+        terminal.expect("writes another script")
         terminal.expect("> ")
         terminal.send("a\n")
         assert terminal.wait() == 0

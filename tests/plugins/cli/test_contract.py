@@ -9,6 +9,6 @@ class TestPackage(PluginContract):
     offers = {
         "command": [
             "config", "doctor", "inspect", "journal", "migrate", "plugins available", "plugins check", "plugins install", "plugins uninstall",
-            "quickstart", "resume", "run", "runs", "runs diff", "runs fork", "runs stop",
+            "quickstart", "resume", "run", "runs", "runs diff", "runs figures", "runs fork", "runs search", "runs stop",
         ]
     }  # fmt: skip

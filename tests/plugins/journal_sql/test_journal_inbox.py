@@ -12,7 +12,7 @@ from delf.engine.approvals.inbox import KIND, Inbox, answer_data
 from delf.engine.approvals.pending import PendingRequests
 from delf.errors import JournalUnavailableError, UnknownRequestError
 from delf.events import ApprovalDecided, ApprovalRequested, TaskFinished, TaskStarted
-from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected
+from delf.protocols.approval import ApprovalRequest, Approved, Decider, Edited, Rejected
 from delf.protocols.journal import SharedJournal, SupportsRemembered
 from delf.testing import script
 from delf_journal_sql import SqlJournal
@@ -145,7 +145,8 @@ async def test_of_two_that_revoke_it_one_does(journal_url, open_journal):
     await ask(journals[0], "a", "req_1")
     await journals[0].append(remembering("a", 3, "req_1", remember="until_revoked"))
     answers = await asyncio.gather(
-        *(journal.revoke("req_1", "cli") for journal in journals), return_exceptions=True
+        *(journal.revoke("req_1", "cli") for journal in journals),
+        return_exceptions=True,
     )
     refused = [answer for answer in answers if isinstance(answer, UnknownRequestError)]
     assert len(refused) == 3
@@ -190,7 +191,7 @@ async def waiting(journal_url, open_journal):
 )
 async def test_an_answer_settles_the_request(waiting, sent, arrives):
     answer, other, _ = waiting
-    position = await other.post("a", KIND, answer_data("req_1", "d", sent, "cli"))
+    position = await other.post("a", KIND, answer_data("req_1", "d", sent, Decider(name="cli")))
     settled = await asyncio.wait_for(answer, 10)
     assert (settled.decision, settled.by, settled.note) == (arrives, "cli", position)
 
@@ -211,7 +212,9 @@ async def test_what_is_no_answer_to_it_leaves_it_waiting(waiting, data):
     answer, other, pending = waiting
     await other.post("a", KIND, data)
     await other.post("a", "something else", {})
-    await other.post("a", KIND, answer_data("req_1", "d", Rejected(reason="last"), "cli"))
+    await other.post(
+        "a", KIND, answer_data("req_1", "d", Rejected(reason="last"), Decider(name="cli"))
+    )
     assert (await asyncio.wait_for(answer, 10)).decision == Rejected(reason="last")
     assert pending.list() == []
 
@@ -251,9 +254,11 @@ async def test_answers_arrive_after_the_connection_was_lost(
     async with Inbox(journal, pending).watched():
         answers = [pending.open(request(name)) for name in ("req_1", "req_2")]
         await journal.find()  # so that the subscription has begun
-        await other.post("a", KIND, answer_data("req_1", "d", Approved(), "cli"))
+        await other.post("a", KIND, answer_data("req_1", "d", Approved(), Decider(name="cli")))
         await asyncio.wait_for(journal.lost.wait(), 10)
-        await other.post("a", KIND, answer_data("req_2", "d", Rejected(reason="no"), "cli"))
+        await other.post(
+            "a", KIND, answer_data("req_2", "d", Rejected(reason="no"), Decider(name="cli"))
+        )
         settled = await asyncio.wait_for(asyncio.gather(*answers), 10)
     await journal.aclose()
     assert [answer.decision for answer in settled] == [Approved(), Rejected(reason="no")]
@@ -287,7 +292,7 @@ async def test_an_answer_that_came_before_its_resumed_task_waits_again_counts(
     for event in events:
         await left.append(event)
     for said in (Rejected(reason="whoever said so was told that nobody heard it"), Approved()):
-        answer = answer_data(asked.request_id, asked.digest, said, "cli")
+        answer = answer_data(asked.request_id, asked.digest, said, Decider(name="cli"))
         position = await left.post(name, KIND, answer)
     await left.aclose()
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", journal_url)
@@ -334,7 +339,7 @@ async def test_a_hundred_tasks_that_wait_hold_up_no_others(
         assert paid == []
         assert len(await other.find_requests(waiting=True)) == 100
         for event in asked:
-            data = answer_data(event.request_id, event.digest, Approved(), "cli")
+            data = answer_data(event.request_id, event.digest, Approved(), Decider(name="cli"))
             await other.post(event.task_id, KIND, data)
         done = await asyncio.to_thread(lambda: [agent.wait(name, 60) for name in asking])
     assert [response.text for response in done] == [f"paid {n}" for n in range(100)]

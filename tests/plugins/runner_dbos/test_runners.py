@@ -342,7 +342,7 @@ def test_a_task_is_left_to_a_runner_and_a_schedule_is_kept(tmp_path: Path) -> No
     assert "no runner sees the journal 'none'" in memory.stderr
     disabled = {"DELF_DISABLE_PLUGINS": "runner-dbos"}
     without = delf("run", "x", "--llm", llm, "--detach", cwd=tmp_path, env=disabled)
-    assert "and the package delf-plugin-runner-dbos is disabled" in without.stderr
+    assert "the package delf-plugin-runner-dbos is disabled" in without.stderr
     assert len(json.loads(delf("runs", "list", "--json", cwd=tmp_path).stdout)) == 1
     add = ("schedule", "add", "morning", "0 8 * * 1-5", "Say hello.", "--zone", "Europe/Vienna")
     assert delf(*add, cwd=tmp_path).returncode == 0

@@ -93,7 +93,7 @@ async def test_a_task_that_can_be_none_says_why(store, serve):
     assert answer.status_code == 404
     task = await done(server, "print(1)")
     answer = await server.client.post("/routines", json={"task_id": task, "name": "../nine"})
-    assert (answer.status_code, "name of a routine" in answer.text) == (422, True)
+    assert (answer.status_code, "name of a routine" in answer.text) == (409, True)
 
 
 async def test_who_may_not_decide_saves_no_routine_and_sees_no_others(store, serve):

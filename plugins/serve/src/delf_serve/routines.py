@@ -107,7 +107,7 @@ class Routines:
                     record.task_id, given.name, fixed=given.fixed
                 )
         except DelfError as error:
-            raise ProblemError(422, error.message, error.hint or "delf routines save") from None
+            raise ProblemError(409, error.message, error.hint or "delf routines save") from None
         whole = [record.task_id, given.name, made.routine.text(), made.change]
         digest = hashlib.sha256("\0".join(whole).encode()).hexdigest()
         self._drafts[digest] = made
@@ -118,7 +118,7 @@ class Routines:
             try:
                 await asyncio.to_thread(made.keep)
             except DelfError as error:
-                raise ProblemError(422, error.message, error.hint or "") from None
+                raise ProblemError(409, error.message, error.hint or "") from None
             del self._drafts[digest]
         return s.RoutineDraft(
             name=given.name,
