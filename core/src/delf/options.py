@@ -50,6 +50,7 @@ class AgentOptions(TypedDict, total=False):
     wait_approvals: bool | None
     approvals: Sequence[str] | None
     observers: Sequence[str] | None
+    approval_rules: Mapping[str, Any] | None
     approval_timeout: float | None
     timeout: float | None
     stream: bool | None

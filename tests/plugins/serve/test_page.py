@@ -786,7 +786,7 @@ async def test_a_question_says_where_each_value_came_from(shop, open_page):
         "Text of others may be behind this call: to: from look (call 1, name); others wrote it"
     )
     await expect(ask.locator(".fields .warn")).to_have_text(
-        "from look (call 1, name); others wrote it"
+        "from look (call 1, name); others wrote it; new: never used before"
     )
     await expect(ask.locator(".fields .quiet.origin")).to_have_text("in your task")
     assert await accessible(page) == []

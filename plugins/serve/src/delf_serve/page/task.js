@@ -106,6 +106,10 @@ export class TaskView {
       }
       view.update();
     }
+    if (this.shownChapters !== told.chapters.length) { // a script can be changed once it is there
+      this.shownChapters = told.chapters.length;
+      this.drawActions();
+    }
     for (const question of told.questions.values()) this.drawQuestion(question);
     this.drawAnswer();
     this.thread.know(this.conversation, told.startedAt);
