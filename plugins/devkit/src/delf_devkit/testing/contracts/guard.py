@@ -176,8 +176,13 @@ _listeners: list[Callable[[str, tuple[Any, ...]], None]] = []
 _installed = threading.Event()
 
 
-def _hook(event: str, arguments: tuple[Any, ...]) -> None:
-    for listener in tuple(_listeners):
+def _hook(
+    event: str,
+    arguments: tuple[Any, ...],
+    listeners: list[Callable[[str, tuple[Any, ...]], None]] = _listeners,
+) -> None:
+    """Pass an event on. Python calls this also when it has emptied this module at its end."""
+    for listener in tuple(listeners):
         listener(event, arguments)
 
 
