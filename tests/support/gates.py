@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from delf.config import AgentConfig
 from delf.engine.approvals.channels import CallbackChannel, NamedChannel
 from delf.engine.approvals.pending import PendingRequests
-from delf.engine.approvals.policy import Approvals, TaskApprovals
+from delf.engine.approvals.policy import TaskApprovals
+from delf.engine.approvals.shared import Approvals
 from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
 from delf.engine.journal.log import TaskLog
@@ -18,7 +20,7 @@ from delf.engine.redact import Redactor
 from delf.engine.task import TaskRequest
 from delf.engine.toolset import Toolset, load_toolset
 from delf.engine.views.trace import Trace
-from delf.engine.waiting import Permit
+from delf.engine.waiting import Permit, TaskClock
 from delf.events import Event
 from delf.plugins.in_process_journal import InProcessJournal
 from delf.protocols.sandbox import CallAnswer, CallRequest
@@ -107,11 +109,15 @@ async def gate_bench(
     if channels is None:
         channels = [NamedChannel("test", CallbackChannel(noting))]
     approvals = shared or Approvals(
-        mode, channels, timeout, PendingRequests(), journal=journal, project=project
+        config=AgentConfig(approval_mode=mode, approval_timeout=timeout),
+        channels=tuple(channels),
+        pending=PendingRequests(),
+        journal=journal,
+        project=project,
     )
     request = TaskRequest(task="a task", timeout=60, task_id=task_id, key=key)
     permit = Permit(asyncio.Semaphore(10))
-    of_task = approvals.for_task(request, log, permit)
+    of_task = TaskApprovals(approvals, request, log, permit, TaskClock(60))
     threads = ToolThreads(4)
     gate = Gate(tools, of_task, log, threads, max_result_bytes, redactor, replay, contexts)
     return GateBench(tools, gate, log, of_task, asked)

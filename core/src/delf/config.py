@@ -101,9 +101,9 @@ class AgentConfig(BaseModel):
         default=None, description="The model for images and files; heavy_llm if it is not set."
     )
     system_prompt: str | None = Field(default=None, description="Added to every model call.")
-    providers: dict[str, Text] = Field({}, description="API keys by provider.", repr=False)
+    providers: dict[str, Text] = Field(default={}, description="API keys by provider.", repr=False)
     api_key_for: dict[str, Text] = Field(
-        {},
+        default={},
         description="API keys by the address to which they may go, such as gateway.example.",
         repr=False,
     )
@@ -143,13 +143,15 @@ class AgentConfig(BaseModel):
         default=2, ge=0, le=20, description="Scripts that rerun() may ask for."
     )
     sandbox: str = Field(default="auto", description="The sandbox backend's name, or auto.")
-    sandbox_config: dict[str, Any] = Field({}, description="Limits, and options of the backend.")
+    sandbox_config: dict[str, Any] = Field(
+        default={}, description="Limits, and options of the backend."
+    )
     min_isolation: Isolation = Field(
         default="process",
         description="Refuse weaker sandboxes, as measured on this machine.",
     )
-    files: list[str] = Field([], description="Input files for scripts.")
-    allowed_libs: list[str] = Field([], description="Packages that scripts may import.")
+    files: list[str] = Field(default=[], description="Input files for scripts.")
+    allowed_libs: list[str] = Field(default=[], description="Packages that scripts may import.")
     budget_usd: float | None = Field(default=None, gt=0, description="The most to spend, in USD.")
     allow_unpriced: bool = Field(
         default=False, description="Let models without a known price run under a budget."
@@ -159,7 +161,7 @@ class AgentConfig(BaseModel):
         default="interactive", description="Ask, approve everything, or deny everything."
     )
     pre_approved: list[str] = Field(
-        [],
+        default=[],
         description="Actions that need no approval: names or patterns, such as disk.write_file.",
     )
     confirm_mode: ConfirmMode = Field(
@@ -172,7 +174,7 @@ class AgentConfig(BaseModel):
         "(ask, even if such a call was approved before), or deny.",
     )
     flow_rules: list[str] = Field(
-        [],
+        default=[],
         description="Flows that need no approval, such as 'mail.read.sender -> mail.send.to'.",
     )
     approval_rules: dict[str, ApprovalRule] = Field(
@@ -190,7 +192,7 @@ class AgentConfig(BaseModel):
         "Give a function as on_confirm, and options in plugins.approval-NAME.",
     )
     observers: list[str] = Field(
-        [],
+        default=[],
         description="Names of further observers, such as otel.",
     )
     approval_timeout: float = Field(

@@ -15,7 +15,7 @@ from delf.engine.agent_tools import AgentTools
 from delf.engine.approvals.channels import CallbackChannel, NamedChannel
 from delf.engine.approvals.inbox import Inbox, open_journal
 from delf.engine.approvals.pending import PendingRequests
-from delf.engine.approvals.policy import Approvals
+from delf.engine.approvals.shared import Approvals
 from delf.engine.inputs import TaskFiles, find_inputs, input_files, readers_of
 from delf.engine.journal.observers import Observers, open_observers
 from delf.engine.memory import AgentMemory
@@ -347,21 +347,13 @@ async def _tools_of(
 
 
 def _approvals_of(agent: AgentParts, journal: Journal) -> Approvals:
-    config = agent.config
     return Approvals(
-        config.approval_mode,
-        _channels_of(agent),
-        config.approval_timeout,
-        agent.pending,
-        Inbox(journal, agent.pending),
-        wait=config.wait_approvals,
-        pre_approved=config.pre_approved,
-        must_ask="approval_mode" in config.model_fields_set,
+        config=agent.config,
+        channels=tuple(_channels_of(agent)),
+        pending=agent.pending,
+        inbox=Inbox(journal, agent.pending),
         journal=journal,
         project=str(agent.context.folder.resolve()),
-        flows=config.flows,
-        flow_rules=config.flow_rules,
-        rules=config.approval_rules,
     )
 
 

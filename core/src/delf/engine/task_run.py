@@ -14,6 +14,7 @@ from typing import Final, Self
 from delf.config import AgentConfig
 from delf.engine.agent_tools import AgentTools
 from delf.engine.approvals.policy import TaskApprovals
+from delf.engine.approvals.task_flows import TaskFlows
 from delf.engine.inputs import find_inputs, input_files
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.replay import PATIENCE_SECONDS, Replay
@@ -97,8 +98,12 @@ class TaskRun:
         self.context = TaskContext(files=[file.line for file in inputs])
         """The context of the task for the model."""
         self._values = self._origins()
-        self.approvals: TaskApprovals = resources.approvals.for_task(
-            request, self.log, permit, self.clock, self._values, self._outline
+        flows = None
+        if resources.config.flows != "off":
+            rules = resources.config.flow_rules
+            flows = TaskFlows(self._values, self._outline, self.log, rules)
+        self.approvals = TaskApprovals(
+            resources.approvals, request, self.log, permit, self.clock, flows
         )
         folder = OutputFolder(self.config.output_dir, written_before(request.past))
         self.output = OutputFiles(folder, resources.files.formats, self.log)

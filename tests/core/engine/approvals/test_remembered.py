@@ -5,10 +5,11 @@ import dataclasses
 import pytest
 
 from delf import Connection, action
+from delf.config import AgentConfig
 from delf.engine.approvals.channels import CallbackChannel, NamedChannel
 from delf.engine.approvals.decision import Answer
 from delf.engine.approvals.pending import PendingRequests
-from delf.engine.approvals.policy import Approvals
+from delf.engine.approvals.shared import Approvals
 from delf.errors import DelfError, UnknownRequestError
 from delf.events import ApprovalDecided, ApprovalRemembered, ApprovalRequested
 from delf.plugins.in_process_journal import InProcessJournal
@@ -144,11 +145,9 @@ async def test_a_keys_word_holds_for_its_own_later_tasks_only(by, holds):
     journal, pending = InProcessJournal(), PendingRequests()
     decide = answered_by(pending, by, Approved(remember="until_revoked", covers="action"))
     shared = Approvals(
-        "interactive",
-        [NamedChannel("page", CallbackChannel(decide))],
-        5,
-        pending,
-        wait=True,
+        config=AgentConfig(approval_timeout=5, wait_approvals=True),
+        channels=(NamedChannel("page", CallbackChannel(decide)),),
+        pending=pending,
         journal=journal,
         project="/shop",
     )

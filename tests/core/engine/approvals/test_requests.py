@@ -4,16 +4,19 @@ import asyncio
 
 import pytest
 
+from delf.config import AgentConfig
+from delf.engine.approvals.asking import NOBODY
 from delf.engine.approvals.channels import CallbackChannel, NamedChannel
 from delf.engine.approvals.decision import Answer
 from delf.engine.approvals.identity import call_digest
 from delf.engine.approvals.pending import PendingRequests
-from delf.engine.approvals.policy import NOBODY, Approvals
+from delf.engine.approvals.policy import TaskApprovals
+from delf.engine.approvals.shared import Approvals
 from delf.engine.calls.call import Call
 from delf.engine.journal.log import TaskLog
 from delf.engine.task import TaskRequest
 from delf.engine.toolset import load_toolset
-from delf.engine.waiting import Permit
+from delf.engine.waiting import Permit, TaskClock
 from delf.errors import DelfError, UnknownRequestError
 from delf.events import ApprovalDecided, ApprovalRequested
 from delf.plugins.in_process_journal import InProcessJournal
@@ -44,10 +47,12 @@ class Bench:
         self.asked: asyncio.Queue[ApprovalRequested] = asyncio.Queue()
         self.decided: asyncio.Queue[ApprovalDecided] = asyncio.Queue()
         self.permit = Permit(options.pop("places", None) or asyncio.Semaphore(5))
-        timeout = options.pop("timeout", 5.0)
-        shared = Approvals("interactive", channels, timeout, self.pending, **options)
+        options.setdefault("approval_timeout", 5.0)
+        config = AgentConfig(**options)
+        shared = Approvals(config=config, channels=tuple(channels), pending=self.pending)
         order = TaskRequest(task="a task", timeout=60)
-        self.approvals = shared.for_task(order, self.log, self.permit)
+        clock = TaskClock(60)
+        self.approvals = TaskApprovals(shared, order, self.log, self.permit, clock)
         (self.bound,) = tools.actions
 
     def _seen(self, event):
@@ -78,7 +83,7 @@ async def test_where_nobody_can_be_asked_it_is_rejected_at_once(tools):
 
 
 async def test_or_it_waits_for_an_answer(tools):
-    bench = Bench(tools, wait=True)
+    bench = Bench(tools, wait_approvals=True)
     work = bench.decide(1)
     name = (await bench.asked.get()).request_id
     bench.pending.answer(name, Answer(Approved(), "cli", 7))
@@ -178,7 +183,7 @@ class Says:
     "answer", [*NO_DECISION.values(), lambda _: True], ids=[*NO_DECISION, "true"]
 )
 async def test_a_channel_that_does_not_decide_approves_nothing(tools, answer):
-    bench = Bench(tools, [NamedChannel("pager", Says(answer))], timeout=0.2)
+    bench = Bench(tools, [NamedChannel("pager", Says(answer))], approval_timeout=0.2)
     decision = await bench.decide(1)
     assert isinstance(decision, (Rejected, Expired))
     (decided,) = bench.events(ApprovalDecided)
@@ -188,7 +193,7 @@ async def test_a_channel_that_does_not_decide_approves_nothing(tools, answer):
 @pytest.mark.parametrize("answer", NO_DECISION.values(), ids=NO_DECISION)
 async def test_nor_does_on_confirm_with_anything_but_true(tools, answer):
     channel = NamedChannel("on_confirm", CallbackChannel(answer))
-    decision = await Bench(tools, [channel], timeout=0.2).decide(1)
+    decision = await Bench(tools, [channel], approval_timeout=0.2).decide(1)
     assert isinstance(decision, (Rejected, Expired))
 
 
@@ -296,7 +301,7 @@ async def test_what_was_taken_as_an_answer_counts(tools):
             bench.pending.answer(request.request_id, Answer(Approved(), "cli"))
             await asyncio.Event().wait()
 
-    bench = Bench(tools, [NamedChannel("late", Late())], timeout=0)
+    bench = Bench(tools, [NamedChannel("late", Late())], approval_timeout=1e-9)
     assert await bench.decide(1) == Approved()
     (decided,) = bench.events(ApprovalDecided)
     assert (decided.decision, decided.by) == ("approved", "cli")
@@ -325,7 +330,7 @@ async def test_nothing_is_taken_once_a_channel_has_said_no(tools):
 
 
 async def test_it_can_be_answered_in_the_moment_in_which_it_is_seen(tools):
-    bench = Bench(tools, wait=True)
+    bench = Bench(tools, wait_approvals=True)
 
     def answer_at_once(event):
         if isinstance(event, ApprovalRequested):
@@ -338,7 +343,7 @@ async def test_it_can_be_answered_in_the_moment_in_which_it_is_seen(tools):
 
 
 async def test_an_answer_counts_though_the_call_is_cancelled_while_its_request_is_journalled(tools):
-    bench = Bench(tools, wait=True)
+    bench = Bench(tools, wait_approvals=True)
 
     async def answered_meanwhile(event, append=bench.log._journal.append):
         await append(event)
@@ -355,7 +360,7 @@ async def test_an_answer_counts_though_the_call_is_cancelled_while_its_request_i
 
 
 async def test_a_request_that_cannot_be_journalled_waits_for_nobody(tools):
-    bench = Bench(tools, wait=True)
+    bench = Bench(tools, wait_approvals=True)
 
     async def full(event):
         raise OSError("the disk is full")
@@ -383,7 +388,7 @@ async def ended(work) -> None:
 
 async def test_it_is_in_the_journal_before_the_task_has_a_place_again(tools):
     places = asyncio.Semaphore(1)
-    bench = Bench(tools, wait=True, places=places)
+    bench = Bench(tools, wait_approvals=True, places=places)
     async with bench.permit.taken():
         work = bench.decide(1)
         name = await pending_name(bench)
@@ -401,7 +406,7 @@ async def test_it_is_in_the_journal_before_the_task_has_a_place_again(tools):
 @pytest.mark.parametrize("given_up", [False, True], ids=["sandbox died", "script gave it up"])
 @pytest.mark.parametrize("times", [1, 2])
 async def test_it_counts_when_the_call_is_cancelled_in_the_same_moment(tools, given_up, times):
-    bench = Bench(tools, wait=True)
+    bench = Bench(tools, wait_approvals=True)
     work = bench.decide(1)
     name = await pending_name(bench)
     bench.pending.answer(name, Answer(Approved(), "bob"))
@@ -431,7 +436,7 @@ async def test_so_does_what_a_channel_said(tools):
 
 @pytest.mark.parametrize(("given_up", "source"), [(False, "sandbox_died"), (True, "given_up")])
 async def test_where_nobody_answered_that_is_told(tools, given_up, source):
-    bench = Bench(tools, wait=True)
+    bench = Bench(tools, wait_approvals=True)
     work = bench.decide(1)
     name = await pending_name(bench)
     bench.call.given_up = given_up

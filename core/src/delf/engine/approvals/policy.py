@@ -5,49 +5,44 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from delf.engine.approvals.ballot import Ballot, votes_in
-from delf.engine.approvals.channels import NamedChannel, ask_channels, copy_of
+from delf.engine.approvals.asking import Asking, cut_short
+from delf.engine.approvals.channels import NamedChannel, copy_of
 from delf.engine.approvals.decision import (
     Answer,
     decision_data,
     recorded,
-    unanswered,
     why_not,
     with_secrets,
 )
-from delf.engine.approvals.flows import Flow, addresses_of, flow_of, reason_of
+from delf.engine.approvals.flows import addresses_of
 from delf.engine.approvals.identity import call_digest
-from delf.engine.approvals.inbox import Inbox
 from delf.engine.approvals.novelty import with_novelty
-from delf.engine.approvals.pending import Count, PendingRequests
 from delf.engine.approvals.remembered import (
     RememberedDecisions,
     call_key,
     is_refusal,
     refused_calls,
 )
+from delf.engine.approvals.shared import Approvals
+from delf.engine.approvals.task_flows import TaskFlows
 from delf.engine.calls.call import Call
 from delf.engine.changes import situation
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.recording import RecordedCall
-from delf.engine.origins import Origins
 from delf.engine.task import TaskRequest
 from delf.engine.toolset import BoundAction
 from delf.engine.waiting import Permit, TaskClock
-from delf.errors import AgentConfirmationError, UndecidedCallError
+from delf.errors import AgentConfirmationError
 from delf.events import (
     ApprovalDecided,
-    ApprovalEscalated,
     ApprovalRemembered,
     ApprovalRequested,
-    ApprovalVoted,
     content_of,
 )
 from delf.protocols.approval import (
@@ -55,102 +50,21 @@ from delf.protocols.approval import (
     ApprovalRequest,
     Approved,
     Decision,
-    Expired,
     Rejected,
-    SupportsEscalation,
     SupportsPresence,
 )
 from delf.protocols.connection import Allowed, NeedsApproval
-from delf.protocols.journal import Journal
 from delf.protocols.people import name_of_holder
-from delf.protocols.rules import ApprovalRule
 from delf.tools.action import strictest
-from delf.types import ApprovalMode, FlowMode
 
 _log = logging.getLogger(__name__)
 
-_UNASKED: Final = "it needs a person's approval and nobody could be asked"
-_TO_DO: Final = (
-    "run it on a terminal, let it wait for `delf approvals` (--wait-approvals), allow it "
-    "(--approve all), or give a program on_confirm"
-)
-NOBODY: Final = f"{_UNASKED}; {_TO_DO}"
 SCRIPT: Final = "script"
 """The action of a request for a whole script."""
 Question = tuple[ApprovalRequested | None, ApprovalDecided | None]
 """A request and its decision, as far as a journal has them."""
 _QUIET_SECONDS: Final = 0.1
 _MOST_QUIET_SECONDS: Final = 5.0
-
-
-class Approvals:
-    """The approvals of one agent.
-
-    Args:
-        mode: Ask, approve everything, or deny everything.
-        channels: Who is asked, in order.
-        timeout: Seconds until a request expires, which counts as no.
-        pending: Where requests wait, for answers through the agent.
-        inbox: Where other processes leave answers.
-        wait: Where nobody can be asked, wait for an answer through the agent or the inbox
-            instead of taking that for a no.
-        pre_approved: Names or patterns of actions that need no approval.
-        must_ask: A task that could ask nobody is not begun.
-        journal: Where decisions are that hold until they are revoked.
-        project: The folder of the project whose later tasks they hold for.
-        flows: What is made of where values came from.
-        flow_rules: Flows that are no reason to ask.
-        rules: The team's rules, by patterns of actions.
-    """
-
-    def __init__(
-        self,
-        mode: ApprovalMode,
-        channels: Sequence[NamedChannel],
-        timeout: float,
-        pending: PendingRequests,
-        inbox: Inbox | None = None,
-        *,
-        wait: bool = False,
-        pre_approved: Sequence[str] = (),
-        must_ask: bool = False,
-        journal: Journal | None = None,
-        project: str = "",
-        flows: FlowMode = "show",
-        flow_rules: Sequence[str] = (),
-        rules: Mapping[str, ApprovalRule] | None = None,
-    ) -> None:
-        self.rules = dict(rules or {})
-        self.flows: FlowMode = flows
-        self.flow_rules = tuple(flow_rules)
-        self.mode: ApprovalMode = mode
-        self.channels = tuple(channels)
-        self.timeout = timeout
-        self.pending = pending
-        self.inbox = inbox
-        self.wait = wait
-        self.pre_approved = tuple(pre_approved)
-        self.must_ask = must_ask
-        self.journal = journal
-        self.project = project
-
-    def rule_of(self, action: str) -> ApprovalRule | None:
-        """The team's rule for an action: of those that match, the one with the longest pattern."""
-        found = [pattern for pattern in self.rules if fnmatchcase(action, pattern)]
-        return self.rules[max(found, key=len)] if found else None
-
-    def for_task(
-        self,
-        task: TaskRequest,
-        log: TaskLog,
-        permit: Permit,
-        clock: TaskClock | None = None,
-        origins: Origins | None = None,
-        outline: Callable[[], Awaitable[None]] | None = None,
-    ) -> TaskApprovals:
-        """The same for one task; without ``origins`` nobody knows where values came from."""
-        clock = clock or TaskClock(task.timeout)
-        return TaskApprovals(self, task, log, permit, clock, origins, outline)
 
 
 class TaskApprovals:
@@ -165,8 +79,7 @@ class TaskApprovals:
         log: Where requests and decisions are recorded.
         permit: The task's place among those that run, given up while a person decides.
         clock: The task's time, which stands still meanwhile.
-        origins: Finds where values of calls came from.
-        outline: Asks a model which calls the task itself asks for.
+        flows: Finds where values of calls came from; None where nobody wants to know.
     """
 
     def __init__(
@@ -176,11 +89,10 @@ class TaskApprovals:
         log: TaskLog,
         permit: Permit,
         clock: TaskClock,
-        origins: Origins | None = None,
-        outline: Callable[[], Awaitable[None]] | None = None,
+        flows: TaskFlows | None = None,
     ) -> None:
         self._shared = shared
-        self.must_ask = shared.must_ask
+        self._config = shared.config
         self._task = task
         self._log = log
         self.permit = permit
@@ -191,11 +103,9 @@ class TaskApprovals:
         self._refused = refused_calls(task.past)
         self._plans: dict[int, frozenset[str]] = {}
         self._granted: frozenset[str] = frozenset()
-        self._origins = origins
-        self._outline = outline
-        self._outlining = asyncio.Lock()
+        self._flows = flows
+        self._asking = Asking(shared, task, log)
         self._came_at = 0.0
-        self._voting: set[asyncio.Future[Any]] = set()
         self._in_turn = asyncio.Lock()
         self._looking = asyncio.Lock()
 
@@ -249,63 +159,12 @@ class TaskApprovals:
         """End the approval of the calls that were approved with a script."""
         self._granted = frozenset()
 
-    # -- flows --------------------------------------------------------------------------
-
-    def flow(
-        self, bound: BoundAction, arguments: Mapping[str, Any], learned: Sequence[str] = ()
-    ) -> Flow | None:
-        """Find the sources of a call's values; None where flows are off.
-
-        Args:
-            bound: What is called.
-            arguments: Its validated arguments.
-            learned: Rules that a person's yes made, beside those of the settings.
-        """
-        origins, shared = self._origins, self._shared
-        if origins is None or shared.flows == "off":
-            return None
-        origins.follow(self._log.events)
-        safe = self._log.redactor.value(arguments)
-        return flow_of(origins, bound, safe, (*shared.flow_rules, *learned))
+    # -- calls --------------------------------------------------------------------------
 
     async def must_look(self, bound: BoundAction, arguments: Mapping[str, Any]) -> bool:
         """Tell whether a person has to look at a call for its flow, that needs no approval else."""
-        origins = self._origins
-        if not self._guards or origins is None:
-            return False
-        if bound.action.effect == "read" and not bound.action.egress:
-            return False
-        origins.follow(self._log.events)
-        safe = self._log.redactor.value(arguments)
-        reason = reason_of(origins, bound, safe, self._shared.flow_rules)
-        if reason is not None and await self._has_outline():
-            reason = reason_of(origins, bound, safe, self._shared.flow_rules)
-        return reason is not None
-
-    async def _guarded_flow(self, bound: BoundAction, arguments: Mapping[str, Any]) -> Flow | None:
-        """Find a call's flow by all that may let it pass, from the cheapest on."""
-        flow = self.flow(bound, arguments)
-        if flow is None or flow.reason is None:
-            return flow
-        learned = await self._remembered.flow_rules(bound.name, bound.digest, self._task.worker)
-        flow = self.flow(bound, arguments, learned) if learned else flow
-        if flow is not None and flow.reason is not None and await self._has_outline():
-            flow = self.flow(bound, arguments, learned)
-        return flow
-
-    async def _has_outline(self) -> bool:
-        """Have the task's outline, and tell whether there is one; it is asked for once."""
-        origins = self._origins
-        if origins is None or not origins.own_words:
-            return False
-        async with self._outlining:
-            if origins.outline is None and self._outline is not None:
-                ask, self._outline = self._outline, None
-                await ask()
-                origins.follow(self._log.events)
-        return origins.outline is not None
-
-    # -- calls --------------------------------------------------------------------------
+        flows = self._flows if self._shared.guards else None
+        return flows is not None and await flows.must_look(bound, arguments)
 
     async def decide(
         self,
@@ -327,7 +186,11 @@ class TaskApprovals:
             changed: Whether it was asked about before, and is another one now.
         """
         bound = call.bound
-        flow = await self._guarded_flow(bound, call.arguments) if self._guards else None
+        flows, guards = self._flows, self._shared.guards
+        flow = None
+        if flows is not None and guards:
+            arguments, worker = call.arguments, self._task.worker
+            flow = await flows.find_guarded(bound, arguments, self._remembered, worker)
         suspicious = flow is not None and flow.reason is not None
         # By digest: a question in the midst of a call may have the name of an action.
         rule = self._shared.rule_of(bound.name)
@@ -337,8 +200,8 @@ class TaskApprovals:
         needs_approval = isinstance(verdict, NeedsApproval)
         if is_free and self._is_pre_approved(bound) and not needs_approval:
             return Answer(Approved(reason="pre-approved"), source="policy")
-        if not self._guards:
-            flow = self.flow(bound, call.arguments)
+        if flows is not None and not guards:
+            flow = flows.find(bound, call.arguments)
         safe = self._log.redactor.text
         left_out = {n: v for n, v in bound.action.defaults.items() if n not in call.arguments}
         request = self._request(
@@ -405,7 +268,7 @@ class TaskApprovals:
 
     def _is_pre_approved(self, bound: BoundAction) -> bool:
         """Tell whether the user let it pass; a worker's tool of that name may be another one."""
-        patterns = () if self._task.worker else self._shared.pre_approved
+        patterns = () if self._task.worker else self._config.pre_approved
         return any(fnmatchcase(bound.name, pattern) for pattern in patterns)
 
     def check_answerable(self, tools: Iterable[BoundAction]) -> None:
@@ -417,11 +280,13 @@ class TaskApprovals:
         Raises:
             AgentConfirmationError: Naming what needs approval.
         """
-        shared, task = self._shared, self._task
-        if not self.must_ask or shared.mode != "interactive" or task.patient or shared.wait:
+        config, task = self._config, self._task
+        if not self._shared.must_ask or config.approval_mode != "interactive":
+            return
+        if task.patient or config.wait_approvals:
             return
         asking = [bound.name for bound in tools if bound.asks and not self._is_pre_approved(bound)]
-        if not asking or any(_can_ask(named) for named in shared.channels):
+        if not asking or any(_can_ask(named) for named in self._shared.channels):
             return
         listed = ", ".join(asking[:5]) + (f" and {len(asking) - 5} more" if asking[5:] else "")
         raise AgentConfirmationError(
@@ -516,24 +381,28 @@ class TaskApprovals:
                 with self._clock.stopped():
                     async with self.permit.given_up():
                         since = None if asked is None else asked.at
-                        return await self._ask(request, call, told, since=since)
+                        said, cut = await self._asking.answer(request, call, told, since=since)
+                        answer = await self._take(request, said, call)
+                        if cut is not None:
+                            raise cut
+                        return answer
             try:
                 await told
             except asyncio.CancelledError:
-                await self._take(request, _unanswered(call), call)
+                await self._take(request, cut_short(call), call)
                 raise
             return await self._take(request, said, call)
 
     def _said_by_mode(self, request: ApprovalRequest) -> Answer | None:
         """The answer to a request about which nobody is asked; None where somebody is."""
-        mode = self._shared.mode
+        mode = self._config.approval_mode
         if request.rule and mode != "strict":
             return None  # the people whom the rule names decide
         if request.outcome_unknown and self._task.settle != "ask":
             decided = Approved() if self._task.settle == "again" else AlreadyDone()
             return Answer(decided, f"settle {self._task.settle}", source="policy")
         if self._is_suspicious(request):
-            if self._shared.flows == "deny":
+            if self._config.flows == "deny":
                 return Answer(Rejected(reason=str(request.flow)), "flows deny", source="policy")
         elif mode == "approve_all" and not request.outcome_unknown:
             return Answer(Approved(), "mode approve_all", source="policy")
@@ -542,13 +411,9 @@ class TaskApprovals:
             return Answer(Rejected(reason=reason), "mode strict", source="policy")
         return None
 
-    @property
-    def _guards(self) -> bool:
-        return self._shared.flows in ("guard", "deny")
-
     def _is_suspicious(self, request: ApprovalRequest) -> bool:
         """Tell whether only a person may say yes to it, for where its values came from."""
-        return request.flow is not None and self._guards
+        return request.flow is not None and self._shared.guards
 
     @asynccontextmanager
     async def _watched_inbox(self, request: ApprovalRequest) -> AsyncGenerator[None]:
@@ -565,174 +430,6 @@ class TaskApprovals:
             self._log.show(asked)
             return
         await self._log.record(ApprovalRequested, **content_of(request))
-
-    async def _ask(
-        self,
-        request: ApprovalRequest,
-        call: Call | None,
-        told: Awaitable[None],
-        *,
-        since: float | None,
-    ) -> Answer:
-        """Wait for the answer.
-
-        Once accepted it counts, also for a call that is cancelled meanwhile.
-
-        Args:
-            request: The request; it can be answered before anybody sees it.
-            call: The call; None for a whole script.
-            told: Lets those who look on see it.
-            since: Since when it waits, where others saw it wait before.
-        """
-        pending = self._shared.pending
-        count = self._counting(request, since)
-        answer = pending.open(request, count)
-        escalating: asyncio.Task[None] | None = None
-        asking: asyncio.Task[Answer | None] | None = None
-        cancelled: asyncio.CancelledError | None = None
-        how = "cancelled"
-        failures: list[str] = []
-        try:
-            try:
-                await told
-                escalating = self._escalating(request, since)
-                asking = asyncio.ensure_future(
-                    self._ask_channels(request, failures, count, again=since is not None)
-                )
-                said = await self._first_answer(request, asking, answer, failures)
-            except asyncio.CancelledError as error:
-                cancelled = error
-                said = _said_by_now(asking) or _unanswered(call)
-            if not pending.withdraw(request.request_id):
-                while not answer.done():  # whoever gave it was told that it counts
-                    try:
-                        await asyncio.wait({answer})
-                    except asyncio.CancelledError as error:
-                        cancelled = error
-                said = answer.result()
-            how = type(said.decision).__name__.lower()
-        finally:
-            for work in (asking, escalating):
-                if work is not None:
-                    work.cancel()
-            pending.close(request.request_id, how)
-        answer = await self._take(request, said, call)
-        if cancelled is not None:
-            raise cancelled
-        return answer
-
-    async def _first_answer(
-        self,
-        request: ApprovalRequest,
-        asking: asyncio.Task[Answer | None],
-        answer: asyncio.Future[Answer],
-        failures: Sequence[str],
-    ) -> Answer:
-        """Return the first answer of a channel or of anybody else.
-
-        Args:
-            request: The request.
-            asking: Asks the channels.
-            answer: What anybody else answers.
-            failures: The channels that have failed by the end of ``asking``.
-
-        Raises:
-            UndecidedCallError: When nobody says what happened to a call. That is not a decision:
-                request waits in the journal, for whoever resumes the task.
-        """
-        try:
-            async with asyncio.timeout(self._shared.timeout):
-                await asyncio.wait({asking, answer}, return_when=asyncio.FIRST_COMPLETED)
-                if answer.done():
-                    return answer.result()
-                if asking.cancelled():
-                    _log.error("an approval channel cancelled the task that asked it")
-                said = None if asking.cancelled() else asking.result()
-                if said is not None:
-                    return said
-                if not (self._task.patient or self._shared.wait or self._shared.pending.watched):
-                    if request.outcome_unknown:
-                        told = f" ({'; '.join(failures)})" if failures else ""
-                        raise _undecided(request, f"nobody could be asked about it{told}")
-                    return Answer(Rejected(reason=_nobody(failures)), "nobody", source="nobody")
-                return await asyncio.shield(answer)
-        except TimeoutError:
-            if request.outcome_unknown:
-                why = f"nobody answered within {self._shared.timeout:g} s"
-                raise _undecided(request, why) from None
-            expired = Expired(after_seconds=self._shared.timeout)
-            return Answer(expired, "clock", source="timeout")
-
-    def _counting(self, request: ApprovalRequest, since: float | None) -> Count:
-        """Make answers what they count for under the rule of a request."""
-        rule = ApprovalRule.of(request.rule)
-        if rule is None:
-            return lambda answer: answer
-        votes = votes_in(self._log.events, request.request_id)
-        loop, asker = asyncio.get_running_loop(), self._task.on_behalf_of
-        ballot = Ballot(rule, asker, time.time() if since is None else since, votes)
-
-        def count(answer: Answer) -> Answer | None:
-            counted, is_final = ballot.cast(answer)
-            if is_final:
-                return counted
-            loop.call_soon_threadsafe(self._note_vote, request.request_id, counted)
-            return None
-
-        return count
-
-    def _note_vote(self, request_id: str, answer: Answer) -> None:
-        reason = getattr(answer.decision, "reason", None)
-        voting = self._log.record(
-            ApprovalVoted,
-            request_id=request_id,
-            by=answer.by,
-            reason=reason,
-            key=answer.key,
-            note=answer.note,
-            via=answer.via,
-            instead_of=answer.instead_of,
-        )
-        work = asyncio.ensure_future(voting)
-        self._voting.add(work)
-        work.add_done_callback(self._voting.discard)
-
-    def _escalating(
-        self, request: ApprovalRequest, since: float | None
-    ) -> asyncio.Task[None] | None:
-        """Let further people decide once nobody has for as long as the rule says."""
-        rule = ApprovalRule.of(request.rule)
-        if rule is None or rule.escalate_after is None:
-            return None
-        waited = 0.0 if since is None else time.time() - since
-        seconds, to = rule.escalate_after * 60 - waited, rule.escalate_to
-
-        async def escalate() -> None:
-            if seconds > 0:
-                await asyncio.sleep(seconds)
-                await self._log.record(ApprovalEscalated, request_id=request.request_id, to=to)
-            for named in self._shared.channels:
-                if isinstance(named.channel, SupportsEscalation):
-                    await self._tell_escalated(named, request)
-
-        return asyncio.ensure_future(escalate())
-
-    async def _tell_escalated(self, named: NamedChannel, request: ApprovalRequest) -> None:
-        channel: Any = named.channel
-        try:
-            await channel.escalated(request)
-        except Exception as error:  # of whoever wrote the channel; the request waits anyway
-            self._log.redactor.log_failure(_log, f"the channel {named.name!r} failed", error)
-
-    async def _ask_channels(
-        self, request: ApprovalRequest, failures: list[str], count: Count, *, again: bool
-    ) -> Answer | None:
-        if again and self._shared.inbox is not None:
-            await self._shared.inbox.take_earlier(request.task_id)
-            if self._shared.pending.find(request.request_id) is None:
-                return None  # it was answered meanwhile
-        channels, redactor = self._shared.channels, self._log.redactor
-        return await ask_channels(channels, request, self._task, redactor, failures, count)
 
     async def _take(self, request: ApprovalRequest, said: Answer, call: Call | None) -> Answer:
         """Journal an answer, remember it if it says so, and give it as it is carried out."""
@@ -777,21 +474,6 @@ def _arguments_of(call: Call | None) -> Mapping[str, Any] | None:
     return None if call is None else call.arguments
 
 
-def _unanswered(call: Call | None) -> Answer:
-    return unanswered(given_up=call is not None and call.given_up)
-
-
-def _nobody(failures: Sequence[str]) -> str:
-    """The reason of a no that nobody gave, with the channels that failed."""
-    return f"{_UNASKED} ({'; '.join(failures)}); {_TO_DO}" if failures else NOBODY
-
-
-def _undecided(request: ApprovalRequest, why: str) -> UndecidedCallError:
-    return UndecidedCallError(
-        f"{request.action} was begun when its process died, its end is not recorded, and {why}"
-    )
-
-
 def _can_ask(named: NamedChannel) -> bool:
     channel = named.channel
     return channel.can_ask() if isinstance(channel, SupportsPresence) else True
@@ -810,10 +492,3 @@ def _question_about(request: ApprovalRequest, past: Question) -> Question:
     if decided is not None and decided.request_id != asked.request_id:
         return asked, None
     return asked, decided
-
-
-def _said_by_now(asking: asyncio.Task[Answer | None] | None) -> Answer | None:
-    """Return the answer of a channel that has given one."""
-    if asking is None or not asking.done() or asking.cancelled():
-        return None
-    return asking.result()

@@ -141,8 +141,7 @@ class TaskPipeline:
             run.tools = await run.tools.with_builtins([answer])
         if not run.replay.resumed:
             run.models.ledger.check()
-            if self._run.approvals.must_ask:
-                self._run.approvals.check_answerable(run.tools)
+            run.approvals.check_answerable(run.tools)
         seconds = self._run.clock.seconds * _SHARE
         if run.memory is not None or run.request.conversation is not None:
             await recall(run, seconds)

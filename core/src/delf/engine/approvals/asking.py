@@ -1,0 +1,240 @@
+"""Waiting for the answer to one request: of a channel, of anybody else, or of the clock."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Sequence
+from typing import Any, Final
+
+from delf.engine.approvals.ballot import Ballot, votes_in
+from delf.engine.approvals.channels import NamedChannel, ask_channels
+from delf.engine.approvals.decision import Answer, unanswered
+from delf.engine.approvals.pending import Count
+from delf.engine.approvals.shared import Approvals
+from delf.engine.calls.call import Call
+from delf.engine.journal.log import TaskLog
+from delf.engine.task import TaskRequest
+from delf.errors import UndecidedCallError
+from delf.events import ApprovalEscalated, ApprovalVoted
+from delf.protocols.approval import ApprovalRequest, Expired, Rejected, SupportsEscalation
+from delf.protocols.rules import ApprovalRule
+
+_log = logging.getLogger(__name__)
+
+_UNASKED: Final = "it needs a person's approval and nobody could be asked"
+_TO_DO: Final = (
+    "run it on a terminal, let it wait for `delf approvals` (--wait-approvals), allow it "
+    "(--approve all), or give a program on_confirm"
+)
+NOBODY: Final = f"{_UNASKED}; {_TO_DO}"
+
+
+class Asking:
+    """Asks about the requests of one task, and counts what is answered.
+
+    Args:
+        shared: What the agent's tasks share.
+        task: The task.
+        log: Where votes and further people to ask are recorded.
+    """
+
+    def __init__(self, shared: Approvals, task: TaskRequest, log: TaskLog) -> None:
+        self._shared = shared
+        self._task = task
+        self._log = log
+        self._voting: set[asyncio.Future[Any]] = set()
+
+    async def answer(
+        self,
+        request: ApprovalRequest,
+        call: Call | None,
+        told: Awaitable[None],
+        *,
+        since: float | None,
+    ) -> tuple[Answer, asyncio.CancelledError | None]:
+        """Wait for the answer.
+
+        Once accepted it counts, also for a call that is cancelled meanwhile: that is returned
+        beside it.
+
+        Args:
+            request: The request; it can be answered before anybody sees it.
+            call: The call; None for a whole script.
+            told: Lets those who look on see it.
+            since: Since when it waits, where others saw it wait before.
+        """
+        pending = self._shared.pending
+        count = self._counting(request, since)
+        answer = pending.open(request, count)
+        escalating: asyncio.Task[None] | None = None
+        asking: asyncio.Task[Answer | None] | None = None
+        cancelled: asyncio.CancelledError | None = None
+        how = "cancelled"
+        failures: list[str] = []
+        try:
+            try:
+                await told
+                escalating = self._escalating(request, since)
+                asking = asyncio.ensure_future(
+                    self._ask_channels(request, failures, count, again=since is not None)
+                )
+                said = await self._first_answer(request, asking, answer, failures)
+            except asyncio.CancelledError as error:
+                cancelled = error
+                said = _said_by_now(asking) or cut_short(call)
+            if not pending.withdraw(request.request_id):
+                while not answer.done():  # whoever gave it was told that it counts
+                    try:
+                        await asyncio.wait({answer})
+                    except asyncio.CancelledError as error:
+                        cancelled = error
+                said = answer.result()
+            how = type(said.decision).__name__.lower()
+        finally:
+            for work in (asking, escalating):
+                if work is not None:
+                    work.cancel()
+            pending.close(request.request_id, how)
+        return said, cancelled
+
+    async def _first_answer(
+        self,
+        request: ApprovalRequest,
+        asking: asyncio.Task[Answer | None],
+        answer: asyncio.Future[Answer],
+        failures: Sequence[str],
+    ) -> Answer:
+        """Return the first answer of a channel or of anybody else.
+
+        Args:
+            request: The request.
+            asking: Asks the channels.
+            answer: What anybody else answers.
+            failures: The channels that have failed by the end of ``asking``.
+
+        Raises:
+            UndecidedCallError: When nobody says what happened to a call. That is not a decision:
+                request waits in the journal, for whoever resumes the task.
+        """
+        try:
+            async with asyncio.timeout(self._shared.config.approval_timeout):
+                await asyncio.wait({asking, answer}, return_when=asyncio.FIRST_COMPLETED)
+                if answer.done():
+                    return answer.result()
+                if asking.cancelled():
+                    _log.error("an approval channel cancelled the task that asked it")
+                said = None if asking.cancelled() else asking.result()
+                if said is not None:
+                    return said
+                if not (
+                    self._task.patient
+                    or self._shared.config.wait_approvals
+                    or self._shared.pending.watched
+                ):
+                    if request.outcome_unknown:
+                        told = f" ({'; '.join(failures)})" if failures else ""
+                        raise _undecided(request, f"nobody could be asked about it{told}")
+                    return Answer(Rejected(reason=_nobody(failures)), "nobody", source="nobody")
+                return await asyncio.shield(answer)
+        except TimeoutError:
+            if request.outcome_unknown:
+                why = f"nobody answered within {self._shared.config.approval_timeout:g} s"
+                raise _undecided(request, why) from None
+            expired = Expired(after_seconds=self._shared.config.approval_timeout)
+            return Answer(expired, "clock", source="timeout")
+
+    def _counting(self, request: ApprovalRequest, since: float | None) -> Count:
+        """Make answers what they count for under the rule of a request."""
+        rule = ApprovalRule.of(request.rule)
+        if rule is None:
+            return lambda answer: answer
+        votes = votes_in(self._log.events, request.request_id)
+        loop, asker = asyncio.get_running_loop(), self._task.on_behalf_of
+        ballot = Ballot(rule, asker, time.time() if since is None else since, votes)
+
+        def count(answer: Answer) -> Answer | None:
+            counted, is_final = ballot.cast(answer)
+            if is_final:
+                return counted
+            loop.call_soon_threadsafe(self._note_vote, request.request_id, counted)
+            return None
+
+        return count
+
+    def _note_vote(self, request_id: str, answer: Answer) -> None:
+        reason = getattr(answer.decision, "reason", None)
+        voting = self._log.record(
+            ApprovalVoted,
+            request_id=request_id,
+            by=answer.by,
+            reason=reason,
+            key=answer.key,
+            note=answer.note,
+            via=answer.via,
+            instead_of=answer.instead_of,
+        )
+        work = asyncio.ensure_future(voting)
+        self._voting.add(work)
+        work.add_done_callback(self._voting.discard)
+
+    def _escalating(
+        self, request: ApprovalRequest, since: float | None
+    ) -> asyncio.Task[None] | None:
+        """Let further people decide once nobody has for as long as the rule says."""
+        rule = ApprovalRule.of(request.rule)
+        if rule is None or rule.escalate_after is None:
+            return None
+        waited = 0.0 if since is None else time.time() - since
+        seconds, to = rule.escalate_after * 60 - waited, rule.escalate_to
+
+        async def escalate() -> None:
+            if seconds > 0:
+                await asyncio.sleep(seconds)
+                await self._log.record(ApprovalEscalated, request_id=request.request_id, to=to)
+            for named in self._shared.channels:
+                if isinstance(named.channel, SupportsEscalation):
+                    await self._tell_escalated(named, request)
+
+        return asyncio.ensure_future(escalate())
+
+    async def _tell_escalated(self, named: NamedChannel, request: ApprovalRequest) -> None:
+        channel: Any = named.channel
+        try:
+            await channel.escalated(request)
+        except Exception as error:  # of whoever wrote the channel; the request waits anyway
+            self._log.redactor.log_failure(_log, f"the channel {named.name!r} failed", error)
+
+    async def _ask_channels(
+        self, request: ApprovalRequest, failures: list[str], count: Count, *, again: bool
+    ) -> Answer | None:
+        if again and self._shared.inbox is not None:
+            await self._shared.inbox.take_earlier(request.task_id)
+            if self._shared.pending.find(request.request_id) is None:
+                return None  # it was answered meanwhile
+        channels, redactor = self._shared.channels, self._log.redactor
+        return await ask_channels(channels, request, self._task, redactor, failures, count)
+
+
+def cut_short(call: Call | None) -> Answer:
+    """The answer to a request that was cut short, with its call."""
+    return unanswered(given_up=call is not None and call.given_up)
+
+
+def _nobody(failures: Sequence[str]) -> str:
+    """The reason of a no that nobody gave, with the channels that failed."""
+    return f"{_UNASKED} ({'; '.join(failures)}); {_TO_DO}" if failures else NOBODY
+
+
+def _undecided(request: ApprovalRequest, why: str) -> UndecidedCallError:
+    return UndecidedCallError(
+        f"{request.action} was begun when its process died, its end is not recorded, and {why}"
+    )
+
+
+def _said_by_now(asking: asyncio.Task[Answer | None] | None) -> Answer | None:
+    """Return the answer of a channel that has given one."""
+    if asking is None or not asking.done() or asking.cancelled():
+        return None
+    return asking.result()
