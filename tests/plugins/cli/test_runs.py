@@ -10,7 +10,14 @@ import time
 import pytest
 
 from delf.errors import UnknownTaskError
-from delf.events import ApprovalRequested, CallStarted, Printed, TaskFinished, TaskStarted
+from delf.events import (
+    ApprovalRequested,
+    CallStarted,
+    Printed,
+    TaskFinished,
+    TaskQueued,
+    TaskStarted,
+)
 from delf_devkit.testing.events import every_event
 from delf_journal_sql import SqlJournal
 
@@ -91,6 +98,46 @@ def test_list_with_filters(runs, filled):
     assert ids("--limit", "1") == ["task_new"]
     assert runs("list", "--state", "done", "--text", "nowhere").stderr.startswith("No task fits")
     assert runs("list", "--since", "yesterday").exit_code == 2
+
+
+@pytest.fixture
+def many(place):
+    """More tasks than are written at once."""
+    names = [f"task_{number:06}" for number in range(1005)]
+
+    async def fill():
+        journal = SqlJournal(place)
+        began = [TaskQueued(task_id=n, seq=1, at=float(at), task=n) for at, n in enumerate(names)]
+        await asyncio.gather(*map(journal.append, began))
+        await journal.aclose()
+
+    asyncio.run(fill())
+    return names[::-1]
+
+
+def test_a_long_list_is_whole_and_has_whole_ids(runs, many):
+    head, *rows = runs("list", "--limit", "2000").stdout.splitlines()
+    assert head.split()[0] == "id"
+    assert [f"task_{row.split()[0]}" for row in rows] == many
+    listed = json.loads(runs("list", "--limit", "1002", "--json").stdout)
+    assert [task["task_id"] for task in listed] == many[:1002]
+    rest = json.loads(runs("list", "--limit", "2000", "--json", "--after", many[1001]).stdout)
+    assert [task["task_id"] for task in rest] == many[1002:]
+
+
+def test_a_page_is_written_before_the_next_one_is_read(delf_project, place, many, monkeypatch):
+    whole, asked = SqlJournal.find, []
+
+    async def once(journal, limit=100, **wanted):
+        asked.append(limit)
+        if len(asked) > 1:
+            raise UnknownTaskError("it is gone")
+        return await whole(journal, limit, **wanted)
+
+    monkeypatch.setattr(SqlJournal, "find", once)
+    outcome = delf_project.run("runs", "list", "--limit", "2000", DELF_JOURNAL_SQL_URL=place)
+    assert outcome.exit_code == 1
+    assert len(outcome.stdout.splitlines()) == 1 + asked[0] < len(many)
 
 
 def test_show(runs, filled):

@@ -39,9 +39,14 @@ def short_id(name: str) -> str:
     return name.partition("_")[2][:_SHORTEST]
 
 
+def whole_ids(ids: Sequence[str]) -> list[str]:
+    """Ids without ``task_`` or ``req_``."""
+    return [name.partition("_")[2] or name for name in ids]
+
+
 def short_ids(ids: Sequence[str]) -> list[str]:
     """Ids without ``task_`` or ``req_``, as short as keeps them apart."""
-    bare = [name.partition("_")[2] or name for name in ids]
+    bare = whole_ids(ids)
     longest = max(map(len, bare), default=0)
     for length in range(_SHORTEST, longest):
         if len({name[:length] for name in bare}) == len(set(bare)):

@@ -24,7 +24,17 @@ def table(
     *,
     whole: bool = False,
 ) -> list[str]:
-    """Rows in aligned columns under their heads; on a terminal none is wider than it.
+    """Rows in aligned columns under their heads, as :class:`Table` draws them; nothing for none."""
+    if not rows:
+        return []
+    drawn = Table(rows, head, droppable, whole=whole)
+    return [drawn.head, *drawn.lines(rows)]
+
+
+class Table:
+    """Columns that are as wide as some rows need; on a terminal all together as wide as it is.
+
+    Further rows fit in as far as they can: a cell that is wider moves those after it.
 
     Args:
         rows: Cells, which may be coloured.
@@ -32,33 +42,53 @@ def table(
         droppable: Columns that are left out, in this order, where the last one has no room.
         whole: The last column is data: what does not fit goes on in the next line. Else it is cut.
     """
-    if not rows:
-        return []
-    lines = [[click.style(cell, bold=True) for cell in head], *rows]
-    columns = list(zip(*lines, strict=True))
-    widths = [max(len(click.unstyle(cell)) for cell in column) for column in columns]
-    width = terminal_width()
-    if width is not None:
-        room = width - sum(widths[:-1]) - 2 * len(widths) + 2
-        if droppable and room < min(_NARROW, widths[-1]):
-            out = head.index(droppable[0])
-            rest = [[*row[:out], *row[out + 1 :]] for row in (head, *rows)]
-            return table(rest[1:], rest[0], droppable[1:], whole=whole)
-        widths[-1] = min(widths[-1], max(20, room))
-    drawn: list[str] = []
-    for line in lines:
-        pairs = zip(line[:-1], widths, strict=False)
-        padded = [cell + " " * (size - len(click.unstyle(cell))) for cell, size in pairs]
-        last = _folded(line[-1], widths[-1]) if whole else [cut(line[-1], widths[-1])]
-        drawn.append("  ".join([*padded, last[0]]).rstrip())
-        indent = " " * (sum(widths[:-1]) + 2 * len(widths) - 2)
-        drawn += [f"{indent}{more}" for more in last[1:]]
-    return drawn
+
+    def __init__(
+        self,
+        rows: Sequence[Sequence[str]],
+        head: Sequence[str],
+        droppable: Sequence[str] = (),
+        *,
+        whole: bool = False,
+    ) -> None:
+        self._whole = whole
+        self._columns = [*range(len(head))]
+        every = [max(map(_width, column)) for column in zip(head, *rows, strict=True)]
+        width = terminal_width()
+        room, left = sys.maxsize, list(droppable)
+        while width is not None:
+            before = [every[column] + 2 for column in self._columns[:-1]]
+            room = width - sum(before)
+            if not left or room >= min(_NARROW, every[-1]):
+                break
+            self._columns.remove(head.index(left.pop(0)))
+        widths = [*(every[column] for column in self._columns[:-1]), max(20, room)]
+        self._widths = widths
+        (self.head,) = self.lines([[click.style(cell, bold=True) for cell in head]])
+
+    def lines(self, rows: Sequence[Sequence[str]]) -> list[str]:
+        """Rows as lines, of which each has one or more."""
+        drawn: list[str] = []
+        *widths, last_width = self._widths
+        for row in rows:
+            *cells, last = [row[column] for column in self._columns]
+            padded = [
+                cell + " " * (size - _width(cell)) for cell, size in zip(cells, widths, strict=True)
+            ]
+            first, *more = _folded(last, last_width) if self._whole else [cut(last, last_width)]
+            drawn.append("  ".join([*padded, first]).rstrip())
+            indent = " " * (sum(widths) + 2 * len(widths))
+            drawn += [f"{indent}{line}" for line in more]
+        return drawn
+
+
+def _width(cell: str) -> int:
+    return len(click.unstyle(cell)) if "\x1b" in cell else len(cell)
 
 
 def _folded(text: str, width: int) -> list[str]:
     """A cell in lines; only a word that is longer than the column is broken."""
-    if len(click.unstyle(text)) <= width:
+    if _width(text) <= width:
         return [text]
     return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
@@ -77,7 +107,7 @@ def one_line(text: str) -> str:
 
 def cut(text: str, width: int) -> str:
     """A text of at most so many characters, cut between words where it has some."""
-    if len(click.unstyle(text)) <= width:
+    if _width(text) <= width:
         return text
     short, space, _ = text[:width].rpartition(" ")
     return f"{short} …" if space and len(short) >= width // 2 else f"{text[: width - 1]}…"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -19,6 +19,7 @@ from delf.retention import prune as prune_tasks
 from delf.terminal import visible
 from delf.trust import Trust
 from delf_cli import complete
+from delf_cli.ids import short_ids, whole_ids
 from delf_cli.journals import history_journal, work_with
 from delf_cli.lazy import LazyGroup
 from delf_cli.output import json_text
@@ -26,7 +27,7 @@ from delf_cli.pruning import DURATION, Pruning, prune_options
 from delf_cli.state import state_of
 from delf_cli.story import printed_so_far
 from delf_cli.summary import summary_of
-from delf_cli.tables import one_line
+from delf_cli.tables import one_line, table
 from delf_plugin_cli import runs_view as render
 
 T = TypeVar("T")
@@ -34,6 +35,8 @@ T = TypeVar("T")
 _STATES: Final = ("queued", "running", "interrupted", "stopped", "done", "failed")
 _LOOK_SECONDS: Final = 5.0
 _CALLS_SHOWN: Final = 30
+_PAGE: Final = 1000
+"""Tasks that are read and written at once."""
 
 task_argument = click.argument("task_id", metavar="ID", shell_complete=complete.task_ids)
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
@@ -86,22 +89,38 @@ def list_command(
     journal = history_journal(ctx)
     is_narrow = any(item is not None for item in (state, text, since, after))
 
-    async def look(journal: SharedJournal) -> tuple[list[TaskRecord], list[str]]:
-        found = await _find(journal, limit, after, state=state, text=text, since=begin)
-        return found, [] if as_json or is_narrow else await _offers(ctx, journal)
+    async def look(journal: SharedJournal) -> tuple[int, list[str]]:
+        pages = _pages(journal, limit, after, state=state, text=text, since=begin)
+        number = await (_write_json(pages) if as_json else _write_table(pages, limit))
+        return number, [] if as_json or is_narrow else await _offers(ctx, journal)
 
-    found, offers = work_with(journal, look)
-    if as_json:
-        click.echo(json_text([render.task_data(task) for task in found], indent=2))
-        return
-    if not found:
+    number, offers = work_with(journal, look)
+    if not number and not as_json:
         what = "No task fits" if is_narrow else "There is no task yet"
         click.echo(f"{what} in {journal.place}", err=True)
-        return
-    for line in render.tasks_table(found):
-        click.echo(line)
     for line in offers:
         click.echo(line, err=True)
+
+
+async def _write_table(pages: AsyncIterator[list[TaskRecord]], limit: int) -> int:
+    """Write tasks a page at a time; of how many. In a list of one page the ids are short."""
+    number = 0
+    drawn = render.TasksTable(short_ids if limit <= _PAGE else whole_ids)
+    async for page in pages:
+        click.echo("\n".join(drawn.lines(page)))
+        number += len(page)
+    return number
+
+
+async def _write_json(pages: AsyncIterator[list[TaskRecord]]) -> int:
+    """Write tasks as one list, a page at a time; of how many."""
+    number = 0
+    async for page in pages:
+        text = json_text([render.task_data(task) for task in page], indent=2)
+        click.echo(f"{',' if number else '['}{text[1:-2]}", nl=False)
+        number += len(page)
+    click.echo("\n]" if number else "[]")
+    return number
 
 
 async def _offers(ctx: click.Context, journal: SharedJournal) -> list[str]:
@@ -160,7 +179,7 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
     ]
     if rows:
         click.echo("")
-        for line in render.table(rows, ("call", "status", "took", "action", "what")):
+        for line in table(rows, ("call", "status", "took", "action", "what")):
             click.echo(line)
         more = len(trace.tool_calls) - len(rows)
         click.echo(f"… and {more} more; delf runs events shows all") if more > 0 else None
@@ -288,17 +307,23 @@ def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:
 # -- what they share --------------------------------------------------------------------------
 
 
-async def _find(
+async def _pages(
     journal: SharedJournal, limit: int, after: str | None, **wanted: Any
-) -> list[TaskRecord]:
-    """Tasks; of those that run, which wait for a person."""
+) -> AsyncGenerator[list[TaskRecord]]:
+    """Pages of tasks; of those that run, which wait for a person."""
     if after is not None:
         wanted["after"] = (await journal.task(await journal.resolve(after))).place
-    found = await journal.find(limit, **wanted)
-    if all(task.state != "running" for task in found):
-        return list(found)
-    waiting = {r.task.task_id for r in await journal.find_requests(waiting=True)}
-    return [replace(t, state="waiting") if t.task_id in waiting else t for t in found]
+    waiting: set[str] | None = None
+    left = limit
+    while left > 0 and (page := [*await journal.find(min(left, _PAGE), **wanted)]):
+        left -= len(page)
+        wanted["after"] = page[-1].place
+        if any(task.state == "running" for task in page):
+            if waiting is None:
+                found = await journal.find_requests(waiting=True)
+                waiting = {record.task.task_id for record in found}
+            page = [replace(t, state="waiting") if t.task_id in waiting else t for t in page]
+        yield page
 
 
 def _load(ctx: click.Context, text: str) -> tuple[TaskRecord, list[Event]]:

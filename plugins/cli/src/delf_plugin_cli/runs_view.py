@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,8 +14,7 @@ import click
 from delf.events import Event
 from delf.protocols.journal import TaskRecord
 from delf.terminal import visible
-from delf_cli.ids import short_ids
-from delf_cli.tables import cut, one_line, table, terminal_width
+from delf_cli.tables import Table, cut, one_line, terminal_width
 
 if TYPE_CHECKING:
     from delf.engine.views.prompts import Prompt
@@ -73,22 +72,35 @@ def state_of(task: TaskRecord) -> str:
     return f"{coloured(task.state)}, try {task.tries + 1}" if again else coloured(task.state)
 
 
-def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
-    """Tasks as rows; an id is as short as keeps it apart from the others."""
-    names = short_ids([task.task_id for task in tasks])
-    head = ("id", "state", "started", "took", "cost", "task")
-    rows = [
-        (
-            one_line(name),
-            state_of(task),
-            ago(task.started_at),
-            span(task.duration_ms),
-            money(task),
-            one_line(task.task),
-        )
-        for name, task in zip(names, tasks, strict=True)
-    ]
-    return table(rows, head, ("took", "cost"))
+class TasksTable:
+    """Tasks as rows of a table, page by page; the first page says how wide its columns are.
+
+    Args:
+        ids: Shortens the ids of a page.
+    """
+
+    def __init__(self, ids: Callable[[Sequence[str]], list[str]]) -> None:
+        self._ids = ids
+        self._table: Table | None = None
+
+    def lines(self, tasks: Sequence[TaskRecord]) -> list[str]:
+        """The lines of a page, the first page's after the head."""
+        rows = [
+            (
+                one_line(name),
+                state_of(task),
+                ago(task.started_at),
+                span(task.duration_ms),
+                money(task),
+                one_line(task.task),
+            )
+            for name, task in zip(self._ids([t.task_id for t in tasks]), tasks, strict=True)
+        ]
+        if self._table is not None:
+            return self._table.lines(rows)
+        head = ("id", "state", "started", "took", "cost", "task")
+        self._table = Table(rows, head, ("took", "cost"))
+        return [self._table.head, *self._table.lines(rows)]
 
 
 def ago(at: float) -> str:
@@ -166,4 +178,4 @@ def _short(value: Any) -> str:
 
 def task_data(task: TaskRecord) -> dict[str, Any]:
     """A task as JSON-ready data."""
-    return dataclasses.asdict(task)
+    return {field.name: getattr(task, field.name) for field in dataclasses.fields(task)}
