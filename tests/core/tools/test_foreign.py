@@ -1,12 +1,14 @@
 """Tools of other frameworks work as they are: by shape here, and with each real package."""
 
+import sys
+from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
 from delf import Agent
-from delf.errors import ToolDefinitionError
+from delf.errors import ToolDefinitionError, ToolRefusedError
 from delf.tools.function import as_connections
 from support.program import write_recording
 
@@ -60,6 +62,21 @@ def llm() -> Any:
     return SimpleNamespace(implementation=weather, **facts)
 
 
+class Cogency:
+    name, description = "weather", "The weather."
+    schema = {
+        "city": {"type": "string", "required": True, "description": "Where."},
+        "unit": {"type": "string"},
+        "days": {"type": "integer", "required": False, "default": 1},
+    }
+
+    async def execute(self, **given: Any) -> Any:
+        return SimpleNamespace(outcome="Found", content=weather(**given), error=False)
+
+    def describe(self, args: dict[str, Any]) -> str:
+        return f"weather({args})"
+
+
 OPENAI = {
     "type": "function",
     "function": {"name": "weather", "description": "The weather.", "parameters": WEATHER},
@@ -72,6 +89,7 @@ SHAPES = {
     "an asynchronous one": pydantic_ai(weather_async),
     "a toolset": SimpleNamespace(tools={"weather": pydantic_ai()}),
     "llm": llm(),
+    "cogency": Cogency(),
     "OpenAI's schema": (weather, OPENAI),
     "and the other way round": (OPENAI["function"], weather),
 }
@@ -99,6 +117,26 @@ async def test_its_parameters_are_those_of_the_schema():
     assert "days: int | None" in text
     assert "'C'" in text
     assert "Where." in str(action.describe(verbose=True))
+
+
+LIMITS = {
+    "count": {"type": "integer", "minimum": 1, "maximum": 9},
+    "share": {"type": "number", "exclusiveMinimum": 0},
+    "word": {"type": ["string", "null"], "minLength": 2},
+    "list": {"type": "array", "items": {"type": "integer"}, "maxItems": 2},
+}
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"count": 0}, {"count": 10}, {"share": 0}, {"word": "a"}, {"list": [1, 2, 3]}]
+)
+async def test_the_limits_of_a_schema_hold(wrong):
+    schema = {"name": "f", "parameters": {"properties": LIMITS, "required": []}}
+    (tool,) = as_connections([(lambda **given: given, schema)])
+    (action,) = await tool.actions()
+    action.validate({"count": 9, "share": 0.5, "word": "ab", "list": [1, 2]})
+    with pytest.raises(ToolRefusedError, match=next(iter(wrong))):
+        action.validate(wrong)
 
 
 def test_names_that_python_lacks():
@@ -156,7 +194,34 @@ def real_llm() -> Any:
     return Tool.function(weather)
 
 
-REAL = [real_langchain, real_smolagents, real_pydantic_ai, real_toolset, real_llm]
+def real_cogency() -> Any:
+    if sys.version_info >= (3, 13):
+        pytest.skip("needs Python 3.12 or older, as cogency does")
+    from cogency import ToolResult
+    from cogency.core.protocols import ToolParam
+    from cogency.core.tool import tool
+
+    @dataclass
+    class Params:
+        city: Annotated[str, ToolParam(description="Where.")]
+        unit: str
+        days: Annotated[int, ToolParam(description="How many.", ge=1)] = 1
+
+    async def work(params: Params, **_: Any) -> ToolResult:
+        return ToolResult(outcome="Found", content=weather(params.city, params.unit, params.days))
+
+    work.__name__, work.__annotations__["params"] = "weather", Params
+    return tool("The weather.")(work)
+
+
+REAL = [
+    real_langchain,
+    real_smolagents,
+    real_pydantic_ai,
+    real_toolset,
+    real_llm,
+    real_cogency,
+]
 
 
 @pytest.mark.timeout(120)

@@ -1,6 +1,8 @@
 """Three programs of each other framework, as its own pages write them, moved as docs/migrating says."""
 
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pytest
@@ -172,3 +174,42 @@ async def test_llm(run):
     assert await run([counter], "print(await count('strawberry'))") == "3"
     code = "await Memory_store('a', '1')\nprint(await Memory_load('a'))"
     assert await run([Memory()], code) == "1"
+
+
+@pytest.mark.skipif(
+    sys.version_info >= (3, 13), reason="needs Python 3.12 or older, as cogency does"
+)
+async def test_cogency(run):
+    """Its README's tool, its tools' page's tool with limits and an error, and a class."""
+    from cogency import ToolResult
+    from cogency.core.protocols import ToolParam
+    from cogency.core.tool import tool
+
+    @dataclass
+    class QueryParams:
+        sql: Annotated[str, ToolParam(description="SQL query to execute")]
+        timeout: Annotated[int, ToolParam(description="Query timeout", ge=1, le=300)] = 30
+
+    @tool("Execute SQL queries against the database")
+    async def query_db(params: QueryParams, **_kwargs: Any) -> ToolResult:
+        if "shop" not in params.sql:
+            return ToolResult(outcome="Query failed: no such table", error=True)
+        return ToolResult(outcome="Query successful", content=f"3 rows in {params.timeout} s")
+
+    class Ping:
+        name = "ping"
+        description = "Ping a host."
+        schema: dict[str, Any] = {"seconds": {"type": "float", "required": False}}
+
+        async def execute(self, **kwargs: Any) -> ToolResult:
+            return ToolResult(outcome=f"Up after {kwargs.get('seconds', 1.5)} s")
+
+        def describe(self, args: dict[str, Any]) -> str:
+            return f"ping({args})"
+
+    code = "print(await query_db(sql='select 1 from shop'), await ping(seconds=2))"
+    assert await run([query_db, Ping()], code) == "3 rows in 30 s Up after 2.0 s"
+    code = "try:\n    await query_db('select 1')\nexcept ToolError as error:\n    print(error)"
+    assert "Query failed: no such table" in await run([query_db], code.replace("('", "(sql='"))
+    code = code.replace("('select 1')", "(sql='shop', timeout=900)")
+    assert "less than or equal to 300" in await run([query_db], code)

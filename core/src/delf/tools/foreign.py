@@ -1,8 +1,8 @@
 """Tools of other frameworks, known by their shape: no package of theirs is imported.
 
 LangChain's ``BaseTool``, smolagents' ``Tool``, pydantic-ai's ``Tool`` and toolsets, llm's ``Tool``
-and ``Toolbox``, and functions with an OpenAI schema. Their authors said nothing of effects, so that
-each call counts as one that cannot be undone, and a person is asked.
+and ``Toolbox``, cogency's ``Tool``, and functions with an OpenAI schema. Their authors said nothing
+of effects, so that each call counts as one that cannot be undone, and a person is asked.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, Literal, Union, cast
+from typing import Annotated, Any, Final, Literal, Union, cast
 
-from delf.errors import ToolDefinitionError
+from delf.errors import ToolDefinitionError, ToolException
 
 _TYPES: Final[Mapping[str, Any]] = {
     "string": str,
@@ -28,6 +28,18 @@ _TYPES: Final[Mapping[str, Any]] = {
     "null": None,
 }
 _MOST_VALUES: Final = 100
+_NUMBERS: Final = {
+    "minimum": "ge",
+    "maximum": "le",
+    "exclusiveMinimum": "gt",
+    "exclusiveMaximum": "lt",
+}
+_LIMITS: Final[Mapping[str, Mapping[str, str]]] = {
+    "integer": _NUMBERS,
+    "number": _NUMBERS,
+    "string": {"minLength": "min_length", "maxLength": "max_length"},
+    "array": {"minItems": "min_length", "maxItems": "max_length"},
+}
 
 
 def foreign_functions(item: Any) -> list[Callable[..., Any]] | None:
@@ -43,7 +55,7 @@ def foreign_functions(item: Any) -> list[Callable[..., Any]] | None:
         return None
     if isinstance(item, tuple):
         return _with_schema(cast("tuple[Any, ...]", item))
-    for read in (_langchain, _smolagents, _pydantic_ai, _llm):
+    for read in (_langchain, _smolagents, _pydantic_ai, _llm, _cogency):
         found = read(item)
         if found is not None:
             return [found]
@@ -146,6 +158,40 @@ def _llm(item: Any) -> Callable[..., Any] | None:
     if not (isinstance(schema, Mapping) and callable(work)):
         return None
     return _function(item.name, item.description or "", cast("Any", schema), work)
+
+
+def _cogency(item: Any) -> Callable[..., Any] | None:
+    parts, work = getattr(item, "schema", None), getattr(item, "execute", None)
+    if not (_is_named(item) and isinstance(parts, Mapping) and hasattr(item, "describe")):
+        return None
+    if not inspect.iscoroutinefunction(work):
+        return None
+    listed = cast("Mapping[str, Mapping[str, Any]]", parts)
+    schema = {
+        "properties": {name: _json_schema(part) for name, part in listed.items()},
+        "required": [name for name, part in listed.items() if part.get("required", True)],
+    }
+
+    async def call(**arguments: Any) -> Any:
+        result = await work(**arguments)
+        if result.error:
+            told = (str(part) for part in (result.outcome, result.content) if part)
+            raise ToolException("\n".join(told))
+        return result.outcome if result.content is None else result.content
+
+    return _function(item.name, item.description, schema, call)
+
+
+def _json_schema(part: Mapping[str, Any]) -> dict[str, Any]:
+    """A parameter of cogency."""
+    words = {
+        "min": "minimum",
+        "max": "maximum",
+        "min_length": "minLength",
+        "max_length": "maxLength",
+    }
+    known = {words.get(key, key): value for key, value in part.items()}
+    return {**known, "type": "number" if known.get("type") == "float" else known.get("type")}
 
 
 def _toolset(item: Any) -> list[Callable[..., Any]] | None:
@@ -272,7 +318,19 @@ def _type(part: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
         several = [{**schema, "type": each} for each in cast("Sequence[Any]", kind)]
     if several:
         return Union[tuple(_type(each, root, depth + 1) for each in several)]  # noqa: UP007
+    if not isinstance(kind, str):
+        return Any
+    found = _TYPES.get(kind, Any)
     if kind == "array" and "items" in schema:
         item = _type(schema["items"], root, depth + 1)
-        return list[item]
-    return _TYPES.get(kind, Any) if isinstance(kind, str) else Any
+        found = list[item]
+    limits = {
+        own: schema[name]
+        for name, own in _LIMITS.get(kind, {}).items()
+        if isinstance(schema.get(name), (int, float)) and not isinstance(schema[name], bool)
+    }
+    if not limits:
+        return found
+    from pydantic import Field
+
+    return Annotated[found, Field(**limits)]
