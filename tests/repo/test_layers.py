@@ -62,7 +62,7 @@ MORE: dict[str, frozenset[str]] = {
     "approval-slack": frozenset({"delf.terminal"}),
     "approval-terminal": PROGRAM | {CHANGES},
     "chat": RUN_TASKS,
-    "cli": SHARED | {"delf.engine.models.client"},
+    "cli": SHARED | {"delf.engine.journal.observers", "delf.engine.models.client"},
     "demo": frozenset({"delf.trust"}),
     "devkit": frozenset({"delf.engine.redact", "delf.plugins", "delf.response"}),
     "filesystem": PROGRAM,

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
     from delf.project.any_project import AnyProject
     from delf.protocols.memory import MemoryStore
+    from delf.protocols.people import PersonChange
     from delf.protocols.strategy import Strategy
     from delf.trust import Trust
     from delf.types import Settle
@@ -895,6 +896,11 @@ class Agent(Generic[T]):
         if (runtime := self._home.runtime) is None:
             raise AgentStateError("the agent has no journal yet", hint="await agent.astart()")
         return runtime.journal
+
+    def note_person(self, change: PersonChange) -> None:
+        """Tell observers that keep a record of people that one has changed."""
+        if (runtime := self._home.runtime) is not None:
+            runtime.resources.observers.tell(change)
 
     @property
     def retry_count(self) -> int:

@@ -176,7 +176,7 @@ async def test_somebody_decides_in_the_place_of_who_is_away(ruled):
     request = await asked(server, "cy")
     assert (await says(server, "dee", request)).status_code == 403
     ada = server.people["ada"]
-    away = replace(ada, away_until=time.time() + 600, delegate="dee")
+    away = replace(ada, away_until=time.time() + 600, delegate="dee", delegate_uid="dee-uid")
     await change(server, ada, away)
     done = (await says(server, "dee", request)).json()
     assert (done["by"], done["instead_of"]) == ("dee", ["ada"])
@@ -252,7 +252,7 @@ async def test_a_person_has_one_vote_by_whatever_key(serve):
 async def test_a_deputy_and_who_is_away_have_one_vote_together(ruled, first):
     server = await ruled(two_of=["finance"])
     ada = server.people["ada"]
-    away = replace(ada, away_until=time.time() + 600, delegate="cy")
+    away = replace(ada, away_until=time.time() + 600, delegate="cy", delegate_uid="cy-uid")
     await change(server, ada, away)
     votes = ["ada", "cy"] if first == "ada" else ["cy", "ada"]
     request = await asked(server, "boss")

@@ -92,9 +92,23 @@ class Project:
         Raises:
             EnvironmentKeyError: When a variable that it refers to is not set.
         """
-        others = {path[0] for path, _ in self.agent_values.leaves()} - {"journal"}
-        found = self.agent_values.resolve(self.environ, without=others)
-        return str(found["journal"]) if found else None
+        found = self._only("journal")
+        return None if found is None else str(found)
+
+    @property
+    def observers(self) -> tuple[str, ...]:
+        """The names of the observers that were asked for; nothing else is looked at.
+
+        Raises:
+            EnvironmentKeyError: When a variable that they refer to is not set.
+        """
+        found = self._only("observers") or ()
+        return (found,) if isinstance(found, str) else tuple(map(str, found))
+
+    def _only(self, name: str) -> Any:
+        """One setting of the agent as it was given; None where it was not."""
+        others = {path[0] for path, _ in self.agent_values.leaves()} - {name}
+        return self.agent_values.resolve(self.environ, without=others).get(name)
 
     def connector(self, host: PluginHost) -> Connector:
         """Make the function that makes connections by name.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from delf.events import Event
+from delf.protocols.people import PersonChange
 
 
 class Observer(Protocol):
@@ -16,4 +17,13 @@ class Observer(Protocol):
 
     async def aclose(self) -> None:
         """Flush and free what is held. Safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class SupportsPeopleChanges(Protocol):
+    """An observer that is also told when people and their rights change."""
+
+    async def observe_person(self, change: PersonChange) -> None:
+        """Take note of a change."""
         ...

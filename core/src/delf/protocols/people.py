@@ -59,6 +59,7 @@ class Person:
         keys: Their keys, the oldest first.
         away_until: Until when somebody else decides in their place, as Unix time.
         delegate: The name of that person.
+        delegate_uid: Their ``uid``: a later person of this name does not stand in.
         revoked_at: From when on they may do nothing.
     """
 
@@ -72,12 +73,61 @@ class Person:
     keys: tuple[PersonKey, ...] = ()
     away_until: float | None = None
     delegate: str = ""
+    delegate_uid: str = ""
     revoked_at: float | None = None
 
     @property
     def holder(self) -> str:
         """The owner of their tasks, as journals have it."""
         return f"{self.name}:{self.uid}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonChange:
+    """A change of a person, for those who keep a record of it.
+
+    Args:
+        at: When, as Unix time.
+        name: The person.
+        what: What has changed.
+        by: Who changed it.
+        via: From where, as ``page, 203.0.113.9``; ``delf users`` for the command.
+        facts: What holds now: rights, scope and teams; the label of a key; the delegate.
+    """
+
+    at: float
+    name: str
+    what: Literal["added", "changed", "revoked", "key added", "key revoked", "away", "back"]
+    by: str
+    via: str
+    facts: dict[str, Any]
+
+    @classmethod
+    def between(
+        cls, before: Person | None, after: Person, *, at: float, by: str, via: str
+    ) -> PersonChange:
+        """The change between two forms of a person; ``before`` is None for somebody new."""
+        what, facts = _difference(before, after)
+        return cls(at=at, name=after.name, what=what, by=by, via=via, facts=facts)
+
+
+def _difference(before: Person | None, after: Person) -> tuple[Any, dict[str, Any]]:
+    whole = {"rights": after.rights, "scope": after.scope, "teams": after.teams, "mail": after.mail}
+    if before is None or before.uid != after.uid:
+        return "added", whole | {"keys": [key.label for key in after.keys]}
+    if after.revoked_at is not None:
+        return "revoked", {}
+    if len(after.keys) > len(before.keys):
+        key = after.keys[-1]
+        return "key added", {**whole, "key": key.label, "key_rights": key.rights}
+    gone = [new.label for old, new in zip(before.keys, after.keys, strict=False) if old != new]
+    if gone:
+        return "key revoked", {"key": gone[0]}
+    if (before.away_until, before.delegate) == (after.away_until, after.delegate):
+        return "changed", whole
+    if after.away_until is None:
+        return "back", {"delegate": before.delegate}
+    return "away", {"delegate": after.delegate, "until": after.away_until}
 
 
 def check_name(name: str, what: str = "name") -> str:

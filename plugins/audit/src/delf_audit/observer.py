@@ -26,7 +26,7 @@ from delf.events import (
     TaskResumed,
     TaskStarted,
 )
-from delf.protocols.people import name_of_holder
+from delf.protocols.people import PersonChange, name_of_holder
 from delf_audit.trail import AuditTrail
 
 KEY_VARIABLE: Final = "DELF_AUDIT_KEY"
@@ -66,6 +66,21 @@ class AuditObserver:
         record = {"at": _time(event.at), "task": event.task_id, **content}
         durable = content.get("effect") != "read" and content["what"] != "read"
         await asyncio.to_thread(self._trail.append, record, durable=durable)
+
+    async def observe_person(self, change: PersonChange) -> None:
+        """Write a record of a change of a person: their rights, keys, or who stands in for them."""
+        record = {
+            "at": _time(change.at),
+            "task": "",
+            "what": "person",
+            **_who(),
+            "name": change.name,
+            "change": change.what,
+            "by": change.by,
+            "via": change.via,
+            **change.facts,
+        }
+        await asyncio.to_thread(self._trail.append, record)
 
     async def aclose(self) -> None:
         """Nothing is held: each record is in the file before the next event is taken."""

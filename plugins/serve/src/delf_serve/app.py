@@ -18,6 +18,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from delf.errors import ConfigurationError
 from delf_serve.approvals import Approvals
 from delf_serve.assets import page_file
+from delf_serve.away import Deputies
 from delf_serve.files import Uploads
 from delf_serve.guard import Guard, Receive, Scope, Send, path_of
 from delf_serve.history import keep_indexing
@@ -72,7 +73,7 @@ class Application:
         self.sessions = Sessions(self.keys, self.tasks, settings)
         rules = agent.config.approval_rules.values()
         ruled = [name for rule in rules for name in (*rule.deciders, *rule.escalate_to)]
-        self.logins = Logins(self.keys, self.tasks, settings, ruled)
+        self.logins = Logins(self.keys, self.tasks, settings, agent.note_person, ruled)
         self.service = Service(
             agent=agent,
             settings=settings,
@@ -82,6 +83,7 @@ class Application:
             streams=self.streams,
             sessions=self.sessions,
             logins=self.logins,
+            deputies=Deputies(self.tasks, self.keys),
             oidc=OpenIdConnect(settings) if settings.oidc_issuer else None,
             approvals=Approvals(agent, self.tasks),
             uploads=uploads,

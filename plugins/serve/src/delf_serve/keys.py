@@ -26,6 +26,7 @@ from delf.protocols.people import (
     folded,
 )
 from delf.protocols.sessions import SessionRecord
+from delf_serve.people import stands_in_for
 from delf_serve.settings import ServeSettings
 
 _log = logging.getLogger(__name__)
@@ -291,11 +292,7 @@ def known_by(people: Sequence[Person], name: str, *, by_mail: bool) -> Person | 
 def _whole(person: Person, people: Sequence[Person], now: float) -> Key:
     """A person with all rights that they have."""
     teams = frozenset(person.teams)
-    away = [
-        (other.name, other.teams)
-        for other in people
-        if other.delegate == person.name and (other.away_until or 0) > now
-    ]
+    away = [(other.name, other.teams) for other in stands_in_for(people, person, now)]
     return Key(
         name=person.name,
         rights=frozenset(person.rights),

@@ -12,6 +12,7 @@ from typing import Final, cast
 from delf.errors import ConfigurationError
 from delf.protocols.people import Person, Scope, check_name, folded
 from delf_serve.keys import Key, Keys, known_by
+from delf_serve.people import Changer, Tell
 from delf_serve.settings import ServeSettings
 from delf_serve.tasks import Tasks
 
@@ -27,12 +28,19 @@ class Logins:
         keys: The people who are known.
         tasks: The journal, where new ones are kept.
         settings: Whether somebody may come in who is not known.
+        tell: Is told of people who become known, and of changes of their teams.
         ruled: The people and teams that the team's rules name.
     """
 
     def __init__(
-        self, keys: Keys, tasks: Tasks, settings: ServeSettings, ruled: Iterable[str] = ()
+        self,
+        keys: Keys,
+        tasks: Tasks,
+        settings: ServeSettings,
+        tell: Tell,
+        ruled: Iterable[str] = (),
     ) -> None:
+        self._changer = Changer("login", "login", tell)
         self._ruled = frozenset(map(folded, ruled))
         self._keys = keys
         self._tasks = tasks
@@ -61,7 +69,7 @@ class Logins:
         else:
             kept = None
         if kept is not None:
-            await journal.keep_person(kept, known)
+            await self._changer.keep(journal, kept, known)
         await self._keys.look(journal, at_once=True)
         return self._keys.person(name, by_mail=by_mail)
 

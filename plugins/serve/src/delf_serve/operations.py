@@ -24,6 +24,7 @@ from delf_serve import history, oidc
 from delf_serve import schemas as s
 from delf_serve.approvals import Approvals
 from delf_serve.assets import page_file
+from delf_serve.away import Deputies
 from delf_serve.clients import client_of
 from delf_serve.files import Uploads
 from delf_serve.guard import COOKIE, PROXY_TOKEN
@@ -32,6 +33,7 @@ from delf_serve.logins import Logins
 from delf_serve.metrics import metrics_text
 from delf_serve.openapi import document
 from delf_serve.operation import JSON, Operation
+from delf_serve.people import Changer
 from delf_serve.plain import json_bytes
 from delf_serve.problems import ProblemError
 from delf_serve.readiness import Readiness
@@ -67,6 +69,7 @@ class Service:
         uploads: The files that were sent in.
         sessions: Who is logged in.
         logins: How people come in without a key.
+        deputies: Who decides in whose place.
         oidc: The provider of logins, if there is one.
         readiness: Whether tasks can be taken in.
         start: The name of this start of the server; its processes share it.
@@ -82,6 +85,7 @@ class Service:
     uploads: Uploads
     sessions: Sessions
     logins: Logins
+    deputies: Deputies
     oidc: oidc.OpenIdConnect | None
     readiness: Readiness
     start: str
@@ -747,6 +751,30 @@ async def end_session(call: Call) -> Response:
     return Response(status_code=204)
 
 
+async def get_away(call: Call) -> Response:
+    """Tell who decides in the caller's place, and for whom the caller does."""
+    call.query(s.NoQuery)
+    return shown(await call.service.deputies.of(call.key))
+
+
+async def set_away(call: Call) -> Response:
+    """Let somebody else decide in the caller's place."""
+    call.query(s.NoQuery)
+    given = await call.body(s.AwayRequest)
+    return shown(await call.service.deputies.set(given, call.key, _changer(call)))
+
+
+async def end_away(call: Call) -> Response:
+    """Let the caller decide again."""
+    await call.no_body()
+    await call.service.deputies.end(call.key, _changer(call))
+    return Response(status_code=204)
+
+
+def _changer(call: Call) -> Changer:
+    return Changer(call.key.name, call.via, call.service.agent.note_person)
+
+
 async def _session(call: Call, key: Key, cookie: str | None) -> s.Session:
     service, is_told = call.service, bool(call.http.scope.get("delf.proxy"))
     csrf = None if cookie is None or not service.keys else csrf_of(cookie)
@@ -797,6 +825,7 @@ _MOST_CONVERSATIONS: Final = 10_000
 _UNKNOWN: Final = ((404, "It is not known."),)
 _NO_MODEL: Final = (409, "The model cannot be chosen.")
 _NO_SEARCH: Final = (501, "The journal has no search.")
+_NO_PERSON: Final = (409, "The key belongs to no person.")
 _LATE: Final = (409, "It is too late, or it cannot be done now.")
 
 OPERATIONS: Final = (
@@ -913,6 +942,15 @@ OPERATIONS: Final = (
     Operation(method="DELETE", path="/sessions/{session_id}", name="end_session",
               summary="End one of your sessions.", right="read", handler=end_session,
               status=204, other=_UNKNOWN),
+    Operation(method="GET", path="/away", name="get_away",
+              summary="Who decides in your place while you are away.", right="read",
+              handler=get_away, answer=s.Away),
+    Operation(method="POST", path="/away", name="set_away",
+              summary="Let another person decide in your place for a time.", right="decide",
+              handler=set_away, body=s.AwayRequest, answer=s.Away, other=(_NO_PERSON,)),
+    Operation(method="DELETE", path="/away", name="end_away",
+              summary="Say that you decide again.", right="decide", handler=end_away, status=204,
+              other=(_NO_PERSON,)),
     Operation(method="GET", path="/budget", name="budget",
               summary="What is left of the agent's budget, and what took the rest.",
               right="read", handler=budget, answer=s.Budget,

@@ -719,6 +719,40 @@ class LoginList(Shown):
     sessions: list[Login]
 
 
+class AwayRequest(Given):
+    """Somebody else decides in your place for a time."""
+
+    delegate: Annotated[str, StringConstraints(min_length=1, max_length=64)] = Field(
+        description="The name of that person: one of `candidates` of GET /away."
+    )
+    until: Annotated[float, Field(gt=0, le=1e11, allow_inf_nan=False)] = Field(
+        description="Until when, as Unix time in seconds: at most 366 days from now."
+    )
+
+
+class StandIn(Shown):
+    """A person in whose place the caller decides."""
+
+    name: str
+    until: Time
+
+
+class Away(Shown):
+    """The people who stand in for the caller, and for whom the caller stands in."""
+
+    delegate: str | None = Field(
+        default=None, description="The person who decides in your place; null if nobody does."
+    )
+    until: float | None = Field(default=None, description="Until when, as Unix time in seconds.")
+    stands_in_for: list[StandIn] = Field(
+        default_factory=list[StandIn], description="The people in whose place you decide now."
+    )
+    candidates: list[str] = Field(
+        default_factory=list[str],
+        description="The people who may decide in your place. Empty for a key of the settings.",
+    )
+
+
 class Session(Shown):
     """The session of the caller."""
 

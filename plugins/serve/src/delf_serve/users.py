@@ -10,16 +10,16 @@ from typing import Any, Final, cast
 
 import click
 
-from delf.errors import ConfigurationError, DelfError
+from delf.errors import ConfigurationError
 from delf.protocols.journal import SharedJournal
 from delf.protocols.people import (
+    LOCAL,
     RIGHTS,
     SCOPES,
     Person,
     PersonKey,
     Scope,
     SupportsPeople,
-    check_apart,
     check_name,
     digest_of,
     new_secret,
@@ -27,11 +27,13 @@ from delf.protocols.people import (
 from delf.protocols.sessions import SupportsLogins
 from delf_cli.journals import history_journal, work_with
 from delf_cli.lazy import LazyGroup
+from delf_cli.observing import tell_observers
 from delf_cli.output import json_text
+from delf_serve import people as changes
+from delf_serve.people import Changer, present
 
 _FIRST: Final = "first"
 """The label of a key that is given none."""
-_MOST_TRIES: Final = 5
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 
@@ -162,7 +164,7 @@ def revoke(ctx: click.Context, name: str, *, label: str | None) -> None:
     """Take a person's rights away, with all keys and sessions; or one of their keys."""
 
     def change(known: Person | None) -> Person:
-        person, now = _present(known, name), time.time()
+        person, now = present(known, name), time.time()
         if label is None:
             return replace(person, revoked_at=now)
         if label not in [key.label for key in person.keys if key.revoked_at is None]:
@@ -189,18 +191,16 @@ def away(
     """Let somebody else decide in a person's place while they are away."""
     if back == (days is not None and delegate is not None):
         raise click.UsageError("give --days and --to, or --back", ctx)
-
-    def change(known: Person | None) -> Person:
-        person = _present(known, name)
-        if back:
-            return replace(person, away_until=None, delegate="")
-        until = time.time() + (days or 0) * 86_400
-        return replace(person, away_until=until, delegate=check_name(delegate or "", "delegate"))
-
     if delegate == name:
         raise ConfigurationError("nobody decides in their own place", hint="name somebody else")
-    if delegate is not None:
-        _known(ctx, delegate)
+    deputy = None if delegate is None else _known(ctx, delegate)
+
+    def change(known: Person | None) -> Person:
+        person = present(known, name)
+        if deputy is None:
+            return changes.back(person)
+        return changes.away(person, deputy, time.time() + (days or 0) * 86_400)
+
     person = _change(ctx, name, change)
     click.echo(f"{name}: {person.delegate or 'nobody'} decides in their place")
 
@@ -247,32 +247,18 @@ def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_js
 
 
 def _change(ctx: click.Context, name: str, change: Callable[[Person | None], Person]) -> Person:
-    """Change a person, as often as somebody else is quicker."""
+    """Change a person, and tell the project's observers."""
 
     async def work(kept: SharedJournal) -> Person:
-        keeper = _keeper(kept)
-        for _ in range(_MOST_TRIES):
-            people = await keeper.people()
-            before = next((p for p in people if p.name == name), None)
-            after = change(before)
-            if before is None or (before.teams, before.mail) != (after.teams, after.mail):
-                check_apart(after, people)
-            if await keeper.keep_person(after, before):
-                return after
-        raise DelfError("others change the same person all the time", hint="try it again")
+        async with tell_observers(ctx) as tell:
+            return await Changer(LOCAL, "delf users", tell).change(_keeper(kept), name, change)
 
     return work_with(history_journal(ctx), work)
 
 
 def _known(ctx: click.Context, name: str) -> Person:
     people = work_with(history_journal(ctx), lambda kept: _keeper(kept).people())
-    return _present(next((person for person in people if person.name == name), None), name)
-
-
-def _present(person: Person | None, name: str) -> Person:
-    if person is None or person.revoked_at is not None:
-        raise ConfigurationError(f"nobody is known by the name {name!r}", hint="delf users list")
-    return person
+    return present(next((person for person in people if person.name == name), None), name)
 
 
 def _keeper(journal: SharedJournal) -> SupportsPeople:

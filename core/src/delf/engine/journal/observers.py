@@ -11,7 +11,8 @@ from typing import Any
 from delf.engine.redact import Redactor
 from delf.events import Event
 from delf.plugins.host import PluginHost
-from delf.protocols.observer import Observer
+from delf.protocols.observer import Observer, SupportsPeopleChanges
+from delf.protocols.people import PersonChange
 from delf.records import dataclass
 from delf.specs import ObserverSpec
 
@@ -47,6 +48,11 @@ class Observers:
 
     feeds: Sequence[ObserverFeed]
     notes: Sequence[Callable[[], Mapping[str, Any]]]
+
+    def tell(self, change: PersonChange) -> None:
+        """Pass a change of a person on."""
+        for feed in self.feeds:
+            feed(change)
 
     async def aclose(self) -> None:
         """Pass on what is queued, then close each."""
@@ -85,19 +91,22 @@ class ObserverFeed:
         self._name = name
         self._redactor = redactor
         self._observer = observer
-        self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[Event | PersonChange | None] = asyncio.Queue()
         self._task = asyncio.get_running_loop().create_task(self._work())
         self._failed = False
 
-    def __call__(self, event: Event) -> None:
-        """Queue an event."""
+    def __call__(self, event: Event | PersonChange) -> None:
+        """Queue an event, or a change of a person."""
         if not self._failed:
             self._queue.put_nowait(event)
 
     async def _work(self) -> None:
         while (event := await self._queue.get()) is not None:
             try:
-                await self._observer.observe(event)
+                if not isinstance(event, PersonChange):
+                    await self._observer.observe(event)
+                elif isinstance(self._observer, SupportsPeopleChanges):
+                    await self._observer.observe_person(event)
             except Exception as error:
                 self._failed = True
                 message = f"the observer {self._name!r} failed and is left out from now on"

@@ -1,0 +1,37 @@
+"""The observers of a project, for commands that change what is not a task's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import click
+
+from delf.engine.journal.observers import open_observers
+from delf.engine.redact import Redactor
+from delf.environment import using_environ
+from delf.plugins.factories import make
+from delf.protocols.people import PersonChange
+from delf.specs import ObserverSpec
+from delf_cli.state import state_of
+
+
+@asynccontextmanager
+async def tell_observers(ctx: click.Context) -> AsyncGenerator[Callable[[PersonChange], None]]:
+    """Open the observers of the project; the function tells them of a change of a person.
+
+    Args:
+        ctx: Of the command.
+    """
+    state = state_of(ctx)
+    project = state.load_project()
+    host = state.discover(project.environ)
+
+    def make_one(kind: type[ObserverSpec], name: str) -> Any:
+        with using_environ(project.environ):
+            return make(host, host.spec(kind, name), project.plugin_options)
+
+    found = open_observers(host, project.observers, make_one, Redactor(project.secrets()))
+    async with aclosing(found):
+        yield found.tell
