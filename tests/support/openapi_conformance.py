@@ -9,7 +9,7 @@ import logging
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from openapi_core import Config, OpenAPI
@@ -29,7 +29,7 @@ from werkzeug.http import parse_options_header
 
 from delf.errors import DelfError
 from delf_openapi import APITool
-from delf_openapi.document import Document, LoadedTrees
+from delf_openapi.document import Document
 from delf_openapi.loading import load_api
 from delf_openapi.operations import Operation, read_operation
 from support.openapi_values import Giver
@@ -392,7 +392,7 @@ async def judge_spec(
         tool = APITool(spec, name="api", base_url=server.url, allow=True, retries=0)
         actions = {a.name: a for a in await tool.actions()}
         api = load_api("api", tool.settings, None, True)
-        if len(cast("LoadedTrees", api.document.trees).documents) > 1:
+        if len(api.document.trees.documents) > 1:
             # The judge and the giver of values read one document only.
             api = load_api("api", tool.settings, in_one(api.document), True)
         tree = api.document.at("#")

@@ -26,16 +26,12 @@ DESCRIBED_AT = "https://conformance-test.local/client-metadata.json"
 WAYS = {
     "auth/client-credentials-jwt": "client_credentials",
     "auth/client-credentials-basic": "client_credentials",
-    "auth/wif-jwt-bearer": "workload",
-    "auth/enterprise-managed-authorization": "enterprise",
 }
 NAMES = {
     "client_id": "client_id",
     "client_secret": "client_secret",
     "private_key_pem": "private_key",
     "signing_algorithm": "signing_algorithm",
-    "idp_token_endpoint": "idp",
-    "idp_client_id": "idp_client_id",
 }
 EXAMPLES = {"integer": 3, "number": 3.0, "string": "x", "boolean": True, "array": [], "object": {}}
 
@@ -44,13 +40,6 @@ async def follow(url: str) -> None:
     """What a browser does where the user agrees at once."""
     async with httpx.AsyncClient(follow_redirects=True, timeout=30) as http:
         await http.get(url)
-
-
-def issuer_of(url: str) -> str:
-    """Where to log in at a server, which an administrator knows."""
-    place = httpx.URL(url)
-    known = httpx.get(place.copy_with(path=f"/.well-known/oauth-protected-resource{place.path}"))
-    return known.json()["authorization_servers"][0]
 
 
 async def agreed(_question: str, arguments: Any, _name: str, _fit: Any) -> Any:
@@ -73,12 +62,6 @@ def connection(url: str, folder: str) -> MCP:
         }
         settings["oauth_port"] = 20000 + os.getpid() % 20000
         settings |= {ours: GIVEN[name] for name, ours in NAMES.items() if name in GIVEN}
-        token = GIVEN.get("idp_id_token") or GIVEN.get("valid_jwt")
-        if token is not None:
-            (Path(folder) / "token").write_text(token)
-            settings["assertion_file"] = f"{folder}/token"
-        if settings["oauth"] == "enterprise":
-            settings["issuer"] = issuer_of(url)
         if SCENARIO == "auth/basic-cimd":
             settings["client_metadata_url"] = DESCRIBED_AT
     return MCP(name="conformance", **settings)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
-import sys
 from typing import Any
 
 import pytest
@@ -370,9 +370,9 @@ def big(count: int) -> dict[str, Any]:
 
 async def test_a_hundred_operations_unless_told_otherwise(caplog: pytest.LogCaptureFixture) -> None:
     document = big(150)
-    assert len(await actions_of(document)) == 102, "with search and describe"
+    assert len(await actions_of(document)) == 100
     assert "50 left out" in caplog.text
-    assert len(await actions_of(document, allow=True)) == 152
+    assert len(await actions_of(document, allow=True)) == 150
     assert list(await actions_of(document, allow=["r140", "r141"])) == ["r140", "r141"]
     assert "100 of 150" in APITool(document).inspect()["description"]
 
@@ -415,27 +415,6 @@ def test_inspect_needs_no_credentials() -> None:
     assert (full["method"], full["path"], full["effect"]) == ("POST", "/pets", "write")
     assert full["parameters"][0] == {"name": "name", "type": "str", "required": True}
     assert APITool.inspect()["total"] == 0
-
-
-async def test_search_and_describe() -> None:
-    document = big(40)
-    document["paths"]["/invoices/{id}/send"] = {
-        "post": {
-            "operationId": "sendInvoice",
-            "summary": "Send an invoice to its customer",
-            "parameters": [param("id", "path", required=True, description="Which invoice.")],
-            "responses": {"200": {"description": "ok"}, "404": {"description": "No such invoice"}},
-        }
-    }
-    tool = APITool(document, name="api")
-    actions = {a.name: a for a in await tool.actions()}
-    found = await actions["search"].call(words="email invoices to customers")
-    assert found[0]["name"] == "send_invoice"
-    assert found[0]["signature"].startswith("(id: str)")
-    text = await actions["describe"].call(name="send_invoice")
-    for part in ("POST /invoices/{id}/send", "id: str  # Which invoice.", "404: No such invoice"):
-        assert part in text
-    assert [e.spot.name for e in tool.search("invoice")] == ["send_invoice"]
 
 
 async def test_external_references(tmp_path: pathlib.Path) -> None:
@@ -574,25 +553,6 @@ async def test_braces_in_texts_are_not_depth(tmp_path: pathlib.Path) -> None:
     assert len(await actions_of(str(file))) == 5
 
 
-@pytest.mark.parametrize("form", ["json", "yaml"])
-async def test_without_the_quick_parsers(
-    form: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from delf_openapi import sources
-
-    monkeypatch.setattr(sources, "_orjson", lambda: None)
-    monkeypatch.setitem(sys.modules, "yaml12", None)
-    file = tmp_path / "x"
-    file.write_text(json.dumps(PETS) if form == "json" else yaml.safe_dump(PETS, sort_keys=False))
-    settings = {"cache": True, "cache_dir": str(tmp_path / "cache")}
-    quick = await actions_of(PETS)
-    for _ in range(2):
-        slow = await actions_of(str(file), **settings)
-        assert {n: a.signature for n, a in slow.items()} == {
-            n: a.signature for n, a in quick.items()
-        }
-
-
 async def test_a_bomb_of_aliases(tmp_path: pathlib.Path) -> None:
     lines = ["a0: &a0 [1, 2, 3, 4, 5, 6, 7, 8, 9]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
@@ -624,7 +584,7 @@ async def test_a_bomb_of_references() -> None:
 
 
 async def test_a_hundred_thousand_operations() -> None:
-    assert len(await actions_of(big(100_000))) == 102
+    assert len(await actions_of(big(100_000))) == 100
 
 
 async def test_names_that_try_to_be_code() -> None:
@@ -696,11 +656,16 @@ async def test_a_document_that_is_too_large(tmp_path: pathlib.Path) -> None:
         "^(?=(a+)+$)a",
     ],
 )
-async def test_a_pattern_that_would_take_for_ever_is_not_tried(pattern: str) -> None:
+async def test_a_pattern_that_would_take_some_engines_for_ever_takes_no_time(
+    pattern: str,
+) -> None:
     found = param("q", schema={"type": "string", "pattern": pattern})
     (action,) = (await actions_of(one({"parameters": [found]}))).values()
-    given = {"q": "a" * 390 + "!"}
-    assert action.validate(given) == given  # or the test's time runs out
+    given = {"q": "a" * 390_000 + "!"}
+    taken = None
+    with contextlib.suppress(ToolRefusedError):
+        taken = action.validate(given)  # or the test's time runs out
+    assert taken in (None, given)
 
 
 @pytest.mark.parametrize(

@@ -49,4 +49,4 @@ class TestConnection(ConnectionContract):
 class TestPackage(PluginContract):
     name = "openapi"
     offers: Any = {"connection": ["openapi"]}
-    vendors = ("httpx", "yaml", "orjson", "yaml12")
+    vendors = ("httpx", "yaml")

@@ -45,8 +45,13 @@ async def of_schema(schema: Any, version: str = "3.0.3") -> Action:
     ],
     ids=lambda value: value[:20],
 )
-def test_a_pattern_with_too_many_ways_is_left_to_the_service(pattern: str, text: str) -> None:
-    assert matches(pattern, text)  # or the test's time runs out
+def test_a_pattern_with_many_ways_takes_no_time(pattern: str, text: str) -> None:
+    assert matches(pattern, text) in (True, False)  # or the test's time runs out
+
+
+@pytest.mark.parametrize("pattern", [r"^(?=a)b$", "^.{1,9000}$", r"(a)\1", "[[a]]"])
+def test_a_pattern_that_cannot_be_tried_in_linear_time_is_left_to_the_service(pattern: str) -> None:
+    assert matches(pattern, "x")
 
 
 @pytest.mark.parametrize(
@@ -54,15 +59,13 @@ def test_a_pattern_with_too_many_ways_is_left_to_the_service(pattern: str, text:
     [
         ("^[a-z]+-[a-z]+-[0-9]+$", "a-b-1", "a-b"),
         ("^https?://[^/]+/[^/]+/[^/]+$", "https://a/b/c", "https://a/b"),
-        ("^(?:\\d{1,3}\\.){3}\\d{1,3}$", "::", "::"),
+        ("^(?:\\d{1,3}\\.){3}\\d{1,3}$", "10.0.0.1", "::"),
         ("^(red|green|blue)(-(dark|light))?$", "red-dark", "red-"),
         ("^.*a.*b.*$", "xaxbx", "xbxa"),
     ],
 )
 def test_patterns_of_every_day_are_checked(pattern: str, good: str, bad: str) -> None:
-    # A repeat in a repeat is left to the service even where it would do no harm.
-    left = "){3}" in pattern
-    assert (matches(pattern, good), matches(pattern, bad)) == (True, left)
+    assert (matches(pattern, good), matches(pattern, bad)) == (True, False)
 
 
 # -- schemas ------------------------------------------------------------------------------
@@ -105,15 +108,6 @@ async def test_a_refusal_is_short_whatever_the_specification_holds(schema, value
 async def test_a_description_of_blanks_costs_nothing() -> None:
     action = await the_action(one({"summary": "< " + " " * 3_000_000 + "!"}))
     assert len(action.summary) < 130
-
-
-async def test_answers_of_describe_are_bounded() -> None:
-    responses = {f"4{n}\nX": {"description": HUGE} for n in range(5000)}
-    tool = APITool(one({"responses": responses}), name="api")
-    await tool.actions()
-    told = await tool._describe("call")
-    assert len(told) < 12_000
-    assert "\nX" not in told
 
 
 @pytest.mark.parametrize("name", ["\ud800", "long" * 40 + "\ud800"], ids=["short", "long"])

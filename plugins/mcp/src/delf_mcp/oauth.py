@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
-from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
+from mcp.client.auth.extensions.client_credentials import (
+    ClientCredentialsOAuthProvider,
+    PrivateKeyJWTOAuthProvider,
+    SignedJWTParameters,
+)
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import ValidationError
 
-from delf.errors import ConnectionUnavailableError
-from delf_mcp.assertions import by_enterprise, by_private_key, by_workload, needs
-from delf_mcp.proof import Binding, Bound
+from delf.errors import ConnectionConfigurationError, ConnectionUnavailableError
 from delf_mcp.settings import MCPSettings
 
 if TYPE_CHECKING:
@@ -75,18 +77,6 @@ class TokenFile:
         if client_info.client_secret:
             self._learned(client_info.client_secret)
         self._write("client", client_info.model_dump(mode="json", exclude_none=True))
-
-    async def get_binding(self) -> Binding | None:
-        """The key to which the token is bound, where it is."""
-        found = self._read("binding", Binding)
-        if found is not None:
-            self._learned(found.key)
-        return found
-
-    async def set_binding(self, binding: Binding) -> None:
-        """Keep the key to which a token is bound."""
-        self._learned(binding.key)
-        self._write("binding", binding.model_dump())
 
     def _learn(self, tokens: OAuthToken) -> None:
         self._learned(tokens.access_token)
@@ -196,7 +186,7 @@ def login(
     if settings.oauth == "off" or settings.url is None:
         return None
     tokens = TokenFile(_file(name, settings), learned)
-    return Bound(_provider(name, settings, settings.url, tokens, learned, open_url), tokens)
+    return _provider(name, settings, settings.url, tokens, open_url)
 
 
 def _provider(
@@ -204,34 +194,18 @@ def _provider(
     settings: MCPSettings,
     url: str,
     tokens: TokenFile,
-    learned: Callable[[str], None],
     open_url: OpenURL,
 ) -> httpx2.Auth:
-    secret = settings.client_secret.get_secret_value() if settings.client_secret else None
-    scope = " ".join(settings.scopes) or None
-    if settings.oauth == "workload":
-        return by_workload(name, settings, tokens, url, learned)
-    if settings.oauth == "enterprise":
-        return by_enterprise(name, settings, tokens, url, learned)
     if settings.oauth == "client_credentials":
-        if settings.private_key is not None:
-            return by_private_key(name, settings, tokens, url)
-        needs(name, settings, "client_id", "client_secret")
-        return ClientCredentialsOAuthProvider(
-            url,
-            tokens,
-            settings.client_id or "",
-            secret or "",
-            scope=scope,
-            issuer=settings.issuer,
-        )
+        return _of_program(name, settings, url, tokens)
+    secret = settings.client_secret.get_secret_value() if settings.client_secret else None
     back = Returning(settings.oauth_port, open_url)
     fields: dict[str, Any] = {
         "client_name": "delf",
         "redirect_uris": [back.address],
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
-        "scope": scope,
+        "scope": " ".join(settings.scopes) or None,
     }
     store: Any = tokens
     if settings.client_id:
@@ -243,6 +217,36 @@ def _provider(
         redirect_handler=back.show,
         callback_handler=back.wait,
         client_metadata_url=settings.client_metadata_url,
+    )
+
+
+def _of_program(
+    name: str, settings: MCPSettings, url: str, tokens: TokenFile
+) -> OAuthClientProvider:
+    """The login of a program, which has a key or a secret of its own."""
+    client, key, secret = settings.client_id, settings.private_key, settings.client_secret
+    scope = " ".join(settings.scopes) or None
+    if client is None or (key is None and secret is None):
+        missing = ["client_id"] * (client is None)
+        missing += ["client_secret or private_key"] * (key is None and secret is None)
+        raise ConnectionConfigurationError(
+            f"connection {name!r} cannot log in by oauth = 'client_credentials'",
+            hint=f"give {' and '.join(missing)}",
+        )
+    if key is not None:
+        signed = SignedJWTParameters(
+            issuer=client,
+            subject=client,
+            signing_key=key.get_secret_value(),
+            signing_algorithm=settings.signing_algorithm,
+        )
+        prove = signed.create_assertion_provider()
+        return PrivateKeyJWTOAuthProvider(
+            url, tokens, client, prove, scope=scope, issuer=settings.issuer
+        )
+    given = "" if secret is None else secret.get_secret_value()
+    return ClientCredentialsOAuthProvider(
+        url, tokens, client, given, scope=scope, issuer=settings.issuer
     )
 
 

@@ -53,7 +53,7 @@ class MCPSettings(PluginSettings):
     protocol: Literal["auto", "legacy"] = Field(
         default="auto", description="Begin as of 2026, or at once as servers before that do."
     )
-    oauth: Literal["off", "browser", "client_credentials", "workload", "enterprise"] = Field(
+    oauth: Literal["off", "browser", "client_credentials"] = Field(
         default="off", description="How to log in at the address."
     )
     client_id: str | None = Field(default=None, description="For OAuth, where one was given.")
@@ -65,15 +65,6 @@ class MCPSettings(PluginSettings):
     issuer: str | None = Field(
         default=None, description="For OAuth: the only server at which to log in."
     )
-    assertion_file: LocalPath | None = Field(
-        default=None,
-        description="For workload and enterprise: the file of the token that a platform renews.",
-    )
-    idp: str | None = Field(
-        default=None, description="For enterprise: the identity provider's token endpoint."
-    )
-    idp_client_id: str | None = Field(default=None, description="For enterprise.")
-    idp_client_secret: SecretStr | None = Field(default=None, description="For enterprise.")
     scopes: tuple[str, ...] = Field(default=(), description="For OAuth.")
     client_metadata_url: str | None = Field(
         default=None, description="For OAuth: the https address that describes this client."
@@ -104,16 +95,12 @@ class MCPOptions(ConnectionOptions, total=False):
     timeout: float
     start_timeout: float
     protocol: Literal["auto", "legacy"]
-    oauth: Literal["off", "browser", "client_credentials", "workload", "enterprise"]
+    oauth: Literal["off", "browser", "client_credentials"]
     client_id: str | None
     client_secret: str | SecretStr | None
     private_key: str | SecretStr | None
     signing_algorithm: str
     issuer: str | None
-    assertion_file: str | Path | None
-    idp: str | None
-    idp_client_id: str | None
-    idp_client_secret: str | SecretStr | None
     scopes: Sequence[str]
     client_metadata_url: str | None
     oauth_port: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
 from delf.tools.action import EFFECTS, strictest
@@ -48,7 +48,7 @@ class Argument(NamedTuple):
 
 @dataclass(slots=True)
 class Entry:
-    """One action, compiled. It can be written to the cache as it stands.
+    """One action, compiled.
 
     Args:
         spot: Where its operation stands.
@@ -56,7 +56,7 @@ class Entry:
         summary: One line.
         returns: The type of what it gives.
         arguments: What it takes, the required ones first.
-        sampled: Whether the specification does not say what it gives.
+        undeclared: Whether the specification does not say what it gives.
     """
 
     spot: Spot
@@ -65,23 +65,6 @@ class Entry:
     returns: str
     arguments: tuple[Argument, ...]
     undeclared: bool = False
-
-
-@dataclass(slots=True)
-class Compiled:
-    """A compiled specification.
-
-    Args:
-        entries: By name, in the order of the specification.
-        warnings: What was left out, and why.
-        spots: All operations, compiled or not.
-        unseen: How many operations are beyond what is looked at.
-    """
-
-    entries: dict[str, Entry]
-    warnings: list[str]
-    spots: list[Spot] = field(default_factory=list[Spot])
-    unseen: int = 0
 
 
 def compile_spots(

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, cast
 from urllib.parse import urlsplit
 
-from delf.errors import ToolRefusedError, did_you_mean
 from delf.llm import LLMConfig
 from delf.protocols.connection import SetupAsk
 from delf.settings import PluginSettings, SecretStr
-from delf.tools.action import Action, action_from_function
+from delf.tools.action import Action
 from delf.tools.connection import Connection, describe_actions
 from delf.tools.json_schema import clean
 from delf.tools.signature import Parameter
@@ -30,11 +29,9 @@ from delf_schemas.names import snake
 
 if TYPE_CHECKING:
     from delf_openapi.cache import Cache
-    from delf_openapi.discovery import Search
     from delf_openapi.enrichment import Told
     from delf_openapi.loading import API
 
-_GUIDED_FROM: Final = 30
 _PLAIN_WORDS: Final = frozenset(
     {"openapi", "swagger", "spec", "specification", "api", "json", "yaml", "yml", "latest"}
     | {"main", "index", "schema", "docs", "v1", "v2", "v3", "www", "com", "org", "net", "io"}
@@ -119,7 +116,6 @@ class APITool(Connection):
         self._made: tuple[Action, ...] | None = None
         self._loading = threading.Lock()
         self._caller = Caller(self.name, self._own, self.keep_secret)
-        self._search: Search | None = None
         self._improved: Told | None = None
 
     @classmethod
@@ -184,13 +180,11 @@ class APITool(Connection):
             if self._caller.samples is not None:  # what was seen wins over what was guessed
                 self._caller.samples.apply(api.entries.values())
         hidden = self._hidden(api)
-        guides = self._guides(api) if len(api.entries) > _GUIDED_FROM else ()
         shown: dict[Argument, Parameter] = {}
         # Where its calls go is not seen in an action, and makes it another one.
         servers = json.dumps(api.document.at("#").get("servers"), default=str)
         entries = api.entries.values()
-        made = [self._action(api, entry, hidden, shown, servers) for entry in entries]
-        return (*guides, *made)
+        return tuple(self._action(api, entry, hidden, shown, servers) for entry in entries)
 
     # -- set-up -------------------------------------------------------------------------
 
@@ -229,7 +223,7 @@ class APITool(Connection):
             await Enrichment(ask, self._llm or self._own.llm, keep).improve(missing)
         finally:
             self._improved = known
-            self._made = self._search = None
+            self._made = None
         return True
 
     def _kept(self, api: API) -> Told:
@@ -248,8 +242,6 @@ class APITool(Connection):
         text = f"{title}. Any call takes {FULL}=True for status, headers and body"
         if api.left_out:
             text += f"; {len(api.entries)} of {len(api.entries) + api.left_out} operations"
-        if len(api.entries) > _GUIDED_FROM:
-            text += "; search(words) finds actions, describe(name) tells all about one"
         return f"{text}."
 
     def _hidden(self, api: API) -> set[tuple[str, str]]:
@@ -299,59 +291,10 @@ class APITool(Connection):
             version=f"{entry.spot.method} {entry.spot.path} {servers}",
         )
 
-    # -- finding one's way --------------------------------------------------------------
-
-    def _guides(self, api: API) -> tuple[Action, ...]:
-        """``search`` and ``describe``, for an API that is too large to be shown whole."""
-        made: list[Action] = []
-        for name, function in (("search", self._find), ("describe", self._describe)):
-            free = name if name not in api.entries else f"{name}_actions"
-            made.append(action_from_function(function, name=free, effect="read"))
-        return tuple(made)
-
-    async def _find(self, words: str, limit: int = 20) -> list[dict[str, str]]:
-        """Actions of this API that fit some words: name, signature and summary, best first."""
-        found = await asyncio.to_thread(self.search, words, limit)
-        actions = {action.name: action for action in await self.actions()}
-        return [
-            {
-                "name": e.spot.name,
-                "signature": actions[e.spot.name].signature,
-                "summary": e.summary,
-            }
-            for e in found
-        ]
-
-    def search(self, words: str, limit: int = 20) -> list[Entry]:
-        """The actions that fit some words, best first.
-
-        Args:
-            words: What is looked for.
-            limit: The most actions.
-        """
-        from delf_openapi.discovery import Search
-
-        api = self._load()
-        if self._search is None:
-            self._search = Search(list(api.entries.values()))
-        return self._search.find(words, limit)
-
-    async def _describe(self, name: str) -> str:
-        """All about one action: every parameter, deep types, and errors."""
-        from delf_openapi.discovery import describe
-
-        api = self._load()
-        entry = api.entries.get(name)
-        if entry is None:
-            close = did_you_mean(name, api.entries)
-            raise ToolRefusedError(f"{self.name} has no action {name[:80]!r}{close}")
-        return await asyncio.to_thread(describe, api.document, entry)
-
     def inspected(self, *, verbose: bool = False) -> dict[str, Any]:
         """The actions as data: names, or with ``verbose`` everything."""
         api = self._load()
-        actions = [a for a in self._made or () if a.name in api.entries]
-        shown = describe_actions(self.name, self.summary, actions, verbose=verbose)
+        shown = describe_actions(self.name, self.summary, self._made or (), verbose=verbose)
         if verbose:
             for item in shown["methods"]:
                 spot = api.entries[item["name"]].spot

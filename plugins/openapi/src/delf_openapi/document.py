@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from delf_openapi.failures import SpecError
-from delf_openapi.sources import (
-    is_private,
-    origin_of,
-    parse,
-    path_of,
-    read,
-    uri_of,
-)
+from delf_openapi.sources import Source, is_private, origin_of, path_of, uri_of
 
-Schema = Mapping[str, Any]
+Read = Callable[[str], Source]
+"""Reads the document at an address."""
 
 _MAX_HOPS: Final = 50
 _MAX_DOCUMENTS: Final = 3000
@@ -28,38 +22,32 @@ _NOTES: Final = frozenset(
 )
 
 
-class Trees(Protocol):
-    """The source of a specification's parts."""
-
-    uri: str
-
-    def find(self, uri: str, tokens: list[str]) -> tuple[Any, list[str]]:
-        """A part that holds the pointer, and what is left of the pointer."""
-        ...
-
-
-class LoadedTrees:
+class Trees:
     """Parsed documents; those that references lead to are loaded when they are met.
 
     Args:
         uri: The address of the specification itself.
         tree: The specification.
         roots: Folders and origins that references may lead to, beside the own.
-        limit: The most bytes of a document.
+        read: Reads a document.
     """
 
-    def __init__(self, uri: str, tree: dict[str, Any], roots: Iterable[str], limit: int) -> None:
+    def __init__(self, uri: str, tree: dict[str, Any], roots: Iterable[str], read: Read) -> None:
         self.uri = uri
         self.documents: dict[str, dict[str, Any]] = {"": tree}
         self._roots = tuple(roots)
-        self._limit = limit
+        self._read = read
         self._failed: dict[str, SpecError] = {}
 
-    def find(self, uri: str, tokens: list[str]) -> tuple[Any, list[str]]:
-        """The document, and the whole pointer."""
+    def document(self, uri: str) -> dict[str, Any]:
+        """The document at an address.
+
+        Raises:
+            SpecError: When it cannot, or must not, be read.
+        """
         if uri not in self.documents:
             self._load(uri)
-        return self.documents[uri], tokens
+        return self.documents[uri]
 
     def _load(self, uri: str) -> None:
         failed = self._failed.get(uri)
@@ -69,7 +57,7 @@ class LoadedTrees:
             raise SpecError(f"the specification refers to over {_MAX_DOCUMENTS} documents")
         try:
             self._check(uri)
-            tree = parse(read(uri, self._limit))
+            tree = self._read(uri).tree
             _make_absolute(tree, uri, self.uri)
         except SpecError as error:
             self._failed[uri] = error
@@ -186,8 +174,8 @@ class Document:
         tokens = [t.replace("~1", "/").replace("~0", "~") for t in unquote(fragment).split("/")[1:]]
         if fragment and not fragment.startswith("/"):
             raise SpecError(f"$ref {ref!r} is not a JSON pointer")
-        node, rest = self.trees.find(place, tokens)
-        for token in rest:
+        node: Any = self.trees.document(place)
+        for token in tokens:
             node = _step(node, token)
             if node is None:
                 raise SpecError(f"$ref {ref[:200]!r} leads nowhere")

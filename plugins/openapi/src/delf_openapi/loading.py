@@ -1,4 +1,4 @@
-"""From a specification's address to compiled operations, with or without the cache."""
+"""From a specification's address to compiled operations."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from delf.errors import ConnectionConfigurationError, ConnectionUnavailableError
+from delf.errors import ConnectionConfigurationError
 from delf.types import Permission
-from delf_openapi.cache import Cache, Stored
-from delf_openapi.compiler import Compiled, Entry, compile_spots
-from delf_openapi.document import Document
+from delf_openapi.cache import Cache
+from delf_openapi.compiler import Entry, compile_spots
+from delf_openapi.document import Document, Read
 from delf_openapi.failures import SpecError
 from delf_openapi.opening import open_document
 from delf_openapi.operations import Spot, find_operations
 from delf_openapi.selection import as_words, choose
 from delf_openapi.settings import OpenAPISettings
-from delf_openapi.sources import Source, read, uri_of, without_gc
+from delf_openapi.sources import Source, of_mapping, read, uri_of, without_gc
 
 _LOGGED: Final = 20
 
@@ -74,79 +74,29 @@ def load_api(
             hint="spec is the file or URL of an OpenAPI specification",
         )
     with without_gc():
-        if settings.cache and tree is None:
-            return _load_cached(name, settings, allow)
-        source = Source("", tree=tree) if tree is not None else _read(settings)
-        document = _open(source, settings)
+        source, read = _source(settings, tree)
+        dates = settings.validate != "off"
+        document = open_document(source, settings.refs, read, settings.prefer, dates=dates)
         warnings: list[str] = []
         spots, unseen = find_operations(document, warnings)
         chosen, left_out = _choose(name, spots, allow, settings)
         entries = compile_spots(document, chosen, warnings)
-    version = _version_of(source, settings)
-    api = API(document, spots, entries, warnings, left_out + unseen, version)
+    if settings.enrich and not source.digest:
+        raise SpecError("the specification is nested too deeply, or contains itself")
+    api = API(document, spots, entries, warnings, left_out + unseen, source.digest or None)
     _report(name, api, allow)
     return api
 
 
-def _version_of(source: Source, settings: OpenAPISettings) -> str | None:
-    """Return the version of a specification; one that cannot be written may do without."""
-    try:
-        return source.digest
-    except SpecError:
-        if settings.enrich:
-            raise
-        return None
+def _source(settings: OpenAPISettings, tree: Mapping[str, Any] | None) -> tuple[Source, Read]:
+    """Return the specification, and what reads the documents that it refers to."""
+    limit = settings.max_spec_bytes
+    cache = Cache(settings.cache_dir) if settings.cache else None
 
+    def reading(uri: str) -> Source:
+        return read(uri, limit) if cache is None else cache.document(uri, limit)
 
-def _open(source: Source, settings: OpenAPISettings) -> Document:
-    dates = settings.validate != "off"
-    return open_document(
-        source, settings.refs, settings.max_spec_bytes, settings.prefer, dates=dates
-    )
-
-
-def _read(settings: OpenAPISettings) -> Source:
-    return read(uri_of(settings.spec or ""), settings.max_spec_bytes)
-
-
-def _load_cached(name: str, settings: OpenAPISettings, allow: Permission) -> API:
-    cache = Cache(settings.cache_dir)
-    uri = uri_of(settings.spec or "")
-
-    def again() -> Document:
-        return _open(_read(settings), settings)
-
-    # What else the result depends on.
-    terms = (*settings.refs, f"prefer {list(settings.prefer)}", f"validate {settings.validate}")
-    stored = cache.load(uri, terms, again)
-    if stored is None:
-        try:
-            source = read(uri, settings.max_spec_bytes)
-        except ConnectionUnavailableError:
-            stored = cache.load(uri, terms, again, stale=True)
-            if stored is None:
-                raise
-            _log.warning("%s: the specification is not available; what is kept of it is used", name)
-        else:
-            stored = _compile_all(source, settings)
-            cache.store(uri, terms, *stored)
-    version, document, compiled = stored
-    document.prefer = settings.prefer
-    document.dates = settings.validate != "off"
-    spots = [entry.spot for entry in compiled.entries.values()]
-    chosen, left_out = _choose(name, spots, allow, settings)
-    entries = {spot.name: compiled.entries[spot.name] for spot in chosen}
-    api = API(document, spots, entries, compiled.warnings, left_out + compiled.unseen, version)
-    _report(name, api, allow)
-    return api
-
-
-def _compile_all(source: Source, settings: OpenAPISettings) -> Stored:
-    document = _open(source, settings)
-    warnings: list[str] = []
-    spots, unseen = find_operations(document, warnings)
-    compiled = Compiled(compile_spots(document, spots, warnings), warnings, spots, unseen)
-    return source.digest, document, compiled
+    return of_mapping(tree) if tree is not None else reading(uri_of(settings.spec or "")), reading
 
 
 def _choose(

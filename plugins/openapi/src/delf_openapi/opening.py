@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from delf_openapi.document import Document, LoadedTrees
+from delf_openapi.document import Document, Read, Trees
 from delf_openapi.failures import SpecError, pointer_of
-from delf_openapi.sources import Source, parse
+from delf_openapi.sources import Source
 from delf_openapi.swagger2 import convert
 
 
 def open_document(
     source: Source,
     roots: Iterable[str],
-    limit: int,
+    read: Read,
     prefer: Sequence[str] = (),
     *,
     dates: bool = False,
@@ -24,16 +24,16 @@ def open_document(
     Args:
         source: The specification.
         roots: Where references may lead to, beside its own place.
-        limit: The most bytes of a document.
+        read: Reads a document that references lead to.
         prefer: Media types that are preferred where there is a choice.
         dates: Whether dates of answers are given as such, rather than as text.
 
     Raises:
         SpecError: When it is none, with the place and the reason.
     """
-    tree = parse(source)
+    tree = source.tree
     version = _version(tree)
-    trees = LoadedTrees(source.uri, tree, roots, limit)
+    trees = Trees(source.uri, tree, roots, read)
     document = Document(trees, version, prefer, dates=dates)
     tree = trees.documents[""] = _with_sections(document, tree)
     if version == (2, 0):

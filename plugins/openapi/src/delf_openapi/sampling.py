@@ -8,7 +8,9 @@ from typing import Any, Final, cast
 
 from delf_openapi.cache import Cache
 from delf_openapi.compiler import GUESSED, Entry
-from delf_openapi.document import Document, LoadedTrees
+from delf_openapi.document import Document, Trees
+from delf_openapi.failures import SpecError
+from delf_openapi.sources import Source
 from delf_schemas.shapes import Shapes, safe_text
 
 _MAX_DEPTH: Final = 4
@@ -44,7 +46,7 @@ class Samples:
     def apply(self, entries: Iterable[Entry]) -> None:
         """Put what was learned into entries; beside what they declare, where they declare it."""
         self.has_news = False
-        shapes = Shapes(Document(LoadedTrees("", {}, (), 0), (3, 1)))
+        shapes = Shapes(Document(Trees("", {}, (), _nothing), (3, 1)))
         for entry in entries:
             schema = self._shapes.get(entry.spot.name)
             if not isinstance(schema, dict):
@@ -92,6 +94,10 @@ class Samples:
         """Wait for what is being written."""
         if self._writing is not None and not self._writing.done():
             await self._writing
+
+
+def _nothing(uri: str) -> Source:
+    raise SpecError(f"{uri} is not read: what was learned refers to nothing")
 
 
 def shape_of(value: Any, depth: int = 0) -> dict[str, Any]:

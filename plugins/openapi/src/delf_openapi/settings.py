@@ -75,7 +75,7 @@ class OpenAPISettings(_Checks):
         default=(),
         description="Media types to use before JSON where several are declared, as text/csv.",
     )
-    cache: bool = Field(default=False, description="Keep what was compiled on disk.")
+    cache: bool = Field(default=False, description="Keep the documents that were read on disk.")
     cache_dir: LocalPath | None = Field(
         default=None, description="Where; the user's cache folder when left out."
     )

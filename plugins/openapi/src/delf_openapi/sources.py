@@ -11,7 +11,6 @@ import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote, urljoin, urlsplit
@@ -33,32 +32,32 @@ _MAX_REDIRECTS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A document as it was found.
+    """A document as plain data.
 
     Args:
         uri: Its address: ``file:///…`` or ``https://…``; empty for a mapping.
-        data: Its bytes, or None for a mapping.
-        tree: The mapping, where it was given as one.
+        tree: Its content.
+        digest: A mark that tells one content from another.
     """
 
     uri: str
-    data: bytes | None = None
-    tree: Mapping[str, Any] | None = None
+    tree: dict[str, Any]
+    digest: str
 
-    @property
-    def digest(self) -> str:
-        """Return a mark that tells one content from another."""
-        data = self.data
-        if data is None:
-            # Statuses are numbers in some mappings, and those cannot be sorted among texts.
-            try:
-                text = dumps(dict(self.tree or {}))
-            except (ValueError, RecursionError):
-                raise SpecError(
-                    "the specification is nested too deeply, or contains itself"
-                ) from None
-            data = json.dumps(loads(text), sort_keys=True).encode()
-        return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+def of_mapping(tree: Mapping[str, Any]) -> Source:
+    """Return the document of a mapping. One that cannot be written as JSON has no digest."""
+    try:
+        # Statuses are numbers in some mappings, and those cannot be sorted among texts.
+        text = json.dumps(json.loads(dumps(dict(tree))), sort_keys=True)
+    except (ValueError, RecursionError):
+        return Source("", dict(tree), "")
+    return Source("", dict(tree), digest_of(text.encode()))
+
+
+def digest_of(data: bytes) -> str:
+    """A mark that tells one content from another."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def uri_of(spec: str) -> str:
@@ -85,28 +84,33 @@ def path_of(uri: str) -> Path:
 
 
 def read(uri: str, limit: int) -> Source:
-    """Read a document.
+    """Read a document that is JSON or YAML.
 
     Args:
         uri: Its address.
         limit: The most bytes.
 
     Raises:
-        SpecError: When it is too large.
+        SpecError: When it is too large, no mapping, or nested too deeply.
         ConnectionUnavailableError: When it is not available.
     """
+    data = _data(uri, limit)
+    return Source(uri, _parsed(uri, data), digest_of(data))
+
+
+def _data(uri: str, limit: int) -> bytes:
     if uri.startswith("file:"):
         path = path_of(uri)
         try:
             size = path.stat().st_size
             if size > limit:
                 raise _too_large(uri, size, limit)
-            return Source(uri, path.read_bytes())
+            return path.read_bytes()
         except OSError as error:
             raise ConnectionFileNotFoundError(
                 f"the specification {path} cannot be read: {error.strerror or error}"
             ) from None
-    return Source(uri, _fetch(uri, limit))
+    return _fetch(uri, limit)
 
 
 def _too_large(uri: str, size: int | None, limit: int) -> SpecError:
@@ -215,28 +219,20 @@ def without_gc() -> Generator[None]:
             gc.enable()
 
 
-def parse(source: Source) -> dict[str, Any]:
-    """A document as plain data.
-
-    Raises:
-        SpecError: When it is not a JSON or YAML mapping, or nested too deeply.
-    """
-    if source.data is None:
-        tree: Any = dict(source.tree or {})
-    else:
-        data = source.data.removeprefix(b"\xef\xbb\xbf")
-        with without_gc():
-            tree = _parse_json(data) if data.lstrip()[:1] in (b"{", b"[") else parse_yaml(data)
+def _parsed(uri: str, data: bytes) -> dict[str, Any]:
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    with without_gc():
+        tree = _parse_json(data) if data.lstrip()[:1] in (b"{", b"[") else parse_yaml(data)
     if not isinstance(tree, dict):
         raise SpecError(
-            f"the specification {_shown(source.uri)} is a {type(tree).__name__}, not a mapping"
+            f"the specification {_shown(uri)} is a {type(tree).__name__}, not a mapping"
         )
     return cast("dict[str, Any]", tree)
 
 
 def _parse_json(data: bytes) -> Any:
     try:
-        return loads(data)
+        return json.loads(data)
     except RecursionError:
         raise SpecError("the specification is nested too deeply") from None
     except ValueError as error:
@@ -246,27 +242,6 @@ def _parse_json(data: bytes) -> Any:
             raise SpecError(f"the specification is not valid JSON: {error}") from None
 
 
-def loads(data: bytes) -> Any:
-    """JSON by the quickest parser at hand."""
-    fast = _orjson()
-    return fast.loads(data) if fast is not None else json.loads(data)
-
-
 def dumps(value: Any) -> bytes:
-    """Compact JSON by the quickest writer at hand."""
-    fast = _orjson()
-    if fast is not None:
-        try:
-            return fast.dumps(value, option=fast.OPT_NON_STR_KEYS)
-        except TypeError:  # integers of more than 64 bits
-            pass
+    """Compact JSON."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode()
-
-
-@cache
-def _orjson() -> Any:
-    try:
-        import orjson
-    except ImportError:
-        return None
-    return orjson

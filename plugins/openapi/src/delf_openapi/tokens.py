@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -13,7 +14,7 @@ from delf.errors import ToolExecutionError
 from delf_openapi.answers import Answer
 from delf_openapi.requests import Request
 from delf_openapi.settings import OpenAPISettings
-from delf_openapi.sources import is_private, loads
+from delf_openapi.sources import is_private
 
 _MARGIN: Final = 30.0
 _MARGIN_SHARE: Final = 0.1
@@ -71,7 +72,7 @@ class Tokens:
         if answer.status in (400, 401):  # some take the secret in the body only
             answer = await self._send(self._request(url, in_body=True))
         try:
-            body: Any = loads(answer.content)
+            body: Any = json.loads(answer.content)
             token, told = str(body["access_token"]), body.get("expires_in")
             seconds = _SECONDS if told is None else float(told)
         except (ValueError, TypeError, KeyError, AttributeError):

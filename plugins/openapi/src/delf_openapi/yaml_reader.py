@@ -11,8 +11,6 @@ from delf_openapi.failures import SpecError
 MAX_DEPTH: Final = 400
 _MAX_NODES: Final = 30_000_000
 _MAX_MERGED: Final = 500_000
-_ANCHOR = re.compile(rb"(?:^|[\s\[{,:-])&([^\s,\[\]{}]+)")
-_ALIAS = re.compile(rb"(?:^|[\s\[{,:-])\*([^\s,\[\]{}]+)")
 _YAML_1_1: Final = ("timestamp", "bool", "int", "float")
 _BOOLEAN: Final = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
 _INTEGER: Final = re.compile(r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$")
@@ -38,12 +36,6 @@ def parse_yaml(data: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise SpecError(f"the specification is not UTF-8: {error.reason}") from None
     _check_nesting(text)
-    # A tree of shared parts ("billion laughs") stays small only while they are shared, and
-    # only PyYAML shares them.
-    shared = not set(_ANCHOR.findall(data)).isdisjoint(_ALIAS.findall(data))
-    tree = None if shared else _parse_yaml12(text)
-    if tree is not None:
-        return tree
     try:
         tree = yaml.load(text, Loader=_yaml_loader())  # noqa: S506 - made from the safe loader
     except yaml.YAMLError as error:
@@ -53,7 +45,7 @@ def parse_yaml(data: bytes) -> Any:
         raise SpecError(f"the specification is neither JSON nor YAML: {problem}{place}") from None
     except (RecursionError, ValueError) as error:
         raise SpecError(f"the specification cannot be read as YAML: {error}") from None
-    if shared and _expanded(tree, {}, 0) > _MAX_NODES:
+    if _expanded(tree, {}, 0) > _MAX_NODES:
         raise SpecError("the specification's YAML aliases expand to too many values")
     return tree
 
@@ -88,18 +80,6 @@ def _is_deep(text: str) -> bool:
     except yaml.YAMLError:
         return True  # deep or not, it cannot be read
     return False
-
-
-def _parse_yaml12(text: str) -> Any:
-    """YAML by the quick parser where it is installed; None where it is not, or fails."""
-    try:
-        import yaml12
-    except ImportError:
-        return None
-    try:
-        return cast("Any", yaml12).parse_yaml(text)
-    except Exception:
-        return None  # PyYAML has the last word, and the better message
 
 
 @cache
