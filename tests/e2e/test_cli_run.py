@@ -53,7 +53,7 @@ def model(here: Path, *scripts: str, **reply: object) -> str:
 
 def test_the_answer_alone_is_on_stdout(here):
     llm = model(here, "print('| sum |\\n|---|\\n|', await add(2, 3), '|')", cost_usd=0.001)
-    result = delf("run", "add", "--tools", "tools.py", "--llm", llm, cwd=here)
+    result = delf("run", "add up", "--tools", "tools.py", "--llm", llm, cwd=here)
     assert result.returncode == 0
     assert result.stdout == "| sum |\n|---|\n| 5 |\n"
     assert "warning: scripts run in the sandbox 'local'" in result.stderr
@@ -83,7 +83,7 @@ def test_verbose_tells_each_step_and_sums_up(here, how):
         (here / "delf.toml").write_text("[agent]\nverbose = true\n")
     flags = ["--verbose"] if how == "flag" else []
     llm = model(here, "print(await add(2, 3, desc='sum'))", cost_usd=0.001)
-    result = delf("run", "add", "--tools", "tools.py", "--llm", llm, *flags, cwd=here)
+    result = delf("run", "add up", "--tools", "tools.py", "--llm", llm, *flags, cwd=here)
     assert result.stdout == "5\n"
     lines = [line.strip() for line in result.stderr.splitlines()]
     for told in ("→ 1 add: sum", "calls     1 ok", "step "):
@@ -103,7 +103,7 @@ def test_an_answer_is_data_of_a_schema(here):
     schema = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
     (here / "sum.json").write_text(json.dumps(schema))
     llm = model(here, *["print('so')\nawait answer({'sum': await add(2, 3)})"] * 2)
-    given = ("run", "add", "--tools", "tools.py", "--llm", llm, "--output", "sum.json")
+    given = ("run", "add up", "--tools", "tools.py", "--llm", llm, "--output", "sum.json")
     result = delf(*given, cwd=here)
     assert (result.returncode, json.loads(result.stdout)) == (0, {"sum": 5})
     data = json.loads(delf(*given, "--json", cwd=here).stdout)

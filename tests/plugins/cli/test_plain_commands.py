@@ -44,6 +44,28 @@ def test_a_task_needs_no_quotes(run, here):
     assert json.loads(run("runs", "--json").stdout)[0]["task"] == "is there tea?"
 
 
+@pytest.mark.parametrize("word", ["revenue", "stock-of-shop", "Umsatz"])
+def test_one_word_alone_is_the_name_of_a_routine(run, here, word):
+    """A mistyped name is no task for a model."""
+    (here / "routines").mkdir()
+    (here / "routines/revenues.py").touch()
+    done = run("run", word, "--llm", write_recording(here / "r.jsonl", "print('paid')"))
+    said = " ".join(done.stderr.split())
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"{word!r} is one word, and no routine has this name" in said
+    assert ("did you mean 'revenues'" in said) == (word == "revenue")
+    assert f'delf run "{word}."' in said
+
+
+@pytest.mark.parametrize(
+    ("words", "piped"), [(["revenue."], ""), (["-"], "revenue"), (["the", "revenue"], "")]
+)
+def test_it_can_be_a_task_all_the_same(run, here, words, piped):
+    model = write_recording(here / "r.jsonl", "print('yes')")
+    done = run("run", *words, "--llm", model, input=piped)
+    assert (done.exit_code, done.stdout.strip()) == (0, "yes"), done.output
+
+
 @pytest.mark.parametrize(
     ("given", "status"), [("5m", 0), ("90", 0), ("2.5", 0), ("0", 2), ("x", 2)]
 )
@@ -63,6 +85,15 @@ def test_a_timeout_is_seconds_or_has_a_unit(run, here, given, status):
         "config check --bogus",
         "workers show nobody",
         "nonsense",
+        "run revenue",
+        "run revenue --input month=2026-11",
+        "run x --detach",
+        "resume 123",
+        "runs fork 123",
+        "runs stop 123",
+        "runs undo 123 --yes",
+        "routines run revenue",
+        "workers run nobody",
     ],
 )
 def test_a_failure_is_json_where_json_was_asked_for(run, here, command):

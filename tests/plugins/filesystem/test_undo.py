@@ -43,7 +43,7 @@ def contents(project: Path) -> dict[str, str]:
 @pytest.mark.timeout(120)
 def test_a_task_gives_back_what_it_changed(project: Path) -> None:
     before = contents(project)
-    assert delf("run", "Change", cwd=project).returncode == 0
+    assert delf("run", "Change it.", cwd=project).returncode == 0
     after = contents(project)
     assert after["new/deep/b.md"] == "B"
     (task,) = json.loads(delf("runs", "list", "--json", "--limit", "1", cwd=project).stdout)

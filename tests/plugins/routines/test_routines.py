@@ -228,7 +228,7 @@ def test_a_task_that_is_no_call_of_a_routine_says_how_one_is_written(saved, run,
 
 def test_a_task_that_failed_is_no_routine(project, run):
     trusting = ("--trust", str(project))
-    run(*trusting, "run", "else", "--llm", "recorded:model.jsonl")
+    run(*trusting, "run", "something else", "--llm", "recorded:model.jsonl")
     found = json.loads(run(*trusting, "runs", "list", "--json").stdout)
     done = run(*trusting, "routines", "save", found[0]["task_id"], "x", "--yes")
     assert "the task is not done" in done.output

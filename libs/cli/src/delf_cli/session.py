@@ -171,10 +171,7 @@ def detach(state: State, task: str, options: Options, handing: HandingIn) -> int
             how: HandingIn = {**handing, "setup": options.to_record(state)}
             return agent.submit(task, output=options.schema, **how)
 
-    try:
-        task_id = asyncio.run(submit())
-    except DelfError as error:
-        return errors.report(error, debug=state.debug, clean=state.clean)
+    task_id = asyncio.run(submit())
     click.echo(
         json.dumps({"task_id": task_id, "queue": handing["queue"]}) if options.as_json else task_id
     )

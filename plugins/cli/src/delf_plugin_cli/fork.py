@@ -51,20 +51,14 @@ def fork(
     """  # noqa: D301 - click's mark for lines that stay as they are
     if given["as_json"] and given["events"]:
         raise click.UsageError("--json and --events cannot be used together", ctx)
-    from delf.errors import DelfError
-    from delf_cli import errors
     from delf_cli.session import Options, as_before, work_session
 
     state = state_of(ctx)
     flags = flags_of({**given, "no_journal": False})
     options = Options(flags=flags, **rest_of(given), resumes=True)
-    try:
-        name, started = asyncio.run(find_task(state, options, task_id))
-        setup: Mapping[str, Any] = {} if started is None else started.setup
-        options = as_before(state, options, {**setup, "chat": None})
-    except DelfError as error:
-        ctx.exit(errors.report(error, debug=state.debug, clean=state.clean))
-
+    name, started = asyncio.run(find_task(state, options, task_id))
+    setup: Mapping[str, Any] = {} if started is None else started.setup
+    options = as_before(state, options, {**setup, "chat": None})
     code = None if script is None else script.read()
 
     async def do_anew(agent: Agent, seen: Mapping[str, Any]) -> Response:

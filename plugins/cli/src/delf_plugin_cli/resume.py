@@ -52,22 +52,16 @@ def resume(ctx: click.Context, task_id: str, settle: Settle, **given: Any) -> No
     """  # noqa: D301 - click's mark for lines that stay as they are
     if given["as_json"] and given["events"]:
         raise click.UsageError("--json and --events cannot be used together", ctx)
-    from delf.errors import DelfError
     from delf_cli.session import Options, as_before, work_session
 
     state = state_of(ctx)
     flags = flags_of({**given, "no_journal": False})
     options = Options(flags=flags, **rest_of(given), resumes=True)
-    try:
-        name, started = asyncio.run(find_task(state, options, task_id))
-        record: Mapping[str, Any] = {} if started is None else started.setup
-        options = as_before(state, options, record)
-        if started is not None and record.get("chat"):
-            options = replace(options, conversation=started.conversation)
-    except DelfError as error:
-        from delf_cli import errors
-
-        ctx.exit(errors.report(error, debug=state.debug, clean=state.clean))
+    name, started = asyncio.run(find_task(state, options, task_id))
+    record: Mapping[str, Any] = {} if started is None else started.setup
+    options = as_before(state, options, record)
+    if started is not None and record.get("chat"):
+        options = replace(options, conversation=started.conversation)
 
     def do(agent: Agent, seen: Mapping[str, Any]) -> Coroutine[Any, Any, Response]:
         return agent.aresume(name, settle=settle, **seen)

@@ -9,9 +9,8 @@ from typing import Any, Final, cast
 
 import click
 
-from delf.errors import DelfError
+from delf.errors import ConfigurationError, did_you_mean
 from delf.trust import Trust
-from delf_cli import errors
 from delf_cli.options import HANDING, flags_of, rest_of, run_options
 from delf_cli.state import state_of
 from delf_cli.story import tell_of_event
@@ -65,8 +64,9 @@ class _RunCommand(click.Command):
 def run(ctx: click.Context, words: tuple[str, ...], **given: Any) -> None:
     """Do TASK, which is said in plain words, in quotes or not; "-" reads it from standard input.
 
-    The answer goes to the standard output and everything else to the standard error. On a
-    terminal, calls that change things are shown and wait for a yes.
+    One word alone is the name of a routine. The answer goes to the standard output and everything
+    else to the standard error. On a terminal, calls that change things are shown and wait for a
+    yes.
 
     \b
     delf run "How many orders are open?" -c shop
@@ -83,11 +83,8 @@ def run(ctx: click.Context, words: tuple[str, ...], **given: Any) -> None:
         raise click.UsageError(f"--{option} goes with --detach", ctx)
     state = state_of(ctx)
     text, flags = _task_text(ctx, " ".join(words)), flags_of(given)
-    if given["inputs"] or _is_routine(ctx, text):
-        try:
-            text = _routine(ctx, text, given["inputs"])
-        except DelfError as error:
-            ctx.exit(errors.report(error, debug=state.debug, clean=state.clean))
+    if given["inputs"] or (len(words) == 1 and _is_name(words[0])):
+        text = _routine(ctx, text, given["inputs"])
         flags["strategy"] = _ROUTINE
     schema = None if given["schema"] is None else _schema_in(ctx, Path(given["schema"]))
     from delf_cli.session import Options, detach, run_session
@@ -102,11 +99,9 @@ def run(ctx: click.Context, words: tuple[str, ...], **given: Any) -> None:
 run.params += run_options(handing=True)
 
 
-def _is_routine(ctx: click.Context, text: str) -> bool:
-    """Tell whether a task is one word that names a routine of the project."""
-    if not text.isidentifier():
-        return False
-    return (state_of(ctx).load_project().root / "routines" / f"{text}.py").is_file()
+def _is_name(word: str) -> bool:
+    """Tell whether a word that was typed alone can only be meant as a routine's name."""
+    return len(word) > 1 and word.replace("-", "_").isidentifier()
 
 
 def _routine(ctx: click.Context, name: str, inputs: tuple[str, ...]) -> str:
@@ -119,7 +114,15 @@ def _routine(ctx: click.Context, name: str, inputs: tuple[str, ...]) -> str:
         given[key.strip()] = value
     state = state_of(ctx)
     project = state.load_project()
-    make = state.discover(project.environ).exported("routine_task")
+    folder = project.root / "routines"
+    if not given and not (folder / f"{name}.py").is_file():
+        known = (path.stem for path in folder.glob("*.py"))
+        raise ConfigurationError(
+            f"{name!r} is one word, and no routine has this name{did_you_mean(name, known)}",
+            hint=f"routines are files in {folder}; to ask a model, use more words or a full stop: "
+            f'delf run "{name}."',
+        )
+    make = state.discover(project.environ).exported("routine_task", f"the routine {name!r}")
     return make(project.root, Trust.here(*state.trust), name, given)
 
 

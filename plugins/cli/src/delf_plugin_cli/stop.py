@@ -6,7 +6,7 @@ import asyncio
 
 import click
 
-from delf.errors import ConfigurationError, DelfError
+from delf.errors import ConfigurationError
 from delf.protocols.journal import SharedJournal
 from delf_cli import errors
 from delf_cli.ids import check_names
@@ -27,10 +27,7 @@ def stop(ctx: click.Context, task_id: str, *, as_json: bool) -> None:
     delf runs stop 3f9a2b1
     """  # noqa: D301 - click's mark for lines that stay as they are
     state = state_of(ctx)
-    try:
-        name, stopped, became = asyncio.run(_stop(state, task_id))
-    except DelfError as error:
-        ctx.exit(errors.report(error, debug=state.debug, clean=state.clean))
+    name, stopped, became = asyncio.run(_stop(state, task_id))
     if as_json:
         click.echo(json_text({"task_id": name, "stopped": stopped, "state": became}, indent=2))
         return

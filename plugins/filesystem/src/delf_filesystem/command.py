@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import click
 
-from delf.errors import DelfError
 from delf_cli import errors
 from delf_cli.output import json_text
-from delf_cli.state import state_of
 
 
 @click.command("undo", epilog="Exit status: 0 done, 1 some files were left as they are.")
@@ -29,23 +27,19 @@ def undo(ctx: click.Context, task_id: str, *, yes: bool, dry_run: bool, as_json:
 
     if as_json and not (yes or dry_run):
         raise click.UsageError("--json needs --yes or --dry-run", ctx)
-    state = state_of(ctx)
-    try:
-        found = copies.plan(load_tree(ctx, task_id))
-        todo = [item for item in found if item.problem is None and not item.done]
-        if not as_json:
-            for item in found:
-                click.echo(errors.visible(str(item)))
-        if not found:
-            errors.say("hint", "the task changed no file that is kept")
-        if todo and not dry_run:
-            if not yes and not click.confirm(f"give back {len(todo)} of {len(found)}?", err=True):
-                ctx.exit(errors.FAILED)
-            for item in todo:
-                item.undo()
-            copies.prune()
-    except DelfError as error:
-        ctx.exit(errors.report(error, debug=state.debug, clean=state.clean))
+    found = copies.plan(load_tree(ctx, task_id))
+    todo = [item for item in found if item.problem is None and not item.done]
+    if not as_json:
+        for item in found:
+            click.echo(errors.visible(str(item)))
+    if not found:
+        errors.say("hint", "the task changed no file that is kept")
+    if todo and not dry_run:
+        if not yes and not click.confirm(f"give back {len(todo)} of {len(found)}?", err=True):
+            ctx.exit(errors.FAILED)
+        for item in todo:
+            item.undo()
+        copies.prune()
     if as_json:
         rows = [
             {"path": str(item.place), "undone": item in todo and not dry_run, "why": item.problem}

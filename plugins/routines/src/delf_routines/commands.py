@@ -195,11 +195,8 @@ def run(ctx: click.Context, name: str, inputs: tuple[str, ...], **given: Any) ->
     if given["as_json"] and given["events"]:
         raise click.UsageError("--json and --events cannot be used together", ctx)
     state = state_of(ctx)
-    try:
-        routine = _store(state).find(name)
-        values = routine.values(dict(_pair(ctx, text) for text in inputs))
-    except DelfError as error:
-        ctx.exit(errors.report(error, debug=state.debug, clean=state.clean))
+    routine = _store(state).find(name)
+    values = routine.values(dict(_pair(ctx, text) for text in inputs))
     options = Options(flags={**flags_of(given), **_UNASKED}, **rest_of(given))
     ctx.exit(run_session(state, call_text(name, values), options))
 

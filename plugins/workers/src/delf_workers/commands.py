@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -75,14 +74,13 @@ def list_command(ctx: click.Context, *, as_json: bool) -> None:
 def show(ctx: click.Context, name: str, *, as_json: bool) -> None:
     """Show the worker NAME: its file, checked."""
     state = state_of(ctx)
-    with _reported(ctx, state):
-        found = _registry(ctx, state).find(name)
-        if as_json:
-            data = {"file": str(found.file), **found.model_dump(mode="json")}
-            click.echo(json.dumps(data, indent=2, ensure_ascii=False))
-            return
-        click.echo(click.style(str(found.file), dim=True))
-        click.echo(errors.visible(found.file.read_text(encoding="utf-8").rstrip("\n")))
+    found = _registry(ctx, state).find(name)
+    if as_json:
+        data = {"file": str(found.file), **found.model_dump(mode="json")}
+        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+        return
+    click.echo(click.style(str(found.file), dim=True))
+    click.echo(errors.visible(found.file.read_text(encoding="utf-8").rstrip("\n")))
 
 
 @workers.command("check", epilog="Exit status: 0 all workers are valid, 2 one is not.")
@@ -95,19 +93,18 @@ def check(ctx: click.Context, names: tuple[str, ...], *, as_json: bool) -> None:
     registry = _registry(ctx, state)
     wrong: dict[str, DelfError] = {}
     rows: list[dict[str, Any]] = []
-    with _reported(ctx, state):
-        checking = _Checking(state, registry)
-        for name in names or tuple(registry.files()):
-            try:
-                checking.check(name)
-            except DelfError as error:
-                wrong[name] = error
-                errors.report(error, debug=state.debug, clean=state.clean)
-            else:
-                if not as_json:
-                    click.echo(f"{name}: ok")
-            why = state.clean(wrong[name].message) if name in wrong else None
-            rows.append({"name": name, "ok": name not in wrong, "error": why})
+    checking = _Checking(state, registry)
+    for name in names or tuple(registry.files()):
+        try:
+            checking.check(name)
+        except DelfError as error:
+            wrong[name] = error
+            errors.report(error, debug=state.debug, clean=state.clean)
+        else:
+            if not as_json:
+                click.echo(f"{name}: ok")
+        why = state.clean(wrong[name].message) if name in wrong else None
+        rows.append({"name": name, "ok": name not in wrong, "error": why})
     if as_json:
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
     if wrong:
@@ -169,15 +166,14 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
     from delf_workers.running import of_worker, order
 
     state = state_of(ctx)
-    with _reported(ctx, state):
-        found = _registry(ctx, state).find(name)
-        inputs = _inputs(ctx, found, given["inputs"])
-        try:
-            found.told(inputs)
-        except ToolRefusedError as error:
-            raise click.UsageError(error.message, ctx) from None
-        # A generated worker uses what the agent has.
-        names = dict.fromkeys([*state.load_project().connections, "workers"])
+    found = _registry(ctx, state).find(name)
+    inputs = _inputs(ctx, found, given["inputs"])
+    try:
+        found.told(inputs)
+    except ToolRefusedError as error:
+        raise click.UsageError(error.message, ctx) from None
+    # A generated worker uses what the agent has.
+    names = dict.fromkeys([*state.load_project().connections, "workers"])
     connections = tuple(names) if found.generated else ("workers",)
     text = order(name, task, inputs, [Path(file).name for file in given["files"]])
     flags = {**flags_of({**given, "strategy": None}), "strategy": "worker"}
@@ -221,22 +217,8 @@ def _registry(ctx: click.Context, state: State) -> Registry:
     """The search path, as the connection ``workers`` of the project has it."""
     from delf_workers.connection import Workers
 
-    try:
-        project = state.load_project()
-        made: Any = project.connector(state.discover(project.environ))("workers")
-    except DelfError as error:
-        ctx.exit(errors.report(error, debug=state.debug, clean=state.clean))
+    project = state.load_project()
+    made: Any = project.connector(state.discover(project.environ))("workers")
     if not isinstance(made, Workers):
         raise click.UsageError("the connection 'workers' of delf.toml is of another type", ctx)
     return made.registry
-
-
-@contextmanager
-def _reported(ctx: click.Context, state: State) -> Generator[None]:
-    """End the command with an error's words and its exit status."""
-    try:
-        yield
-    except DelfError as error:
-        if ctx.params.get("as_json"):
-            errors.report_json(error, clean=state.clean)
-        ctx.exit(errors.report(error, debug=state.debug, clean=state.clean))
