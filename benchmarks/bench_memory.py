@@ -39,7 +39,6 @@ from unittest import mock
 
 import numpy as np
 import texts
-from bench_openapi import _peak as peak_megabytes
 from bench_tool_search import DATA, embedder_of
 from platformdirs import user_cache_path
 
@@ -68,6 +67,12 @@ class Known:
     async def embed(self, texts: Sequence[str], kind: str = "passage") -> Any:
         """The vectors."""
         return np.stack([self._vectors[kind][text] for text in texts])
+
+
+def peak_megabytes() -> float:
+    """The most memory that this process has had so far."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
 async def vectors_of(texts: Iterable[str], kind: str, embedder: Any) -> dict[str, Any]:

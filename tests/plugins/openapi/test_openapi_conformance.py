@@ -1,4 +1,4 @@
-"""Requests for whole specifications, judged by openapi-core. benchmarks/bench_openapi.py does all.
+"""Requests for whole specifications, judged by openapi-core.
 
 What is sent is made from the schemas at random; the seed is fixed, so a failure comes again.
 """
