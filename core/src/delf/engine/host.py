@@ -260,6 +260,9 @@ class TaskHost:
         try:
             refused = await self._ask_about(code, attempt, named)
             outcome = refused or await self.scripts.run(code, attempt, guard)
+        except TaskLeftError as error:
+            self.stopped = self.stopped or error
+            raise
         finally:
             self._running = False
             self._run.approvals.script_ended()

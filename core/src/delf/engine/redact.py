@@ -294,10 +294,6 @@ class RedactedStream:
         held, self._held = self._held, ""
         return self._redactor.text(held)
 
-    def drop(self) -> None:
-        """Forget the tail that was held back, as the text comes once more."""
-        self._held = ""
-
 
 class ForeignError(Exception):
     """Stands for errors that held a secret; its message is their traceback without it."""

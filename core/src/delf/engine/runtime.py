@@ -21,7 +21,7 @@ from delf.engine.host import TaskHost
 from delf.engine.journal.claims import Claims, is_over
 from delf.engine.loop.pipeline import TaskPipeline, handed_in
 from delf.engine.resources import Resources
-from delf.engine.scripts import ScriptRunner
+from delf.engine.scripts import SandboxDied, ScriptRunner
 from delf.engine.task import TaskOutcome, TaskRequest
 from delf.engine.task_run import TaskRun
 from delf.engine.waiting import Permit, Stops, to_its_end
@@ -142,21 +142,24 @@ class Runtime:
             await self._claims.release(self.journal, task_id)
 
     async def _work(self, request: TaskRequest) -> TaskOutcome:
-        permit, pipeline = Permit(self._places), None
+        permit = Permit(self._places)
+        pipeline: TaskPipeline | None = None
         ledger = TaskRun.ledger_of(self.resources, request)
         ledger.begin(request.task_id, request.past, parent=_parent_of(request))
         try:
             # A task that waits for its place is no more than its request.
             async with self._room(request), self._turn(permit):
-                pipeline = await self._prepare(request, permit)
-                self._pipelines[request.task_id] = pipeline
-                if self._is_left(request):
-                    pipeline.leave()
+                run = await TaskRun.begin(self.resources, request, permit)
+                run.replay.before = self._claims.before.pop(request.task_id, None)
+                children = ChildTasks(self, run)
                 self._tell_learners(request)
-                try:
-                    outcome = await pipeline.run(self.resources.agent.agent_id)
-                finally:
-                    self._pipelines.pop(request.task_id, None)
+                while True:
+                    pipeline = self._prepare(run, children)
+                    outcome = await self._run(pipeline, request)
+                    if not isinstance(outcome.error, SandboxDied):
+                        break
+                    run = run.again()  # as a task is resumed whose process died
+                    children.go_on_with(run)
         except asyncio.CancelledError:
             if pipeline is None and not (self._stopped or self._is_left(request)):
                 await to_its_end(self._never_begun(request))
@@ -165,6 +168,15 @@ class Runtime:
             self._left.discard(request.task_id)
         ledger.end(request.task_id)
         return outcome
+
+    async def _run(self, pipeline: TaskPipeline, request: TaskRequest) -> TaskOutcome:
+        self._pipelines[request.task_id] = pipeline
+        if self._is_left(request):
+            pipeline.leave()
+        try:
+            return await pipeline.run(self.resources.agent.agent_id)
+        finally:
+            self._pipelines.pop(request.task_id, None)
 
     @asynccontextmanager
     async def _room(self, request: TaskRequest) -> AsyncGenerator[None]:
@@ -269,12 +281,9 @@ class Runtime:
                 self._learning.add(learning)
                 learning.add_done_callback(self._learning.discard)
 
-    async def _prepare(self, request: TaskRequest, permit: Permit) -> TaskPipeline:
-        """Put together what works a task."""
-        resources = self.resources
-        run = await TaskRun.begin(resources, request, permit)
-        run.replay.before = self._claims.before.pop(request.task_id, None)
-        children = ChildTasks(self, run)
+    def _prepare(self, run: TaskRun, children: ChildTasks) -> TaskPipeline:
+        """Put together what works a task in one sandbox."""
+        resources, task_id = self.resources, run.request.task_id
         gate = Gate(
             run.tools,
             run.approvals,
@@ -285,11 +294,11 @@ class Runtime:
             run.replay,
             CallContexts(run, children),
         )
-        closing = partial(self._close_later, request.task_id)
+        closing = partial(self._close_later, task_id)
         scripts = ScriptRunner(run, gate, children, closing)
         host = TaskHost(run, gate, scripts, children)
         strategy = resources.agent.strategy_named(run.config.strategy)
-        return TaskPipeline(run, host, strategy, lambda: self._stops.by(request.task_id))
+        return TaskPipeline(run, host, strategy, lambda: self._stops.by(task_id))
 
     def _is_left(self, request: TaskRequest) -> bool:
         return self._leaves_all or request.task_id in self._left

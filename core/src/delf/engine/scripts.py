@@ -1,4 +1,4 @@
-"""Runs a task's scripts in its sandbox, and again in another where the sandbox died."""
+"""Runs a task's scripts in its sandbox."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from delf.events import (
     ScriptFinished,
     ScriptStatus,
     Step,
-    Warned,
 )
 from delf.protocols.sandbox import (
     CallAnswer,
@@ -117,9 +116,6 @@ class ResourceBudget:
 _log = logging.getLogger(__name__)
 _CUT_SECONDS: Final = 1.0
 """The seconds until a script that reached a limit has to end; then its sandbox is gone."""
-_MORE_LIVES: Final = 5
-"""The number of times that a script runs again after its sandbox died: it may be the reason itself.
-"""
 _PAUSES: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 """Seconds between attempts to have another sandbox, where none is available for the moment."""
 _KEPT_FAILURES: Final = 200
@@ -128,6 +124,12 @@ _SLACK: Final = 1.25
 """A sandbox enforces limits on output itself; here a script ends a little above."""
 _LATE_SECONDS: Final = 10.0
 """The seconds that the next script waits for calls of the last one to end."""
+
+
+class SandboxDied(TaskLeftError):  # noqa: N818 - not the task's fault
+    """A sandbox is gone, and its task goes on in another as a resumed one does."""
+
+    code = TaskLeftError.code
 
 
 class ScriptRunner:
@@ -159,8 +161,8 @@ class ScriptRunner:
         self._in_background = in_background
         self._opening: asyncio.Task[SandboxSession] | None = None
         self._announced: SandboxSession | None = None
-        self._in_session: list[tuple[int, str]] = []
-        self._guards: dict[int, CallGuard | None] = {}
+        self._lives = run.lives
+        self._is_used = False
         self._stopped: asyncio.Future[Exception] | None = None
         self._budget = ResourceBudget(spec.limits)
         self.output = run.output
@@ -243,14 +245,24 @@ class ScriptRunner:
         try:
             session = await self.open()
         except SandboxUnavailableError:  # what sessions are forked from may just have died
-            await self.close()
-            session = await self.open()
+            session = await self._open_again()
         if session is not self._announced:
             self._announced = session
             self._budget.opened()
             name, isolation = self._sandbox.spec.name, self._sandbox.isolation
             await self._log.record(SandboxOpened, backend=name, isolation=isolation)
         return session
+
+    async def _open_again(self) -> SandboxSession:
+        """Open a session; after a death what starts sandboxes may be restarted just now."""
+        for pause in _PAUSES if self._lives.used else ():
+            await self.close()
+            try:
+                return await self.open()
+            except SandboxUnavailableError:
+                await asyncio.sleep(pause)
+        await self.close()
+        return await self.open()
 
     # -- scripts ------------------------------------------------------------------------
 
@@ -264,13 +276,15 @@ class ScriptRunner:
 
         Raises:
             SandboxUnavailableError: When no session is available.
+            SandboxDied: When the session is gone, and the task goes on in another.
             ReplayMismatch: When a resumed task's script is not the recorded one.
             UnrecordedCallError: When the end of a call could not be recorded.
         """
-        self._guards[attempt] = guard
         async with self._log.step(Step.EXECUTE, attempt):
             started = time.perf_counter()
-            outcome = await self._run_or_recall(code, attempt)
+            outcome = await self._run_or_recall(code, attempt, guard)
+            self._log.end_prints()
+            self._lives.renew()
             if not isinstance(outcome, Done):  # before another script, or an answer of a model
                 await self._gate.wait_for_calls(_LATE_SECONDS)
                 await self._children.end()
@@ -278,7 +292,6 @@ class ScriptRunner:
             # One that died after its script had ended is rebuilt before the next.
             lost = not self.alive and isinstance(outcome, (Crashed, LimitReached))
             if lost:
-                self._in_session.clear()
                 await self._end_session()
             await self._log.record(
                 ScriptFinished,
@@ -302,47 +315,38 @@ class ScriptRunner:
             self._budget.ended(session)
             self._spec = replace(self._spec, limits=self._budget.left)
             self._announced = None
+        self._is_used = False
 
-    async def _run_or_recall(self, code: str, attempt: int) -> Outcome:
-        """Run a script; one whose sandbox died is run once more, from the journal."""
-        past = self._begin(attempt)
+    async def _run_or_recall(self, code: str, attempt: int, guard: CallGuard | None) -> Outcome:
+        """Run a script, unless its end is recorded and cannot come again."""
+        past = self._begin(attempt, guard)
         done = None if past is None else past.finished
         if done is not None and done.status == "crashed":
             if done.lost:  # with what earlier scripts left in it
                 await self.close()
+                self._is_used = False
             self._replay.end_script("crashed", "")
             return Crashed(message=done.error or "the sandbox is gone")
-        died_before = bool(self._in_session) and not self.alive
-        self._in_session.append((attempt, code))
-        if died_before:  # with the variables that the script was promised
+        if self._is_used and not self.alive:  # with the variables that the script was promised
             outcome: Outcome = Crashed(message="the sandbox died between two scripts")
         elif (spent := self._budget.spent) is not None:
             outcome = spent
         else:
             outcome = await self._run_once(code)
-        lives, pauses = _MORE_LIVES, iter(_PAUSES)
-        while isinstance(outcome, Crashed) and not outcome.by_script and lives > 0:
+            self._is_used = True
+        if isinstance(outcome, Crashed) and not outcome.by_script:
             await self._gate.wait_for_calls(_LATE_SECONDS)
-            made = self._calls_made()
-            message = f"{outcome.message}; the script is run once more"
-            await self._log.record(Warned, message=message)
-            try:
-                outcome = await self._run_again()
-            except SandboxUnavailableError as error:  # what starts sandboxes may be restarted
-                outcome = Crashed(message=error.message)
-                pause = next(pauses, None)
-                if pause is not None:
-                    await asyncio.sleep(pause)
-                    continue
-            lives = _MORE_LIVES if self._calls_made() > made else lives - 1
+            if self._lives.take(self._calls_made()):
+                self._gate.close()
+                raise SandboxDied(f"{outcome.message}; the script is run once more")
         outcome = _as_recorded(outcome, done)
         if self._replay.recorded:
             self._replay.end_script(*_end_of(outcome))
         return outcome
 
-    def _begin(self, attempt: int) -> RecordedScript | None:
+    def _begin(self, attempt: int, guard: CallGuard | None) -> RecordedScript | None:
         """A script is about to run; what the journal of a resumed task tells of it."""
-        self._gate.begin_script(self._guards.get(attempt))
+        self._gate.begin_script(guard)
         self._approvals.begin_script(attempt)
         past = self._replay.begin_script(attempt) if self._replay.recorded else None
         clock, turns = ((), ()) if past is None else (tuple(past.clock), tuple(past.turns))
@@ -356,39 +360,12 @@ class ScriptRunner:
         events = self._log.events
         return sum(isinstance(event, CallFinished) and event.status == "ok" for event in events)
 
-    async def _run_again(self) -> Outcome:
-        """Run the scripts of a session that was lost in a new one.
-
-        What they called before is not called again: the answers come from the journal.
-
-        Raises:
-            ReplayMismatch: When they do not take the same course.
-            SandboxUnavailableError: When no session is available.
-        """
-        outcome: Outcome = Crashed(message="there is no script to run")
-        self._replay.start_over(self._log.events)
-        last = self._in_session[-1]
-        for attempt, code in self._in_session:
-            past = self._begin(attempt)
-            outcome = await self._run_once(code)
-            outcome = _as_recorded(outcome, None if past is None else past.finished)
-            if isinstance(outcome, Crashed):
-                break
-            if (attempt, code) != last:
-                self._replay.end_script(*_end_of(outcome))
-        return outcome
-
     async def _run_once(self, code: str) -> Outcome:
         if (too_long := check_script(code)) is not None:
             return too_long
         session = await self._session()
         self._printed = 0
-        try:
-            outcome = self._within_limits(await self._run_in(session, code))
-        except BaseException:
-            self._log.end_prints()
-            raise
-        self._log.end_prints(is_over=not isinstance(outcome, Crashed))
+        outcome = self._within_limits(await self._run_in(session, code))
         problems = await self.output.all_written()
         if problems and isinstance(outcome, (Done, Rerun)):
             message = "; ".join(problems)

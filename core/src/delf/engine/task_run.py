@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -42,6 +43,33 @@ _log = logging.getLogger(__name__)
 _MOST_SEARCHED: Final = 20
 """Input files whose texts are known, so that values are found in them."""
 _MOST_OF_A_FILE: Final = 1_000_000
+_MORE_LIVES: Final = 5
+"""The number of times that a script runs again after its sandbox died."""
+
+
+class Lives:
+    """Counts the sandboxes of a task that died: a script may be the reason itself."""
+
+    def __init__(self) -> None:
+        self._left = _MORE_LIVES
+        self._calls = 0
+        self.used = False
+        """True if the task has lost a sandbox."""
+
+    def take(self, calls: int) -> bool:
+        """Tell whether scripts run again after one more death, unless too many came to nothing.
+
+        Args:
+            calls: The number of calls that the task has made.
+        """
+        self.used = True
+        self._left = _MORE_LIVES - 1 if calls > self._calls else self._left - 1
+        self._calls = calls
+        return self._left >= 0
+
+    def renew(self) -> None:
+        """A script has come to its end, and the next one has all lives again."""
+        self._left = _MORE_LIVES
 
 
 class TaskRun:
@@ -53,6 +81,7 @@ class TaskRun:
         permit: Its place among the tasks that run.
         tools: Its tools.
         inputs: Its input files.
+        before: The same task in a sandbox that died: what is left of its time goes on.
     """
 
     def __init__(
@@ -62,6 +91,7 @@ class TaskRun:
         permit: Permit,
         tools: AgentTools,
         inputs: Sequence[InputFile],
+        before: TaskRun | None = None,
     ) -> None:
         child = request.child
         self.resources = resources
@@ -72,16 +102,26 @@ class TaskRun:
         config = resources.config if child is None else child.config
         self.config: AgentConfig = _config_of(request, config, resources)
         above = None if child is None else child.clock
-        self.clock = TaskClock(request.timeout, above, never_stops=request.bounded)
+        clock = TaskClock(request.timeout, above, never_stops=request.bounded)
+        self.clock = clock if before is None else before.clock
+        self.lives = Lives() if before is None else before.lives
+        self.started = time.perf_counter() if before is None else before.started
+        self.goes_on = before is not None
+        """True if its sandbox died, and it goes on in another one."""
         self.replay = Replay(request.past, PATIENCE_SECONDS)
+        self.replay.before = None if before is None else before.replay.before
         self.seed = self.replay.seed or secrets.token_hex(16)
         """The source of chance for scripts."""
         self.zone = self.replay.zone or local_zone()
         """The time zone in which the task began."""
-        listeners = [*resources.observers.feeds, *request.listeners]
-        self.log = TaskLog(
-            request.task_id, resources.journal, listeners, resources.redactor, self.replay
-        )
+        if before is None:
+            listeners = [*resources.observers.feeds, *request.listeners]
+            self.log = TaskLog(
+                request.task_id, resources.journal, listeners, resources.redactor, self.replay
+            )
+        else:
+            self.log = before.log
+            self.log.go_over(self.replay)
         self.models = ModelClient(
             pool=resources.models,
             ledger=self.ledger_of(resources, request),
@@ -125,6 +165,12 @@ class TaskRun:
             visible_path = resources.sandbox.backend.visible_path
             inputs = input_files(find_inputs(request.files), visible_path)
         return cls(resources, request, permit, await resources.tools_with(own, inputs), inputs)
+
+    def again(self) -> TaskRun:
+        """The same task, resumed from its journal at once, for its sandbox died."""
+        request = replace(self.request, past=tuple(self.log.events))
+        parts = self.resources, request, self.permit, self.agent_tools, self.inputs
+        return TaskRun(*parts, before=self)
 
     @staticmethod
     def ledger_of(resources: Resources, request: TaskRequest) -> Ledger:

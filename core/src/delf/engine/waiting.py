@@ -131,12 +131,16 @@ class TaskClock:
     async def wait(self, work: asyncio.Future[Any]) -> None:
         """Wait until a work is done or the time is up."""
         stands = self._stops and not self._never_stops
+        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(None if stands else self._left) as self._timeout:
                 await asyncio.wait({work})
         except TimeoutError:
             pass  # the time is up, and the caller sees that the work is not done
         finally:
+            until = None if self._timeout is None else self._timeout.when()
+            if until is not None:
+                self._left = until - loop.time()  # for who waits again, after a sandbox's death
             self._timeout = None
 
 

@@ -103,6 +103,10 @@ class ChildTasks:
         self._at_work.pop(key, None)
         return work.result()
 
+    def go_on_with(self, run: TaskRun) -> None:
+        """The parent's scripts run again: its children work on meanwhile."""
+        self._run = run
+
     def leave(self) -> None:
         """The parent is left to be resumed, and so are its children."""
         self._left = True
@@ -124,7 +128,7 @@ class ChildTasks:
 
     async def _work(self, call: Call, request: TaskRequest, *, is_resumed: bool) -> ChildResult:
         """Work a child from its beginning to its end, both of which the parent's journal has."""
-        log, child_id = self._run.log, request.task_id
+        log, child_id = self._run.log, request.task_id  # the log is the same in every sandbox
         worker = None if request.child is None else request.child.worker
         told: dict[str, Any] = {"call_id": call.number, "child_id": child_id}
         await log.record(ChildStarted, **told, task=request.task, worker=worker)

@@ -68,6 +68,15 @@ class TaskLog:
         """The latest requests to models, by purpose."""
         self._flushing: asyncio.Task[None] | None = None
 
+    def go_over(self, replay: Replay) -> None:
+        """Follow the task once more from its beginning, after its sandbox died.
+
+        Args:
+            replay: Knows the events so far.
+        """
+        self._replay = replay
+        self._prints = None
+
     def next_model_call(self) -> int:
         """The number of a model call that is about to be made."""
         self._model_calls += 1
@@ -147,16 +156,10 @@ class TaskLog:
             self._prints = self.redactor.stream()
         self._print(text if self._prints is None else self._prints.feed(text))
 
-    def end_prints(self, *, is_over: bool = True) -> None:
-        """No more is printed by the script that ran.
-
-        Args:
-            is_over: Whether it ended; one that is run once more prints all of it again.
-        """
-        if self._prints is not None and is_over:
+    def end_prints(self) -> None:
+        """No more is printed by the script that ran."""
+        if self._prints is not None:
             self._print(self._prints.end())
-        elif self._prints is not None:
-            self._prints.drop()
 
     def _print(self, text: str) -> None:
         if self._replay.active:  # what is in the journal has its length without secrets

@@ -27,8 +27,6 @@ PATIENCE_SECONDS: Final = 10.0
 _REPLAYED: Final[frozenset[Purpose]] = frozenset({"generate", "prefilter", "learn", "outline"})
 """Model calls of the loop itself. Those of a script are part of its recorded calls."""
 
-_OF_SCRIPTS: Final = (ev.FileWritten, ev.ChildStarted, ev.ChildFinished, ev.CallFinished)
-
 _ANSWERED: Final = 0
 """The turn of calls without a recorded end: after all recorded answers."""
 
@@ -211,21 +209,6 @@ class Replay:
         self._course = course
         self.active = course is not None
         """True if what runs now, a script or the strategy itself, is in the journal."""
-
-    def start_over(self, events: Sequence[ev.Event]) -> None:
-        """Let the scripts so far run once more, because their sandbox died.
-
-        Args:
-            events: The task's events so far.
-        """
-        before, self._recording = self._recording, Recording(events)
-        self.recorded, self.last_call = self._recording.known, self._recording.last_call
-        self._follow(None)
-        self._recording.replies = before.replies
-        self._recording.notes = before.notes
-        for key in {*self._recording.known, *before.known}:
-            if key[0] not in _OF_SCRIPTS:
-                self._recording.known[key] = before.known[key]
 
     # -- facts --------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from delf.engine.loop.select import select
 from delf.engine.loop.setup import set_up
 from delf.engine.loop.waiting_for import waiting_for
 from delf.engine.redact import Redactor
+from delf.engine.scripts import SandboxDied
 from delf.engine.task import TaskOutcome, TaskRequest
 from delf.engine.task_run import TaskRun
 from delf.engine.waiting import to_its_end
@@ -78,7 +79,6 @@ class TaskPipeline:
         self._log = run.log
         self._host = host
         self._strategy = strategy
-        self._started = time.perf_counter()
         self._is_left = False
 
     def leave(self) -> None:
@@ -95,13 +95,14 @@ class TaskPipeline:
             asyncio.CancelledError: When it was cancelled, once its end is in the journal: that
                 it was cancelled, or the outcome that it had when it was ending already.
         """
-        self._started = time.perf_counter()
         work: asyncio.Future[str] | None = None
         try:
             await self._record_start(origin)
             work = asyncio.ensure_future(self._work())
             work.add_done_callback(_look_at)
             await self._run.clock.wait(work)
+            if isinstance(self._host.stopped, SandboxDied):
+                return await to_its_end(self._lose_sandbox(self._host.stopped))
             text, error = await self._result(work)
             if error is None and self._run.config.learn:
                 await learn(self._run, text)
@@ -110,9 +111,18 @@ class TaskPipeline:
             raise
         return await to_its_end(self._finish(text, error), failed=self._lost_end)
 
+    async def _lose_sandbox(self, error: SandboxDied) -> TaskOutcome:
+        """Leave a task whose sandbox died to be resumed at once; its children work on."""
+        self._host.close()
+        self._host.scripts.retire()
+        await self._log.record(Warned, message=error.message)
+        return TaskOutcome(text="", error=error, duration_ms=0.0, events=self._log.events)
+
     async def _record_start(self, origin: str) -> None:
         run, request = self._run, self._run.request
         parent = None if request.child is None else request.child.parent
+        if run.goes_on:
+            return
         if run.replay.resumed:
             await self._log.record(TaskResumed, origin=origin, setup=request.setup, parent=parent)
         else:
@@ -245,7 +255,8 @@ class TaskPipeline:
             await self._host.wait_for_rest(_GRACE_SECONDS)
         except UnrecordedCallError as lost:
             error = lost
-        log.end_prints()
+        if not isinstance(error, TaskLeftError):  # of a task that is left all is printed again
+            log.end_prints()
         if log.redactor.knows_any:
             text = log.redactor.text(text)
         if error is not None:
@@ -253,7 +264,7 @@ class TaskPipeline:
         outcome = TaskOutcome(
             text=text,
             error=error,
-            duration_ms=(time.perf_counter() - self._started) * 1000,
+            duration_ms=(time.perf_counter() - run.started) * 1000,
             events=log.events,
             files=self._host.scripts.output.files,
             value=None if error is not None else log.redactor.value(self._host.value),
