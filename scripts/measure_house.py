@@ -7,11 +7,11 @@ words. Lines are those of Python files, blank ones and comments included.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import io
 import re
 import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator
 
@@ -27,7 +27,7 @@ QUESTION = re.compile(
 
 def files_at(revision: str) -> Files:
     """Return the Python and project files of a commit, by path."""
-    packed = subprocess.run(["git", "archive", revision], stdout=subprocess.PIPE, check=True)
+    packed = subprocess.run(["git", "archive", revision], capture_output=True, check=True)
     found: Files = {}
     with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
         for member in archive:
@@ -97,8 +97,15 @@ def _lines(files: Files) -> int:
 
 def main() -> None:
     """Write the table."""
-    before, after = [*sys.argv[1:], "HEAD"][:2]
-    old, new = measure(files_at(before)), measure(files_at(after))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[2])
+    parser.add_argument("before", help="a commit, as its number, a branch or HEAD~100")
+    parser.add_argument("after", nargs="?", default="HEAD", help="a later one (default: HEAD)")
+    given = parser.parse_args()
+    before, after = given.before, given.after
+    try:
+        old, new = measure(files_at(before)), measure(files_at(after))
+    except subprocess.CalledProcessError as error:
+        parser.error(f"git knows no such commit: {error.cmd[-1]}")
     print(f"| | {before} | {after} |\n|---|---|---|")
     for name, value in old.items():
         print(f"| {name} | {value} | {new[name]} |")
