@@ -24,7 +24,7 @@ from delf.notes import notes_of_call
 from delf.protocols.context import PluginContext
 from delf.testing import MemoryContract, PluginContract
 from delf_memory_semantic import store as store_module
-from delf_memory_semantic.index import VectorIndex
+from delf_memory_semantic.nearest import VectorIndex
 from delf_memory_semantic.store import SemanticStore
 
 
@@ -283,76 +283,6 @@ async def test_more_facts_than_a_statement_takes_are_saved_at_once(context: Plug
         sa.event.remove(sa.Engine, "connect", limit)
 
 
-async def test_a_graph_takes_over_where_there_are_many(context: PluginContext, url: str) -> None:
-    store = SemanticStore(context, url, exact=50)
-    await store.save([f"The work number {n}." for n in range(60)])
-    await store.save(["A drink of tea."])
-    assert [f.content for f in await store.search("beverage drink", top_k=1)] == ["A drink of tea."]
-    await asyncio.to_thread(store._nearest.wait)
-    assert store._nearest.is_graph
-    assert [f.content for f in await store.search("beverage drink", top_k=1)] == ["A drink of tea."]
-    await store.save(["Turin is a town."])
-    assert [f.content for f in await store.search("city", top_k=1)] == ["Turin is a town."]
-    await store.delete(["A drink of tea."])
-    assert await store.search("beverage drink", threshold=0.9) == []
-    await store.aclose()
-
-
-async def with_graph(context: PluginContext, url: str) -> SemanticStore:
-    """A store of 60 facts that keeps a graph of them."""
-    store = SemanticStore(context, url, exact=50)
-    await store.save([f"The work number {n}." for n in range(59)] + ["A drink of tea."])
-    await store.search("tea")
-    await asyncio.to_thread(store._nearest.wait)
-    await store.aclose()
-    return SemanticStore(context, url, exact=50)
-
-
-async def test_the_graph_is_there_in_the_next_process(context: PluginContext, url: str) -> None:
-    store = await with_graph(context, url)
-    assert [f.content for f in await store.search("beverage drink", top_k=1)] == ["A drink of tea."]
-    assert store._nearest.is_graph
-    assert store._nearest._making is None
-    await store.aclose()
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda whole: b"",
-        lambda whole: whole[:-100],
-        lambda whole: whole[:200] + bytes([whole[200] ^ 1]) + whole[201:],
-        lambda whole: b"something else" * 1000,
-    ],
-    ids=["empty", "cut", "changed", "another"],
-)
-async def test_a_broken_index_file_is_rebuilt(
-    damage: Any, context: PluginContext, url: str
-) -> None:
-    store = await with_graph(context, url)
-    (file,) = context.data_dir.glob("*.vectors")
-    whole = file.read_bytes()
-    file.write_bytes(damage(whole))
-    assert [f.content for f in await store.search("beverage drink", top_k=1)] == ["A drink of tea."]
-    await asyncio.to_thread(store._nearest.wait)
-    assert store._nearest.is_graph
-    assert len(file.read_bytes()) == len(whole)
-    await store.aclose()
-
-
-async def test_an_index_file_of_other_facts_is_not_believed(
-    context: PluginContext, url: str
-) -> None:
-    store = await with_graph(context, url)
-    other = SemanticStore(context, url, embedding_model="off")
-    await other.delete(["A drink of tea."])
-    await other.save(["Tea to drink is here."])
-    await other.aclose()
-    found = await store.search("beverage drink", top_k=2, threshold=0.9)
-    assert "A drink of tea." not in [fact.content for fact in found]
-    await store.aclose()
-
-
 async def test_searches_do_not_wait_for_each_other(
     context: PluginContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -441,18 +371,6 @@ async def test_vectors_that_another_process_made_are_found(
     assert len(await two.search("town")) == 1
     await one.aclose()
     await two.aclose()
-
-
-async def test_a_store_that_was_made_anew_is_another(context: PluginContext) -> None:
-    path = context.data_dir / "facts.db"
-    url = f"sqlite:///{path}"
-    store = await with_graph(context, url)
-    await store.aclose()
-    path.unlink()
-    store = SemanticStore(context, url, exact=50)
-    await store.save([f"The office number {n}." for n in range(59)] + ["Turin is a town."])
-    assert [f.content for f in await store.search("city", top_k=1)] == ["Turin is a town."]
-    await store.aclose()
 
 
 SAVING = """

@@ -339,16 +339,6 @@ class FactDatabase:
         with self._read() as connection:
             yield from connection.execute(wanted).partitions(_AT_ONCE)
 
-    def vector_count(self, model: str) -> int:
-        """Count the facts that have a vector of a model."""
-        wanted = (
-            sa.select(sa.func.count())
-            .select_from(_vectors.join(_facts))
-            .where(_facts.c.namespace == self.namespace, _vectors.c.model == model)
-        )
-        with self._read() as connection:
-            return connection.scalar(wanted) or 0
-
     def without_vector(self, model: str, limit: int) -> list[tuple[int, str]]:
         """Facts that have no vector of a model."""
         of_model = (_vectors.c.fact_id == _facts.c.id) & (_vectors.c.model == model)

@@ -1,50 +1,86 @@
-"""``Nearest``: the vectors of a store's facts, kept up with what is saved and forgotten."""
+"""The vectors of a store's facts in memory, kept up with what is saved and forgotten."""
 
 from __future__ import annotations
 
-import hashlib
-import logging
 import threading
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from delf.errors import DelfError
-from delf_memory_semantic.database import FactDatabase
-from delf_memory_semantic.index import State, VectorIndex
+import numpy as np
 
-_log = logging.getLogger(__name__)
+from delf_memory_semantic.database import FactDatabase
+
+
+class VectorIndex:
+    """Compares a vector with many vectors of length 1, in several threads at once.
+
+    Args:
+        dimension: The length of a vector.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        import faiss
+
+        self._faiss: Any = faiss
+        self._dimension = dimension
+        self._index: Any = faiss.IndexIDMap2(faiss.IndexFlatIP(dimension))
+        self.highest = 0
+        """The highest number of a fact; 0 without one."""
+
+    def __len__(self) -> int:
+        return int(self._index.ntotal)
+
+    def add(self, rows: Sequence[tuple[int, bytes]]) -> None:
+        """Add vectors by the numbers of their facts; those of another length are left out.
+
+        Nobody may search meanwhile.
+
+        Args:
+            rows: Numbers, and vectors as little-endian float32.
+        """
+        size = self._dimension * 4
+        kept = [(number, vector) for number, vector in rows if len(vector) == size]
+        if not kept:
+            return
+        matrix = np.frombuffer(b"".join(vector for _, vector in kept), dtype="<f4")
+        ids = np.fromiter((number for number, _ in kept), dtype="int64", count=len(kept))
+        self._index.add_with_ids(matrix.reshape(len(kept), self._dimension), ids)
+        self.highest = max(self.highest, int(ids.max()))
+
+    def nearest(self, vector: Any, limit: int) -> list[tuple[int, float]]:
+        """The numbers of the nearest facts with their similarity, best first."""
+        if not len(self):
+            return []
+        query = np.asarray(vector, dtype="float32").reshape(1, self._dimension)
+        # For this thread alone: others have no part in one query, and would burn time waiting.
+        self._faiss.omp_set_num_threads(1)
+        likeness, ids = self._index.search(query, min(limit, len(self)))
+        pairs = zip(ids[0].tolist(), likeness[0].tolist(), strict=True)
+        return [(number, value) for number, value in pairs if number >= 0]
+
+    def likeness(self, number: int, vector: Any) -> float | None:
+        """Return the similarity of a fact to a vector; None where it has none."""
+        try:
+            own = self._index.reconstruct(number)
+        except RuntimeError:  # faiss has no other way to say that it does not know it
+            return None
+        return float(np.dot(own, np.asarray(vector, dtype="float32")))
 
 
 class Nearest:
     """Finds facts by vectors. Its methods block; they may be called in any thread.
 
-    Above ``exact`` facts a graph takes over. It is made in a thread while each vector is still
-    compared, and kept in a file, which the next process reads; one that is broken, or of other
-    facts, is made again.
-
     Args:
         database: The facts.
-        folder: Where graphs are kept.
-        exact: Up to how many facts each vector is compared.
     """
 
-    def __init__(self, database: FactDatabase, folder: Path, exact: int) -> None:
+    def __init__(self, database: FactDatabase) -> None:
         self._database = database
-        self._folder = folder
-        self._exact = exact
         self._turn = threading.Condition()
         self._readers = 0
         self._index: VectorIndex | None = None
-        self._seen: State = (0, 0)
-        self._making: threading.Thread | None = None
-        self._closed = threading.Event()
-
-    @property
-    def is_graph(self) -> bool:
-        """True if a graph is searched."""
-        return self._index is not None and self._index.is_graph
+        self._seen = (0, 0)
 
     def find(self, vector: Any, model: str, limit: int) -> dict[int, float]:
         """The nearest facts with their similarity; those that other processes saved, too.
@@ -70,20 +106,9 @@ class Nearest:
         return {number: like for number, like in likes.items() if like is not None}
 
     def close(self) -> None:
-        """Stop making a graph; used again, it is begun again."""
-        self._closed.set()
-        making = self._making
-        if making is not None:
-            making.join()
-        self._closed.clear()
+        """Free the vectors; used again, they are read again."""
         with self._turn:
             self._index = None
-
-    def wait(self) -> None:
-        """Wait until a graph is made that is being made."""
-        making = self._making
-        if making is not None:
-            making.join()
 
     @contextmanager
     def _reading(self, vector: Any, model: str) -> Generator[VectorIndex]:
@@ -102,59 +127,12 @@ class Nearest:
                 self._turn.notify_all()
 
     def _followed(self, dimension: int, model: str) -> VectorIndex:
+        """The index with the facts that are new; a new one if others were changed."""
         state = self._database.state()
-        index = self._from_file(dimension, model) if self._index is None else self._index
-        if index is None or not self._grow(index, model, state):
-            index = self._made(dimension, model)
-        self._index, self._seen = index, state
-        if len(index) > self._exact and not index.is_graph and self._making is None:
-            given = dimension, model
-            self._making = threading.Thread(target=self._make_graph, args=given, name="delf-graph")
-            self._making.start()
-        return index
-
-    def _grow(self, index: VectorIndex, model: str, state: State) -> bool:
-        """Add what is new; False where anything else was changed, too."""
-        if state[1] != self._seen[1]:
-            return False
-        if state != self._seen:
-            for rows in self._database.vectors(model, after=index.highest):
-                index.add(rows)
-        return True
-
-    def _made(self, dimension: int, model: str) -> VectorIndex:
-        index = VectorIndex(dimension)
-        for rows in self._database.vectors(model):
+        index = self._index
+        if index is None or state[1] != self._seen[1]:
+            index = VectorIndex(dimension)
+        for rows in self._database.vectors(model, after=index.highest):
             index.add(rows)
+        self._index, self._seen = index, state
         return index
-
-    def _from_file(self, dimension: int, model: str) -> VectorIndex | None:
-        found = VectorIndex.read(self._file(model), dimension)
-        if found is None:
-            return None
-        index, self._seen = found
-        return index if len(index) == self._database.vector_count(model) else None
-
-    def _make_graph(self, dimension: int, model: str) -> None:
-        try:
-            state = self._database.state()
-            graph = self._made(dimension, model).as_graph(self._goes_on)
-            if graph is None:
-                return
-            try:
-                graph.write(self._file(model), state)
-            except OSError as error:
-                _log.warning("the graph of the memory is not kept: %s", error)
-            with self._turn:
-                self._index, self._seen = graph, state
-        except DelfError as error:
-            _log.warning("each fact is compared, the graph could not be made: %s", error)
-        finally:
-            self._making = None
-
-    def _goes_on(self) -> bool:
-        return not self._closed.is_set() and threading.main_thread().is_alive()
-
-    def _file(self, model: str) -> Path:
-        named = f"{self._database.place}\0{self._database.namespace}\0{model}"
-        return self._folder / f"memory-{hashlib.sha256(named.encode()).hexdigest()[:16]}.vectors"

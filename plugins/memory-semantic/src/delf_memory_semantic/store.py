@@ -47,7 +47,6 @@ class SemanticStore:
         url: ``sqlite:///path`` or ``postgresql://…``; a file in the data folder when None.
         embedding_model: The embedder's name; the agent's own when None; ``"off"`` for words alone.
         guidelines: What is worth remembering, for the model that proposes facts.
-        exact: Up to how many facts each vector is compared; above, a graph is searched.
     """
 
     def __init__(
@@ -56,7 +55,6 @@ class SemanticStore:
         url: str | None = None,
         embedding_model: str | None = None,
         guidelines: str = "",
-        exact: int = 100_000,
     ) -> None:
         self.guidelines = guidelines
         self.namespace = context.namespace
@@ -70,7 +68,7 @@ class SemanticStore:
         self._is_off = embedding_model == "off"
         self._away_until = 0.0
         self._told_away = False
-        self._nearest = Nearest(self._database, context.data_dir, exact)
+        self._nearest = Nearest(self._database)
         self._threads: ThreadPoolExecutor | None = None
         self._filling: asyncio.Task[int] | None = None
 
