@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 import click
 
+from delf.engine.views.figures import figures_csv
 from delf.errors import DelfError
 from delf.protocols.journal import SharedJournal
 from delf.protocols.search import FigureBy, Figures, FoundTask, SupportsSearch, TaskFilter
@@ -171,7 +170,7 @@ def figures(
     if as_json:
         click.echo(json_text([asdict(one) for one in found], indent=2))
     elif as_csv:
-        click.echo(_as_csv(by, found), nl=False)
+        click.echo(figures_csv(by, found), nl=False)
     elif not found:
         click.echo(f"No task fits in {journal.place}", err=True)
     else:
@@ -183,15 +182,6 @@ async def _figures(
     journal: SharedJournal, by: FigureBy, wanted: TaskFilter, zone: str
 ) -> Sequence[Figures]:
     return await (await _indexed(journal)).figures(by, wanted, zone)
-
-
-def _as_csv(by: str, found: Sequence[Figures]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out)
-    names = [one.name for one in fields(Figures)]
-    writer.writerow([by, *names[1:]])
-    writer.writerows([getattr(one, name) for name in names] for one in found)
-    return out.getvalue()
 
 
 def _as_table(by: str, found: Sequence[Figures]) -> list[str]:

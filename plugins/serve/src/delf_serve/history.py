@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import csv
 import difflib
-import io
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -26,8 +24,6 @@ _log = logging.getLogger(__name__)
 
 _INDEX_SECONDS: Final = 1.0
 """The seconds between two looks for what is new, and the longest that one takes."""
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-"""The first characters of what a spreadsheet would compute."""
 
 
 async def keep_indexing(journal: SharedJournal) -> None:
@@ -66,7 +62,7 @@ async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
     return s.FoundList(tasks=views, more=found.more, behind=found.behind)
 
 
-async def figures(tasks: Tasks, query: s.FiguresQuery, key: Key) -> s.FigureList:
+async def figures(tasks: Tasks, query: s.FiguresQuery, key: Key) -> Sequence[Figures]:
     """The figures of the tasks that somebody sees and that meet a filter, by group.
 
     Raises:
@@ -74,7 +70,11 @@ async def figures(tasks: Tasks, query: s.FiguresQuery, key: Key) -> s.FigureList
         DelfError: When the time zone is unknown.
     """
     journal = await _searched(tasks)
-    found = await journal.figures(query.by, _filter(query, key), query.zone)
+    return await journal.figures(query.by, _filter(query, key), query.zone)
+
+
+def figure_list(found: Sequence[Figures]) -> s.FigureList:
+    """Figures as the interface shows them."""
     return s.FigureList(figures=[s.Figures(**asdict(one)) for one in found])
 
 
@@ -106,23 +106,6 @@ def _beside(left: Sequence[str], right: Sequence[str]) -> list[s.ComparedLine]:
         pairs = zip_longest(left[start:end], right[from_:to])
         rows += [s.ComparedLine(left=a, right=b, same=tag == "equal") for a, b in pairs]
     return rows
-
-
-def as_csv(found: Sequence[s.Figures], by: str) -> str:
-    """Figures as a table of separated values, with a line of names.
-
-    Args:
-        found: The figures.
-        by: The name of the first column.
-    """
-    names = [name for name in Figures.__dataclass_fields__ if name != "group"]
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow([by, *names])
-    for one in found:
-        group = f"'{one.group}" if one.group.startswith(_FORMULA) else one.group
-        writer.writerow([group, *(getattr(one, name) for name in names)])
-    return out.getvalue()
 
 
 async def _searched(tasks: Tasks) -> SupportsSearch:

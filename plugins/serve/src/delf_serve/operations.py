@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request as HttpRequest
 from starlette.responses import FileResponse, RedirectResponse, Response
 
+from delf.engine.views.figures import figures_csv
 from delf.errors import DelfError
 from delf.protocols.conversation import ChatMessage, ConversationRecord
 from delf.protocols.people import digest_of
@@ -294,10 +295,10 @@ async def figures(call: Call) -> Response:
     query = call.query(s.FiguresQuery)
     found = await history.figures(call.service.tasks, query, call.key)
     if query.format == "json":
-        return shown(found)
+        return shown(history.figure_list(found))
     name = f'attachment; filename="delf-{query.by}.csv"'
     return Response(
-        history.as_csv(found.figures, query.by),
+        figures_csv(query.by, found),
         media_type="text/csv; charset=utf-8",
         headers={"content-disposition": name},
     )

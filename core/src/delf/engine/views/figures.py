@@ -1,0 +1,34 @@
+"""Figures of tasks as a table for a spreadsheet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Final
+
+from delf.protocols.search import Figures
+
+_PLAIN: Final = re.compile(r"\w")
+"""The first character of a name that no spreadsheet computes."""
+
+
+def figures_csv(by: str, found: Sequence[Figures]) -> str:
+    """Figures as separated values, with a line of names.
+
+    A name that a spreadsheet could take for a formula has ``'`` before it.
+
+    Args:
+        by: The name of the first column.
+        found: The figures.
+    """
+    names = [one.name for one in fields(Figures) if one.name != "group"]
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow([by, *names])
+    for one in found:
+        group = one.group if not one.group or _PLAIN.match(one.group) else f"'{one.group}"
+        writer.writerow([group, *(getattr(one, name) for name in names)])
+    return out.getvalue()
