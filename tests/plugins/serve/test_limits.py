@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 
 import httpx
 import pytest
 
+from delf.protocols.people import PersonKey, digest_of
+from plugins.serve.test_people import add, person
 from support.raw import dripping, raw
 from support.serving import KEYS, bearer, doing
 
@@ -150,6 +153,31 @@ async def test_no_key_has_all_streams_and_waits(serve):
         server.box.gate.set()
         assert (await waits).status_code == 200
         assert (await ada.get("/tasks")).status_code == 200
+
+
+async def test_a_person_and_a_key_of_the_same_name_have_limits_of_their_own(serve):
+    server = await serve(api_key="ada:settings-key", open_tasks=1, key_streams=1, rate=3)
+    other = PersonKey(label="ci", digest=digest_of("ci-key"), made_at=1.0)
+    ada = person("ada", scope="all")
+    await add(server, replace(ada, keys=(*ada.keys, other)))
+
+    async def begins(key: str) -> int:
+        order = {"task": doing("await hold()")}
+        answer = await server.client.post("/run", json=order, headers=bearer(key))
+        return answer.status_code
+
+    assert [await begins(key) for key in ("ada-key", "settings-key", "ci-key")] == [202, 202, 429]
+    statuses = [
+        (await server.client.get("/session", headers=bearer(key))).status_code
+        for key in [*["ada-key"] * 20, "settings-key"]
+    ]
+    assert 429 in statuses[:-1]
+    assert statuses[-1] == 200
+    async with server.client.stream("GET", "/events", headers=bearer("settings-key")) as one:
+        assert one.status_code == 200
+        again = await server.client.get("/events", headers=bearer("settings-key"))
+        assert "streams and waits of this key" in again.text
+    server.box.gate.set()
 
 
 async def test_a_look_at_the_head_of_a_stream_is_no_stream(serve):

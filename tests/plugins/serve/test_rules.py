@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from delf import Approved, DelfError
+from delf import Approved, DelfError, Rejected
 from delf.engine.approvals.inbox import KIND, answer_data
 from delf.protocols.approval import Decider
+from delf_cli.answering import send
 from plugins.serve.test_people import add, change, person
 from support.serving import bearer, doing
 
@@ -82,6 +83,23 @@ async def test_what_waits_for_somebody_is_what_they_may_decide(ruled):
         assert one["asked_by"] == "ada"
         seen[who] = (task["waits_for_you"], len(mine["approvals"]), one["can_decide"])
     assert seen == {"ada": (False, 0, False), "bo": (True, 1, True), "cy": (False, 0, False)}
+
+
+@pytest.mark.parametrize("named", [False, True])
+async def test_the_user_of_the_machine_may_be_who_asked_unless_the_rule_names_them(ruled, named):
+    server = await ruled(four_eyes=True, **({"approvers": ["local"]} if named else {}))
+    journal = server.app.tasks.journal
+    (record,) = await journal.find_requests(await asked(server))
+    local = Decider(name="cli", via="terminal")
+    if named:
+        assert (await send(journal, record, lambda _: Approved(), local))[1].by == "cli"
+        return
+    with pytest.raises(DelfError, match="may be who asked"):
+        await send(journal, record, lambda _: Approved(), local)
+    note = answer_data(record.requested.request_id, record.requested.digest, Approved(), local)
+    await journal.post(record.task.task_id, KIND, note)  # not by the command either
+    decided = (await send(journal, record, lambda _: Rejected(reason="no"), local))[1]
+    assert (decided.decision, server.box.sent) == ("rejected", [])
 
 
 async def test_who_asked_does_not_approve_where_four_eyes_hold(ruled):

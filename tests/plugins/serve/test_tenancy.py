@@ -254,6 +254,30 @@ async def test_what_is_anothers_is_answered_as_what_is_not_there(office, attack)
             await forget(office, who)
 
 
+def noted(steps: list[str], name: str, real):
+    """A function that notes its name before it does its work."""
+
+    def note(*args, **more):
+        steps.append(name)
+        return real(*args, **more)
+
+    return note
+
+
+async def test_what_is_not_there_is_looked_up_by_the_same_steps_as_what_is_anothers(office):
+    """What takes longer would tell that there is something."""
+    journal, steps = office.server.app.tasks.journal, list[str]()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("resolve", "task", "find", "read"):
+            patch.setattr(journal, name, noted(steps, name, getattr(journal, name)))
+        taken = []
+        for text in (office.ids["done"], "task_" + "d" * 16, office.ids["done"][:12], "task_dddd"):
+            steps.clear()
+            assert (await office.ask("eve", "GET", f"/tasks/{text}")).status_code == 404
+            taken.append([*steps])
+    assert taken == [["resolve"]] * 4
+
+
 @pytest.mark.parametrize("path", LISTED)
 async def test_no_list_has_what_is_anothers(office, path):
     path = Attack("GET", path).on(office.ids).path
@@ -276,10 +300,19 @@ async def test_figures_as_a_table_have_no_line_of_anothers(office):
 async def test_figures_of_all_are_for_who_sees_all(office):
     for who in WHO:
         assert (await office.ask(who, "GET", "/metrics")).status_code == 404
+        own = await ran(office, who)
         for path in ("/budget", "/session"):
-            told = (await office.ask(who, "GET", path)).text
-            assert not [name for name in office.ids.values() if name in told]
+            told = (await office.ask(who, "GET", path)).json()
+            told = told["budget"] if path == "/session" else told
+            assert (told["limit_usd"], told["left_usd"]) == (None, None), "they tell all spending"
+            assert told["tasks"][0] == {"task_id": own, "spent_usd": 0.5}
+            assert not {one["task_id"] for one in told["tasks"]} & {*office.ids.values()}
+        await forget(office, who)
     assert (await office.ask("boss", "GET", "/metrics")).status_code == 200
+    every = (await office.ask("boss", "GET", "/budget")).json()
+    own = (await office.ask("ada", "GET", "/budget")).json()
+    assert every["limit_usd"] - every["spent_usd"] == every["left_usd"]
+    assert 0 < own["spent_usd"] < every["spent_usd"]
 
 
 @pytest.mark.parametrize("who", WHO)

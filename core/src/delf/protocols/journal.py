@@ -299,8 +299,13 @@ class SharedJournal(Journal, Protocol):
         """Count the tasks in each state that some are in."""
         ...
 
-    async def resolve(self, text: str) -> str:
+    async def resolve(self, text: str, keys: Collection[str] | None = None) -> str:
         """The id that a text abbreviates.
+
+        Args:
+            text: The beginning of an id, or a whole one.
+            keys: Only tasks that are done on behalf of one of these. Others are refused as what
+                does not exist, and in the same time.
 
         Raises:
             UnknownTaskError: When no id or more than one begins so.

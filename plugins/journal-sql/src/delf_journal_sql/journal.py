@@ -314,13 +314,17 @@ class SqlJournal:
 
     # -- more than the protocol ---------------------------------------------------------
 
-    async def resolve(self, text: str) -> str:
+    async def resolve(self, text: str, keys: Collection[str] | None = None) -> str:
         """The id that a text abbreviates, with or without its ``task_``.
+
+        Args:
+            text: The beginning of an id, or a whole one.
+            keys: Only tasks that are done on behalf of one of these; others do not exist.
 
         Raises:
             UnknownTaskError: When no id or more than one begins so.
         """
-        return await self._read(lambda c: store.resolve_id(c, text))
+        return await self._read(lambda c: store.resolve_id(c, text, keys))
 
     async def task(self, task_id: str) -> TaskRecord:
         """Return the record of one task.

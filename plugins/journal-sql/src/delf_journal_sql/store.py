@@ -139,9 +139,9 @@ def find_tasks(
         where.append("t.started_at >= :since")
         values["since"] = since
     if keys is not None:
-        some = {f"key{number}": key for number, key in enumerate(sorted(keys))}
-        values |= some
-        where.append(f"t.limit_key IN ({', '.join(f':{name}' for name in some) or 'NULL'})")
+        condition, named = _on_behalf_of(keys)
+        where.append(condition)
+        values |= named
     if after is not None:  # of one that was removed, all that started with it are passed over
         own = "SELECT id FROM delf_tasks WHERE task_id = :after"
         where.append(f"(t.started_at, t.id) < (:at, COALESCE(({own}), 0))")
@@ -156,6 +156,14 @@ def find_tasks(
     lives = looking(now)
     found = [stored_task(row, lives) for row in rows]
     return [task for task in found if state in (None, task.state)]  # one may end meanwhile
+
+
+def _on_behalf_of(keys: Collection[str] | None) -> tuple[str, Mapping[str, str]]:
+    """The condition for tasks ``t`` that are done on behalf of one of some, with its parameters."""
+    if keys is None:
+        return "TRUE", {}
+    some = {f"key{number}": key for number, key in enumerate(sorted(keys))}
+    return f"t.limit_key IN ({', '.join(f':{name}' for name in some) or 'NULL'})", some
 
 
 def in_state(connection: Connection, now: float, state: str) -> tuple[str, Mapping[str, str]]:
@@ -235,8 +243,13 @@ def stored_task(row: SqlRow, lives: Callable[[tuple[Any, ...]], bool]) -> TaskRe
     )
 
 
-def resolve_id(connection: Connection, text: str) -> str:
+def resolve_id(connection: Connection, text: str, keys: Collection[str] | None = None) -> str:
     """The id that a text abbreviates.
+
+    Args:
+        connection: For reading.
+        text: The beginning of an id, or a whole one.
+        keys: Only tasks that are done on behalf of one of these; others do not exist.
 
     Raises:
         UnknownTaskError: When no id or more than one begins so.
@@ -244,15 +257,20 @@ def resolve_id(connection: Connection, text: str) -> str:
     """
     if not text:
         raise DelfError("the id of a task is empty")
-    exact = connection.execute("SELECT 1 FROM delf_tasks WHERE task_id = :id", {"id": text})
+    condition, values = _on_behalf_of(keys)
+    exact = connection.execute(
+        f"SELECT 1 FROM delf_tasks AS t WHERE t.task_id = :id AND {condition}",  # noqa: S608
+        {"id": text, **values},
+    )
     if exact:
         return text
     found: list[str] = []
     for start in dict.fromkeys((text, f"task_{text}")):
         rows = connection.execute(
-            "SELECT task_id FROM delf_tasks WHERE task_id LIKE :start ESCAPE '!' "
-            "ORDER BY started_at DESC, id DESC LIMIT 6",
-            {"start": f"{like_text(start)}%"},
+            "SELECT t.task_id FROM delf_tasks AS t "  # noqa: S608 - own names
+            f"WHERE t.task_id LIKE :start ESCAPE '!' AND {condition} "
+            "ORDER BY t.started_at DESC, t.id DESC LIMIT 6",
+            {"start": f"{like_text(start)}%", **values},
         )
         found += [str(row[0]) for row in rows if str(row[0]).startswith(start)]
     if len(found) == 1:

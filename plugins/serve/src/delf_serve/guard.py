@@ -311,7 +311,7 @@ class Guard:
 
     def _count(self, key: Key | None) -> None:
         """Take one of the requests that a key has in this second."""
-        name, rate, now = key.name if key else "", self._settings.rate, time.monotonic()
+        name, rate, now = key.counted if key else "", self._settings.rate, time.monotonic()
         left, at = self._buckets.get(name, (rate, now))
         left = min(max(rate, 1.0), left + (now - at) * rate)
         if left < 1:

@@ -73,6 +73,11 @@ class Key:
             return f"{self.name}:{self.uid}"
         return _holder(self.name, self.digest) if self.digest else None
 
+    @property
+    def counted(self) -> str:
+        """The name by which limits count: a person by whatever key, a key of the settings alone."""
+        return self.holder or ""
+
     def decider(self, via: str) -> Decider:
         """The person as one who decides.
 

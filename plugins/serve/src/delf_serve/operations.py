@@ -643,11 +643,11 @@ async def login(call: Call) -> Response:
     given = await call.body(s.LoginRequest)
     service = call.service
     if not service.keys:
-        return shown(await _session(call, ANYBODY, None))
+        return shown(_session(call, ANYBODY, None))
     key = service.keys.find(given.key.encode())
     if key is None:
         raise call.http.scope["delf.guard"].wrong_key(call.http.scope, given.key.encode())
-    answer = shown(await _session(call, key, cookie := await begin_session(call, key, "key")))
+    answer = shown(_session(call, key, cookie := await begin_session(call, key, "key")))
     keep_cookie(call, answer, cookie)
     return answer
 
@@ -722,7 +722,7 @@ async def session(call: Call) -> Response:
     if known is None:
         ways = "POST /login" if call.service.oidc is None else f"GET {oidc.BEGIN}"
         raise ProblemError(401, "nobody is logged in", ways)
-    return shown(await _session(call, known, call.cookie))
+    return shown(_session(call, known, call.cookie))
 
 
 async def list_sessions(call: Call) -> Response:
@@ -776,7 +776,7 @@ def _changer(call: Call) -> Changer:
     return Changer(call.key.name, call.via, call.service.agent.note_person)
 
 
-async def _session(call: Call, key: Key, cookie: str | None) -> s.Session:
+def _session(call: Call, key: Key, cookie: str | None) -> s.Session:
     service, is_told = call.service, bool(call.http.scope.get("delf.proxy"))
     csrf = None if cookie is None or not service.keys else csrf_of(cookie)
     way = "proxy" if is_told else "session" if cookie is not None else "key"
@@ -791,31 +791,36 @@ async def _session(call: Call, key: Key, cookie: str | None) -> s.Session:
         server=service.start,
         model=short_name(service.agent.config.main_llm.model).rpartition("/")[2],
         models=service.settings.models,
-        budget=await _budget(call, key),
+        budget=_budget(call, key),
     )
 
 
-async def _budget(call: Call, key: Key) -> s.Budget | None:
+def _budget(call: Call, key: Key) -> s.Budget | None:
+    """The agent's budget; who does not see all tasks gets what those that they see have spent."""
     known = call.service.agent.status()["budget"]
     if known["limit_usd"] is None:
         return None
-    spent = list(reversed(known["by_task"].items()))[:_TASKS_OF_A_BUDGET]
+    spent: list[tuple[str, float]] = list(reversed(known["by_task"].items()))
+    limit, total, left = known["limit_usd"], known["spent_usd"], known["remaining_usd"]
     if key.owners is not None:
-        some = await call.service.tasks.journal.find(_MOST_CONVERSATIONS, keys=key.owners)
-        names = {record.task_id for record in some}
-        spent = [(name, amount) for name, amount in spent if name in names]
+        tasks = call.service.tasks
+        spent = [(name, amount) for name, amount in spent if tasks.sees_here(key, name)]
+        limit, total, left = None, sum(amount for _, amount in spent), None
     return s.Budget(
-        limit_usd=known["limit_usd"],
-        spent_usd=known["spent_usd"],
-        left_usd=known["remaining_usd"],
-        tasks=[s.TaskCost(task_id=name, spent_usd=amount) for name, amount in spent],
+        limit_usd=limit,
+        spent_usd=total,
+        left_usd=left,
+        tasks=[
+            s.TaskCost(task_id=name, spent_usd=amount)
+            for name, amount in spent[:_TASKS_OF_A_BUDGET]
+        ],
     )
 
 
 async def budget(call: Call) -> Response:
     """Return the rest of the agent's budget."""
     call.query(s.NoQuery)
-    known = await _budget(call, call.key)
+    known = _budget(call, call.key)
     if known is None:
         raise ProblemError(404, "the agent has no budget", "the setting budget_usd gives it one")
     return shown(known)

@@ -693,11 +693,11 @@ class TaskCost(Shown):
 
 
 class Budget(Shown):
-    """The money of the agent in the process that answers, over all its tasks."""
+    """The money of the agent in the process that answers; of one's own tasks, by one's scope."""
 
-    limit_usd: float
-    spent_usd: float
-    left_usd: float
+    limit_usd: float | None = Field(description="Null for who does not see all tasks.")
+    spent_usd: float = Field(description="What all the tasks that you see have spent.")
+    left_usd: float | None = Field(description="Null for who does not see all tasks.")
     tasks: list[TaskCost] = Field(description="The newest tasks that spent, the newest first.")
 
 

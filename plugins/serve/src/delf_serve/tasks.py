@@ -65,8 +65,8 @@ _CANCEL_SECONDS: Final = 10.0
 _MOST_LIVES: Final = 5
 _LIVES_SECONDS: Final = 600.0
 """A task is left to people that was taken up so often in so many seconds: it may be the cause."""
-_MOST_LOOKED_AT: Final = 10_000
-"""One's own tasks that the beginning of an id is compared with, the newest first."""
+_MOST_OWNERS: Final = 10_000
+"""The newest tasks of this process whose owners are remembered."""
 _OF: Final = "|"
 """Between the owner of a conversation and its name; no name that is sent in has it."""
 OVER: Final = frozenset({"done", "failed", "stopped"})
@@ -159,7 +159,7 @@ class Submitted:
 class _Open:
     """A task that this process works on."""
 
-    key: str
+    owner: str
     taken_in: asyncio.Event = field(default_factory=asyncio.Event)
     over: asyncio.Event = field(default_factory=asyncio.Event)
     resumed: asyncio.Task[Any] | None = None
@@ -180,6 +180,7 @@ class Tasks:
         self._settings = settings
         self._open: dict[str, _Open] = {}
         self._open_of: Counter[str] = Counter()
+        self._owners: dict[str, str] = {}
         self._notices = Notices(settings)
         self._not_ours: set[str] = set()
         self._work: set[asyncio.Task[None]] = set()
@@ -256,14 +257,14 @@ class Tasks:
             earlier = await self._known(name, digest)
             if earlier is not None:
                 return _submitted(name, earlier.conversation, key, is_new=False)
-        if self._open_of[key.name] >= self._settings.open_tasks:
+        if self._open_of[key.counted] >= self._settings.open_tasks:
             raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
         conversation = kept_name(order.conversation_id, key)
         if self._agent.chat is None and conversation is not None:
             raise ProblemError(409, "the agent keeps no conversations", param="conversation_id")
         if self._agent.chat is not None and conversation is None:
             conversation = kept_name(f"web-{secrets.token_hex(6)}", key)
-        known = self._begin(name, key.name)
+        known = self._begin(name, key.counted)
 
         def listen(event: Event) -> None:
             if isinstance(event, TaskFinished):
@@ -331,10 +332,18 @@ class Tasks:
             )
         return first
 
-    def _begin(self, name: str, key: str) -> _Open:
-        known = self._open[name] = _Open(key)
-        self._open_of[key] += 1
+    def _begin(self, name: str, owner: str) -> _Open:
+        known = self._open[name] = _Open(owner)
+        self._open_of[owner] += 1
+        self._owners.pop(name, None)
+        self._owners[name] = owner
+        if len(self._owners) > _MOST_OWNERS:
+            del self._owners[next(iter(self._owners))]
         return known
+
+    def sees_here(self, key: Key, name: str) -> bool:
+        """Tell whether somebody sees a task that this process has worked on."""
+        return name in self._owners and key.sees(self._owners[name] or None)
 
     def _tell_end(self, task: str, end: TaskFinished) -> None:
         if end.state in self._settings.end_notices:
@@ -343,7 +352,7 @@ class Tasks:
     def _ended(self, name: str) -> None:
         known = self._open.pop(name, None)
         if known is not None:
-            self._open_of[known.key] -= 1
+            self._open_of[known.owner] -= 1
             known.taken_in.set()
             known.over.set()
 
@@ -421,20 +430,7 @@ class Tasks:
         Raises:
             UnknownTaskError: When there is none; others' tasks are none.
         """
-        if key.owners is None:
-            return await self.journal.task(await self.journal.resolve(text))
-        try:
-            record = await self.journal.task(text)
-        except UnknownTaskError:
-            starts = (text, f"task_{text}") if text else ()
-            some = await self.journal.find(_MOST_LOOKED_AT, keys=key.owners)
-            found = [record for record in some if record.task_id.startswith(starts or "\0")]
-            if len(found) != 1:
-                raise
-            return found[0]
-        if not key.sees(record.key):
-            raise UnknownTaskError(f"no task {text!r} is known")
-        return record
+        return await self.journal.task(await self.journal.resolve(text, key.owners))
 
     async def _whole(self, task_id: str, key: Key) -> TaskRecord:
         """A task by its whole id, to change something of it."""
@@ -545,7 +541,7 @@ class Tasks:
         if record.state != "interrupted":
             hint = "it runs" if record.state == "running" else "it is over"
             raise ProblemError(409, f"the task cannot be resumed: {hint}")
-        await self._take_up(record.task_id, key.name)
+        await self._take_up(record.task_id, record.key)
         return record.task_id
 
     async def fork(
@@ -558,7 +554,7 @@ class Tasks:
         """
         self._check_model(wanted.llm)
         record = await self._whole(task_id, key)
-        if self._open_of[key.name] >= self._settings.open_tasks:
+        if self._open_of[key.counted] >= self._settings.open_tasks:
             raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
         try:
             setup = {MARK: _mark(key, client)}
@@ -572,13 +568,13 @@ class Tasks:
             )
         except UnknownTaskError as error:
             raise ProblemError(422, error.message, param="at") from None
-        await self._take_up(name, key.name)
+        await self._take_up(name, key.holder)
         return name
 
-    async def _take_up(self, name: str, key: str) -> None:
+    async def _take_up(self, name: str, owner: str | None) -> None:
         if name in self._open:
             return
-        known = self._begin(name, key)
+        known = self._begin(name, owner or "")
         try:
             first = (await self.journal.read(name))[0]
         except BaseException:
@@ -633,7 +629,7 @@ class Tasks:
             self._not_ours.add(name)
             return
         try:
-            await self._take_up(name, str(begun.setup[MARK].get("key", "")))
+            await self._take_up(name, begun.key)
         except DelfError:
             return  # another process was quicker
 

@@ -72,12 +72,20 @@ class TestMovesOnWhileRead(Suite):
 
 
 class TestGuessesIds(Suite):
-    breaks = ("test_an_id_can_be_abbreviated",)
+    breaks = ("test_an_id_can_be_abbreviated", "test_an_id_of_somebody_else_is_none")
 
     class kind(SqlJournal):
-        async def resolve(self, text):
-            found = [each.task_id for each in await self.find()]
+        async def resolve(self, text, keys=None):
+            found = [each.task_id for each in await self.find(keys=keys)]
             return next(name for name in found if name.startswith(text))
+
+
+class TestResolvesIdsOfOthers(Suite):
+    breaks = ("test_an_id_of_somebody_else_is_none",)
+
+    class kind(SqlJournal):
+        async def resolve(self, text, keys=None):
+            return await super().resolve(text)
 
 
 class TestPrunesInADryRun(Suite):

@@ -158,11 +158,14 @@ export class TaskView {
     }
   }
 
+  /** Whether the agent's budget is shown: not to those who see only some tasks. */
+  get hasBudget() { return (this.session.budget?.limit_usd ?? null) !== null; }
+
   drawFigures() {
     const { told } = this;
     const now = told.over || this.at !== null ? told.lastAt : Date.now() / 1000;
     const spent = told.startedAt ? duration((now - told.startedAt) * 1000) : "";
-    const budget = this.session.budget;
+    const budget = this.hasBudget ? this.session.budget : null;
     const left = budget ? `${money(budget.left_usd)} of the budget of ${money(budget.limit_usd)} left` : "";
     setText(this.figures, [spent, money(told.cost), left, count(told.calls.size, "call"), told.changed ? `${told.changed} changed something` : ""].filter(Boolean).join(" · "));
     this.meter.hidden = !budget;
@@ -176,7 +179,7 @@ export class TaskView {
 
   /** Ask what is left of the budget, at most once at a time. */
   async askBudget() {
-    if (!this.session.budget || this.askingBudget) return;
+    if (!this.hasBudget || this.askingBudget) return;
     this.askingBudget = true;
     try {
       this.session.budget = await get("budget");

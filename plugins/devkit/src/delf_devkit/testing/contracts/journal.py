@@ -18,9 +18,10 @@ from delf_devkit.testing.events import every_event
 _MANY = 500
 
 
-def started(task_id: str, at: float = 1.0) -> TaskStarted:
-    """The first event of a task."""
-    return TaskStarted(task_id=task_id, seq=1, at=at, task=f"do {task_id}", origin="agent")
+def started(task_id: str, at: float = 1.0, key: str | None = None) -> TaskStarted:
+    """The first event of a task, on somebody's behalf where a key is given."""
+    task = f"do {task_id}"
+    return TaskStarted(task_id=task_id, seq=1, at=at, task=task, origin="agent", key=key)
 
 
 def printed(task_id: str, seq: int, text: str = "x") -> Printed:

@@ -132,6 +132,17 @@ class SharedJournalContract(Contract):
         with pytest.raises(UnknownTaskError):
             await self.within(other.task("nowhere"))
 
+    async def test_an_id_of_somebody_else_is_none(self, two: Sequence[Any]) -> None:
+        one, other = two
+        for name, key in (("task_ab1", "ada"), ("task_ab2", "bo"), ("task_c", None)):
+            await one.append(started(name, key=key))
+        assert await self.within(other.resolve("task_ab", ["ada"])) == "task_ab1"
+        assert await self.within(other.resolve("task_ab2", ["ada", "bo"])) == "task_ab2"
+        for text in ("task_ab1", "task_c", "task_"):
+            for keys in (["eve"], list[str]()):
+                with pytest.raises(UnknownTaskError):
+                    await self.within(other.resolve(text, keys))
+
     async def test_what_is_removed_is_gone_and_what_runs_stays(self, two: Sequence[Any]) -> None:
         one, other = two
         for name in ("old", "older", "runs"):
