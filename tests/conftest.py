@@ -79,6 +79,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no module whose tests this run would deselect all."""
+    terms = str(config.option.markexpr).split(" and ")
+    unwanted = {term[4:] for term in terms} if all(t.startswith("not ") for t in terms) else set()
+    return (
+        True
+        if collection_path.is_file() and unwanted.intersection(_named(collection_path))
+        else None
+    )
+
+
+def _named(path: Path) -> Iterator[str]:
+    """Markers that follow from where a test stands."""
+    if path.name.startswith(CHAOS):
+        yield "chaos"
+    if JOURNEYS in path.parents or not THOROUGH.isdisjoint(path.stem.split("_")):
+        yield "slow"
+
+
 def _kinds(item: pytest.Item) -> Iterator[str]:
     """Markers that follow from what a test uses and where it stands."""
     fixtures = frozenset(getattr(item, "fixturenames", ()))
@@ -88,10 +107,7 @@ def _kinds(item: pytest.Item) -> Iterator[str]:
         yield "services"
     if not fixtures.isdisjoint(BROWSERS):
         yield "browser"
-    if item.path.name.startswith(CHAOS):
-        yield "chaos"
-    if JOURNEYS in item.path.parents or not THOROUGH.isdisjoint(item.path.stem.split("_")):
-        yield "slow"
+    yield from _named(item.path)
 
 
 @pytest.hookimpl(wrapper=True)

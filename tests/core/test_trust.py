@@ -58,7 +58,8 @@ class TestRemembering:
         Trust.here().check(folder, ITEMS)
 
     def test_a_folder_that_says_nothing_needs_no_trust(self, folder):
-        Trust.here().check(folder, {})
+        assert Trust.here().check(folder, {}) is None
+        assert trusted(folder) is None
 
     def test_each_change_is_told(self, folder):
         remember(folder, ITEMS)
@@ -79,7 +80,7 @@ class TestRemembering:
 
     def test_a_file_that_is_gone_has_no_effect(self, folder):
         remember(folder, ITEMS)
-        Trust.here().check(folder, {"delf.toml": ITEMS["delf.toml"]})
+        assert Trust.here().check(folder, {"delf.toml": ITEMS["delf.toml"]}) is None
 
     def test_what_else_is_trusted_stays_so(self, folder):
         remember(folder, ITEMS)

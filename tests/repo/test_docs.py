@@ -61,7 +61,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 @every_page
 def test_python_examples_compile(page: Path) -> None:
     for example in PYTHON.findall(page.read_text()):
-        compile(example, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        assert compile(example, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 @every_page
@@ -69,7 +69,7 @@ def test_configuration_can_be_used(page: Path, tmp_path: Path) -> None:
     for number, example in enumerate(SETTINGS.findall(page.read_text())):
         copy = tmp_path / f"{number}.toml"
         copy.write_text(example)
-        read_config(copy)
+        assert read_config(copy)
 
 
 RUNNABLE = [page for page in PAGES if page.parent == ROOT or page.is_relative_to(ROOT / "docs")]

@@ -27,30 +27,36 @@ async def test_one_after_another_in_order():
 
 
 async def test_who_gives_up_waiting_is_passed_over():
-    turns = Turns()
+    turns, order = Turns(), []
+
+    async def ask(number: int) -> None:
+        async with turns.turn():
+            order.append(number)
+
     async with turns.turn():
-        second = asyncio.create_task(turns._take())
-        third = asyncio.create_task(turns._take())
+        second, third = asyncio.create_task(ask(2)), asyncio.create_task(ask(3))
         await until(lambda: turns.waiting == 2)
         second.cancel()
         await asyncio.wait({second})
         assert turns.waiting == 1
     await third
-    turns._pass_on()
-    async with turns.turn():
-        assert turns.waiting == 0
+    assert (order, turns.waiting) == ([3], 0)
 
 
 async def test_a_turn_that_came_while_giving_up_is_passed_on():
-    turns = Turns()
-    await turns._take()
-    second = asyncio.create_task(turns._take())
-    await until(lambda: turns.waiting == 1)
-    turns._pass_on()
-    second.cancel()
-    await asyncio.wait({second})
-    async with asyncio.timeout(10), turns.turn():
-        pass
+    turns, order = Turns(), []
+
+    async def ask(number: int) -> None:
+        async with turns.turn():
+            order.append(number)
+
+    async with turns.turn():
+        second, third = asyncio.create_task(ask(2)), asyncio.create_task(ask(3))
+        await until(lambda: turns.waiting == 2)
+    second.cancel()  # its turn has come, and it has not seen that yet
+    async with asyncio.timeout(10):
+        await asyncio.wait({second, third})
+    assert (order, turns.waiting) == ([3], 0)
 
 
 def test_tasks_of_several_loops_share_it():
@@ -77,11 +83,16 @@ def test_tasks_of_several_loops_share_it():
 
 
 def test_a_loop_that_is_gone_holds_nobody():
-    turns = Turns()
-    asyncio.run(turns._take())
-    loop = asyncio.new_event_loop()
-    future = loop.create_future()
-    turns._waiting.append((loop, future))
-    loop.close()
-    turns._pass_on()
-    asyncio.run(turns._take())
+    turns, gone = Turns(), asyncio.new_event_loop()
+    waits = gone.create_task(turns.turn().__aenter__())
+
+    async def take_two_turns() -> list[int]:
+        async with turns.turn():
+            await asyncio.to_thread(gone.run_until_complete, until(lambda: turns.waiting == 1))
+            gone.close()
+            counts = [turns.waiting]
+        async with asyncio.timeout(10), turns.turn():
+            return [*counts, turns.waiting]
+
+    assert asyncio.run(take_two_turns()) == [1, 0]
+    assert not waits.done()

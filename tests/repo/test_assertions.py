@@ -1,0 +1,114 @@
+"""A test asserts something, itself or by a helper whose source is among the tests."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+TESTS: Final = Path(__file__).parents[1]
+ASSERTING: Final = frozenset(
+    {
+        *("raises", "warns", "fail"),  # pytest
+        *("succeeded", "failed"),  # outcomes of `delf_project`
+        *("assert_outcomes", "fnmatch_lines"),  # pytester
+        *("call_and_validate", "test_values_cross_both_ways"),  # schemathesis, a suite's own test
+    }
+)
+"""Calls that fail a test, and whose source is not among the tests."""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@functools.cache
+def functions(path: Path) -> dict[str, Function]:
+    """Functions and methods of a module, by name."""
+    return {node.name: node for node in ast.walk(module(path)) if isinstance(node, Function)}
+
+
+@functools.cache
+def module(path: Path) -> ast.Module:
+    return ast.parse(path.read_bytes())
+
+
+@functools.cache
+def imported(path: Path) -> dict[str, Path]:
+    """Modules of the tests from which a module takes names."""
+    found: dict[str, Path] = {}
+    for node in ast.walk(module(path)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            beside = path.parent / f"{node.module.lstrip('.')}.py"
+            shared = TESTS / f"{node.module.replace('.', '/')}.py"
+            source = next((file for file in (shared, beside) if file.is_file()), None)
+            if source:
+                found |= {alias.asname or alias.name: source for alias in node.names}
+    return found
+
+
+def called(node: ast.AST) -> Iterator[str]:
+    """Names that a function uses: a helper can be called, or handed on to be called."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name):
+            yield part.id
+        elif isinstance(part, ast.Attribute):
+            yield part.attr
+
+
+def checked(node: ast.AST) -> bool:
+    """A call with ``check=True``, as of a program that must succeed."""
+    return (
+        isinstance(node, ast.keyword) and node.arg == "check" and ast.unparse(node.value) == "True"
+    )
+
+
+@functools.cache
+def asserts(path: Path, name: str) -> bool:
+    return _asserts(path, name, set())
+
+
+def _asserts(path: Path, name: str, seen: set[tuple[Path, str]]) -> bool:
+    if (path, name) in seen:
+        return False
+    seen.add((path, name))
+    if name not in functions(path):
+        return name in imported(path) and _asserts(imported(path)[name], name, seen)
+    function = functions(path)[name]
+    if any(
+        isinstance(part, ast.Assert | ast.Raise) or checked(part) for part in ast.walk(function)
+    ):
+        return True
+    return any(n in ASSERTING or _asserts(path, n, seen) for n in called(function))
+
+
+def silent(path: Path) -> list[str]:
+    return [
+        name for name in functions(path) if name.startswith("test_") and not asserts(path, name)
+    ]
+
+
+def test_every_test_asserts_something():
+    found = [
+        f"{path.relative_to(TESTS)}: {name}"
+        for path in TESTS.rglob("test_*.py")
+        for name in silent(path)
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("def test_a(): run()\ndef run(): pass", ["test_a"]),
+        ("def test_a(): assert run()", []),
+        ("def test_a(): run()\ndef run(): check()\ndef check(): assert 1", []),
+        ("def test_a():\n    with pytest.raises(ValueError): run()", []),
+        ("def test_a(): loop()\ndef loop(): loop()", ["test_a"]),
+    ],
+)
+def test_helpers_are_followed(source, found, tmp_path):
+    (tmp_path / "test_it.py").write_text(source)
+    assert silent(tmp_path / "test_it.py") == found
