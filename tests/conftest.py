@@ -6,6 +6,7 @@ import atexit
 import gc
 import os
 import signal
+import sys
 import tempfile
 import uuid
 from collections.abc import Generator, Iterator
@@ -175,8 +176,8 @@ def _unaccepted(reason: str) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Two workers for each processor, as many tests wait, and one more for the slow ones."""
-    return 2 * len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else 5
+    """Two workers for each processor, as many tests wait. Each worker collects all tests."""
+    return 2 * len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4
 
 
 def pytest_configure() -> None:
@@ -196,6 +197,8 @@ def pytest_collection_finish() -> None:
 
     What tests make is looked through as often as the program ``delf`` does.
     """
+    if hypothesis := sys.modules.get("hypothesis"):
+        hypothesis.settings.load_profile("ci")  # no clock, and the same examples on any machine
     gc.freeze()
     gc.set_threshold(50_000)
     gc.enable()
