@@ -70,6 +70,7 @@ async def shop(tmp_path, monkeypatch):
 
 async def at(page: Page, task: dict) -> None:
     await page.evaluate("name => { location.hash = `#/${name}`; }", task["task_id"])
+    await expect(page.locator(f'.meta code[title="{task["task_id"]}"]')).to_be_visible()
 
 
 async def accessible(page: Page) -> list[str]:
@@ -567,18 +568,27 @@ async def test_thousands_of_tasks_are_searched_and_filtered(shop, open_page):
     await make_rooms(shop)
     page = await open_page(shop.url)
     await expect(page.locator(".row").first).to_contain_text("room 999")
-    assert await page.locator(".row").count() <= 300
-    for _ in range(30):
-        await page.locator(".tasks").evaluate("node => node.scrollTo(0, node.scrollHeight)")
-        await asyncio.sleep(0.05)
-        if await page.locator(".row").count() == 1000:
-            break
-    await expect(page.locator(".row")).to_have_count(1000)
-    await page.get_by_label("Search tasks").fill("room 77")
+    tasks = page.locator(".tasks")
+    oldest = page.get_by_text("Count the boxes of room 0", exact=True)
+    async with asyncio.timeout(30):
+        while not await oldest.is_visible():
+            await tasks.evaluate("node => node.scrollTo(0, node.scrollHeight)")
+            await asyncio.sleep(0.02)
+    assert await page.locator(".row").count() <= 400, "what nobody sees is not there"
+    await tasks.evaluate("node => node.scrollTo(0, 0)")
+    await expect(page.locator(".row").first).to_contain_text("room 999")
+    await expect(page.locator(".row").first).to_be_in_viewport()
+    assert await page.locator(".row").count() <= 400
+    await page.locator(".row").first.focus()
+    for _ in range(150):
+        await page.keyboard.press("ArrowDown")
+    await expect(page.locator(".row:focus")).to_contain_text("room 849")
+    box = page.get_by_role("searchbox", name="Search")
+    await box.fill('"room 77"')  # the last word may be the beginning of one
     await expect(page.locator(".row")).to_have_count(11)
-    await page.get_by_label("Which tasks").select_option("failed")
+    await page.get_by_label("In which state").select_option("failed")
     await expect(page.locator(".row")).to_have_count(1)
-    await page.get_by_label("Search tasks").fill("nowhere")
+    await box.fill("nowhere")
     await expect(page.get_by_text("No task matches.")).to_be_visible()
 
 
@@ -851,31 +861,85 @@ async def test_a_person_goes_on_from_an_event_as_a_new_task(shop, open_page):
     assert task["task_id"] not in page.url
 
 
-async def test_tasks_are_searched_and_a_view_is_kept(shop, open_page):
+async def test_the_box_above_the_list_finds_what_happened_anywhere(shop, open_page):
     for number in range(3):
         task = await shop.run(f"print(await look({number}))", f"look up lamp {number}")
         await shop.until(task["task_id"], "done")
     page = await open_page(shop.url)
-    await page.get_by_role("link", name="search", exact=True).click()
-    found = page.locator(".found li")
-    await expect(found).to_have_count(3)
-    await page.get_by_role("searchbox", name="Words").fill('"thing 2"')
-    await expect(found).to_have_count(1)
-    await expect(found).to_contain_text("look up lamp 2")
-    await expect(found.locator(".excerpt")).to_contain_text("answer")
+    rows = page.locator(".list .row")
+    await expect(rows).to_have_count(3)
+    await expect(page.get_by_role("link", name="search")).to_have_count(0)
+    await page.get_by_role("searchbox", name="Search").fill('"thing 2"')
+    await expect(rows).to_have_count(1)
+    await expect(rows).to_contain_text("look up lamp 2")
+    await expect(rows.locator(".excerpt")).to_contain_text("answer")
+    await expect(page.locator(".found")).to_contain_text("1 found.")
+    assert await accessible(page) == []
+    await rows.click()
+    await expect(page.locator(".state")).to_contain_text("done")
+    await expect(rows).to_have_count(1)
+    await page.go_back()
+    await expect(page).to_have_url(re.compile("#/search/text="))
     await page.get_by_label("In which state").select_option("failed")
-    await expect(page.locator(".quiet", has_text="No task matches.")).to_be_visible()
-    await page.get_by_label("In which state").select_option("done")
+    await expect(page.get_by_text("No task matches.")).to_be_visible()
+    await page.get_by_role("button", name="Show all tasks").click()
+    await expect(rows).to_have_count(3)
+    assert page.url.endswith("#/")
+
+
+async def test_a_search_is_narrowed_and_kept_and_sent_as_a_link(shop, open_page):
+    for number in range(2):
+        task = await shop.run(f"print(await look({number}))", f"look up lamp {number}")
+        await shop.until(task["task_id"], "done")
+    other = await shop.run("print(1)", "count to one")
+    await shop.until(other["task_id"], "done")
+    page = await open_page(shop.url)
+    rows = page.locator(".list .row")
+    await page.get_by_text("More filters").click()
+    for label, name in (("Who asked", "local"), ("Connection", "look"), ("Action", "look")):
+        options = page.get_by_label(label, exact=True).locator("option")
+        await expect(options.filter(has_text=name)).to_have_count(1)
+    await page.get_by_label("Action", exact=True).select_option("look")
+    await expect(rows).to_have_count(2)
+    await expect(page.get_by_text("More filters (1)")).to_be_visible()
+    await page.get_by_label("When").select_option("7")
     await page.get_by_label("Name of the view").fill("lamps")
     await page.get_by_role("button", name="Keep view").click()
     assert await accessible(page) == []
-    await page.get_by_role("searchbox", name="Words").fill("")
-    await expect(found).to_have_count(3)
-    await page.reload()
+    link = page.url
+    await page.get_by_role("button", name="Show all tasks").click()
+    await expect(rows).to_have_count(3)
     await page.get_by_role("link", name="lamps").click()
-    await expect(found).to_have_count(1)
-    await page.locator(".found .row").click()
-    await expect(page.locator(".state")).to_contain_text("done")
+    await expect(rows).to_have_count(2)
+    phone = await open_page(link, width=390, height=780)
+    await expect(phone.locator(".list .row")).to_have_count(2)
+    await expect(phone.get_by_label("Action", exact=True)).to_have_value("look")
+    assert await accessible(phone) == []
+
+
+async def test_a_search_stays_as_it_is_while_tasks_change(shop, open_page):
+    task = await shop.run("print(await look(1))", "look up lamp 1")
+    await shop.until(task["task_id"], "done")
+    page = await open_page(f"{shop.url}/#/search/text=lamp")
+    rows = page.locator(".list .row")
+    await expect(rows).to_have_count(1)
+    again = page.get_by_role("button", name="Tasks have changed: search again")
+    await expect(again).to_be_hidden()
+    task = await shop.run("print(await look(2))", "look up lamp 2")
+    await shop.until(task["task_id"], "done")
+    await expect(again).to_be_visible()
+    await expect(rows).to_have_count(1)
+    await again.click()
+    await expect(rows).to_have_count(2)
+    await expect(again).to_be_hidden()
+
+
+async def test_a_state_alone_is_followed_as_it_happens(shop, open_page):
+    page = await open_page(f"{shop.url}/#/search/state=waiting")
+    await expect(page.get_by_text("No task matches.")).to_be_visible()
+    await shop.run("print(await send('bob'))")
+    await expect(page.locator(".list .row")).to_have_count(1)
+    await expect(page.locator(".list .row")).to_contain_text("waiting for you")
 
 
 async def test_figures_are_drawn_and_taken_as_a_table(shop, open_page):
@@ -895,7 +959,7 @@ async def test_figures_are_drawn_and_taken_as_a_table(shop, open_page):
     assert taken.startswith("connection,tasks,")
     await expect(page.get_by_role("img")).to_have_count(4)
     assert await accessible(page) == []
-    await page.get_by_label("When").select_option("")
+    await page.locator("#detail").get_by_label("When").select_option("")
     assert page.url.endswith("#/figures/")
 
 

@@ -39,8 +39,23 @@ async def test_a_running_task_is_found_and_one_that_waits_says_so(serve):
     server = await serve()
     task = await server.run("print(await send('bob', 7))", "post the letter")
     await server.until(task["task_id"], "waiting")
-    (one,) = await found(server, text="letter", state="running")
+    (one,) = await found(server, text="letter", state="waiting")
     assert one["task"]["state"] == "waiting"
+    assert await found(server, text="letter", state="running") == []
+
+
+async def test_a_page_has_the_tasks_of_its_state_however_many_others_lie_between(serve):
+    server = await serve()
+    first = await server.run("print(await send('bob', 7))", "post the letter")
+    await server.until(first["task_id"], "waiting")
+    held = [await server.run("print(await hold())", "hold the letter") for _ in range(3)]
+    for task in held:
+        await server.until(task["task_id"], "running")
+    (one,) = await found(server, text="letter", state="waiting", limit=1)
+    assert one["task"]["task_id"] == first["task_id"]
+    running = await found(server, text="letter", state="running", limit=2)
+    assert [one["task"]["task_id"] for one in running] == [t["task_id"] for t in held[:0:-1]]
+    server.box.gate.set()
 
 
 async def test_pages_of_what_was_found_follow_each_other(serve):
@@ -95,7 +110,7 @@ async def test_figures_are_a_table_for_a_spreadsheet_too(serve, by):
         ("/figures", {"format": "xml"}, "format"),
         ("/search", {"limit": "0"}, "limit"),
         ("/search", {"since": "nan"}, "since"),
-        ("/search", {"state": "waiting"}, "state"),
+        ("/search", {"state": "asleep"}, "state"),
         ("/search", {"words": "x"}, "words"),
     ],
 )

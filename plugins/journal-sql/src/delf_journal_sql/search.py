@@ -75,13 +75,13 @@ def find(
     found: list[tuple[FoundTask, int | None]] = []
     if terms:
         for places in _places(connection, database, terms, end):
-            only = [f"t.id IN ({', '.join(map(str, places))})"] if places else ["1 = 0"]
+            only = [f"i.task IN ({', '.join(map(str, places))})"] if places else ["1 = 0"]
             some = _newest(connection, now, wanted, only, limit + 1 - len(found))
             found += [(task, places[key]) for key, task in some]
             if len(found) > limit:
                 break
     else:
-        only = [] if end is None else [f"t.id < {end}"]
+        only = [] if end is None else [f"i.task < {end}"]
         found = [(task, None) for _, task in _newest(connection, now, wanted, only, limit + 1)]
     tasks = [
         task if place is None else _with_excerpt(connection, place, task, terms)
@@ -95,11 +95,12 @@ def _newest(
 ) -> list[tuple[int, FoundTask]]:
     """The newest tasks that meet a filter and other conditions, with their keys."""
     where, values = _conditions(connection, now, wanted)
+    # From the newest on: with another order of the tables SQLite would sort all that meet a filter.
     rows = connection.execute(
-        f"SELECT t.id, i.person, {TASK}, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
-        "JOIN delf_index_tasks AS i ON i.task = t.id "
+        f"SELECT t.id, i.person, {TASK}, {COLUMNS} "  # noqa: S608 - own names
+        "FROM delf_index_tasks AS i CROSS JOIN delf_tasks AS t "
         "LEFT JOIN delf_owners AS o ON o.owner = t.owner "
-        f"{_where([*where, *only])} ORDER BY t.id DESC LIMIT :limit",
+        f"{_where(['t.id = i.task', *where, *only])} ORDER BY i.task DESC LIMIT :limit",
         {**values, "limit": limit},
     )
     lives = looking(now)
@@ -354,8 +355,8 @@ def _conditions(
         if (value := getattr(wanted, name)) is not None:
             values[name] = value
             where.append(
-                "EXISTS (SELECT 1 FROM delf_index_uses AS used "  # noqa: S608 - own names
-                f"WHERE used.task = t.id AND {condition})"
+                "i.task IN (SELECT used.task FROM delf_index_uses AS used "  # noqa: S608 - own names
+                f"WHERE {condition})"
             )
     plain = {
         "person": "i.person = :person",

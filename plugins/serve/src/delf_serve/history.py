@@ -6,7 +6,7 @@ import asyncio
 import difflib
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import zip_longest
 from typing import Any, Final
 
@@ -14,11 +14,11 @@ from delf.engine.views.compare import PARTS, compared
 from delf.errors import DelfError
 from delf.outages import Outage
 from delf.protocols.journal import SharedJournal
-from delf.protocols.search import Figures, SupportsSearch, TaskFilter
+from delf.protocols.search import Figures, FoundTask, SupportsSearch, TaskFilter
 from delf_serve import schemas as s
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
-from delf_serve.tasks import Tasks, task_view
+from delf_serve.tasks import ASKED, Tasks, state_of, task_view
 
 _log = logging.getLogger(__name__)
 
@@ -47,8 +47,16 @@ async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
     """
     journal = await _searched(tasks)
     before = None if query.before is None else (await tasks.record(query.before, key)).task_id
-    found = await journal.search(_filter(query, key), query.limit, before)
-    waiting = await tasks.waiting()
+    wanted = _filter(query, key)
+    if query.state is not None:
+        wanted = replace(wanted, state=ASKED[query.state])
+    found: list[FoundTask] = []
+    more, behind, waiting = True, 0, await tasks.waiting()
+    while more and len(found) <= query.limit:
+        part = await journal.search(wanted, query.limit, before)
+        found += [one for one in part.tasks if query.state in (None, state_of(one.task, waiting))]
+        more, behind = part.more, part.behind
+        before = part.tasks[-1].task.task_id if part.tasks else before
     views = [
         s.FoundTask(
             task=task_view(one.task, waiting, key),
@@ -57,9 +65,9 @@ async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
             event=one.seq,
             excerpt=one.excerpt,
         )
-        for one in found.tasks
+        for one in found[: query.limit]
     ]
-    return s.FoundList(tasks=views, more=found.more, behind=found.behind)
+    return s.FoundList(tasks=views, more=more or len(found) > query.limit, behind=behind)
 
 
 async def figures(tasks: Tasks, query: s.FiguresQuery, key: Key) -> Sequence[Figures]:

@@ -825,9 +825,6 @@ class FilterQuery(Query):
     connection: Name | None = Field(default=None, description="A connection that was called.")
     action: Name | None = Field(default=None, description="An action that was called.")
     model: Name | None = Field(default=None, description="A model that was asked.")
-    state: JournalState | None = Field(
-        default=None, description="The state; one that waits for a person is running here."
-    )
     since: Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)] | None = Field(
         default=None, description="Only those that started at this Unix time or later."
     )
@@ -842,6 +839,7 @@ class FilterQuery(Query):
 class SearchQuery(FilterQuery):
     """The tasks that are wanted."""
 
+    state: State | None = Field(default=None, description="The state.")
     limit: Annotated[int, Field(ge=1, le=200, description="How many at the most.")] = 50
     before: Name | None = Field(
         default=None, description="Only those older than the task with this id: the next page."
@@ -852,6 +850,9 @@ class FiguresQuery(FilterQuery):
     """The figures that are wanted."""
 
     by: FigureBy = Field(default="day", description="The kind of group.")
+    state: JournalState | None = Field(
+        default=None, description="The state; one that waits for a person is running here."
+    )
     zone: Annotated[str, StringConstraints(min_length=1, max_length=60)] = Field(
         default="UTC", description="The time zone of the days, by its IANA name."
     )

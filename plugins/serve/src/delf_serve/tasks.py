@@ -39,6 +39,7 @@ from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import (
     ForkRequest,
+    JournalState,
     OutputFile,
     Prompt,
     PromptList,
@@ -73,7 +74,7 @@ OVER: Final = frozenset({"done", "failed", "stopped"})
 """The states of a journal's tasks that have ended."""
 _AT_REST: Final = OVER | {"waiting"}
 """The states in which a task does nothing before somebody else does."""
-_ASKED: Final[dict[str, str]] = {
+ASKED: Final[Mapping[State, JournalState]] = {
     "queued": "running",
     "running": "running",
     "waiting": "running",
@@ -82,6 +83,7 @@ _ASKED: Final[dict[str, str]] = {
     "stopped": "stopped",
     "interrupted": "interrupted",
 }
+"""The journal's state of the tasks among which those of a state of the page are."""
 
 
 Waiting = Mapping[str, Sequence[RequestRecord]]
@@ -404,7 +406,7 @@ class Tasks:
     ) -> tuple[list[Task], str | None]:
         """Tasks that somebody sees, the newest first, and where the next page begins, if any."""
         place = None if after is None else _place(after)
-        asked = None if state is None else _ASKED[state]
+        asked = None if state is None else ASKED[state]
         found: list[TaskRecord] = []
         while len(found) <= limit:
             records = await self.journal.find(

@@ -77,8 +77,9 @@ export async function login(key) {
 export const logout = () => post("logout");
 
 /**
- * Follow a stream of events; it goes on where it broke off, and says when it is broken, and when it gives up.
- * What comes is handed over in slices, so that the page stays fluid however much it is.
+ * Follow a stream of server-sent events; it goes on where it broke off, and says when it is broken, and when it gives
+ * up. What comes is handed over in slices, so that the page stays fluid however much it is: an EventSource would
+ * dispatch thousands of events at once.
  */
 export class Stream {
   constructor(path, { message, change, broken, whole }) {
@@ -91,37 +92,56 @@ export class Stream {
     this.open();
   }
 
-  open() {
+  async open() {
     const glue = this.path.includes("?") ? "&" : "?";
     const path = this.last ? `${this.path}${glue}after=${this.last}` : this.path;
-    const source = this.source = new EventSource(address(path), { withCredentials: true });
-    source.onopen = () => { this.tries = 0; this.live = true; this.take.whole?.(); };
-    source.onmessage = (event) => {
-      this.last = Number(event.lastEventId) || this.last;
-      this.put(event.data);
-    };
-    source.addEventListener("task", (event) => this.take.change?.(JSON.parse(event.data)));
-    source.addEventListener("end", () => { this.ended = true; this.close(); });
-    source.onerror = () => {
-      source.close();
-      if (this.closed || this.ended) return;
-      this.live = false;
-      const over = this.tries >= MOST_BREAKS;
-      this.take.broken?.(over);
-      if (!over) this.timer = setTimeout(() => this.open(), pause(this.tries++));
-    };
+    const abort = this.abort = new AbortController();
+    try {
+      const answer = await fetch(address(path), { headers: { accept: "text/event-stream" }, credentials: "same-origin", cache: "no-store", signal: abort.signal });
+      if (!answer.ok) throw new Refused(answer.status, {});
+      this.tries = 0;
+      this.live = true;
+      this.take.whole?.();
+      await this.read(answer.body.pipeThrough(new TextDecoderStream()).getReader());
+    } catch (error) {
+      if (!(error instanceof Refused || error instanceof TypeError || error.name === "AbortError")) throw error;
+    }
+    if (this.closed || this.ended || abort !== this.abort) return;
+    this.live = false;
+    const over = this.tries >= MOST_BREAKS;
+    this.take.broken?.(over);
+    if (!over) this.timer = setTimeout(() => this.open(), pause(this.tries++));
+  }
+
+  /** Read frames to the end; an empty line ends each. */
+  async read(reader) {
+    let rest = "";
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done || this.closed) return;
+      const frames = (rest + value).split("\n\n");
+      rest = frames.pop();
+      for (const frame of frames) this.put(frame);
+    }
   }
 
   /** Try at once, where it is broken. */
   retry() {
     if (this.live || this.closed || this.ended) return;
     clearTimeout(this.timer);
-    this.source.close();
+    this.abort.abort();
     this.tries = 0;
     this.open();
   }
 
-  put(text) {
+  put(frame) {
+    const { id, event, data } = Object.fromEntries(frame.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1).trim()]));
+    if (id) this.last = Number(id);
+    if (event === "end") { this.ended = true; this.close(); } else if (event === "task") this.take.change?.(JSON.parse(data));
+    else if (data) this.later(data);
+  }
+
+  later(text) {
     this.waiting.push(text);
     if (this.working) return;
     this.working = true;
@@ -142,7 +162,7 @@ export class Stream {
   close() {
     this.closed = true;
     clearTimeout(this.timer);
-    this.source.close();
+    this.abort.abort();
   }
 
   /** No more is wanted, and nothing is handed over any more. */

@@ -4,12 +4,12 @@ import { MOST_BREAKS, Stream, get, login, logout, pause, session } from "./api.j
 import { CompareView } from "./compare.js";
 import { Composer } from "./composer.js";
 import { el, fill, setText } from "./dom.js";
+import { conditions } from "./filters.js";
 import { FiguresView } from "./figures.js";
 import { InboxView, Waiting } from "./inbox.js";
 import { List } from "./list.js";
 import { RememberedView } from "./remembered.js";
 import { RoutinesView } from "./routines.js";
-import { SearchView } from "./search.js";
 import { SessionsView } from "./sessions.js";
 import { TaskView, missing } from "./task.js";
 import { ConversationsView } from "./thread.js";
@@ -17,7 +17,7 @@ import { ConversationsView } from "./thread.js";
 const detail = document.getElementById("detail");
 const connection = document.getElementById("connection");
 
-const OTHERS = { sessions: ["sessions", SessionsView], conversations: ["conversations", ConversationsView], compare: ["two tasks side by side", CompareView], search: ["search", SearchView], figures: ["figures", FiguresView] };
+const OTHERS = { sessions: ["sessions", SessionsView], conversations: ["conversations", ConversationsView], compare: ["two tasks side by side", CompareView], figures: ["figures", FiguresView] };
 
 /** Say how it stands with the server; a button where a person has to act. */
 function tell(text, words = "", act = null) {
@@ -35,7 +35,7 @@ class Page {
     this.composer = new Composer({ started: (taskId) => { location.hash = `#/${taskId}`; } });
     this.list = new List({ composer: may ? this.composer.node : null, failed: (error) => this.broke(error) });
     fill(document.getElementById("list"), this.list.nodes);
-    const asked = ["search", "figures", "conversations", "routines", "remembered"].flatMap((name) => [el("a", { href: `#/${name}` }, name), " · "]).slice(0, -1);
+    const asked = ["figures", "conversations", "routines", "remembered"].flatMap((name) => [el("a", { href: `#/${name}` }, name), " · "]).slice(0, -1);
     this.waiting = new Waiting(who.rights.includes("decide"));
     this.entitled = new MutationObserver(() => this.waiting.entitle());
     this.entitled.observe(document.querySelector("title"), { childList: true });
@@ -112,7 +112,10 @@ class Page {
 
   async go() {
     if (this.noted && this.taskId !== null) { this.noted = false; tell(""); }
-    const [, taskId = "", asked = ""] = location.hash.split("/").map(decoded);
+    const [, first = "", asked = ""] = location.hash.split("/").map(decoded);
+    if (first === "search") this.list.choose(conditions());
+    else if (!first) history.replaceState(null, "", this.list.address);
+    const taskId = first === "search" ? "" : first;
     if (taskId === this.taskId && this.view && !(taskId in OTHERS)) { if (asked) this.view.goToQuestion?.(asked); return; }
     this.view?.drop();
     this.view = null;

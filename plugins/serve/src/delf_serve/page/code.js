@@ -1,6 +1,6 @@
 // A script line by line, and under each line the calls that it made.
 
-import { el, fill, say, setText } from "./dom.js";
+import { arrange, el, fill, say, setText } from "./dom.js";
 import { table } from "./text.js";
 import { visible } from "./visible.js";
 import { EFFECTS, ago, args, count, duration, exact, pretty, short, shortId, value } from "./words.js";
@@ -167,7 +167,7 @@ class LineCalls {
     }
     for (const call of this.rows.keys()) if (!shown.has(call)) this.rows.delete(call);
     const nodes = [...this.rows.values()].sort((a, b) => a.call.id - b.call.id).map((row) => row.node);
-    if (nodes.length !== this.list.childElementCount || nodes.some((node, n) => node !== this.list.children[n])) fill(this.list, nodes);
+    arrange(this.list, nodes);
     const left = calls.length - shown.size;
     this.more.hidden = left <= 0;
     setText(this.more, `show ${Math.min(MORE, left)} more of ${left.toLocaleString()}`);

@@ -24,11 +24,21 @@ export function fill(node, ...children) {
   return node;
 }
 
+/** Make these the children of a node, in this order; those that are there already stay untouched. */
+export function arrange(node, children) {
+  const wanted = new Set(children);
+  for (const child of [...node.children]) if (!wanted.has(child)) child.remove();
+  children.forEach((child, n) => { if (node.children[n] !== child) node.insertBefore(child, node.children[n] ?? null); });
+}
+
 /** Set a text, unless it is there already: nothing is laid out again for nothing. */
 export function setText(node, given) {
   const text = visible(String(given ?? ""));
   if (node.textContent !== text) node.textContent = text;
 }
+
+/** Let the page draw, and heed its reader, before a long work goes on. */
+export const breathe = () => new Promise((done) => { setTimeout(done); });
 
 /** Say something to those who listen to the page. */
 export function say(text) {

@@ -2,7 +2,7 @@
 
 import { address, get } from "./api.js";
 import { el, fill, setText } from "./dom.js";
-import { Filters, query } from "./filters.js";
+import { Filters, conditions, query } from "./filters.js";
 import { table } from "./text.js";
 import { count, duration, money } from "./words.js";
 
@@ -73,13 +73,21 @@ export class FiguresView {
     this.charts = el("div", { class: "charts" });
     this.tables = el("div", { class: "tables" });
     this.title = el("h1", { tabindex: "-1" }, "Figures");
-    this.filters = new Filters("figures", { days: "30", changed: () => this.load() });
-    this.node = el("article", { class: "task wide" }, this.title, this.filters.node, this.problem, this.total, this.charts, this.tables);
+    this.filters = new Filters("figures", ["days", "person", "connection", "model"], () => this.narrowed());
+    const given = conditions();
+    if (location.hash.split("/").length < 3) given.set("days", "30");
+    this.filters.set(given);
+    this.node = el("article", { class: "task wide" }, this.title, el("div", { class: "filters" }, ...Object.values(this.filters.inputs), this.filters.keeper, this.filters.views), this.problem, this.total, this.charts, this.tables);
     this.load();
   }
 
   link(by, words) {
     return el("a", { href: address(`figures?${query(this.filters.given, { by, zone, format: "csv" })}`), download: `delf-${by}.csv` }, words);
+  }
+
+  narrowed() {
+    history.replaceState(null, "", this.filters.address);
+    this.load();
   }
 
   async load() {

@@ -1,11 +1,14 @@
-// Conditions for tasks, as a form whose state is in the page's address: a link to it is a view that can be kept.
+// Conditions for tasks, as inputs whose state is in the page's address: a link to it is a view that can be kept.
 
+import { get } from "./api.js";
 import { el } from "./dom.js";
 
 const DAY = 86_400;
 const PERIODS = [["", "any time"], ["1", "last day"], ["7", "last 7 days"], ["30", "last 30 days"], ["90", "last 90 days"], ["365", "last year"]];
-const STATES = [["", "any state"], ["done", "done"], ["failed", "failed"], ["stopped", "stopped"], ["running", "running"], ["queued", "queued"], ["interrupted", "interrupted"]];
-const NAMED = { person: "anybody", connection: "any connection", model: "any model" };
+const STATES = [["", "all"], ["waiting", "waiting for a person"], ["running", "running"], ["done", "done"], ["failed", "failed"],
+  ["stopped", "stopped"], ["interrupted", "interrupted"], ["queued", "queued"]];
+/** Each with the words for no choice, and its label. */
+const NAMED = { person: ["anybody", "Who asked"], connection: ["any connection", "Connection"], action: ["any action", "Action"], model: ["any model", "Model"] };
 const KEPT = "delf.views";
 
 const options = (pairs, chosen) => pairs.map(([value, text]) => el("option", { value, selected: value === chosen }, text));
@@ -13,13 +16,13 @@ const options = (pairs, chosen) => pairs.map(([value, text]) => el("option", { v
 /** The conditions in the page's address, as `#/search/text=…&person=…`. */
 export const conditions = () => new URLSearchParams(location.hash.split("/").slice(2).join("/"));
 
-/** The query of a request: what the address says, with the period as a time. */
+/** The query of a request: the conditions, with the period as a time. */
 export function query(given, more = {}) {
   const sent = new URLSearchParams();
   for (const [name, value] of given) if (value && name !== "days") sent.set(name, value);
   const days = Number(given.get("days"));
   if (days > 0) sent.set("since", String(Math.floor(Date.now() / 1000) - days * DAY));
-  for (const [name, value] of Object.entries(more)) sent.set(name, value);
+  for (const [name, value] of Object.entries(more)) if (value) sent.set(name, value);
   return sent;
 }
 
@@ -28,30 +31,26 @@ function kept() {
 }
 
 export class Filters {
-  /** `names` gives the known persons, connections and models; `changed` is called after each change. */
-  constructor(place, { words = false, days = "", changed }) {
+  /** `names` are those of the conditions; `changed` is called after each change by a person. */
+  constructor(place, names, changed) {
     this.place = place;
     this.changed = changed;
-    const given = conditions();
-    if (!given.has("days") && days) given.set("days", days);
-    this.inputs = {};
-    const change = () => this.change();
-    const soon = () => { clearTimeout(this.timer); this.timer = setTimeout(change, 200); };
-    if (words) this.inputs.text = el("input", { type: "search", "aria-label": "Words", placeholder: "Words of a task, script, call, answer or error", value: given.get("text") || "", oninput: soon });
-    this.inputs.days = el("select", { "aria-label": "When", onchange: change }, options(PERIODS, given.get("days") || ""));
-    for (const [name, any] of Object.entries(NAMED)) {
-      const chosen = given.get(name) || "";
-      this.inputs[name] = el("select", { "aria-label": any.replace(/^any(body)? ?/, "Only this ") .trim(), onchange: change }, options([["", any], ...(chosen ? [[chosen, chosen]] : [])], chosen));
-    }
-    if (words) {
-      this.inputs.state = el("select", { "aria-label": "In which state", onchange: change }, options(STATES, given.get("state") || ""));
-      this.inputs.least_cost = el("input", { type: "number", min: "0", step: "any", placeholder: "cost from $", "aria-label": "Cost from, in US dollars", value: given.get("least_cost") || "", oninput: soon });
-    }
-    this.views = el("span", { class: "views" });
+    this.inputs = Object.fromEntries(names.map((name) => [name, this.input(name)]));
+    this.views = el("div", { class: "views" });
     this.name = el("input", { "aria-label": "Name of the view", placeholder: "name of this view", maxLength: 40 });
-    const keep = el("form", { class: "keep", onsubmit: (event) => { event.preventDefault(); this.keep(); } }, this.name, el("button", { type: "submit" }, "Keep view"));
-    this.node = el("div", { class: "filters" }, ...Object.values(this.inputs), keep, this.views);
+    this.keeper = el("form", { class: "keep", onsubmit: (event) => { event.preventDefault(); this.keep(); } }, this.name, el("button", { type: "submit" }, "Keep view"));
     this.showViews();
+  }
+
+  input(name) {
+    const change = () => this.changed();
+    const soon = () => { clearTimeout(this.timer); this.timer = setTimeout(change, 200); };
+    if (name === "text") return el("input", { type: "search", id: "search", "aria-label": "Search", placeholder: "Search everything", oninput: soon });
+    if (name === "least_cost") return el("input", { type: "number", min: "0", step: "any", placeholder: "cost from $", "aria-label": "Cost from, in US dollars", oninput: soon });
+    if (name === "days") return el("select", { "aria-label": "When", onchange: change }, options(PERIODS, ""));
+    if (name === "state") return el("select", { "aria-label": "In which state", onchange: change }, options(STATES, ""));
+    const [any, label] = NAMED[name];
+    return el("select", { "aria-label": label, onchange: change }, options([["", any]], ""));
   }
 
   get given() {
@@ -60,10 +59,16 @@ export class Filters {
     return given;
   }
 
-  change() {
-    history.replaceState(null, "", `#/${this.place}/${this.given}`);
-    this.changed();
+  /** Take these conditions and no others. */
+  set(given) {
+    for (const [name, input] of Object.entries(this.inputs)) {
+      const value = given.get(name) || "";
+      if (name in NAMED) this.offer(name, [value]);
+      input.value = value;
+    }
   }
+
+  get address() { return `#/${this.place}/${this.given}`; }
 
   /** Names that can be chosen; the chosen one stays. */
   offer(name, found) {
@@ -72,11 +77,23 @@ export class Filters {
     input.append(...options(found.filter((one) => one && !known.has(one)).map((one) => [one, one]), input.value));
   }
 
+  /** Ask for the names that can be chosen, once. */
+  async askNames() {
+    if (this.asked) return;
+    this.asked = true;
+    try {
+      for (const name of Object.keys(NAMED)) {
+        const { figures } = await get(`figures?by=${name}`);
+        this.offer(name, figures.map((one) => one.group));
+      }
+    } catch { this.asked = false; } // the list itself says what is wrong
+  }
+
   keep() {
     const name = this.name.value.trim();
     if (!name) { this.name.focus(); return; }
     const rest = kept().filter((one) => one.name !== name);
-    localStorage.setItem(KEPT, JSON.stringify([...rest, { name, address: `#/${this.place}/${this.given}` }]));
+    localStorage.setItem(KEPT, JSON.stringify([...rest, { name, address: this.address }]));
     this.name.value = "";
     this.showViews();
   }

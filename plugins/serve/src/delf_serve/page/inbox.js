@@ -2,11 +2,13 @@
 
 import { get, post } from "./api.js";
 import { long } from "./code.js";
-import { el, fill, say, setText } from "./dom.js";
+import { arrange, breathe, el, fill, say, setText } from "./dom.js";
 import { ago, args, count, effectOf, exact, pretty, short } from "./words.js";
 
 const KEYS = [["j", "next request"], ["k", "previous request"], ["x", "choose the request"], ["a", "go to the Approve button"],
   ["r", "reject, with a reason"], ["e", "open the request and edit it"], ["?", "show or hide these keys"]];
+
+const AT_ONCE = 40;
 
 /** What makes requests alike: the same action, asked for by the same person. */
 const kind = (one) => `${one.action}\n${one.asked_by}`;
@@ -21,12 +23,14 @@ class Row {
     this.approve = el("button", { type: "button", class: "primary", onclick: () => view.decide([this], { decision: "approve" }) }, "Approve");
     this.buttons = el("div", { class: "buttons" });
     this.offer();
+    const all = el("pre", { class: "value", tabindex: "0" });
+    this.all = el("details", { ontoggle: () => this.all.open && fill(all, long(pretty({ ...one.defaults, ...one.arguments }), 8000)) }, el("summary", { class: "quiet" }, "all arguments"), all);
     this.node = el("li", { class: `inbox-row ${one.effect}`, tabindex: "-1", "aria-label": `${one.action}, ${words}` },
       el("div", { class: "inbox-head" }, this.box, el("strong", {}, one.action), el("span", { class: `effect ${one.effect}` }, `${shape} ${words}`)),
       el("p", { class: "call" }, one.code ? long(one.code, 600) : args(one.arguments, 300)),
       one.reason ? el("p", { class: "quiet" }, `Why approval is needed: ${one.reason}`) : null,
       one.flow ? el("p", { class: "warn" }, `Text of others may be behind this call: ${one.flow}`) : null,
-      el("details", {}, el("summary", { class: "quiet" }, "all arguments"), el("pre", { class: "value", tabindex: "0" }, long(pretty({ ...one.defaults, ...one.arguments }), 8000))),
+      this.all,
       el("p", { class: "quiet" }, `${one.asked_by} asks `, el("time", { title: exact(one.since) }, ago(one.since)), " for ",
         el("a", { href: `#/${one.task_id}/${one.request_id}` }, short(one.task, 100))),
       this.problem, this.buttons);
@@ -62,17 +66,18 @@ export class InboxView {
 
   /** Load again; rows that are still there stay as they are, with what is written in them. */
   async load() {
+    const mine = this.asking = {};
     try {
       const { approvals, more } = await get("approvals?mine=true&limit=200");
-      if (this.dropped) return;
-      const known = new Map(this.rows.map((row) => [row.one.request_id, row]));
-      this.rows = approvals.map((one) => known.get(one.request_id) || new Row(one, this));
-      const nodes = this.rows.map((row) => row.node);
-      if (nodes.length !== this.list.childElementCount || nodes.some((node, n) => node !== this.list.children[n])) {
-        const at = document.activeElement;
-        fill(this.list, nodes);
-        if (at && this.list.contains(at)) at.focus();
+      const made = new Map();
+      for (const [n, one] of approvals.entries()) {
+        if (n % AT_ONCE === AT_ONCE - 1) await breathe();
+        if (mine !== this.asking || this.dropped) return;
+        if (!this.rows.some((row) => row.one.request_id === one.request_id)) made.set(one.request_id, new Row(one, this));
       }
+      const known = new Map(this.rows.map((row) => [row.one.request_id, row]));
+      this.rows = approvals.map((one) => known.get(one.request_id) || made.get(one.request_id)).filter(Boolean);
+      arrange(this.list, this.rows.map((row) => row.node));
       setText(this.told, this.rows.length ? `${count(this.rows.length, "request")}${more ? " and more" : ""}. Press ? for keys.`
         : this.may ? "Nothing waits for you." : "Your key has no right to decide.");
       this.chosenChanged();
