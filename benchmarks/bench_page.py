@@ -16,6 +16,7 @@ import asyncio
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 import httpx
-from bench_serve import free_port
 from playwright.async_api import Browser, Page, async_playwright
 
 from delf.events import (
@@ -135,6 +135,13 @@ async def fill(place: Path, tasks: int) -> None:
     await journal.aclose()
 
 
+def free_port() -> int:
+    """A port that nobody uses now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
 @contextmanager
 def server(place: Path) -> Any:
     """A server of the journal as a process of its own; its address and its process."""
@@ -190,7 +197,7 @@ def prepare(url: str, calls: int) -> tuple[str, str]:
 
 
 def lists(tasks: int, big: tuple[str, str]) -> dict[str, str]:
-    """What the views ask of the server."""
+    """Requests as the views send them, by their names."""
     middle = f"task_{tasks // 2:016x}"
     deep = f"{time.time() - 14 * _DAY:.9f}~{middle}"
     since = int(time.time() - 7 * _DAY)

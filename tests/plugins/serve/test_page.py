@@ -947,7 +947,7 @@ async def test_figures_are_drawn_and_taken_as_a_table(shop, open_page):
         task = await shop.run(f"print(await look({number}))")
         await shop.until(task["task_id"], "done")
     page = await open_page(shop.url)
-    await page.get_by_role("link", name="figures", exact=True).click()
+    await page.get_by_role("link", name="costs and figures", exact=True).click()
     await expect(page.locator(".total")).to_contain_text("2 tasks, 0 failed")
     for name in ("Cost", "Tokens", "Tasks", "Waiting for answers"):
         await expect(page.get_by_role("region", name=f"{name} by day", exact=True)).to_be_visible()

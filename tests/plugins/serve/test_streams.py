@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from types import SimpleNamespace
 
 from delf.events import TaskFinished
@@ -60,3 +61,28 @@ async def test_values_that_json_lacks_are_plain_in_all_that_is_told(serve):
     events = await server.events(task["task_id"])
     (told,) = [event["data"] for event in events if event["type"] == "ApprovalRequested"]
     assert told["arguments"] == {"orders": [wanted]}
+
+
+async def test_a_task_that_asks_is_told_as_waiting_however_often_others_look(serve, monkeypatch):
+    monkeypatch.setattr(streams, "_GATHER_SECONDS", 0)
+    server = await serve()
+
+    async def look() -> None:
+        while True:
+            await server.app.tasks.waiting()
+            await asyncio.sleep(0)
+
+    looking = asyncio.create_task(look())
+    try:
+        async with asyncio.timeout(20), server.client.stream("GET", "/events") as answer:
+            lines = answer.aiter_lines()
+            await anext(lines)
+            task = await server.run("await send('bob')")
+            seen: list[str] = []
+            while "waiting" not in seen:
+                line = await anext(lines)
+                if line.startswith("data: ") and (told := json.loads(line[6:])):
+                    assert told["task_id"] == task["task_id"]
+                    seen.append(told["state"])
+    finally:
+        looking.cancel()

@@ -216,6 +216,8 @@ class Streams:
 
         async def follow() -> None:
             async for event in self._tasks.journal.subscribe():
+                if isinstance(event, (ApprovalRequested, ApprovalDecided)):
+                    self._tasks.heed_request()
                 if isinstance(event, _CHANGES):
                     changed.add(event.task_id)
                     wake.set()

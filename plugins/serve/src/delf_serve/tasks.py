@@ -187,6 +187,7 @@ class Tasks:
         self._not_ours: set[str] = set()
         self._work: set[asyncio.Task[None]] = set()
         self._waiting: tuple[float, dict[str, list[RequestRecord]]] = (0.0, {})
+        self._changed = 0.0
         self._journal: ServedJournal | None = None
 
     @property
@@ -375,7 +376,7 @@ class Tasks:
                 async with asyncio.timeout(min(left, _LOOK_SECONDS)):
                     async for event in live:
                         if isinstance(event, (TaskFinished, ApprovalRequested)):
-                            self._waiting = 0.0, {}
+                            self.heed_request()
                             break
                     else:
                         return  # the journal was closed
@@ -387,12 +388,17 @@ class Tasks:
     async def waiting(self) -> Waiting:
         """The tasks that wait for a person, with what they ask."""
         at, asked = self._waiting
-        if time.monotonic() - at > 0.25:
+        begun = time.monotonic()
+        if begun - at > 0.25 or at <= self._changed:
             asked = dict[str, list[RequestRecord]]()
             for record in await self.journal.find_requests(waiting=True):
                 asked.setdefault(record.task.task_id, []).append(record)
-            self._waiting = time.monotonic(), asked
+            self._waiting = begun, asked
         return asked
+
+    def heed_request(self) -> None:
+        """Note that a request came or was decided: what was read before is out of date."""
+        self._changed = time.monotonic()
 
     async def find(
         self,

@@ -11,13 +11,15 @@ import { List } from "./list.js";
 import { RememberedView } from "./remembered.js";
 import { RoutinesView } from "./routines.js";
 import { SessionsView } from "./sessions.js";
-import { TaskView, missing } from "./task.js";
+import { FIRST, TaskView, missing } from "./task.js";
 import { ConversationsView } from "./thread.js";
 
 const detail = document.getElementById("detail");
 const connection = document.getElementById("connection");
 
-const OTHERS = { sessions: ["sessions", SessionsView], conversations: ["conversations", ConversationsView], compare: ["two tasks side by side", CompareView], figures: ["figures", FiguresView] };
+const OTHERS = { sessions: ["sessions", SessionsView], conversations: ["conversations", ConversationsView], compare: ["two tasks side by side", CompareView], figures: ["costs and figures", FiguresView] };
+
+const PLACES = [["figures", "costs and figures"], ["conversations", "conversations"], ["routines", "routines"], ["remembered", "remembered"]];
 
 /** Say how it stands with the server; a button where a person has to act. */
 function tell(text, words = "", act = null) {
@@ -35,11 +37,11 @@ class Page {
     this.composer = new Composer({ started: (taskId) => { location.hash = `#/${taskId}`; } });
     this.list = new List({ composer: may ? this.composer.node : null, failed: (error) => this.broke(error) });
     fill(document.getElementById("list"), this.list.nodes);
-    const asked = ["figures", "conversations", "routines", "remembered"].flatMap((name) => [el("a", { href: `#/${name}` }, name), " · "]).slice(0, -1);
+    const places = PLACES.flatMap(([name, words]) => [" · ", el("a", { href: `#/${name}` }, words)]);
     this.waiting = new Waiting(who.rights.includes("decide"));
     this.entitled = new MutationObserver(() => this.waiting.entitle());
     this.entitled.observe(document.querySelector("title"), { childList: true });
-    fill(document.getElementById("who"), this.waiting.node, " · ", ...asked, " · ", who.login ? [`${who.name}${who.scope === "all" ? "" : `, sees ${who.scope} tasks`} `, el("a", { href: "#/sessions" }, "sessions"), " · ", el("button", { type: "button", class: "link", onclick: () => this.leave() }, "log out")] : who.model ? `model: ${who.model}` : "");
+    fill(document.getElementById("who"), this.waiting.node, ...places, who.model ? ` · model: ${who.model}` : "", who.login ? [" · ", `${who.name}${who.scope === "all" ? "" : `, sees ${who.scope} tasks`} `, el("a", { href: "#/sessions" }, "sessions"), " · ", el("button", { type: "button", class: "link", onclick: () => this.leave() }, "log out")] : "");
     this.lost = new Map(); // what has no connection → whether it is not tried any more
     window.ononline = () => this.retry();
     window.onhashchange = () => this.go();
@@ -145,10 +147,11 @@ class Page {
       again: (task) => this.composer.put(task),
     });
     this.view.know(known);
-    this.view.wanted = asked;
+    const isPhone = matchMedia("(max-width: 800px)").matches;
+    this.view.wanted = asked || (isPhone && known.waits_for_you ? FIRST : "");
     fill(detail, this.view.node);
     detail.scrollTop = 0;
-    if (document.body.classList.contains("one") && matchMedia("(max-width: 800px)").matches) this.view.title.focus();
+    if (isPhone) this.view.title.focus();
   }
 
   welcome() {

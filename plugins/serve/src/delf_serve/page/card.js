@@ -5,7 +5,7 @@ import { long } from "./code.js";
 import { el, fill, say, setText } from "./dom.js";
 import { ago, effectOf, exact, pretty, short, value } from "./words.js";
 
-const DONE = { approved: "approved", edited: "edited and approved", rejected: "rejected", expired: "expired", already_done: "it did happen" };
+export const DONE = { approved: "approved", edited: "edited and approved", rejected: "rejected", expired: "expired", already_done: "it did happen" };
 
 /** What happened to a request that nobody has decided. */
 const EXPIRED = { sandbox_died: ": the sandbox of its script ended before anybody answered", given_up: ": its script stopped waiting for the call before anybody answered",

@@ -72,10 +72,10 @@ export class FiguresView {
     this.total = el("p", { class: "total" });
     this.charts = el("div", { class: "charts" });
     this.tables = el("div", { class: "tables" });
-    this.title = el("h1", { tabindex: "-1" }, "Figures");
+    this.title = el("h1", { tabindex: "-1" }, "Costs and figures");
     this.filters = new Filters("figures", ["days", "person", "connection", "model"], () => this.narrowed());
     const given = conditions();
-    if (location.hash.split("/").length < 3) given.set("days", "30");
+    if (location.hash.split("/").length < 3) given.set("days", "7");
     this.filters.set(given);
     this.node = el("article", { class: "task wide" }, this.title, el("div", { class: "filters" }, ...Object.values(this.filters.inputs), this.filters.keeper, this.filters.views), this.problem, this.total, this.charts, this.tables);
     this.load();
@@ -117,8 +117,9 @@ export class FiguresView {
     }
     const sum = (of) => days.reduce((all, one) => all + (of(one) || 0), 0);
     const unpriced = sum((one) => one.unpriced);
-    fill(this.total, `${count(sum((one) => one.tasks), "task")}, ${whole(sum((one) => one.failed))} failed · ${money(sum((one) => one.cost_usd))}`,
-      unpriced ? ` and ${count(unpriced, "answer")} without a known price` : "", ` · ${whole(sum(tokens))} tokens · ${count(sum((one) => one.questions), "question")} · `, this.link("day", "CSV by day"));
+    const period = this.filters.inputs.days.selectedOptions[0].textContent;
+    fill(this.total, el("strong", {}, money(sum((one) => one.cost_usd))), unpriced ? ` and ${count(unpriced, "answer")} without a known price` : "",
+      ` for ${count(sum((one) => one.tasks), "task")} of ${period}, ${whole(sum((one) => one.failed))} failed · ${whole(sum(tokens))} tokens · ${count(sum((one) => one.questions), "question")} · `, this.link("day", "CSV by day"));
     fill(this.charts, CHARTS.map((one) => chart(one, days)));
   }
 

@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { el } from "./dom.js";
 
 const DAY = 86_400;
-const PERIODS = [["", "any time"], ["1", "last day"], ["7", "last 7 days"], ["30", "last 30 days"], ["90", "last 90 days"], ["365", "last year"]];
+const PERIODS = [["", "any time"], ["1", "the last day"], ["7", "the last 7 days"], ["30", "the last 30 days"], ["90", "the last 90 days"], ["365", "the last year"]];
 const STATES = [["", "all"], ["waiting", "waiting for a person"], ["running", "running"], ["done", "done"], ["failed", "failed"],
   ["stopped", "stopped"], ["interrupted", "interrupted"], ["queued", "queued"]];
 /** Each with the words for no choice, and its label. */

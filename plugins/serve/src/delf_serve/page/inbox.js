@@ -53,6 +53,7 @@ export class InboxView {
   constructor(rights) {
     this.may = rights.includes("decide");
     this.rows = [];
+    this.decided = new Set(); // ids; an answer that was on its way may still have them
     this.title = el("h1", { tabindex: "-1" }, "Waiting for you");
     this.told = el("p", { class: "quiet", role: "status" });
     this.keys = el("dl", { class: "keys", hidden: true }, KEYS.map(([key, text]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, text)]).flat());
@@ -66,22 +67,29 @@ export class InboxView {
 
   /** Load again; rows that are still there stay as they are, with what is written in them. */
   async load() {
-    const mine = this.asking = {};
+    if (this.loading) { this.isOld = true; return; }
+    this.loading = true;
     try {
-      const { approvals, more } = await get("approvals?mine=true&limit=200");
-      const made = new Map();
-      for (const [n, one] of approvals.entries()) {
-        if (n % AT_ONCE === AT_ONCE - 1) await breathe();
-        if (mine !== this.asking || this.dropped) return;
-        if (!this.rows.some((row) => row.one.request_id === one.request_id)) made.set(one.request_id, new Row(one, this));
-      }
-      const known = new Map(this.rows.map((row) => [row.one.request_id, row]));
-      this.rows = approvals.map((one) => known.get(one.request_id) || made.get(one.request_id)).filter(Boolean);
-      arrange(this.list, this.rows.map((row) => row.node));
-      setText(this.told, this.rows.length ? `${count(this.rows.length, "request")}${more ? " and more" : ""}. Press ? for keys.`
-        : this.may ? "Nothing waits for you." : "Your key has no right to decide.");
-      this.chosenChanged();
-    } catch (error) { setText(this.told, error.message); }
+      do {
+        this.isOld = false;
+        await this.loadOnce();
+      } while (this.isOld && !this.dropped);
+    } catch (error) { setText(this.told, error.message); } finally { this.loading = false; }
+  }
+
+  async loadOnce() {
+    const { approvals, more } = await get("approvals?mine=true&limit=200");
+    const made = new Map(this.rows.map((row) => [row.one.request_id, row]));
+    for (const [n, one] of approvals.entries()) {
+      if (n % AT_ONCE === AT_ONCE - 1) await breathe();
+      if (this.dropped) return;
+      if (!made.has(one.request_id)) made.set(one.request_id, new Row(one, this));
+    }
+    this.rows = approvals.filter((one) => !this.decided.has(one.request_id)).map((one) => made.get(one.request_id));
+    arrange(this.list, this.rows.map((row) => row.node));
+    setText(this.told, this.rows.length ? `${count(this.rows.length, "request")}${more ? " and more" : ""}. Press ? for keys.`
+      : this.may ? "Nothing waits for you." : "Your key has no right to decide.");
+    this.chosenChanged();
   }
 
   get chosen() { return this.rows.filter((row) => row.box.checked); }
@@ -111,6 +119,7 @@ export class InboxView {
       try {
         await post(`approvals/${row.one.request_id}`, answer);
         done += 1;
+        this.decided.add(row.one.request_id);
         row.box.checked = false;
         this.rows = this.rows.filter((one) => one !== row);
         row.node.remove();

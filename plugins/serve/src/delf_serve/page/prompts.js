@@ -6,6 +6,8 @@ import { el, fill } from "./dom.js";
 import { count, duration, exact, money } from "./words.js";
 
 const ROLES = { system: "Rules", user: "To the model", assistant: "The model before" };
+const PURPOSES = { generate: "for a script", prefilter: "to choose actions", summarize: "to shorten a conversation", call: "asked by the script",
+  learn: "to learn facts", outline: "for a plan" };
 const MOST = 20;
 
 const tokens = (usage) => [
@@ -19,7 +21,7 @@ function message(one, isNew) {
 }
 
 function promptOf(prompt) {
-  const head = [prompt.model.split("/").at(-1), prompt.purpose, duration(prompt.duration_ms), prompt.answer === null ? "" : money(prompt.cost_usd),
+  const head = [`model ${prompt.model.split("/").at(-1)}`, PURPOSES[prompt.purpose] || prompt.purpose, duration(prompt.duration_ms), prompt.answer === null ? "" : money(prompt.cost_usd),
     prompt.answer === null ? "" : `${tokens(prompt.usage)} tokens`].filter(Boolean).join(" · ");
   const body = el("div", { class: "prompt-body" });
   const node = el("details", { class: "prompt", ontoggle: () => node.open && !body.childElementCount && draw() },
@@ -67,6 +69,13 @@ export class Prompts {
     } finally {
       this.loading = false;
     }
+  }
+
+  /** Open it, and go there. */
+  show() {
+    this.node.open = true;
+    this.node.scrollIntoView({ block: "start", behavior: "instant" });
+    this.node.firstChild.focus({ preventScroll: true });
   }
 
   /** The task has gone on: whoever looks at it again sees what is new. */

@@ -1,7 +1,7 @@
 // One task: its words, its answer, its scripts with what they did, and a slider to replay it.
 
 import { Refused, Stream, get, post } from "./api.js";
-import { Card } from "./card.js";
+import { Card, DONE } from "./card.js";
 import { ChapterView, long, valueNodes } from "./code.js";
 import { el, fill, say, setText, takeAsFile } from "./dom.js";
 import { filesOf } from "./files.js";
@@ -13,6 +13,11 @@ import { Timeline } from "./timeline.js";
 import { STATES, ago, count, duration, exact, money, shortId, size } from "./words.js";
 
 const TAIL = 8_000;
+/** Of a long task so many characters and lines are its title, so that what was done is in sight. */
+const TITLE = 240;
+const TITLE_LINES = 3;
+/** The first question that waits, whatever its id. */
+export const FIRST = "first";
 const PAID = new Set(["ModelReplied", "ChildFinished", "TaskFinished"]);
 
 export class TaskView {
@@ -106,8 +111,9 @@ export class TaskView {
       }
       view.update();
     }
-    if (this.shownChapters !== told.chapters.length) { // a script can be changed once it is there
-      this.shownChapters = told.chapters.length;
+    const ways = `${told.chapters.length > 0} ${told.models.length > 0}`; // a script can be changed once it is there
+    if (this.shownWays !== ways) {
+      this.shownWays = ways;
       this.drawActions();
     }
     for (const question of told.questions.values()) this.drawQuestion(question);
@@ -135,17 +141,12 @@ export class TaskView {
     }
     if (this.shownTask !== told.task) {
       this.shownTask = told.task;
-      fill(this.title, long(told.task, 600));
+      const lines = told.task.split("\n", TITLE_LINES).join("\n").length;
+      fill(this.title, long(told.task, Math.min(TITLE, lines)));
       document.title = `${told.task.slice(0, 60)} · delf`;
     }
     this.drawFigures();
-    const parts = [el("span", {}, "task ", el("code", { title: this.id }, shortId(this.id)))];
-    if (told.startedAt) parts.push(" · ", el("time", { title: exact(told.startedAt) }, ago(told.startedAt)));
-    if (told.askedBy) parts.push(el("span", {}, ` · asked by ${told.askedBy}${told.askedFrom ? ` from ${told.askedFrom}` : ""}`));
-    if (told.stoppedBy) parts.push(el("span", {}, ` · stopped by ${told.stoppedBy}`));
-    if (told.sandbox) parts.push(` · ${told.sandbox}`);
-    if (told.parent) parts.push(" · ", el("a", { href: `#/${told.parent}` }, "part of another task"));
-    if (this.meta.childElementCount !== parts.length || told.over) fill(this.meta, parts);
+    this.drawMeta();
     this.drawQuestionsJump();
     if (told.warnings.length !== this.warnings.childElementCount) {
       fill(this.warnings, told.warnings.slice(-20).map((text) => el("li", {}, long(text, 500))));
@@ -160,6 +161,31 @@ export class TaskView {
 
   /** Whether the agent's budget is shown: not to those who see only some tasks. */
   get hasBudget() { return (this.session.budget?.limit_usd ?? null) !== null; }
+
+  /** Which task it is, who asked for it, which model worked on it, and who decided what. */
+  drawMeta() {
+    const { told } = this;
+    const models = [...new Set(told.models.map((one) => one.model.split("/").at(-1)))];
+    const decided = new Map(); // what was decided → by whom, and the first of these
+    for (const { request_id: id, decided: one } of told.questions.values()) {
+      if (!one || one.decision === "expired") continue;
+      const known = decided.get(one.decision) || decided.set(one.decision, { id, by: new Set() }).get(one.decision);
+      for (const name of [one.by, ...(one.others || [])]) known.by.add(name);
+    }
+    const parts = [["task ", el("code", { title: this.id }, shortId(this.id))]];
+    if (told.startedAt) parts.push([el("time", { title: exact(told.startedAt) }, ago(told.startedAt))]);
+    if (told.askedBy) parts.push([`asked by ${told.askedBy}${told.askedFrom ? ` from ${told.askedFrom}` : ""}`]);
+    for (const [decision, { id, by }] of decided) {
+      parts.push([el("button", { type: "button", class: "link", onclick: () => this.goToQuestion(id) }, `${DONE[decision] || decision} by ${[...by].join(", ")}`)]);
+    }
+    if (told.stoppedBy) parts.push([`stopped by ${told.stoppedBy}`]);
+    if (models.length) parts.push([`model: ${models.join(", ")}`]);
+    if (told.sandbox) parts.push([`sandbox: ${told.sandbox}`]);
+    if (told.parent) parts.push([el("a", { href: `#/${told.parent}` }, "part of another task")]);
+    const nodes = parts.map((part, n) => el("span", {}, n ? " · " : "", part));
+    const text = nodes.map((node) => node.textContent).join("");
+    if (this.shownMeta !== text) { this.shownMeta = text; fill(this.meta, nodes); } // a link may have the focus
+  }
 
   drawFigures() {
     const { told } = this;
@@ -200,20 +226,21 @@ export class TaskView {
     const nodes = [];
     if (may && ["queued", "running", "waiting"].includes(told.state)) nodes.push(button("Stop", () => this.act("cancel")));
     if (may && this.record?.state === "interrupted") nodes.push(button("Resume", () => this.act("resume"), "primary"));
-    if (told.state === "done" && this.session.rights.includes("decide")) nodes.push(button("Keep as a routine", () => { location.hash = `#/routines/${this.id}`; }));
     if (may && told.over) {
       nodes.push(button("Run again", () => this.tell.again(told.task)));
       if (this.session.models.length) nodes.push(this.withModel());
       if (told.chapters.length) nodes.push(button("Change the script…", () => this.changeScript()));
     }
+    if (told.state === "done" && this.session.rights.includes("decide")) nodes.push(button("Keep as a routine", () => { location.hash = `#/routines/${this.id}`; }));
     if (told.over) nodes.push(el("a", { class: "button", href: `#/compare/${this.id}` }, "Compare…"));
+    if (told.models.length) nodes.push(button("What the model saw", () => this.prompts.show()));
     fill(this.actions, nodes);
   }
 
   /** The same task by another model, of those that the server offers. */
   withModel() {
     const choose = el("select", { "aria-label": "Run again with another model", onchange: () => { if (choose.value) this.start("run", { task: this.told.task, llm: choose.value }); } },
-      el("option", { value: "" }, "Run again with…"), this.session.models.map((name) => el("option", { value: name }, name)));
+      el("option", { value: "" }, "Run again with another model…"), this.session.models.map((name) => el("option", { value: name }, name)));
     return choose;
   }
 
@@ -271,6 +298,7 @@ export class TaskView {
       const view = this.chapters.find((one) => one.chapter === question.chapter);
       if (view) view.place(question, card.node);
       else this.story.prepend(card.node);
+      if (this.wanted === FIRST && !question.decided && this.at === null) this.wanted = question.request_id;
       if (this.wanted === question.request_id) setTimeout(() => this.goToQuestion(question.request_id), 50);
     }
     card.question = question;
