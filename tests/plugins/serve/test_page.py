@@ -832,7 +832,7 @@ async def test_a_person_sees_what_the_model_saw(shop, open_page):
     task = await shop.run("1 / 0", words=f"Divide {HOSTILE}")
     await shop.until(task["task_id"], "failed")
     await at(page, task)
-    await page.get_by_text("What the model saw").click()
+    await page.get_by_role("button", name="What the model saw").click()
     calls = page.locator(".prompt")
     await expect(calls).to_have_count(2)
     await calls.nth(1).locator("summary").first.click()
@@ -948,7 +948,7 @@ async def test_figures_are_drawn_and_taken_as_a_table(shop, open_page):
         await shop.until(task["task_id"], "done")
     page = await open_page(shop.url)
     await page.get_by_role("link", name="costs and figures", exact=True).click()
-    await expect(page.locator(".total")).to_contain_text("2 tasks, 0 failed")
+    await expect(page.locator(".total")).to_contain_text("2 tasks of the last 7 days, 0 failed")
     for name in ("Cost", "Tokens", "Tasks", "Waiting for answers"):
         await expect(page.get_by_role("region", name=f"{name} by day", exact=True)).to_be_visible()
     tools = page.get_by_role("region", name="By connection")
