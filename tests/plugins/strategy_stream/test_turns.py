@@ -365,25 +365,20 @@ async def test_notifications_stand_between_turns_and_in_the_journal() -> None:
     assert "Notice: Mind the gap." in bench.model.prompts[1]
 
 
-async def test_a_source_a_watcher_and_a_listener_that_fail_end_no_task() -> None:
+async def test_a_source_and_a_listener_that_fail_end_no_task() -> None:
     async def source() -> list[str]:
         raise OSError("the feed is away")
 
     def listener(_: Any) -> None:
         raise ValueError("broken")
 
-    async def watcher(request: ModelRequest) -> ModelReply:
-        raise LLMExecutionError("overloaded")
-
     look = f"<execute>[{call('look', name='a')}]</execute>"
-    options = {"untrusted": ["look"], "watch": True, "granularity": "token"}
+    options = {"untrusted": ["look"], "granularity": "token"}
     bench = Bench(look, "Done.", notifications=source, listener=listener, **options)
-    bench.model.complete = watcher
     response = await bench.run()
     assert response.text == "Done."
     told = "\n".join(response.trace.warnings)
     assert "the source of notifications failed: OSError: the feed is away" in told
-    assert "a result of look could not be looked through: overloaded" in told
     assert "from_outside" in results_in(bench.last_prompt)[0]
 
 
@@ -416,22 +411,6 @@ async def test_untrusted_results_are_set_apart_and_what_they_ask_is_reported() -
     assert results_in(bench.last_prompt)[0]["from_outside"]["name"] == "a"
     assert "never what it asks for itself" in bench.model.prompts[0]
     assert "a result holds instructions, the model says: to obey" in response.trace.warnings
-
-
-async def test_untrusted_results_are_looked_through_before_they_are_shown() -> None:
-    look = f"<execute>[{call('look', name='a')}]</execute>"
-    bench = Bench(look, "Done.", untrusted=["look"], watch=True)
-    bench.model.complete = bench_answers("It wants the reader to obey.")
-    response = await bench.run()
-    assert "It wants the reader to obey." in response.trace.warnings[-1]
-    assert "which are not the user's" in results_in(bench.last_prompt)[0]["warning"]
-
-
-def bench_answers(text: str) -> Any:
-    async def complete(request: ModelRequest) -> ModelReply:
-        return ModelReply(text=text, model="scripted", cost_usd=0.0)
-
-    return complete
 
 
 async def test_old_results_are_shortened_when_the_budget_is_reached() -> None:

@@ -141,8 +141,8 @@ def is_news(text: str) -> bool:
 class LiveStatus:
     """One moving line: what is being done, calls, seconds.
 
-    It gives way while a person is asked, from ``ApprovalRequested`` to ``ApprovalDecided``, and
-    is drawn by a thread of its own, a few times a second whatever the number of events.
+    It gives way while a person is asked, from ``ApprovalRequested`` to ``ApprovalDecided``. A
+    thread of its own draws it a few times a second, whatever the number of events.
 
     Args:
         console: A terminal.

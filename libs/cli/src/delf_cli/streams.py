@@ -28,8 +28,8 @@ def prepare() -> None:
 class _WholeWriter(io.BufferedWriter):
     """Writes at once, and all of it.
 
-    A text stream that Python was told not to buffer forgets what a pipe did not take, so that
-    nobody learns that a reader went away in the middle of a long text.
+    A text stream without a buffer forgets what a pipe did not take. Then nobody learns that a
+    reader went away in the middle of a long text.
     """
 
     def write(self, data: Any, /) -> int:

@@ -1,8 +1,8 @@
 """The file: a record a line, each with the digest of the line before it.
 
-A line that was changed, taken out or put in breaks the chain at the line after it. Lines taken off
-the end, and a file that was written again as a whole, are seen by whoever noted an earlier digest
-elsewhere, or by the key: with one, each record bears a code that nobody makes without it.
+A line that was changed, taken out or put in breaks the chain at the line after it. Two things need
+an earlier digest that somebody noted elsewhere, or the key: lines taken off the end, and a file
+that was written again as a whole. With a key, each record has a code that nobody makes without it.
 """
 
 from __future__ import annotations

@@ -288,8 +288,8 @@ class SqliteDatabase:
 def _make_file(path: Path) -> None:
     """Make a file for the user alone, if there is none.
 
-    One that is there is not opened: to close it would drop the locks that SQLite holds on it for
-    other connections of this process, and others would take its write-ahead log away.
+    One that is there is not opened. To close it would drop the locks that SQLite holds on it for
+    other connections of this process. Others would then take its write-ahead log away.
 
     Raises:
         OSError: When that is impossible, or it cannot be written.

@@ -31,8 +31,8 @@ def mcp() -> None:
 def effects(ctx: click.Context, connection: str, accept: bool) -> None:
     """Print what the server of CONNECTION says of its tools, as a line for delf.toml.
 
-    By itself it decides nothing. Keep what you believe: a tool that is not in the line asks a
-    person before each call, and so does one that has changed since its line first held.
+    By itself it decides nothing. Keep what you believe. A tool that is not in the line asks a
+    person before each call. So does a tool that has changed since its line first held.
 
     \b
     delf mcp effects git

@@ -18,8 +18,8 @@ _LISTED: Final = 30
 def choose(spots: Sequence[Spot], wanted: Sequence[str], which: str, where: str) -> list[Spot]:
     """The operations that some words mean, in the order of the specification.
 
-    A word is an action's name, an operationId, a tag (``tag:pets`` where a name is equal), a
-    pattern of names (``repos_*``) or of paths (``/repos/*``, ``GET /repos/*``).
+    A word is an action's name, an operationId or a tag (``tag:pets`` where a name is equal). It
+    can also be a pattern of names (``repos_*``) or of paths (``/repos/*``, ``GET /repos/*``).
 
     Args:
         spots: All operations.

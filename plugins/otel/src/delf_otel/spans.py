@@ -2,8 +2,8 @@
 
 A task is ``invoke_agent``, a model call ``chat``, a tool call ``execute_tool``; a question to a
 person is delf's own ``delf.approval``, to which the tool call that it let through is linked. The
-ids of spans are digests of what they stand for, so that a task that goes on in another process,
-or on another machine, goes on in the same trace.
+ids of spans are digests of what they stand for. So a task that goes on in another process, or on
+another machine, goes on in the same trace.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Similarity of tasks: the same words but for values. Offers to save, and tasks that fit a routine.
 
-A task fits where all of its words are those of the routine's task, and what is in the places
-of its parameters has their type. Where that is not sure, it does not fit.
+A task fits if all of its words are those of the routine's task, but for its parameters. What is
+in their places has to have their type. Where that is not sure, the task does not fit.
 """
 
 from __future__ import annotations

@@ -155,8 +155,8 @@ class Groups:
     def _take_unified(self, own: Path) -> None:
         """Version 2: a group whose children have controllers, its own or the one above.
 
-        A group with processes in it cannot give controllers to children, so it is the one
-        above for most, where a user's service manager delegates it.
+        A group with processes in it cannot give controllers to children. So for most users it is
+        the group above, if their service manager delegates it.
         """
         for home in (own, own.parent):
             try:

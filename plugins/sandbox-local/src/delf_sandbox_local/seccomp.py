@@ -273,9 +273,9 @@ def _without_bits(argument: int, bits: int) -> list[bytes]:
 def _opening(flags: int) -> list[bytes]:
     """Allow to open for reading, for writing, or both.
 
-    Refused are O_TRUNC for reading only, which cuts files that may only be read where Landlock
-    is older than its third version, and access mode 3, neither reading nor writing, for which
-    Landlock asks for no right at all.
+    O_TRUNC with reading only is refused: with Landlock before its third version it cuts files that
+    may only be read. So is access mode 3, neither reading nor writing: Landlock asks no right for
+    it.
     """
     block = [*_refuse_bits(flags, ~_OPEN_FLAGS)]
     block.append(_instruction(_AND, 0, 0, _ACCESS_MODE | _TRUNCATE))

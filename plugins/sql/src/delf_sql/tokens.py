@@ -1,9 +1,9 @@
 """A statement's tokens, read by sqlglot, and the text that is made of them.
 
 What a database reads otherwise than we do is a hole in every check. So the original text is
-never sent: each token that sqlglot reads must have a form that the database surely reads the
-same way, everything between tokens must surely be blank or a comment, and the text that is sent
-is the tokens with single blanks between them. Whatever else is refused.
+never sent. Each token that sqlglot reads must have a form that the database surely reads the
+same way. Everything between tokens must surely be blank or a comment. What is sent is the tokens
+with single blanks between them. Anything else is refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``CodegenStrategy``: the model writes a script, which calls the tools.
 
-A script that asks for another pass, or fails, is followed by another one, written with what was
-learned or with what went wrong, until one is done or the passes are used up.
+A script that asks for another pass, or fails, is followed by another one. That is written with what
+was learned, or with what went wrong. It ends with a script that is done, or with the last pass.
 """
 
 from __future__ import annotations

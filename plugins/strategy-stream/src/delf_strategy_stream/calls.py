@@ -34,9 +34,9 @@ class _TwiceError(ValueError):
 def read_call(text: str) -> Called | Misread:
     """The call that a text is.
 
-    Read as well: line breaks within texts, a comma too many at the end, entities for all quotes,
-    a literal of Python that JSON can say, arguments that are JSON in a text. What stands twice in
-    an object, or lacks a comma, could mean two things, and is not read.
+    It may have line breaks within texts, a comma too many at the end, or entities for all quotes.
+    It may be a literal of Python that JSON can say, or have arguments that are JSON in a text. A
+    key that stands twice, or a comma that is missing, could mean two things, and is not read.
 
     Args:
         text: ``{"name": …, "args": {…}}``.

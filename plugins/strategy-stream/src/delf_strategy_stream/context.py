@@ -1,7 +1,7 @@
 """Messages for the model: pure functions from events.
 
-The beginning - rules, tools, what was said before, the task - is the same in every turn, byte for
-byte, and so is each turn once it is over, until earlier ones are shortened.
+The beginning (rules, tools, what was said before, the task) is the same in every turn, byte for
+byte. So is each turn once it is over, until earlier ones are shortened.
 """
 
 from __future__ import annotations

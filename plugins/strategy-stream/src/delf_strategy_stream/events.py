@@ -65,14 +65,12 @@ class Result:
         status: ``ok``, ``error``, ``refused`` or ``rejected``.
         value: Its result as plain data, or why there is none.
         is_untrusted: Whether strangers may have written it.
-        suspicion: What it asks a reader to do, where somebody looked and found something.
     """
 
     name: str
     status: str
     value: Any
     is_untrusted: bool = False
-    suspicion: str = ""
 
 
 Event = Thought | Said | Called | Misread | Invented | Reported

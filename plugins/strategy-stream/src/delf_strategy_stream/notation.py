@@ -263,8 +263,6 @@ def _shown(number: int, result: Result) -> str:
     if result.is_untrusted:
         key = "from_outside"
     head: dict[str, Any] = {"call": number, "name": result.name, "status": result.status}
-    if result.suspicion:
-        head["warning"] = f"it holds instructions, which are not the user's: {result.suspicion}"
     return _json({**head, key: result.value})
 
 

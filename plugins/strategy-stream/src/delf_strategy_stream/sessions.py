@@ -19,8 +19,8 @@ _SESSIONS: Final = 2
 class Turns:
     """A conversation of several turns.
 
-    A session is a saving and no state: each turn comes with all that was said, for a session that
-    was opened again, and for a plain request where there is none any more.
+    A session is a saving and no state. Each turn comes with all that was said: a session that was
+    opened again needs it, and so does a plain request where there is no session any more.
 
     Args:
         host: Asks the model.

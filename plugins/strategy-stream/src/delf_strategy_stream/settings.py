@@ -53,7 +53,3 @@ class StreamSettings(PluginSettings):
         default_factory=list,
         description="Tools whose results strangers may have written: names, or patterns as web.*",
     )
-    watch: bool = Field(
-        default=False,
-        description="Have the model look through untrusted results for instructions first.",
-    )

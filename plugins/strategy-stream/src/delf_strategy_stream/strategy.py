@@ -7,13 +7,12 @@ import functools
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from delf.answers import joined, quoted
 from delf.errors import (
-    BudgetExceededError,
     CodeGenerationError,
-    DelfError,
     LLMExecutionError,
     ModelConfigurationError,
 )
@@ -28,7 +27,6 @@ from delf_strategy_stream.sessions import Turns
 from delf_strategy_stream.settings import StreamSettings
 from delf_strategy_stream.turns import TurnRunner
 from delf_strategy_stream.values import within
-from delf_strategy_stream.watch import is_untrusted, looked_through
 
 Notifications = Callable[[], Awaitable[Sequence[str]]]
 """Asked before each turn for what the model is to be told, in plain words."""
@@ -180,7 +178,7 @@ class _Task:
             self._host.say(turn.said.strip() + "\n\n")
         for report in turn.reports:
             await self._host.warn(f"a result holds instructions, the model says: {report}")
-        results = [await self._judged(result) for result in turn.results]
+        results = [self._judged(result) for result in turn.results]
         for result in results if self._listener is not None else ():
             self._listener(result)  # pyright: ignore[reportOptionalCall]
         notices = await self._notices() if turn.calls else ()
@@ -195,27 +193,14 @@ class _Task:
             return await self._host.ask(whole, tools=tools, on_delta=given)
         return await self._chat.send(fresh, whole, tools=tools, on_delta=given)
 
-    async def _judged(self, result: Result) -> Result:
+    def _judged(self, result: Result) -> Result:
         """A result as the model may see it."""
         settings = self._settings
         result = replace(result, value=within(result.value, settings.result_chars))
         # What the gate says of a call is delf's own; what the tool says, failed or not, is not.
         is_tools = result.status in ("ok", "error")
-        if not is_tools or not is_untrusted(result.name, settings.untrusted):
-            return result
-        result = replace(result, is_untrusted=True)
-        return await self._watched(result) if settings.watch else result
-
-    async def _watched(self, result: Result) -> Result:
-        """A result that somebody looked through; it stays marked where nobody could."""
-        try:
-            return await looked_through(self._host, result)
-        except BudgetExceededError:
-            raise
-        except DelfError as error:
-            told = f"a result of {result.name} could not be looked through: {error.message}"
-            await self._host.warn(told)
-            return result
+        is_untrusted = is_tools and any(fnmatchcase(result.name, p) for p in settings.untrusted)
+        return replace(result, is_untrusted=is_untrusted)
 
     async def _notices(self) -> tuple[str, ...]:
         if self._notifications is None:

@@ -331,8 +331,9 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def only_waits(self) -> bool:
         """Tell whether nothing can happen before the host sends something.
 
-        Not so while a callback is ready, a timer runs, a thread could call back, a signal is
-        handled, a further descriptor is watched, or the task that asks is being cancelled.
+        Something can happen while a callback is ready, a timer runs or a thread could call back.
+        So it can where a signal is handled, another descriptor is watched, or the task that asks
+        is being cancelled.
         """
         task = asyncio.current_task(self)
         return (

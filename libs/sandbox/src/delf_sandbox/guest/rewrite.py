@@ -1,7 +1,7 @@
 """Makes ``await`` optional: what a script means by a call is what it does.
 
-A call of a tool is awaited where its result is meant, and stays something to be awaited where it
-goes into ``gather``, ``create_task`` and the like, be it by way of a list. A plain function that
+A call of a tool is awaited where its result is meant. It stays something to be awaited where it
+goes into ``gather``, ``create_task`` and the like, also by way of a list. A plain function that
 calls tools becomes async where nothing but calls of it are written. Where Python has no place for
 an ``await``, as in a lambda or a generator, the call waits by itself.
 

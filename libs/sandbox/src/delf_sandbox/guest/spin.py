@@ -1,8 +1,8 @@
 """Choose between looking again and again for the next message, and sleeping until it comes.
 
-To be woken costs 30 to 60 µs on a machine that has nothing else to do, which is as much as all
-the rest of a tool call. So both ends of the wire look for a moment first, as long as that
-pays: the next message of a script that makes one call after another comes at once.
+On a machine that has nothing else to do, a wake-up costs 30 to 60 µs: as much as all the rest of
+a tool call. So both ends of the wire look for a moment first, as long as that pays: the next
+message of a script that makes one call after another comes at once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Modules that scripts import for little, in place of the real ones.
 
-``os`` and ``sys`` have what is of use here, threads run what they are given at once, and an event
-loop can be entered again without ``nest_asyncio``. What is left out says what to do instead.
+``os`` and ``sys`` have what is of use here. Threads run what they are given at once. An event loop
+can be entered again without ``nest_asyncio``. What is left out says what to do instead.
 """
 
 from __future__ import annotations

@@ -179,8 +179,8 @@ def _with_parts(real: Callable[..., str], place: int) -> Callable[..., str]:
 def _see_while(loader: type, step: str, days: Any, moments: Any) -> None:
     """Let modules see these in ``datetime`` while they are loaded.
 
-    Compiled ones need the real ones: they derive types of their own from them in C, where a
-    class written in Python in between is not expected, and ends in endless recursion.
+    Compiled modules need the real ones. They derive types of their own from them in C, and a class
+    written in Python in between ends in endless recursion.
     """
     load = getattr(loader, step)
 

@@ -54,8 +54,8 @@ class ScriptedApprovals:
         """Queue decisions.
 
         Args:
-            decisions: True, False, a reason to reject, the arguments to use in place of the
-                call's own, None for the next channel, a decision of
+            decisions: True, False, a reason to reject, or None for the next channel. Other
+                arguments to use in place of the call's own. Or a decision of
                 :mod:`delf.protocols.approval`, or a function of the request that gives one.
 
         Raises:

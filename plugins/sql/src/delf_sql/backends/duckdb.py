@@ -1,10 +1,10 @@
 """DuckDB in this process. Reading has the file open for reading only.
 
-Nothing outside of the file can be reached, no extension is loaded, no variable of this program is
-a table, and no setting can be changed any more. The query is read by DuckDB's own parser, which has
-to see one SELECT or EXPLAIN, and runs inside of another SELECT, which takes a query and nothing
-else. DuckDB opens a file either for reading or for writing, so there is one statement at a time,
-and the file is closed after it.
+Nothing outside of the file can be reached, and no extension is loaded. No variable of this program
+is a table, and no setting can be changed. DuckDB's own parser has to see one SELECT or EXPLAIN. The
+query runs inside of another SELECT, which takes a query and nothing else. DuckDB opens a file
+either for reading or for writing: there is one statement at a time, and the file is closed after
+it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """PostgreSQL through psycopg. Reading is a cursor in a read-only transaction.
 
-``DECLARE … CURSOR FOR``, by which SQLAlchemy streams a result, takes one query and nothing else,
-the extended protocol takes one statement and nothing else, the transaction is read-only from its
-first statement on, so that it cannot be made writable, and it is always rolled back. The catalogue
-says, before the query runs, whether a name that it calls, or that stands after a dot, is a function
-of this database that nobody listed: PostgreSQL reads ``x.f`` as ``f(x)`` where ``x`` has no such
-column.
+SQLAlchemy streams a result by ``DECLARE … CURSOR FOR``, which takes one query and nothing else. The
+extended protocol takes one statement. The transaction is read-only from its first statement on, so
+that it cannot be made writable, and it is always rolled back. Before the query runs, the catalogue
+is asked about each name that it calls, or that stands after a dot. A function of this database that
+nobody listed is refused: PostgreSQL reads ``x.f`` as ``f(x)`` where ``x`` has no such column.
 """
 
 from __future__ import annotations

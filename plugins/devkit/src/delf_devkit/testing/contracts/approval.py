@@ -75,9 +75,9 @@ def _decision(said: Any) -> Any:
 class ApprovalContract(Contract):
     """Give a fixture ``channel_to``: a function that makes a channel to a person.
 
-    It is called with what the person does (``approves``, ``rejects``, ``edits``,
-    ``remembers``, ``changes their mind``, ``is away``, ``is silent``), of which ``people`` lists
-    those that the channel knows. Who ``edits`` changes ``amount`` to 7. Every channel is also made
+    It is called with what the person does: ``approves``, ``rejects``, ``edits``, ``remembers``,
+    ``changes their mind``, ``is away`` or ``is silent``. ``people`` lists those of them that the
+    channel knows. Who ``edits`` changes ``amount`` to 7. Every channel is also made
     to one who ``cannot be reached``, be its service down or its connection broken: that must be
     no yes.
     """
