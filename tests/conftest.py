@@ -36,7 +36,7 @@ SERVICES: Final = frozenset({"postgres_server", "mariadb_server", "docker_engine
 SERVICE_PARAMETERS: Final = frozenset({"postgresql", "postgres", "mariadb", "docker"})
 """Parameters by which a test chooses a service, and its fixture when it runs."""
 BROWSERS: Final = frozenset({"browser"})
-CHAOS: Final = ("test_crash", "test_kills", "test_journal_crash", "test_workers.py")
+CHAOS: Final = ("test_crash", "test_kills", "test_journal_crash", "test_runners")
 """Modules that kill what they test."""
 JOURNEYS: Final = Path(__file__).with_name("e2e")
 """Whole tasks, most of them by programs as users start them."""

@@ -85,6 +85,7 @@ async def test_a_body_as_long_as_it_may_be_is_read() -> None:
 
 
 @pytest.mark.parametrize(("encoding", "pack"), [("gzip", gzip.compress), ("deflate", raw)])
+@pytest.mark.slow
 async def test_a_bomb_never_takes_more_than_its_limit(
     encoding: str, pack: Callable[[bytes], bytes]
 ) -> None:
@@ -168,6 +169,7 @@ async def _model_stream(url: str) -> None:
 
 
 @pytest.mark.parametrize("ask", [_web, _websearch, _openapi, _model, _model_stream])
+@pytest.mark.slow
 async def test_no_client_inflates_a_bomb(ask: Callable[..., object]) -> None:
     def bomb(_: object) -> Reply:
         return Reply(200, BOMB, {"Content-Type": "text/html", "Content-Encoding": "gzip"})

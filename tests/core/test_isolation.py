@@ -51,6 +51,7 @@ async def measured(backend: Any, *, thorough: bool = False) -> Measured:
 
 
 @linux
+@pytest.mark.slow
 async def test_a_sandbox_that_confines_nothing_is_found_out() -> None:
     found = await measured(open_backend(), thorough=True)
     assert found.calls
@@ -208,6 +209,7 @@ class Suite(SandboxContract):
 
 
 @linux
+@pytest.mark.slow
 async def test_the_suite_does_not_certify_what_is_open(tmp_path: Path) -> None:
     """Python's own open() is refused there, and a system call is not."""
     with pytest.raises(AssertionError, match="`confines` says files, and a script reached"):

@@ -27,6 +27,7 @@ def test_a_small_value(value: Any) -> None:
 @pytest.mark.parametrize(
     "part", [(0, MAX_VALUES + 1), (dict[str, int](), MAX_VALUES // 3)], ids=["numbers", "dicts"]
 )
+@pytest.mark.slow
 def test_too_many_values(part: tuple[Any, int]) -> None:
     value, count = part
     assert has_too_many_values(dumps([value] * count))
@@ -35,6 +36,7 @@ def test_too_many_values(part: tuple[Any, int]) -> None:
 @pytest.mark.parametrize(
     "text", [",[{:" * MAX_VALUES, '\\",[{:' * MAX_VALUES], ids=["signs", "quotes"]
 )
+@pytest.mark.slow
 def test_signs_in_a_text_are_no_values(text: str) -> None:
     assert not has_too_many_values(dumps([text]))
 

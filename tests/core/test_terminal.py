@@ -19,6 +19,7 @@ def test_what_is_shown_once_is_shown_the_same_again(text):
 
 
 @pytest.mark.parametrize("sign", ["a+", "a.", "é@", "а.", "://", "\u200b", "domain:", "é"])
+@pytest.mark.slow
 def test_a_long_text_takes_no_long_time(sign):
     started = time.process_time()
     visible(sign * 50_000 + "é")

@@ -333,6 +333,7 @@ def test_keys_made_to_collide_are_refused(tag):
 
 
 @pytest.mark.parametrize("tag", ["set", "frozenset"])
+@pytest.mark.slow
 def test_a_set_that_takes_long_to_write_in_order_is_refused_at_once(tag):
     """Nothing else of a process runs meanwhile, and a guest chooses what it holds."""
     inner = [{"$t": "frozenset", "v": [n]} for n in range(100_000)]
@@ -345,6 +346,7 @@ def test_a_set_that_takes_long_to_write_in_order_is_refused_at_once(tag):
     assert time.process_time() - began < 3
 
 
+@pytest.mark.slow
 def test_large_sets_and_dicts_are_fine():
     value = {
         "s": set(range(500_000)),

@@ -125,6 +125,7 @@ def test_the_interpreter_of_scripts_can_be_set(tmp_path):
 
 
 @pytest.mark.parametrize("executable", ["None", "''", "'/usr/bin/uwsgi'"])
+@pytest.mark.slow
 def test_programs_that_embed_python_without_naming_it_and_without_stderr(tmp_path, executable):
     model = recorded(tmp_path, "print('ran')")
     program = f"""
@@ -175,6 +176,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_more_tasks_than_there_are_file_descriptors_wait_for_one_another(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", FEW_DESCRIPTORS], cwd=tmp_path, capture_output=True, text=True

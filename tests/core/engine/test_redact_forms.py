@@ -94,7 +94,6 @@ def test_only_what_could_begin_a_secret_waits() -> None:
     assert stream.end() == "sk-8"
 
 
-
 def test_without_secrets_nothing_waits() -> None:
     stream = Redactor().stream()
     assert (stream.feed("anything"), stream.end()) == ("anything", "")

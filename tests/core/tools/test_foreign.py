@@ -226,6 +226,7 @@ REAL = [
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("make", REAL, ids=lambda make: make.__name__.removeprefix("real_"))
+@pytest.mark.slow
 async def test_a_tool_of_the_real_package_is_called(make, tmp_path):
     script = "print(await weather(city='Graz', unit='C', days=2))"
     model = write_recording(tmp_path / "r.jsonl", script)

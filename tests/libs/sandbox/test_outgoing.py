@@ -57,6 +57,7 @@ async def test_what_comes_while_a_large_frame_is_held_is_behind_it(roomy):
     await running
 
 
+@pytest.mark.slow
 async def test_others_have_their_turns_while_a_large_frame_is_written(roomy):
     running = await roomy.start()
     await roomy.send(call(1, "large", 50 * MEGABYTES))

@@ -39,6 +39,7 @@ async def test_a_script_runs_to_its_end(guest):
     assert guest.session.alive
 
 
+@pytest.mark.slow
 async def test_others_have_their_turns_while_a_large_frame_is_parsed(guest):
     """However long that takes, and what arrives behind it waits."""
     turns = 0
@@ -596,6 +597,7 @@ async def test_the_arguments_of_all_calls_together_are_limited(guest, monkeypatc
     assert (outcome.limit, "200,000 bytes" in outcome.message) == ("calls", True)
 
 
+@pytest.mark.slow
 async def test_arguments_that_grow_in_the_hosts_memory_count_as_what_they_become(
     guest, monkeypatch
 ):

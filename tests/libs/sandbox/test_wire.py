@@ -222,12 +222,14 @@ MANY = {
 
 
 @pytest.mark.parametrize(("around", "value", "times"), MANY.values(), ids=list(MANY))
+@pytest.mark.slow
 def test_a_frame_of_more_values_than_memory_is_refused_before_it_is_read(around, value, times):
     values = around % b",".join([value] * times)
     with pytest.raises(WireError, match="more than 5,000,000 values"):
         parse(b'["done",[%b],{}]' % values)
 
 
+@pytest.mark.slow
 def test_halves_of_pairs_in_much_data_are_replaced_at_once():
     values = [[n] for n in range(300_000)]
     frame = parse(dumps(["done", ["a\ud800b", "\\ud800", "\U0001f600", values], {}]))
@@ -251,6 +253,7 @@ GROWING = {
 
 
 @pytest.mark.parametrize("name", GROWING)
+@pytest.mark.slow
 def test_what_a_frame_takes_in_memory_is_known_about(name):
     payload = dumps(["call", 1, "keep", "", [GROWING[name]], {}])
     tracemalloc.start()

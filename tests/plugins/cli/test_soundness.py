@@ -150,6 +150,7 @@ def test_a_plugin_that_is_as_it_should_be_has_no_warning(site: Site) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
+@pytest.mark.slow
 def test_what_is_to_be_mended_is_told(site: Site, change: dict[str, Any], says: str) -> None:
     _, record = site.install(**change)
     (told,) = release_warnings(record)
@@ -166,6 +167,7 @@ def test_what_is_to_be_mended_is_told(site: Site, change: dict[str, Any], says: 
     ],
     ids=["for type checkers", "does without", "comes with the core", "its own"],
 )
+@pytest.mark.slow
 def test_imports_that_are_no_fault(site: Site, code: str) -> None:
     _, record = site.install(tools=code)
     assert list(release_warnings(record)) == []
@@ -236,6 +238,7 @@ def test_what_does_not_work_without_an_optional_protocol_is_told() -> None:
     assert told == ["format 'f' has a method write, and its spec names no `writes`"]
 
 
+@pytest.mark.slow
 def test_delfs_own_plugins_have_nothing_to_mend() -> None:
     told = {
         record.name: warnings

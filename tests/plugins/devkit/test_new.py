@@ -24,10 +24,10 @@ from support.workspace import ROOT
 DEVKIT = ROOT / "plugins/devkit"
 
 every_kind = pytest.mark.parametrize("kind", list(KINDS))
-# The suite of sandboxes takes as long as all others together.
+# Each starts pytest; the suite of sandboxes takes as long as all others together.
 every_suite = pytest.mark.parametrize(
     "kind",
-    [pytest.param(kind, marks=pytest.mark.slow if kind == "sandbox" else ()) for kind in KINDS],
+    [pytest.param(kind, marks=() if kind == "connection" else pytest.mark.slow) for kind in KINDS],
 )
 
 

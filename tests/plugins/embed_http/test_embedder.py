@@ -104,6 +104,7 @@ class TestPackage(PluginContract):
     name = "embed-http"
 
 
+@pytest.mark.slow
 async def test_the_vendors_client_reads_the_same(server: Server, context: PluginContext) -> None:
     openai = pytest.importorskip("openai", reason="the openai SDK is not installed")
     async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key=KEY) as client:

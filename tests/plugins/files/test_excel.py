@@ -393,6 +393,7 @@ SHARED = (
 HEAD = "<row r='1'><c r='A1' t='inlineStr'><is><t>n</t></is></c></row>"
 
 
+@pytest.mark.slow
 async def test_a_row_with_a_number_that_no_sheet_has_is_not_waited_for(with_sheet):
     row = "<row r='{0}'><c r='A{0}'><v>1</v></c></row>"
     assert await excel.read(with_sheet(HEAD + row.format(10**12)), None) == []

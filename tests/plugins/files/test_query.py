@@ -344,6 +344,7 @@ async def test_what_python_cannot_say_is_a_text_and_told(tmp_path):
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.slow
 def test_a_file_larger_than_the_memory_is_asked_where_it_is(tmp_path):
     """A table of 400 MB in memory; its process takes much less than that, and less than 512 MB."""
     numbers = pa.array(range(1_000_000))

@@ -299,6 +299,7 @@ def counting(monkeypatch) -> Iterator[list[int]]:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("options", [{"summarize": False}, {"keep": 10}], ids=["plain", "summary"])
+@pytest.mark.slow
 async def test_many_turns_cost_the_same_each(
     make_agent, scripted_model, journal_url, monkeypatch, options
 ):

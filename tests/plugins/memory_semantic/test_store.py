@@ -256,6 +256,7 @@ async def test_queries_are_words_and_never_a_language(
     await store.aclose()
 
 
+@pytest.mark.slow
 async def test_a_fact_of_a_megabyte_and_of_all_scripts(context: PluginContext, url: str) -> None:
     store = SemanticStore(context, url)
     large = "Die Zauberflöte 🦊 日本語 " * 30_000 + "needle"
@@ -266,6 +267,7 @@ async def test_a_fact_of_a_megabyte_and_of_all_scripts(context: PluginContext, u
     await store.aclose()
 
 
+@pytest.mark.slow
 async def test_more_facts_than_a_statement_takes_are_saved_at_once(context: PluginContext) -> None:
     def limit(connection: sqlite3.Connection, _: object) -> None:  # 32,766 and more by default
         connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 10_100)
@@ -326,6 +328,7 @@ async def test_words_and_vectors_are_searched_at_once_and_by_all(
     await store.aclose()
 
 
+@pytest.mark.slow
 async def test_searches_go_on_while_others_save(context: PluginContext, url: str) -> None:
     store, other = SemanticStore(context, url), SemanticStore(context, url)
     towns = [f"Town number {n}." for n in range(40)]

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from support.certificates import tls
 from support.live_servers import GeminiServer, RealtimeServer
+
+pytestmark = pytest.mark.slow  # they import the vendors' clients
 
 TOOL = {
     "type": "function",

@@ -224,6 +224,7 @@ print(len(asyncio.run(tool.actions())), len(tool.inspect()["warnings"]))
 """
 
 
+@pytest.mark.slow
 def test_programs_that_begin_at_once(kept: Kept) -> None:
     paths = {f"/r{n}": {"get": {"operationId": f"r{n}", "responses": {}}} for n in range(90)}
     kept.write(spec(paths))

@@ -562,6 +562,7 @@ async def test_a_bomb_of_aliases(tmp_path: pathlib.Path) -> None:
         await actions_of(str(file))
 
 
+@pytest.mark.slow
 async def test_a_bomb_of_references() -> None:
     schemas: dict[str, Any] = {"S30": {"type": "object", "properties": {"x": {"type": "string"}}}}
     for i in range(30):
@@ -583,6 +584,7 @@ async def test_a_bomb_of_references() -> None:
     action.validate({name: value} if name == "body" else value)
 
 
+@pytest.mark.slow
 async def test_a_hundred_thousand_operations() -> None:
     assert len(await actions_of(big(100_000))) == 100
 

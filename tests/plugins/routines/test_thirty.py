@@ -477,6 +477,7 @@ async def agent(store, tmp_path, delf_host, scripted_model, monkeypatch):
         yield await stack.enter_async_context(made)
 
 
+@pytest.mark.slow
 async def test_thirty_tasks_are_saved_and_run_with_other_values(agent, scripted_model):
     right = 0
     for name, asked in TASKS.items():

@@ -430,6 +430,7 @@ def test_column_names_are_unique():
     assert unique_names(["id", "id", "id_2", "id"]) == ["id", "id_3", "id_2", "id_4"]
 
 
+@pytest.mark.slow
 def test_threads_that_begin_together_read_a_statement():
     begin_together = """
 import sys, threading

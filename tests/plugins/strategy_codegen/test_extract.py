@@ -76,6 +76,7 @@ HUGE = {
 
 
 @pytest.mark.parametrize("name", HUGE)
+@pytest.mark.slow
 def test_huge_answers_are_quick(name, monkeypatch):
     parsed = []
     original = codeblock.parsed

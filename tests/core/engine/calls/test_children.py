@@ -438,6 +438,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("kill_at", [2, 4, 6])
+@pytest.mark.slow
 def test_a_killed_process_leaves_a_child_that_goes_on(tmp_path, kill_at):
     pytest.importorskip("delf_journal_sql")
     worker, done = tmp_path / "worker.py", tmp_path / "done"

@@ -65,6 +65,7 @@ class Endless:
     ],
     ids=["letters", "a call", "nothing", "drips"],
 )
+@pytest.mark.slow
 async def test_a_stream_without_an_end_is_ended(model: Endless, said: str) -> None:
     host = TestHost.discover(environ={})
     host.provide(SPEC, model.factory)

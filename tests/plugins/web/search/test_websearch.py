@@ -50,6 +50,7 @@ def sent(server, number: int = -1) -> dict:
     return json.loads(server.seen[number].body)
 
 
+@pytest.mark.slow
 async def test_openai_is_asked_as_its_sdk_asks(open_search, server) -> None:
     from openai import AsyncOpenAI  # here: one worker of three needs it
 
@@ -67,6 +68,7 @@ async def test_openai_is_asked_as_its_sdk_asks(open_search, server) -> None:
     assert told.to_dict(mode="json", warnings=True)["usage"] == OPENAI["usage"]
 
 
+@pytest.mark.slow
 async def test_anthropic_is_asked_as_its_sdk_asks(open_search, server) -> None:
     from anthropic import AsyncAnthropic
 
@@ -83,6 +85,7 @@ async def test_anthropic_is_asked_as_its_sdk_asks(open_search, server) -> None:
     assert told.usage.server_tool_use.web_search_requests == 1
 
 
+@pytest.mark.slow
 async def test_gemini_is_asked_as_its_sdk_asks(open_search, server) -> None:
     from google import genai
     from google.genai import types as gemini
