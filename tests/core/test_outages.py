@@ -11,7 +11,7 @@ from delf.outages import Outage
 
 def test_it_warns_once_and_tells_of_the_number_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    outage = Outage(logging.getLogger("delf.test"), "nothing is seen")
+    outage = Outage(logging.getLogger("delf.test"), "nothing is seen", None)
 
     def attempt(works: bool) -> None:
         with outage.noted(OSError):
@@ -35,3 +35,35 @@ def test_other_failures_go_through() -> None:
     with pytest.raises(KeyError), outage.noted(OSError):
         raise KeyError("x")
     assert outage.failures == 0
+
+
+def test_parts_that_need_the_same_thing_tell_of_it_once(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("delf.test")
+    notes, search = (Outage(log, what, "the database") for what in ("no notes", "no search"))
+    other = Outage(log, "no mail", "the mail server")
+    for _ in range(3):
+        notes.failed(OSError("refused"))
+        search.failed(OSError("it starts"))
+    other.failed(OSError("refused"))
+    search.over()
+    notes.over()
+    other.over()
+    search.failed(OSError("gone again"))
+    assert [record.getMessage() for record in caplog.records] == [
+        "no notes (failure 1): refused",
+        "no mail (failure 1): refused",
+        "no notes: works again after 6 failures in 0 s",
+        "no mail: works again after 1 failures in 0 s",
+        "no search (failure 1): gone again",
+    ]
+
+
+def test_one_that_told_and_is_gone_leaves_it_to_others(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("delf.test")
+    Outage(log, "no notes", "a database").failed(OSError("refused"))
+    search = Outage(log, "no search", "a database")
+    search.failed(OSError("refused"))
+    assert [record.getMessage() for record in caplog.records] == [
+        "no notes (failure 1): refused",
+        "no search (failure 1): refused",
+    ]

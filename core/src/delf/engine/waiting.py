@@ -202,7 +202,8 @@ class Stops:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal if isinstance(journal, SharedJournal) else None
         self._tasks: dict[str, Stop] = {}
-        self._outage = Outage(_log, "whether tasks are to stop is not known now")
+        place = None if self._journal is None else self._journal.place
+        self._outage = Outage(_log, "whether tasks are to stop is not known now", place)
         self._next: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
 

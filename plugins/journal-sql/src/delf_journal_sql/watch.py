@@ -119,7 +119,7 @@ class Watcher:
         self._changes: Changes | None = None
         self._thread: threading.Thread | None = None
         self._stopping = False
-        self._outage = Outage(_log, f"the journal {database.name} cannot be watched")
+        self._outage = Outage(_log, f"the journal {database.name} cannot be watched", database.name)
 
     def add(self, subscription: Subscription[Any]) -> None:
         """Wake this one from now on, for as long as somebody holds it."""

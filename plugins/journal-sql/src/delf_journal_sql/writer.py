@@ -90,7 +90,9 @@ class Writer:
         self._stopping = False
         self.owner = Owner(lease=lease)
         self._signed_at: float | None = None
-        self._outage = Outage(_log, f"the journal {database.name} takes no heartbeat")
+        self._outage = Outage(
+            _log, f"the journal {database.name} takes no heartbeat", database.name
+        )
         self._tasks = Tasks(self.owner, database)
         self._connection: Connection | None = None
         self._beat_at = time.monotonic() + self.owner.heartbeat_seconds

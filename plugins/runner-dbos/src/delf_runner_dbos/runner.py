@@ -150,7 +150,7 @@ class Runner:
 
     async def _each(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         """Do something again and again until it is to end, soon again where it failed."""
-        outage = Outage(_log, "a runner looks again later")
+        outage = Outage(_log, "a runner looks again later", self._journal.place)
         while not self._end.is_set():
             wait = seconds
             with outage.noted(Exception):  # a database may be away; the drivers differ
@@ -295,7 +295,7 @@ class Runner:
             queue=str(context["queue"]),
             setup=context["setup"],
         )
-        outage = Outage(_log, f"the schedule of {name} waits")
+        outage = Outage(_log, f"the schedule of {name} waits", self._journal.place)
         while True:
             try:
                 await self._hand_in(queued)

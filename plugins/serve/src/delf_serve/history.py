@@ -30,7 +30,7 @@ async def keep_indexing(journal: SharedJournal) -> None:
     """Bring the journal's index up to date, again and again, where it has one."""
     if not isinstance(journal, SupportsSearch):
         return
-    outage = Outage(_log, "new events are not found by search")
+    outage = Outage(_log, "new events are not found by search", journal.place)
     while True:
         left = 0
         with outage.noted(DelfError):

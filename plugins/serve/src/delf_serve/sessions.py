@@ -144,7 +144,7 @@ class Sessions:
 
     async def keep_looking(self) -> None:
         """End what is held by keys and sessions that are none any more."""
-        outage = Outage(_log, "sessions cannot be looked up")
+        outage = Outage(_log, "sessions cannot be looked up", self._tasks.journal.place)
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             await self._keys.look(self._tasks.journal)

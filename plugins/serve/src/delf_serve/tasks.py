@@ -618,7 +618,7 @@ class Tasks:
             begun.result()
 
     async def _keep_looking(self) -> None:
-        outage = Outage(_log, "what other processes left is not seen")
+        outage = Outage(_log, "what other processes left is not seen", self.journal.place)
         while True:
             with outage.noted(DelfError):
                 for record in await self.journal.find(1000, state="interrupted"):
@@ -658,7 +658,7 @@ class Tasks:
     async def _heed(self) -> None:
         """Stop tasks of this process that somebody cancels elsewhere."""
         position: int | None = None
-        outage = Outage(_log, "notes of other processes come late")
+        outage = Outage(_log, "notes of other processes come late", self.journal.place)
         while True:
             try:
                 async for note in self.journal.subscribe_notes(after=position):
