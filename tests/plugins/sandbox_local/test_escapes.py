@@ -141,6 +141,7 @@ def test_the_corpus_as_nobody(part, unprivileged, target):
         pytest.skip("needs ../shared")
     corpus = Path(target) / "corpus"
     shutil.copytree(CORPUS, corpus)
+    subprocess.run(["chmod", "-R", "u+w", corpus], check=True)  # or its user cannot remove it
     aim = Path(target) / "aim"
     aim.mkdir()
     if _NOBODY:

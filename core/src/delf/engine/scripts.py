@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import contextlib
 import logging
 import time
 import warnings
@@ -225,6 +226,27 @@ class ScriptRunner:
         opening, self._opening = self._opening, None
         if opening is not None:
             self._in_background(self._close(opening))
+
+    async def end(self, seconds: float) -> None:
+        """Kill the sandbox; wait a little until it is gone, and no longer.
+
+        Args:
+            seconds: How long to wait: what removes it may not answer.
+        """
+        opening, self._opening = self._opening, None
+        if opening is None:
+            return
+        gone = asyncio.Event()
+
+        async def close() -> None:
+            try:
+                await self._close(opening)
+            finally:
+                gone.set()
+
+        self._in_background(close())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(gone.wait(), seconds)
 
     async def _close(self, opening: asyncio.Task[SandboxSession]) -> None:
         if not opening.done():

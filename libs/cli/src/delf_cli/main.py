@@ -95,7 +95,7 @@ take_everywhere(cli)
 def main() -> int:
     """The entry point of a process: the program's exit status."""
     status = run_program()
-    _leave_stuck_tools(status)
+    _leave_stuck_threads(status)
     return status
 
 
@@ -113,12 +113,13 @@ def run_program() -> int:
     return status
 
 
-def _leave_stuck_tools(status: int) -> None:
-    """End now if a tool that cannot be cancelled still runs: Python would wait for it."""
-    tools = [thread for thread in threading.enumerate() if thread.name.startswith("delf-tool")]
-    for thread in tools:
+def _leave_stuck_threads(status: int) -> None:
+    """End now if what cannot be cancelled still runs, as a tool: Python would wait for it."""
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith("delf-")]
+    threads = [thread for thread in threads if not thread.daemon]
+    for thread in threads:
         thread.join(0.1)
-    if any(thread.is_alive() for thread in tools):
+    if any(thread.is_alive() for thread in threads):
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os._exit(status)

@@ -21,6 +21,7 @@ from delf.errors import (
     ConfigurationError,
     DelfError,
     JournalUnavailableError,
+    TaskTimeoutError,
     did_you_mean,
 )
 from delf.events import Event, TaskFinished
@@ -281,7 +282,7 @@ class Setup:
         """
         agent = agent or self.agent()
         try:
-            await agent.astart()
+            await self._begin(agent)
         except JournalUnavailableError as error:
             chosen = error.chosen or self.journal_was_chosen
             if must_keep or chosen or self.options.conversation is not None:
@@ -293,8 +294,27 @@ class Setup:
         if chat is not None:
             chat = chat.in_memory()
         agent = self.agent(journal=IN_PROCESS, chat=chat)
-        await agent.astart()
+        await self._begin(agent)
         return agent
+
+    async def _begin(self, agent: Agent) -> None:
+        """Start it, in the time for a task where the user gave one; else as long as it takes.
+
+        Raises:
+            TaskTimeoutError: When it takes longer, as where an engine does not answer.
+        """
+        seconds = agent.config.timeout if "timeout" in self.project.agent.model_fields_set else None
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                await agent.astart()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise TaskTimeoutError(
+                f"Timeout: the task could not begin within {seconds:g} s",
+                hint="delf doctor shows what does not answer; or give it longer: --timeout SECONDS",
+            ) from None
 
 
 def _tools(project: Project, options: Options) -> list[Any]:

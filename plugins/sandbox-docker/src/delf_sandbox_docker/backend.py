@@ -122,8 +122,8 @@ class DockerBackend:
             async with asyncio.timeout(_LOOK_SECONDS):
                 version = await self.engine.run(self._look)
         except TimeoutError:
-            reason = f"the Docker engine at {self.engine.url} does not answer"
-            return Unavailable(reason, "docker info says more")
+            silence = self.engine.silence()
+            return Unavailable(silence.message, silence.hint or "")
         except SandboxUnavailableError as error:
             return Unavailable(error.message, error.hint or "")
         return Available(f"Docker {version}")
@@ -188,9 +188,11 @@ class DockerBackend:
         self._idle.clear()
         self._open.clear()
         await asyncio.gather(*(session.aclose() for session in sessions))
-        while self._work:
-            await asyncio.wait(set(self._work))
-        await asyncio.to_thread(self.engine.close)
+        while self._work and await self.engine.finish(set(self._work)):
+            continue  # what was started meanwhile is ended in turn
+        for work in self._work:
+            work.cancel()
+        self.engine.close()
         if self._folder is not None:
             remove_folder(self._folder)
             self._folder = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import secrets
 import socket
@@ -21,8 +20,6 @@ from delf_sandbox.inputs import WORKSPACE
 from delf_sandbox.session import WireSession
 from delf_sandbox_docker.engine import LABEL, LABEL_HOST, LABEL_OWNER, Engine, machine, owner
 from delf_sandbox_docker.image import PROGRAM
-
-_log = logging.getLogger(__name__)
 
 _USERS = (1879048192, 2147352575)
 """Numbers that systemd's table of users leaves to nobody."""
@@ -251,10 +248,13 @@ class ContainerProcess:
         await asyncio.shield(self._removed)
 
     async def _remove(self) -> None:
+        removing = asyncio.ensure_future(self._engine.run(self._engine.remove, self.container))
         try:
-            await self._engine.run(self._engine.remove, self.container)
-        except DelfError as error:
-            _log.warning("container %s: %s", self.container[:12], error.message)
+            with self._engine.left.noted(DelfError):
+                if not await self._engine.finish({removing}):
+                    removing.cancel()
+                    raise self._engine.silence()
+                await removing
         finally:
             self._free()
 

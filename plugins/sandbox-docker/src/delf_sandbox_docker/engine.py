@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import platform
 import shutil
 import socket
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from delf.errors import SandboxUnavailableError
+from delf.outages import Outage
+from delf.threads import in_own_thread
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
-_THREADS = 8
+_AT_ONCE: Final = 8
+"""Requests that are made at once; the others wait."""
+_PATIENCE: Final = 2.0
+_SILENT_SECONDS: Final = 10.0
 _REMOVE_SECONDS = 15
 _MAPPING = ("userns", "rootless")
 LABEL = "dev.delf.sandbox"
@@ -33,14 +40,21 @@ class Engine:
         url: Where it is: ``unix://…``, ``tcp://…``, ``ssh://…``; by default as ``DOCKER_HOST``
             and the Docker context's socket say.
         seconds: How long one request may take; building an image has no limit.
+        patience: Seconds in which an engine that works answers a question about nothing.
     """
 
-    def __init__(self, url: str | None = None, seconds: int = 60) -> None:
+    def __init__(
+        self, url: str | None = None, seconds: int = 60, patience: float = _PATIENCE
+    ) -> None:
         self.url = url or os.environ.get("DOCKER_HOST") or _default_url()
         self._seconds = seconds
+        self._patience = patience
         self._client: Any = None
         self._said: dict[str, Any] | None = None
-        self._threads: ThreadPoolExecutor | None = None
+        self._silent_until = 0.0
+        self.left = Outage(_log, "containers are left for the next process to remove")
+        """What is told of containers that cannot be removed."""
+        self._places: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
     @property
     def local(self) -> bool:
@@ -96,16 +110,21 @@ class Engine:
         return self._said
 
     async def run(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
-        """Call a blocking function in a thread.
+        """Call a blocking function in a thread, which keeps nothing from ending.
 
         Raises:
             SandboxUnavailableError: When the engine cannot be reached, or refuses.
         """
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="delf-docker")
-        loop = asyncio.get_running_loop()
+        places = self._places_here()
+        await places.acquire()
         try:
-            return await loop.run_in_executor(self._threads, partial(function, *args, **options))
+            work = in_own_thread(partial(function, *args, **options), "delf-docker")
+        except BaseException:
+            places.release()
+            raise
+        work.add_done_callback(lambda _: places.release())
+        try:
+            return await asyncio.shield(work)
         except SandboxUnavailableError:
             raise
         except Exception as error:
@@ -115,6 +134,43 @@ class Engine:
             if isinstance(error, (DockerException, RequestException)):
                 raise self.explain(error) from error
             raise
+
+    def _places_here(self) -> asyncio.Semaphore:
+        loop = asyncio.get_running_loop()
+        if self._places is None or self._places[0] is not loop:
+            self._places = loop, asyncio.Semaphore(_AT_ONCE)
+        return self._places[1]
+
+    async def finish(self, work: Collection[asyncio.Future[Any]]) -> bool:
+        """Wait for requests as long as the engine answers at all; whether they are over."""
+        while True:
+            _, left = await asyncio.wait(work, timeout=0 if self._is_silent() else self._patience)
+            if not left:
+                return True
+            if self._is_silent() or not await self._answers():
+                return False
+
+    def _is_silent(self) -> bool:
+        """Tell whether it has just failed to answer: others that wait for it need not try again."""
+        return time.monotonic() < self._silent_until
+
+    async def _answers(self) -> bool:
+        """Tell whether it says anything, by a connection and a thread of their own."""
+        asking = in_own_thread(self._greet, "delf-docker")
+        done, _ = await asyncio.wait({asking}, timeout=self._patience)
+        if done and asking.exception() is None:
+            return True
+        self._silent_until = time.monotonic() + _SILENT_SECONDS
+        return False
+
+    def silence(self) -> SandboxUnavailableError:
+        """Return the error of an engine that takes requests and answers none."""
+        return SandboxUnavailableError(
+            f"the Docker engine at {self.url} does not answer", hint="docker info says more"
+        )
+
+    def _greet(self) -> None:
+        _connect(_location(self.url), self._patience).close()
 
     def attach(self, container: str) -> socket.socket:
         """The container's standard streams as one socket of our own. Call before the start."""
@@ -194,10 +250,7 @@ class Engine:
         )
 
     def close(self) -> None:
-        """Let go of the client and its threads. It can be used again."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=True)
-            self._threads = None
+        """Let go of the client. It can be used again."""
         if self._client is not None:
             self._client.close()
             self._client = self._said = None
@@ -214,15 +267,15 @@ def _knock(url: str) -> None:
             probe.connect(url.removeprefix("unix://"))
 
 
-def _connect(location: dict[str, Any], seconds: int) -> Any:
+def _connect(location: dict[str, Any], seconds: float) -> Any:
     """A client that speaks the newest version which both ends know."""
     from docker import APIClient
     from docker.constants import DEFAULT_DOCKER_API_VERSION
     from docker.errors import DockerException
     from docker.utils import version_lt
 
-    newest = DEFAULT_DOCKER_API_VERSION
-    client: Any = APIClient(**location, version=newest, timeout=seconds)
+    newest, make = DEFAULT_DOCKER_API_VERSION, cast("Any", APIClient)
+    client: Any = make(**location, version=newest, timeout=seconds)
     try:
         answer = client.get(f"{client.base_url}/_ping", timeout=seconds)
         answer.raise_for_status()
@@ -235,7 +288,7 @@ def _connect(location: dict[str, Any], seconds: int) -> Any:
     client.close()
     if said is None:
         raise DockerException("it is not a Docker engine")
-    return APIClient(**location, version=said, timeout=seconds)
+    return make(**location, version=said, timeout=seconds)
 
 
 def _location(url: str) -> dict[str, Any]:

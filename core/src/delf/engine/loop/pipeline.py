@@ -225,7 +225,7 @@ class TaskPipeline:
     async def _abandon(self, work: asyncio.Future[str]) -> None:
         """Stop what still runs: the sandbox dies, the rest is cancelled."""
         work.cancel()
-        await self._host.scripts.close()
+        await self._host.scripts.end(_GRACE_SECONDS)
         await asyncio.wait({work}, timeout=_GRACE_SECONDS)
 
     async def _cancel(self, work: asyncio.Future[str] | None) -> None:
