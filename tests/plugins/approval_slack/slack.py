@@ -39,6 +39,8 @@ class Slack:
         self.limited = 0
         self.answers: dict[str, Any] = {}
         self.http_port: int | None = None
+        self.to = -1
+        """The number of the connection that is told what people do."""
         self.sent = asyncio.Event()
         self.closed = asyncio.Event()
         self._sockets: list[web.WebSocketResponse] = []
@@ -163,6 +165,27 @@ class Slack:
                 waiting.set_result(said.get("payload"))
         return socket
 
+    @property
+    def questions(self) -> list[dict[str, Any]]:
+        """The messages that have buttons, with their names."""
+        return [{**m, "ts": ts} for ts, m in self.messages.items() if _buttons(m)]
+
+    async def question(self, text: str) -> dict[str, Any]:
+        """The message with buttons that shows a text, once it is there."""
+        async with asyncio.timeout(15):
+            while True:
+                for message in self.questions:
+                    if text in texts(message):
+                        return message
+                await asyncio.sleep(0.02)
+
+    async def shown(self, ts: str, text: str) -> dict[str, Any]:
+        """A message once it shows a text."""
+        async with asyncio.timeout(15):
+            while text not in texts(self.messages[ts]):
+                await asyncio.sleep(0.02)
+        return self.messages[ts]
+
     def soon(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
         self._working.add(task)
@@ -178,7 +201,7 @@ class Slack:
         name = f"envelope-{self._number}"
         self.answers[name] = asyncio.get_running_loop().create_future()
         envelope = {"type": "interactive", "envelope_id": name, "payload": payload}
-        await self._sockets[-1].send_json({**envelope, "accepts_response_payload": True})
+        await self._sockets[self.to].send_json({**envelope, "accepts_response_payload": True})
         return await self.answers[name]
 
     async def post(
@@ -221,8 +244,15 @@ class Slack:
         for block in view["blocks"]:
             if block["type"] == "input":
                 name = block["block_id"]
-                given = fields.get(name, block["element"].get("initial_value"))
-                values[name] = {"value": {"type": "plain_text_input", "value": given}}
+                element = block["element"]
+                if element["type"] == "static_select":
+                    chosen = fields.get(name, element["initial_option"]["value"])
+                    assert chosen in [option["value"] for option in element["options"]]
+                    told = {"type": "static_select", "selected_option": {"value": chosen}}
+                else:
+                    given = fields.get(name, element.get("initial_value"))
+                    told = {"type": "plain_text_input", "value": given}
+                values[name] = {"value": told}
         return await self.tell(
             {
                 "type": "view_submission",

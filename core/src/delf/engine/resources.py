@@ -42,7 +42,7 @@ from delf.protocols.connection import (
 )
 from delf.protocols.context import PluginContext
 from delf.protocols.formats import InputFile
-from delf.protocols.journal import Journal
+from delf.protocols.journal import Journal, SupportsJournal
 from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
 from delf.protocols.queues import TaskQueue
@@ -194,7 +194,10 @@ class Resources:
         closing.append(journal.aclose)
         await open_journal(journal, config.lease)
         approvals = _approvals_of(agent, journal)
-        channels = (named.channel for named in approvals.channels)
+        channels = [named.channel for named in approvals.channels]
+        for each in channels:
+            if isinstance(each, SupportsJournal):
+                each.use_journal(journal)
         closing += [each.aclose for each in channels if isinstance(each, SupportsClose)]
         context, embedders = _plugin_context(agent)
         closing.append(embedders.aclose)

@@ -100,6 +100,15 @@ class Journal(Protocol):
         ...
 
 
+@runtime_checkable
+class SupportsJournal(Protocol):
+    """An approval channel that answers through the journal, for other processes, too."""
+
+    def use_journal(self, journal: Journal) -> None:
+        """Use it from now on. Called as the agent starts, before any request."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
     """A message of one process to the one that works on a task.

@@ -213,6 +213,17 @@ def _known(kind: Any, data: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in data.items() if name in names}
 
 
+def stands_in_for(people: Iterable[Person], person: Person, now: float) -> list[Person]:
+    """The people in whose place somebody decides at a time."""
+    return [
+        other
+        for other in people
+        if other.revoked_at is None
+        and other.delegate_uid == person.uid
+        and (other.away_until or 0) > now
+    ]
+
+
 @runtime_checkable
 class SupportsPeople(Protocol):
     """A journal that knows people."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -16,6 +16,7 @@ from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetry
 from slack_sdk.web.async_client import AsyncWebClient
 
 from delf.errors import DelfError
+from delf.events import ApprovalVoted
 from delf.protocols.approval import (
     NO_REASON,
     ApprovalRequest,
@@ -26,12 +27,16 @@ from delf.protocols.approval import (
     Edited,
     Rejected,
 )
+from delf.protocols.journal import Journal, RequestRecord, SharedJournal
+from delf.protocols.people import Person, SupportsPeople, stands_in_for
 from delf.terminal import visible
 from delf_approval_slack.blocks import (
     APPROVE,
     EDIT,
     REASON,
     REJECT,
+    REMEMBER,
+    REMEMBERED,
     edit_view,
     edited,
     escaped,
@@ -39,12 +44,14 @@ from delf_approval_slack.blocks import (
     long_values,
     question_of,
     reject_view,
+    remember_view,
     story_of,
     title_of,
     told_with,
 )
 from delf_approval_slack.settings import SlackSettings
 from delf_approval_slack.ways import Way, way_of
+from delf_cli.answering import send, why_not
 
 _log = logging.getLogger(__name__)
 _INSTANCE: Final = "approval_slack"
@@ -52,7 +59,26 @@ _GROUP_SECONDS: Final = 60.0
 """Seconds for which the members of a user group are known."""
 _MOST_THREADS: Final = 10_000
 _MOST_RETRIES: Final = 3
-_GONE: Final = "This question does not wait here any more."
+_GONE: Final = "This question does not wait any more."
+_NOTE: Final = "slack"
+"""The kind of note that says where a message is."""
+_THREAD: Final = "thread"
+_OVER: Final = ("done", "failed", "stopped")
+_LOOK_SECONDS: Final = 0.25
+_END_SECONDS: Final = 10.0
+"""Seconds within which the journal has how a question ended, after nobody waits for it here."""
+_DECISIONS: Final = {
+    "approved": "Approved",
+    "edited": "Approved with other arguments",
+    "rejected": "Rejected",
+    "already_done": "It did happen before: settled",
+}
+_ENDS: Final = {
+    "timeout": "Nobody decided in time.",
+    "given_up": "The script does not wait for it any more.",
+    "sandbox_died": "The sandbox of the script died.",
+    "changed": "What would be done has changed: delf asks again.",
+}
 
 
 class SlackUnavailableError(DelfError):
@@ -63,10 +89,25 @@ class SlackUnavailableError(DelfError):
 
 @dataclass(eq=False)
 class _Waiting:
-    """A request that waits."""
+    """A request that waits in this process."""
 
     request: ApprovalRequest
     answer: asyncio.Future[DecidedBy]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A request that waits in this process or in another one.
+
+    Args:
+        request: The request; of another process, as its event has it.
+        waiting: Where its answer is awaited here, if it is.
+        record: Its record in the journal; None without a journal that processes share.
+    """
+
+    request: ApprovalRequest
+    waiting: _Waiting | None
+    record: RequestRecord | None
 
 
 class SlackChannel:
@@ -74,6 +115,9 @@ class SlackChannel:
 
     A task has a thread, which begins with its words; its questions are answers in it that the
     channel sees, too. A message says how its question was decided once it is.
+
+    With a journal that processes share, decisions go through it. So Slack may tell any process of
+    an app of a button, and the messages of a task are known to the process that resumes it.
 
     Args:
         options: Fields of :class:`delf_approval_slack.settings.SlackSettings`; what is not given is
@@ -85,15 +129,21 @@ class SlackChannel:
 
     def __init__(self, **options: Any) -> None:
         self._settings = SlackSettings.for_instance(_INSTANCE, options)
+        self._journal: SharedJournal | None = None
         self._waiting: dict[str, _Waiting] = {}
         self._threads: dict[str, str] = {}
         self._members: tuple[float, Mapping[str, frozenset[str]]] | None = None
         self._client: Any = None
         """Slack's client, whose methods have types that say nothing."""
         self._way: Way | None = None
+        self._is_closing = False
         self._opening = asyncio.Lock()
         self._posting = asyncio.Lock()
         self._working: set[asyncio.Task[None]] = set()
+
+    def use_journal(self, journal: Journal) -> None:
+        """Implements :class:`delf.protocols.journal.SupportsJournal`."""
+        self._journal = journal if isinstance(journal, SharedJournal) else None
 
     # -- the channel ------------------------------------------------------------------------
 
@@ -106,7 +156,7 @@ class SlackChannel:
         client = await self._open()
         waiting = _Waiting(request, asyncio.get_running_loop().create_future())
         self._waiting[request.request_id] = waiting
-        how = "Decided elsewhere, or nobody waits for it any more."
+        how: str | None = None
         posting = asyncio.create_task(self._post(client, request))
         try:
             await asyncio.shield(posting)
@@ -119,6 +169,7 @@ class SlackChannel:
 
     async def aclose(self) -> None:
         """Say what is left to say, and listen no more."""
+        self._is_closing = True
         if self._working:
             await asyncio.wait(self._working)
         way, self._way, self._client = self._way, None, None
@@ -143,19 +194,28 @@ class SlackChannel:
     # -- messages -----------------------------------------------------------------------------
 
     async def _post(self, client: Any, request: ApprovalRequest) -> str:
-        """Post a question, and give the name of its message."""
-        channel = self._settings.channel
+        """Post a question, and give the name of its message.
+
+        The message that another process has posted about it before it died is used again.
+        """
+        channel, text = self._settings.channel, escaped(title_of(request))
+        blocks = question_of(request, is_editable=is_editable(request))
+        thread = await self._thread(client, request)
+        known = await self._place(request.task_id, request.request_id)
         with _told("ask in Slack"):
-            thread = await self._thread(client, request)
+            if known is not None:
+                await client.chat_update(channel=channel, ts=known, text=text, blocks=blocks)
+                return known
             posted = await client.chat_postMessage(
                 channel=channel,
                 thread_ts=thread,
                 reply_broadcast=True,
-                text=escaped(title_of(request)),
-                blocks=question_of(request, is_editable=is_editable(request)),
+                text=text,
+                blocks=blocks,
                 unfurl_links=False,
                 unfurl_media=False,
             )
+        await self._note(request.task_id, request.request_id, str(posted["ts"]))
         if files := long_values(request):
             self._soon(self._upload(client, thread, files))
         return str(posted["ts"])
@@ -164,19 +224,45 @@ class SlackChannel:
         """The thread of a task, begun with its words."""
         async with self._posting:
             known = self._threads.get(request.task_id)
-            if known is not None:
-                return known
-            begun = await client.chat_postMessage(
-                channel=self._settings.channel,
-                text=escaped(f"delf works on: {request.task[:200]}"),
-                blocks=story_of(request, self._settings.page_url),
-                unfurl_links=False,
-                unfurl_media=False,
-            )
+            known = known or await self._place(request.task_id, _THREAD)
+            if known is None:
+                with _told("ask in Slack"):
+                    begun = await client.chat_postMessage(
+                        channel=self._settings.channel,
+                        text=escaped(f"delf works on: {request.task[:200]}"),
+                        blocks=story_of(request, self._settings.page_url),
+                        unfurl_links=False,
+                        unfurl_media=False,
+                    )
+                known = str(begun["ts"])
+                await self._note(request.task_id, _THREAD, known)
             if len(self._threads) >= _MOST_THREADS:
                 self._threads.pop(next(iter(self._threads)))
-            self._threads[request.task_id] = str(begun["ts"])
-            return self._threads[request.task_id]
+            self._threads[request.task_id] = known
+            return known
+
+    async def _place(self, task_id: str, what: str) -> str | None:
+        """The message of a request, or the first one of a thread, as some process has noted it."""
+        if self._journal is None:
+            return None
+        try:
+            notes = await self._journal.notes(task_id)
+        except DelfError as error:
+            _log.warning("earlier messages in Slack are not known: %s", error.message)
+            return None
+        wanted = {"channel": self._settings.channel, "what": what}
+        found = [note.data for note in notes if note.kind == _NOTE]
+        return next((str(d["ts"]) for d in found if wanted.items() <= d.items()), None)
+
+    async def _note(self, task_id: str, what: str, ts: str) -> None:
+        """Note a message for whoever goes on with the task."""
+        if self._journal is None:
+            return
+        data = {"channel": self._settings.channel, "what": what, "ts": ts}
+        try:
+            await self._journal.post(task_id, _NOTE, data)
+        except DelfError as error:
+            _log.warning("a message in Slack is not noted: %s", error.message)
 
     async def _upload(self, client: Any, thread: str, files: list[tuple[str, str]]) -> None:
         uploads = [{"filename": name, "title": name, "content": text} for name, text in files]
@@ -186,12 +272,15 @@ class SlackChannel:
             )
 
     async def _close(
-        self, client: Any, request: ApprovalRequest, posting: asyncio.Task[str], how: str
+        self, client: Any, request: ApprovalRequest, posting: asyncio.Task[str], how: str | None
     ) -> None:
         """Say at a question how it was decided, also where it was before it was posted."""
         await asyncio.wait({posting})
         if posting.cancelled() or posting.exception() is not None:
             return  # whoever asked was told
+        how = how or await self._became(request)
+        if how is None:
+            return  # it waits on, for the process that resumes its task
         with _told("say in Slack how it was decided"):
             await client.chat_update(
                 channel=self._settings.channel,
@@ -199,6 +288,27 @@ class SlackChannel:
                 text=escaped(f"{title_of(request)}: {how}"),
                 blocks=told_with(request, how),
             )
+
+    async def _became(self, request: ApprovalRequest) -> str | None:
+        """Say what a request became that was not decided here; None where it waits."""
+        journal = self._journal
+        if journal is None:
+            return "Decided elsewhere, or nobody waits for it any more."
+        live, end = journal.subscribe(request.task_id), time.monotonic() + _END_SECONDS
+        while True:
+            try:
+                record = await _record(journal, request.request_id)
+            except DelfError as error:
+                _log.warning("how a question ended is not known: %s", error.message)
+                return None
+            if record is None or record.task.state in _OVER:
+                return _how(record)
+            if record.decided is not None:
+                return _how(record)
+            if self._is_closing or time.monotonic() > end:
+                return None
+            with suppress(TimeoutError, StopAsyncIteration):
+                await asyncio.wait_for(anext(live), _LOOK_SECONDS)
 
     def _soon(self, work: Coroutine[Any, Any, None]) -> None:
         """Do what no decision waits for; a failure of it is a warning."""
@@ -238,75 +348,99 @@ class SlackChannel:
         user: Mapping[str, Any],
         action: Mapping[str, Any],
     ) -> None:
-        kind, waiting = action.get("action_id"), self._waiting.get(str(action.get("value")))
-        if kind not in (APPROVE, REJECT, EDIT):
+        kind = str(action.get("action_id"))
+        if kind not in _BUTTONS:
             return
         try:
-            problem = await self._problem(client, waiting, user)
-            if problem is not None or waiting is None:
+            decision, view = _BUTTONS[kind]
+            found, problem = await self._looked_up(client, action.get("value"), user, decision)
+            if found is not None and problem is None and view is None:
+                problem = await self._settle(client, found, decision, user)
+            if problem is not None:
                 with _told("answer a person in Slack"):
                     await client.chat_postEphemeral(
-                        channel=self._settings.channel,
-                        user=str(user.get("id")),
-                        text=problem or _GONE,
+                        channel=self._settings.channel, user=str(user.get("id")), text=problem
                     )
-            elif kind == APPROVE:
-                await self._settle(client, waiting, Approved(), user)
-            else:
-                view = reject_view if kind == REJECT else edit_view
+            elif found is not None and view is not None:
                 with _told("open a form in Slack"):
                     await client.views_open(
-                        trigger_id=str(payload.get("trigger_id")), view=view(waiting.request)
+                        trigger_id=str(payload.get("trigger_id")), view=view(found.request)
                     )
-        except SlackUnavailableError as error:
+        except DelfError as error:
             _log.warning("%s", error.message)
 
     async def _sent(
         self, client: Any, view: Mapping[str, Any], user: Mapping[str, Any]
     ) -> dict[str, Any] | None:
         """Take a form; what is wrong with a field is said at the field."""
-        waiting = self._waiting.get(str(view.get("private_metadata")))
         blocks = _fields(_fields(view.get("state")).get("values"))
-        fields: dict[str, str | None] = {
-            name: _fields(_fields(given).get("value")).get("value")
-            for name, given in blocks.items()
-        }
+        fields = {name: _value(given) for name, given in blocks.items()}
         first = next(iter(fields), REASON)
+        kind = str(view.get("callback_id"))
+        decision, _ = _BUTTONS.get(kind, _BUTTONS[EDIT])
         try:
-            problem = await self._problem(client, waiting, user)
-        except SlackUnavailableError as error:
-            problem = error.message
-        if problem is not None or waiting is None:
-            return _wrong(first, problem or _GONE)
-        if view.get("callback_id") == REJECT:
-            reason = (fields.get(REASON) or "").strip()
-            await self._settle(client, waiting, Rejected(reason=reason or NO_REASON), user)
-            return None
-        request = waiting.request
-        try:
-            arguments = edited(request, fields)
+            found, problem = await self._looked_up(
+                client, view.get("private_metadata"), user, decision
+            )
+            if problem is not None or found is None:
+                return _wrong(first, problem or _GONE)
+            if kind == REJECT:
+                reason = (fields.get(REASON) or "").strip()
+                decision = Rejected(reason=reason or NO_REASON)
+            elif kind == REMEMBER:
+                decision = _remembering(fields.get(REMEMBERED))
+            else:
+                arguments = edited(found.request, fields)
+                fit = found.request.fit
+                decision = Edited(arguments=arguments if fit is None else fit(arguments))
+            problem = await self._settle(client, found, decision, user)
         except ValueError as error:
             return _wrong(str(error), "this is not JSON")
-        try:
-            fitting = arguments if request.fit is None else request.fit(arguments)
         except DelfError as error:
             named = next((name for name in fields if name in error.message), first)
             return _wrong(named, error.message)
-        await self._settle(client, waiting, Edited(arguments=fitting), user)
-        return None
+        return None if problem is None else _wrong(first, problem)
+
+    async def _looked_up(
+        self, client: Any, request_id: object, user: Mapping[str, Any], decision: Decision
+    ) -> tuple[_Found | None, str | None]:
+        """A request that waits, and the reason that a person cannot decide it, if there is one.
+
+        Args:
+            client: Slack.
+            request_id: The request.
+            user: The person.
+            decision: What they are about to decide.
+        """
+        name = str(request_id)
+        waiting, record = self._waiting.get(name), None
+        if self._journal is not None:
+            record = await _record(self._journal, name)
+            if record is None or not record.waits:
+                return None, _GONE
+        elif waiting is None or waiting.answer.done():
+            return None, _GONE
+        request = waiting.request if waiting is not None else record and record.requested
+        if request is None:
+            return None, _GONE
+        found = _Found(request, waiting, record)
+        return found, await self._problem(client, found, user, decision)
 
     async def _problem(
-        self, client: Any, waiting: _Waiting | None, user: Mapping[str, Any]
+        self, client: Any, found: _Found, user: Mapping[str, Any], decision: Decision
     ) -> str | None:
         """The reason that a person cannot decide; None for one who can."""
-        if waiting is None or waiting.answer.done():
-            return _GONE
         person = str(user.get("id") or "")
         if not await self._may(client, person):
             return "You may not decide this: you are none of the approvers that delf was told."
-        if waiting.request.rule and person not in self._settings.names:
+        if found.request.rule and person not in self._settings.names:
             return "A rule of the team holds, and delf does not know you: `names` says who you are."
-        return None
+        known = await self._known(person)
+        if known is not None and (known.revoked_at is not None or "decide" not in known.rights):
+            return f"You may not decide this: {known.name} has no right to decide in delf."
+        if found.record is None:
+            return None
+        return why_not(found.record, await self._decider(client, user), decision)
 
     async def _may(self, client: Any, user: str) -> bool:
         approvers = self._settings.approvers
@@ -327,10 +461,17 @@ class SlackChannel:
             self._members = time.monotonic() + _GROUP_SECONDS, members
         return frozenset(group for group, users in self._members[1].items() if user in users)
 
-    async def _settle(
-        self, client: Any, waiting: _Waiting, decision: Decision, user: Mapping[str, Any]
-    ) -> None:
-        """Take a decision; the first one counts.
+    async def _people(self) -> list[Person]:
+        journal: object = self._journal
+        return await journal.people() if isinstance(journal, SupportsPeople) else []
+
+    async def _known(self, user: str) -> Person | None:
+        """The person of the journal whom the settings name for somebody in Slack."""
+        name = self._settings.names.get(user)
+        return next((person for person in await self._people() if person.name == name), None)
+
+    async def _decider(self, client: Any, user: Mapping[str, Any]) -> Decider:
+        """Somebody in Slack as one who decides.
 
         Nobody has a name of the team's by what they call themselves in Slack.
         """
@@ -338,14 +479,95 @@ class SlackChannel:
         called = visible(str(user.get("username") or user.get("name") or "somebody"))
         name = names.get(person) or f"{called.replace(':', '')} ({person})"
         groups = await self._groups_of(client, person)
-        who = Decider(
+        teams = {names[group] for group in groups if group in names}
+        known = await self._known(person)
+        away = [] if known is None else stands_in_for(await self._people(), known, time.time())
+        return Decider(
             name=name,
-            key=f"{name}:{person}",
-            teams=tuple(sorted(names[group] for group in groups if group in names)),
+            key=f"{name}:{person}" if known is None else known.holder,
+            teams=tuple(sorted(teams.union(() if known is None else known.teams))),
+            stands_for=tuple((other.name, other.teams) for other in away),
             via="slack",
         )
-        if not waiting.answer.done():
-            waiting.answer.set_result(DecidedBy(decision=decision, who=who))
+
+    async def _settle(
+        self, client: Any, found: _Found, decision: Decision, user: Mapping[str, Any]
+    ) -> str | None:
+        """Take a decision, and give the reason for which it does not count; the first one does."""
+        who = await self._decider(client, user)
+        if self._journal is None or found.record is None:
+            if found.waiting is not None and not found.waiting.answer.done():
+                found.waiting.answer.set_result(DecidedBy(decision=decision, who=who))
+            return None
+        if isinstance(decision, Edited):  # the process that waits knows the others as they are
+            before = found.request.arguments
+            changed = {k: v for k, v in decision.arguments.items() if before.get(k) != v}
+            decision = Edited(arguments=changed)
+        given = decision
+        try:
+            _, decided = await send(self._journal, found.record, lambda _: given, who)
+        except DelfError as error:
+            return error.message
+        if isinstance(decided, ApprovalVoted):
+            await self._tell_vote(client, found.request, decided)
+        return None
+
+    async def _tell_vote(self, client: Any, request: ApprovalRequest, vote: ApprovalVoted) -> None:
+        """Say at a question that another person has to approve it, too."""
+        place = await self._place(request.task_id, request.request_id)
+        if place is None:
+            return
+        told = f"Approved by {vote.by}; another person has to approve it, too."
+        can_edit = is_editable(request)
+        with _told("say in Slack who has approved it"):
+            await client.chat_update(
+                channel=self._settings.channel,
+                ts=place,
+                text=escaped(f"{title_of(request)}: {told}"),
+                blocks=question_of(request, is_editable=can_edit, so_far=told),
+            )
+
+
+async def _record(journal: SharedJournal, request_id: str) -> RequestRecord | None:
+    """The record of a request by its whole id."""
+    found = await journal.find_requests(request_id)
+    return next((one for one in found if one.requested.request_id == request_id), None)
+
+
+def _how(record: RequestRecord | None) -> str:
+    """The end of a request, in words."""
+    decided = None if record is None else record.decided
+    if decided is None:
+        return "Nobody waits for it any more."
+    if decided.source != "person":
+        return _ENDS.get(decided.source, "Nobody waits for it any more.")
+    told = _DECISIONS.get(decided.decision, "Decided")
+    why = f" ({decided.reason})" if decided.decision == "rejected" and decided.reason else ""
+    return f"{told}{why} by {decided.by}" + (f", {decided.via}" if decided.via else "")
+
+
+def _remembering(given: str | None) -> Approved:
+    """The yes of a form that says for how long it holds, and for which calls."""
+    lasts, _, covers = (given or "").partition(" ")
+    if lasts not in ("task", "until_revoked") or covers not in ("call", "action"):
+        raise SlackUnavailableError("the form says nothing of how long the approval holds")
+    return Approved(remember=lasts, covers=covers)
+
+
+def _value(given: object) -> str | None:
+    """The text that somebody wrote into a field of a form, or chose in it."""
+    state = _fields(_fields(given).get("value"))
+    return state.get("value") or _fields(state.get("selected_option")).get("value")
+
+
+_View = Callable[[ApprovalRequest], dict[str, Any]]
+_BUTTONS: Final[Mapping[str, tuple[Decision, _View | None]]] = {
+    APPROVE: (Approved(), None),
+    REMEMBER: (Approved(), remember_view),
+    REJECT: (Rejected(), reject_view),
+    EDIT: (Edited(arguments={}), edit_view),
+}
+"""By buttons: the decision that each is about, and the form that it opens, if it does."""
 
 
 def _fields(value: Any) -> Mapping[str, Any]:

@@ -90,7 +90,7 @@ class Http:
             OSError: When the port is taken.
         """
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self.port)
+        site = web.TCPSite(self._runner, self._host, self.port, reuse_port=True)
         await site.start()
         self.port = int(self._runner.addresses[0][1])
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from delf.protocols.people import Person
+from delf.protocols.people import Person, stands_in_for
 from delf_serve import people
 from delf_serve import schemas as s
 from delf_serve.keys import Key, Keys
@@ -43,7 +43,7 @@ class Deputies:
             until=own.away_until if is_away else None,
             stands_in_for=[
                 s.StandIn(name=other.name, until=other.away_until or 0)
-                for other in people.stands_in_for(known, own, now)
+                for other in stands_in_for(known, own, now)
             ],
             candidates=[other.name for other in _candidates(known, own, key)],
         )

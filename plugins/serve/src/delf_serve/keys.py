@@ -24,9 +24,9 @@ from delf.protocols.people import (
     check_name,
     digest_of,
     folded,
+    stands_in_for,
 )
 from delf.protocols.sessions import SessionRecord
-from delf_serve.people import stands_in_for
 from delf_serve.settings import ServeSettings
 
 _log = logging.getLogger(__name__)

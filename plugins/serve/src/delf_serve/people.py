@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -84,14 +84,3 @@ def away(person: Person, delegate: Person, until: float) -> Person:
 def back(person: Person) -> Person:
     """A person who decides for themselves again."""
     return replace(person, away_until=None, delegate="", delegate_uid="")
-
-
-def stands_in_for(people: Sequence[Person], person: Person, now: float) -> list[Person]:
-    """The people in whose place somebody decides now."""
-    return [
-        other
-        for other in people
-        if other.revoked_at is None
-        and other.delegate_uid == person.uid
-        and (other.away_until or 0) > now
-    ]
