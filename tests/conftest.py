@@ -61,6 +61,8 @@ THOROUGH: Final = frozenset(
     ]
 )
 """Words in the names of modules that try much, or start programs and vendors' libraries."""
+THOROUGH_CASES: Final = frozenset({"test_says_the_same_of_itself_each_time"})
+"""Cases of the contract suites that start processes, for each plugin of the kind."""
 SERVICE_SECONDS: Final = 120
 _running: ContextVar[pytest.Item | None] = ContextVar("running", default=None)
 OF_IMAGES: Final = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
@@ -108,6 +110,8 @@ def _kinds(item: pytest.Item) -> Iterator[str]:
         yield "services"
     if not fixtures.isdisjoint(BROWSERS):
         yield "browser"
+    if item.name in THOROUGH_CASES:
+        yield "slow"
     yield from _named(item.path)
 
 

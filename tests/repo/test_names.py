@@ -11,7 +11,7 @@ from delf.errors import PluginError
 from delf.hookspecs import DISTRIBUTION
 from delf.official import PLUGIN_PREFIX, all_packages
 from delf_plugin_cli.sources import Sources
-from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, modules, place, tree_of
+from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, modules, nodes_of, place
 
 OURS = all_packages() | {DISTRIBUTION}
 # Plugins that pages and scaffolds make up, for their readers to write.
@@ -127,7 +127,7 @@ def test_advice_in_the_code_names_packages_that_there_are() -> None:
     wrong = [
         f"{place(path, node)}: {text}"
         for path in modules()
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.Call) and _called(node) in {"how_to_install", "optional"}
         for text in _texts_in(node)
         if text.replace("_", "-") not in OURS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.workspace import CORE, ROOT, modules, place, tree_of
+from support.workspace import CORE, ROOT, modules, nodes_of, place
 
 PRINTERS = (CORE / "src/delf/cli", ROOT / "libs/sandbox/src/delf_sandbox/guest")
 
@@ -47,7 +47,7 @@ def _is_not_implemented(node: ast.AST) -> bool:
 def _places(bad: Callable[[ast.AST], bool], but: tuple[Path, ...] = ()) -> Iterator[str]:
     for path in modules():
         if not any(path.is_relative_to(folder) for folder in but):
-            yield from (place(path, node) for node in ast.walk(tree_of(path)) if bad(node))
+            yield from (place(path, node) for node in nodes_of(path) if bad(node))
 
 
 def test_no_failure_is_swallowed() -> None:

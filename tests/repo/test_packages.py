@@ -11,7 +11,7 @@ from delf.hookspecs import DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
 from delf.official import all_packages, packages
 from delf.plugins.host import PluginHost
 from delf.specs import PrefilterSpec
-from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Plugin, imports_of, place, tree_of
+from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Plugin, imports_of, nodes_of, place
 
 PLUGIN_LINES = 80
 PLUGIN_IMPORTS = (
@@ -137,7 +137,7 @@ def test_the_code_of_the_core_names_no_plugin() -> None:
 
 def _texts_of(path: Path) -> list[ast.Constant]:
     """The strings of a module that are not docstrings."""
-    nodes = list(ast.walk(tree_of(path)))
+    nodes = nodes_of(path)
     told = {node.value for node in nodes if isinstance(node, ast.Expr)}
     return [
         node

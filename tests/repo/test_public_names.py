@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-import re
-
 from delf.hookspecs import PLUGIN_API
 from support.public_names import kept, public_names, required_members, unannounced
-from support.workspace import modules, place, tree_of
 
 GAINS = "delf.protocols.memory.MemoryStore: Protocol.forget(fact: str) -> None"
 
@@ -37,13 +33,3 @@ def test_a_protocol_gains_no_member_without_another_plugin_api() -> None:
     assert unannounced(PLUGIN_API, before, [*before, optional]) == []
     new = GAINS.replace("MemoryStore", "Forgetting")
     assert unannounced(PLUGIN_API, before, [*before, new]) == []
-
-
-def test_what_is_deprecated_names_what_to_use_and_when_it_goes() -> None:
-    wanted = re.compile(r"use .+; it goes with delf \d+\.\d+")
-    for path in modules():
-        for node in ast.walk(tree_of(path)):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "deprecated":
-                (text,) = node.args
-                assert isinstance(text, ast.Constant), place(path, node)
-                assert wanted.search(str(text.value)), place(path, node)

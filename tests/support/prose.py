@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from support.workspace import ROOT
+from support.workspace import ROOT, nodes_of
 
 MOST_WORDS: Final = 25
 """Words of one sentence."""
@@ -39,8 +39,6 @@ _CODE: Final = re.compile(r"`+[^`]*`+")
 _END: Final = re.compile(r"(?<=[.!?:;…])[\"'”)*_]*\s+")
 _BLOCK: Final = re.compile(r"^\s*([-*+]|\d+\.)\s+|^\s*#+\s+|^\s*>\s*")
 _HEADING: Final = re.compile(r"^\s*#+\s")
-_SECTION: Final = re.compile(r"^\s*(Args|Returns|Raises|Yields|Attributes|Example|Examples):\s*$")
-_ENTRY: Final = re.compile(r"^\s+\*{0,2}\w+(?: \([^)]*\))?:\s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +95,9 @@ def of_page(path: Path) -> Iterator[Sentence]:
             yield from (Sentence(path, start, one) for one in sentences(paragraph.pop()))
 
 
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
 def docstrings(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the docstrings of a module, its classes and functions, and those under variables."""
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         body = getattr(node, "body", None)
         for statement in body if isinstance(body, list) else ():
             match statement:
@@ -112,26 +105,6 @@ def docstrings(path: Path) -> Iterator[tuple[int, str]]:
                     yield statement.lineno, text
                 case _:
                     pass
-
-
-def of_docstrings(path: Path) -> Iterator[Sentence]:
-    """Yield the sentences of docstrings; entries of ``Args`` and items of lists one by one."""
-    for line, text in docstrings(path):
-        for part in paragraphs(text):
-            yield from (Sentence(path, line, one) for one in sentences(part.replace("``", "`")))
-
-
-def paragraphs(text: str) -> Iterator[str]:
-    """Yield the paragraphs of a docstring, without literal blocks and drawings."""
-    for block in re.split(r"\n\s*\n", re.sub(r"::\s*\n\n(?:[ ]{4,}.*\n|\s*\n)+", "\n\n", text)):
-        part: list[str] = []
-        for line in block.splitlines():
-            if _SECTION.match(line) or _ENTRY.match(line) or _BLOCK.match(line):
-                yield " ".join(part)
-                part = []
-            if not re.search(r"[├└│]|^\s*(>>>|=+ )", line):
-                part.append(line.strip())
-        yield " ".join(part)
 
 
 def spoken(node: ast.expr) -> str | None:
@@ -158,7 +131,7 @@ def spoken(node: ast.expr) -> str | None:
 
 def messages(path: Path) -> Iterator[tuple[int, str]]:
     """Yield what a module says to people: texts of errors, warnings, hints and help."""
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         said: list[ast.expr] = []
         match node:
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
@@ -177,8 +150,12 @@ def messages(path: Path) -> Iterator[tuple[int, str]]:
                 yield one.lineno, text
 
 
-def of_messages(path: Path) -> Iterator[Sentence]:
-    """Yield the sentences that a module says to people."""
-    for line, text in messages(path):
-        for one in re.split(r" \| |\n", text):
-            yield from (Sentence(path, line, part) for part in sentences(one))
+@cache
+def of_messages(path: Path) -> tuple[Sentence, ...]:
+    """The sentences that a module says to people."""
+    return tuple(
+        Sentence(path, line, part)
+        for line, text in messages(path)
+        for one in re.split(r" \| |\n", text)
+        for part in sentences(one)
+    )

@@ -67,6 +67,12 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
+@functools.cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a module's tree: several tests look at them, and each walk takes seconds."""
+    return tuple(ast.walk(tree_of(path)))
+
+
 def place(path: Path, node: ast.AST | None = None) -> str:
     """Where something is, as an editor opens it."""
     line = f":{node.lineno}" if node is not None and hasattr(node, "lineno") else ""

@@ -172,6 +172,7 @@ LARGE = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", LARGE)
 async def test_a_large_file_is_read_as_a_small_one(tmp_path, monkeypatch, case):
     monkeypatch.setattr(query, "_is_small", lambda file: False)

@@ -15,7 +15,7 @@ from delf_runner_dbos.queue import DbosQueue
 from support.fleet import Fleet, fleet
 from support.program import delf
 
-pytestmark = [pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.timeout(240), pytest.mark.chaos]
 
 ROUTINE = """\
 # /// routine

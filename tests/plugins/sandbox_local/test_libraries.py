@@ -9,6 +9,7 @@ from support.data_libraries import ANSWERS, USES, installed
 from support.scripting import NotingHost, local_session, session_spec
 
 GB = 2**30
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.timeout(120)
