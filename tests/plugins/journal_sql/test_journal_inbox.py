@@ -342,5 +342,5 @@ async def test_many_tasks_that_wait_hold_up_no_others(
             data = answer_data(event.request_id, event.digest, Approved(), Decider(name="cli"))
             await other.post(event.task_id, KIND, data)
         done = await asyncio.to_thread(lambda: [agent.wait(name, 60) for name in asking])
-    assert [response.text for response in done] == [f"paid {n}" for n in range(100)]
-    assert sorted(paid) == list(range(100))
+    assert [response.text for response in done] == [f"paid {n}" for n in range(40)]
+    assert sorted(paid) == list(range(40))
