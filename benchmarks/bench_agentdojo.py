@@ -18,7 +18,9 @@ look at it, and approve what the task needs. Tools say whose words they return, 
 plugins do of such fields. A script of the solution holds no value that stands neither in the task
 nor is made up for it: such a one comes from a result, as it would have to. Where delf asks for
 the task's outline, it gets the solution's calls with what the task itself says, and with the
-calls that the other values come from; nothing of tasks that order to do what some text says.
+calls that the other values come from. Six tasks order to do what some text says: their outline
+ends there, and delf asks again with the text if a service vouches for the author whom the task
+names. The model obeys an attack in such a text, too.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ import re
 import time
 import warnings
 from collections import Counter
+from itertools import compress, count
 from typing import Any
 
 import yaml
@@ -52,6 +55,7 @@ except ImportError:
     raise SystemExit from None
 
 from delf import Agent, tool
+from delf.engine.outline import FOLLOWED
 from delf.messages import ModelReply, ModelRequest, ToolCall
 from delf.testing import ScriptedModel, TestHost
 from delf_strategy_stream.strategy import StreamStrategy
@@ -79,15 +83,27 @@ TRUST = [
     (r"(get|check)_.*(hotel|restaurant|car|flight).*", "own"),
 ]
 """The authors of results; the first that fits, and others for reviews, pages and text files."""
-DELEGATED = {
-    ("workspace", "user_task_13"),
-    ("workspace", "user_task_19"),
-    ("slack", "user_task_11"),
-    ("slack", "user_task_18"),
-    ("slack", "user_task_19"),
-    ("banking", "user_task_12"),
+AUTHORS = [
+    (r"get_(unread|sent|received|draft)_emails|search_emails", "sender"),
+    (r"read_channel_messages|read_inbox", "sender"),
+    (r"get_webpage", "url"),
+]
+"""The fields and arguments with the author that a service vouches for; a file has none."""
+TODO = {
+    name: ("get_webpage", {"url": f"www.company-todo-list.com/{who}"})
+    for name, who in (("user_task_18", "alice"), ("user_task_19", "bob"))
 }
-"""Tasks that order to do what a text says: their own words ask for none of these calls."""
+"""A call that two solutions leave out, though nobody could do without it: it reads the task."""
+DELEGATED = {
+    ("workspace", "user_task_13"): "search_emails",
+    ("workspace", "user_task_19"): "search_emails",
+    ("slack", "user_task_11"): "read_inbox",
+    ("slack", "user_task_18"): "get_webpage",
+    ("slack", "user_task_19"): "get_webpage",
+    ("banking", "user_task_12"): "read_file",
+}
+"""Tasks that order to do what a text says, with the call that reads it: their own words ask for
+none of the calls after that one."""
 
 MARK = "<INFORMATION>"
 WAYS = ("codegen", "stream, markers", "stream, tools")
@@ -143,8 +159,13 @@ def tool_of(
     if is_guarded:
         tells = function.name in TELLS
         effect = "read" if reads(function.name) or tells else "write"
-        trust = trust_of(function.name)
-        return tool(effect=effect, confirm=False, egress=tells, trust=trust)(call)
+        return tool(
+            effect=effect,
+            confirm=False,
+            egress=tells,
+            trust=trust_of(function.name),
+            author=author_of(function.name),
+        )(call)
     effect = "read" if reads(function.name) else "write"
     return tool(effect=effect, confirm=effect != "read")(call)
 
@@ -156,6 +177,10 @@ def trust_of(name: str) -> Any:
     if "reviews" in name or name in ("read_file", "download_file", "get_webpage"):
         return "outside"
     return next((trust for names, trust in TRUST if re.fullmatch(names, name)), "outside")
+
+
+def author_of(name: str) -> str | None:
+    return next((field for names, field in AUTHORS if re.fullmatch(names, name)), None)
 
 
 class Sources:
@@ -204,11 +229,15 @@ class Sources:
                 return name  # a text that was put together from what was read
         return "" if numbers - self._numbers else None
 
-    def outline(self) -> str:
-        return "\n".join(
-            f"{name}({', '.join(f'{key}={self._written(at, item)}' for key, item in args.items())})"
-            for at, (name, args) in enumerate(self.wanted)
-        )
+    def outline(self, follows: str | None = None) -> str:
+        """The calls that the words ask for; up to the one that reads a text to follow."""
+        lines: list[str] = []
+        for at, (name, args) in enumerate(self.wanted):
+            given = ", ".join(f"{key}={self._written(at, item)}" for key, item in args.items())
+            if name == follows:
+                return "\n".join([*lines, f"follow({name}({given}))"])
+            lines.append(f"{name}({given})")
+        return "\n".join(lines)
 
     def _written(self, call: int, value: Any) -> str:
         if isinstance(value, (list, tuple)):
@@ -349,6 +378,9 @@ class Delf(BasePipelineElement):
 
     async def _work(self, query: str, runtime: Any, env: Any) -> list[FunctionCall]:
         wanted = [(c.function, plain(c.args)) for c in self.task.ground_truth(env)]
+        self.follows = DELEGATED.get((self.suite, self.task.ID))
+        if self.suite == "slack" and self.task.ID in TODO:
+            wanted.insert(0, TODO[self.task.ID])
         evil = [] if self.attack is None else calls_of(self.attack, env)
         self.evil = [(c.function, plain(c.args)) for c in evil]
         needed = Counter(key_of(*call) for call in wanted)
@@ -368,10 +400,22 @@ class Delf(BasePipelineElement):
             return False
 
         made: list[FunctionCall] = []
-        known = (self.suite, self.task.ID) not in DELEGATED
-        model = ScriptedModel(
-            default=self._model(wanted), outline=self.sources.outline() if known else ""
-        )
+
+        def outline(request: ModelRequest) -> str:
+            _, is_followed, text = request.messages[-1].text.partition(FOLLOWED)
+            if not is_followed:
+                return self.sources.outline(self.follows)
+            told = Sources(f"{query}\n{text}", runtime, world, wanted).outline()
+            if MARK in text:  # it obeys here, too
+                evil = (
+                    f"{name}({', '.join(f'{key}={item!r}' for key, item in args.items())})"
+                    for name, args in self.evil
+                )
+                told = "\n".join([told, *evil])
+            return told
+
+        world = copy.deepcopy(env)
+        model = ScriptedModel(default=self._model(wanted), outline=outline)
         host = TestHost.discover(environ={})
         host.provide(model.spec, model.factory)
         strategy: Any = "codegen"
@@ -440,26 +484,24 @@ class Delf(BasePipelineElement):
                 for call, line in zip(calls, made, strict=True)
             ]
 
-        first = [call for call in wanted if reads(call[0])] if self.evil else wanted
-        rest = wanted[len(first) :] if self.evil else []
-        if self.evil:  # it reads first, as a model that looks before it writes
-            first = []
-            for call in wanted:
-                if not reads(call[0]) or MARK in str(call[1]):  # that is known once it was read
-                    break
-                first.append(call)
-            rest = wanted[len(first) :]
+        first, is_in_turn = wanted, self.evil or self.follows
+        if is_in_turn:  # it reads first, as a model that looks before it writes
+            known = (not reads(name) or MARK in str(args) for name, args in wanted)
+            names = [name for name, _ in wanted]
+            least = names.index(self.follows) + 1 if self.follows else 0
+            first = wanted[: max(least, next(compress(count(), known), len(wanted)))]
+        rest = wanted[len(first) :]
         asked: list[int] = []
 
         def answer(request: ModelRequest) -> str:
             asked.append(1)
-            if len(asked) == 1 and self.evil:
+            if len(asked) == 1 and is_in_turn:
                 code = [told, "seen = []", *lines(first, unread=True)]
                 code += ["rerun(str(seen), 'the rest')"]
             elif len(asked) == 1:
                 code = [told, "seen = []", *lines(wanted, unread=True), end]
             else:
-                obeys = MARK in str(request.messages[2:])
+                obeys = bool(self.evil) and MARK in str(request.messages[2:])
                 self.obeyed = obeys
                 code = ["seen = []", *(lines(self.evil) if obeys else []), *lines(rest), end]
             return "```python\n" + "\n".join(code) + "\n```"

@@ -25,6 +25,7 @@ from urllib.parse import unquote
 from delf.engine.outline import Outline
 from delf.events import (
     CallFinished,
+    CallStarted,
     Event,
     ModelCalled,
     ModelReplied,
@@ -45,7 +46,7 @@ _LOOKED_UP: Final = "the web, where its provider searches"
 _MOST_CHARACTERS: Final = 4_000_000
 """Letters of results of one trust that are searched; later ones are not."""
 _MOST_VALUES: Final = 200_000
-_MOST_LEAVES: Final = 500
+MOST_LEAVES: Final = 500
 """Values of one call that are looked for."""
 _MOST_NEEDLES: Final = 24
 """Pieces of one value that are looked for."""
@@ -57,6 +58,9 @@ _PIECE: Final = 24
 """Letters of a piece of a longer text, at least; of a long text's twice as many."""
 _LONGEST_PATH: Final = 100
 """Characters of a path that are told: its names are others' words, too."""
+_MOST_FOLLOWED: Final = 3
+"""Texts that one task may order to follow."""
+_LONGEST_FOLLOWED: Final = 20_000
 _SEAM: Final = "\x00"
 _WORD: Final = re.compile(r"[\w.@+:/%-]{6,}")
 _NAME: Final = re.compile(r"[\w.-]{6,}")
@@ -68,6 +72,7 @@ _LONGEST_WORD: Final = 300
 _BEFORE: Final = r"(?<![\w@])(?<!\w[.+-])"
 _AFTER: Final = r"(?![\w@]|[.+-]\w)"
 _NUMBER: Final = re.compile(r"\d{1,15}(?:[\d,]{0,20}\.\d{1,15}|(?:,\d{3}){0,6})")
+_SCHEMES: Final = ("http://", "https://", "mailto:")
 _NAMES: Final = re.compile(r"[^.\[\]]+")
 _LONGEST_BARE: Final = 4
 """Characters of a number that is in any text, and is a record's only where it is named."""
@@ -163,9 +168,11 @@ class Wording:
 
     Args:
         trust: Of the result as a whole, or by the name of a field with ``*`` for the rest.
+        author: The field or the argument with the author that the service vouches for.
     """
 
     trust: Trust | Mapping[str, Trust] = "outside"
+    author: str | None = None
 
     @property
     def is_outside(self) -> bool:
@@ -202,6 +209,12 @@ class Author:
         return ", ".join(islice(names, 3)) + (f" and {more} more" if more > 0 else "")
 
 
+_FOLLOWED: Final = frozenset(
+    (ModelCalled, ScriptGenerated, ModelReplied, ScriptFinished, CallStarted, CallFinished)
+)
+"""The events that say where a value may come from."""
+
+
 class Origins:
     """The origins of the values of one task's calls.
 
@@ -235,11 +248,17 @@ class Origins:
         self._results: list[CallFinished] = []
         self._taken_in = 0
         self._recorded = 0
-        self._records: dict[str, tuple[CallFinished, str]] = {}
+        # Numbers and texts alone, which the garbage collector does not walk through.
+        self._records: dict[str, int] = {}
+        self._record_paths: dict[str, str] = {}
         self._haystack = _Haystack()
         self._before: Callable[[], Iterable[tuple[Trust, str, str]]] | None = before
         self.outline: Outline | None = None
         """The calls that the task itself asks for, once a model was asked about them."""
+        self.outlines = 0
+        """The answers that it was put together from."""
+        self._arguments: dict[int, Mapping[str, Any]] = {}
+        """The arguments of the calls whose results have an author."""
 
     @property
     def own_words(self) -> str:
@@ -267,7 +286,9 @@ class Origins:
         Args:
             events: The task's events from its begin.
         """
-        for event in islice(events, self._seen, None):
+        for event in events[self._seen :]:
+            if type(event) not in _FOLLOWED:
+                continue
             match event:
                 case ModelCalled(purpose="generate"):
                     self._take_before()
@@ -282,11 +303,14 @@ class Origins:
                     if not self._asked:
                         self._clean_code.append(self._code)
                 case ModelReplied(purpose="outline", text=text):
-                    self.outline = Outline.of(text)
-                    self._clean_code.append(_Words(self.outline.code))
+                    told, self.outlines = Outline.of(text), self.outlines + 1
+                    self.outline = self.outline.with_more(told) if self.outline else told
+                    self._clean_code.append(_Words(told.code))
                 case ScriptFinished():
                     self._has_run = True
                     self._author, self._code = Author(read=self._asked), None
+                case CallStarted() if self._wording_of(event.action).author:
+                    self._arguments[event.call_id] = event.arguments
                 case CallFinished(status="ok" | "error"):
                     self._results.append(event)
                     if self._wording_of(event.action).is_outside:
@@ -294,6 +318,32 @@ class Origins:
                 case _:
                     pass
         self._seen = len(events)
+
+    def followed(self) -> Sequence[str]:
+        """The texts that the user's words order to follow, by the authors that they name.
+
+        A record's author is a field that its service vouches for. A text that names its author
+        itself is nobody's.
+        """
+        found: dict[str, None] = {}
+        for event in self._results if self.outline is not None and self.outline.orders else ():
+            given = self._arguments.get(event.call_id)
+            if given is None or event.status != "ok":
+                continue
+            author = str(self._wording_of(event.action).author)
+            for order in self.outline.orders if self.outline else ():
+                if order.action == event.action:
+                    records = _records_by(self._is_own, author, given, event.result)
+                    told = [text for text in order.literals if self._is_own(text)]
+                    for record in records:
+                        held = _Words(f"{record}\n{_text_of(given)}")
+                        if all(map(held.mention, told)):
+                            found.setdefault(record[:_LONGEST_FOLLOWED])
+        return list(islice(found, _MOST_FOLLOWED))
+
+    def _is_own(self, text: str) -> bool:
+        """Tell whether a value stands in the user's words."""
+        return any(words.mention(text) for words in self._words)
 
     def _take_before(self) -> None:
         """Take in what the model had with the task; it is known once a model is asked."""
@@ -309,7 +359,11 @@ class Origins:
 
     def of(self, arguments: Mapping[str, Any]) -> dict[str, Origin]:
         """Find the source of each value of a call's arguments, by its path, as ``to[0]``."""
-        return {path: self._of(text) for path, text in leaves_of(arguments)}
+        return self.of_values(islice(leaves_of(arguments), MOST_LEAVES))
+
+    def of_values(self, values: Iterable[tuple[str, str]]) -> dict[str, Origin]:
+        """Find the source of each value, which comes with its path."""
+        return {path: self._of(text) for path, text in values}
 
     def are_from(self, actions: AbstractSet[str], value: Any) -> Placed:
         """Tell how results of some actions hold all of the values of an argument.
@@ -325,7 +379,7 @@ class Origins:
         return "in a text" if "in a text" in found else "whole"
 
     def _of(self, text: str) -> Origin:
-        if any(words.mention(text) for words in self._words):
+        if self._is_own(text):
             return self._named(text) or Origin(kind="task", trust="own")
         if any(code.mention(text) for code in self._clean_code):
             return Origin(kind="script", trust="own")
@@ -357,7 +411,7 @@ class Origins:
     def own_part(self, value: Any) -> Origin | None:
         """The first place in one's own data that an argument, or a piece of it, is from."""
         self._take_in()
-        found = (self._haystack.own_part(text) for _, text in islice(_leaves(value), _MOST_LEAVES))
+        found = (self._haystack.own_part(text) for _, text in islice(_leaves(value), MOST_LEAVES))
         return next(filter(None, found), None)
 
     def _take_in(self) -> None:
@@ -366,7 +420,7 @@ class Origins:
             for name, text in self._files():
                 self._haystack.add(0, f"the input file {name}", text, Wording())
             self._files = None
-        for event in islice(self._results, self._taken_in, None):
+        for event in self._results[self._taken_in :]:
             given = event.error if event.result is None else event.result
             wording = self._wording_of(event.action)
             self._haystack.add(event.call_id, event.action, given, wording)
@@ -379,16 +433,20 @@ class Origins:
         """
         if len(letters) >= _SHORT:
             return None
-        for event in islice(self._results, self._recorded, None):
+        known, paths = self._records, self._record_paths
+        for index in range(self._recorded, len(self._results)):
+            event = self._results[index]
             trust = self._wording_of(event.action).trust
-            for _, path, value in _authored(event.result, trust, "own"):
-                if len(value) <= 2 * _SHORT and len(self._records) < _MOST_VALUES:
-                    self._records.setdefault(_without_spaces(value), (event, path))
+            for path, value in _own_values(event.result, trust):
+                plain = _without_spaces(value)
+                if len(plain) <= 2 * _SHORT and len(known) < _MOST_VALUES and plain not in known:
+                    known[plain] = index
+                    paths[plain] = path
         self._recorded = len(self._results)
-        found = self._records.get(_without_spaces(text))
-        if found is None:
+        plain = _without_spaces(text)
+        if plain not in known:
             return None
-        event, path = found
+        event, path = self._results[known[plain]], paths[plain]
         return Origin(
             kind="result", trust="own", call_id=event.call_id, action=event.action, path=path
         )
@@ -669,9 +727,12 @@ class _Words:
 
     def mention(self, text: str) -> bool:
         """Say if a value stands there."""
-        if _NUMBER.fullmatch(text):
+        if text[:1].isdigit() and _NUMBER.fullmatch(text):
             return _number(float(text)) in self._numbers
-        text = re.sub(r"^(?:https?://|mailto:)", "", text.strip()).rstrip("/")
+        text = text.strip()
+        if text.startswith(_SCHEMES):
+            text = text.partition(":")[2].removeprefix("//")
+        text = text.rstrip("/")
         if not text or _without_spaces(text) not in self._plain:
             return False
         if len(text) > _LONGEST_WORD:
@@ -686,13 +747,52 @@ class _Words:
 
 def has_link(value: Any) -> bool:
     """Tell whether a value holds an address that somebody could follow or pay to."""
-    return any(_LINKS.search(text) for _, text in islice(_leaves(value), _MOST_LEAVES))
+    return any(_LINKS.search(text) for _, text in islice(_leaves(value), MOST_LEAVES))
 
 
-def leaves_of(arguments: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
-    """The values of arguments as texts, each with its path, as ``to[0]``."""
-    leaves = islice(_leaves(arguments), _MOST_LEAVES)
-    return [(path.lstrip("."), text) for path, text in leaves]
+def leaves_of(arguments: Mapping[str, Any], *, has_keys: bool = False) -> Iterator[tuple[str, str]]:
+    """The values of arguments as texts, each with its path, as ``to[0]``.
+
+    Args:
+        arguments: By name.
+        has_keys: The keys of records are values, too.
+    """
+    for name, item in arguments.items():
+        yield from _leaves(item, name, has_keys=has_keys)
+
+
+def _records_by(
+    is_named: Callable[[str], bool], author: str, given: Mapping[str, Any], value: Any
+) -> Iterator[str]:
+    """The records of a result whose author is one of those that are named, each as a text.
+
+    Args:
+        is_named: Tells of an author.
+        author: The field with it; where no record has such a field, the argument.
+        given: The call's arguments.
+        value: The result.
+    """
+    todo, steps, has_field = [value], 0, False
+    while todo and steps < _MOST_VALUES:
+        item, steps = todo.pop(), steps + 1
+        if isinstance(item, Mapping):
+            fields = cast("Mapping[str, Any]", item)
+            if author not in fields:
+                todo += [*fields.values()][::-1]
+                continue
+            has_field, whose = True, fields[author]
+            if isinstance(whose, str) and is_named(whose):
+                yield _text_of(fields)
+        elif isinstance(item, (list, tuple)):
+            todo += reversed(cast("Sequence[Any]", item))
+    whose = given.get(author)
+    if not has_field and isinstance(whose, str) and is_named(whose):
+        yield _text_of(value)
+
+
+def _text_of(value: Any) -> str:
+    leaves = islice(_leaves(value), MOST_LEAVES)
+    return "\n".join(f"{path.lstrip('.')}: {text}" if path else text for path, text in leaves)
 
 
 def _without_spaces(text: str) -> str:
@@ -750,12 +850,19 @@ def _decoded(text: str) -> Iterator[str]:
 _URL_SAFE: Final = str.maketrans("-_", "+/")
 
 
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """The values of plain data that could come from somewhere, as texts, with their paths."""
+def _leaves(value: Any, path: str = "", *, has_keys: bool = False) -> Iterator[tuple[str, str]]:
+    """The values of plain data that could come from somewhere, as texts, with their paths.
+
+    Args:
+        value: The data.
+        path: Its own path.
+        has_keys: Every key is a value, else only those that are no field's name, but an address or
+            a title.
+    """
     match value:
         case str():
             if value[:1] in ("{", "[") and (inner := _of_json(value)) is not None:
-                yield from _leaves(inner, path)
+                yield from _leaves(inner, path, has_keys=has_keys)
             else:
                 yield path, value
         case bool() | None:
@@ -767,74 +874,114 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
         case bytes():
             yield path, value[:_MOST_CHARACTERS].decode(errors="replace")
         case Mapping():
-            for key, item in cast("Mapping[Any, Any]", value).items():
-                if isinstance(key, str) and not key.isidentifier():
-                    yield path, key  # no field's name, but an address or a title
-                yield from _leaves(item, f"{path}.{key}")
+            for index, (key, item) in enumerate(cast("Mapping[Any, Any]", value).items()):
+                if isinstance(key, str) and (has_keys or not key.isidentifier()):
+                    yield f"{path}[key {index}]", key
+                yield from _leaves(item, f"{path}.{key}", has_keys=has_keys)
         case list() | tuple() | set() | frozenset():
             for index, item in enumerate(cast("Iterable[Any]", value)):
-                yield from _leaves(item, f"{path}[{index}]")
+                yield from _leaves(item, f"{path}[{index}]", has_keys=has_keys)
         case _:
             yield path, str(value)
 
 
-def _authored(
-    value: Any, trust: Trust | Mapping[str, Trust], only: Trust | None = None
-) -> Iterator[tuple[Trust, str, str]]:
+def _authored(value: Any, trust: Trust | Mapping[str, Trust]) -> Iterator[tuple[Trust, str, str]]:
     """The values of a result as texts, each with its author and its path.
 
     Args:
-        value: The result.
+        value: The result. If it is a text of JSON as a whole, its fields have authors; such a text
+            in a field is its author's alone, who could name any field there.
         trust: Whose words it holds, as :class:`Wording` has them; a field without a name of its
             own there is of the field around it.
-        only: Pass over the values of the other author.
     """
     named: Mapping[str, Trust] = {"*": trust} if isinstance(trust, str) else trust
-    whose: Trust = named.get("*", "outside")
-    if only not in (None, whose) and len(named) == 1:
-        return
-    todo: list[tuple[Any, str, Trust]] = [(value, "", whose)]
+    todo: list[tuple[Any, str, Trust]] = [(_opened(value), "", named.get("*", "outside"))]
     while todo:
         item, path, whose = todo.pop()
-        if isinstance(item, str) and item[:1] in ("{", "[") and (inner := _of_json(item)):
-            item = inner
         if type(item) is dict or isinstance(item, Mapping):
             fields = cast("Mapping[Any, Any]", item)
-            if only in (None, whose):
-                for key in fields:
-                    if isinstance(key, str) and not key.isidentifier():
-                        yield whose, path, key
+            for key in fields:
+                if isinstance(key, str) and not key.isidentifier():
+                    yield whose, path, key
             later: list[tuple[Any, str, Trust]] = []
             for key, each in fields.items():
                 author = named.get(key, whose)
-                is_text = type(each) is str and each[:1] not in ("{", "[")
-                if only in (None, author):
-                    if is_text and not later:  # most are; a step of their own costs more
-                        yield author, f"{path}.{key}", each
-                    else:
-                        later.append((each, f"{path}.{key}", author))
-                elif not is_text and _may_hold_more(each):
+                if type(each) is str and not later and each[:1] not in ("{", "["):
+                    yield author, f"{path}.{key}", each  # most are; a step of its own costs more
+                else:
                     later.append((each, f"{path}.{key}", author))
             todo += reversed(later)
         elif isinstance(item, (list, tuple)):
             items = [*enumerate(cast("Sequence[Any]", item))]
             for index, each in reversed(items):
                 todo.append((each, f"{path}[{index}]", whose))
-        elif only not in (None, whose):
-            continue
-        elif isinstance(item, str):
-            yield whose, path, item
         else:
             for rest, text in _leaves(item):
                 yield whose, path + rest, text
 
 
-def _may_hold_more(value: object) -> bool:
-    """True for a value with fields of its own, which may have another author."""
-    kind = type(value)
-    if kind is str:
-        return cast("str", value)[:1] in ("{", "[")
-    return kind is not int and kind is not float and isinstance(value, (Mapping, list, tuple))
+_FLAT: Final = frozenset((str, int, float, bool, type(None)))
+
+
+def _own_values(value: Any, trust: Trust | Mapping[str, Trust]) -> Iterator[tuple[str, str]]:
+    """The values of a result that are the user's own, as texts with their paths.
+
+    It goes by the names that are the user's own, and looks at nothing else in a flat record.
+
+    Args:
+        value: The result.
+        trust: As for :func:`_authored`.
+    """
+    if trust == "outside":
+        return
+    if isinstance(trust, str) or trust.get("*", "outside") == "own":
+        yield from _own_in(value, trust)
+        return
+    own = [name for name, whose in trust.items() if whose == "own"]
+    todo = [(_opened(value), "")] if own else []
+    while todo:
+        item, path = todo.pop()
+        if isinstance(item, (list, tuple)):
+            items = cast("Sequence[Any]", item)
+            later: list[tuple[Any, str]] = []
+            for at, each in enumerate(items):
+                row = cast("dict[Any, Any]", each)
+                if type(row) is dict and _FLAT.issuperset(map(type, row.values())):
+                    for name in own:  # most are flat records; a step of their own costs more
+                        if type(found := row.get(name)) is str:
+                            yield f"{path}[{at}].{name}", found
+                        elif found is not None:
+                            yield from _own_in(found, trust, f"{path}[{at}].{name}")
+                else:
+                    later.append((each, f"{path}[{at}]"))
+            todo += reversed(later)
+        elif isinstance(item, Mapping):
+            fields = cast("Mapping[Any, Any]", item)
+            for key, each in fields.items():
+                if key in own:
+                    yield from _own_in(each, trust, f"{path}.{key}")
+                elif type(each) not in _FLAT:
+                    todo.append((each, f"{path}.{key}"))
+
+
+def _own_in(
+    value: Any, trust: Trust | Mapping[str, Trust], path: str = ""
+) -> Iterator[tuple[str, str]]:
+    """The values of the user's own in one of their fields, or in a result that is mostly theirs."""
+    named = trust
+    if path and not isinstance(trust, str):
+        named = dict[str, Trust](trust)
+        named["*"] = "own"
+    for whose, rest, text in _authored(value, named):
+        if whose == "own":
+            yield path + rest, text
+
+
+def _opened(value: Any) -> Any:
+    """A result, or the data in it where it is a text of JSON as a whole."""
+    is_data = isinstance(value, str) and value[:1] in ("{", "[")
+    inner = _of_json(cast("str", value)) if is_data else None
+    return value if inner is None else inner
 
 
 def _of_json(text: str) -> Any:

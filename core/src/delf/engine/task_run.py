@@ -23,7 +23,7 @@ from delf.engine.memory import AgentMemory, is_from_others
 from delf.engine.models.client import ModelClient
 from delf.engine.models.money import Ledger
 from delf.engine.origins import CONVERSATION, MEMORY, PARENT, Origins, Wording
-from delf.engine.outline import OUTLINE_QUESTION
+from delf.engine.outline import FOLLOWED, OUTLINE_QUESTION
 from delf.engine.output import OutputFiles, OutputFolder, written_before
 from delf.engine.resources import Resources
 from delf.engine.task import TaskContext, TaskRequest, moment
@@ -221,13 +221,18 @@ class TaskRun:
             self.log.redactor.log_failure(_log, what, error)
             await self.warn(f"{what}: an unexpected {type(error).__name__}")
 
-    async def _outline(self) -> None:
-        """Ask the main model which calls the task itself asks for; its answer is an event."""
+    async def _outline(self, followed: str) -> None:
+        """Ask the main model which calls the task itself asks for; its answer is an event.
+
+        Args:
+            followed: The text that the user's words order to follow; empty for the words alone.
+        """
+        words = self._values.own_words
         begun = next(event.at for event in self.log.events if isinstance(event, TaskStarted))
         question = OUTLINE_QUESTION.format(
             tools=stubs_of([bound.describe() for bound in self.tools.shown], self.request.task),
             now=moment(begun, self.zone),
-            words=self._values.own_words,
+            words=f"{words}\n\n{FOLLOWED}\n{followed}" if followed else words,
         )
         async with self.unharmed("nobody could say which calls the task asks for"):
             await self.ask("outline", question, self.config.main_llm)
@@ -249,11 +254,16 @@ class TaskRun:
             for fact in self.context.facts:
                 yield "outside" if is_from_others(fact) else "own", fact, MEMORY
 
+        known: dict[str, Wording] = {}
+
         def wording_of(action: str) -> Wording:
-            bound = next((bound for bound in self.tools if bound.name == action), None)
-            if bound is None:
-                return Wording()
-            return Wording(trust="own" if bound.built_in else bound.action.trust)
+            if action not in known:
+                bound = next((bound for bound in self.tools if bound.name == action), None)
+                if bound is None:
+                    return Wording()
+                trust = "own" if bound.built_in else bound.action.trust
+                known[action] = Wording(trust=trust, author=bound.action.author)
+            return known[action]
 
         def files() -> Iterator[tuple[str, str]]:
             for file in islice(self.inputs, _MOST_SEARCHED):

@@ -66,6 +66,8 @@ class Action:
         sinks: The parameters that decide where something goes or what is done. None for those
             whose names say so.
         egress: It sends its arguments out of the user's own services, though it only reads.
+        author: The field of a record, or the parameter, with the author that the service vouches
+            for, as the sender of a message. None where it vouches for nobody.
         is_async: Whether ``call`` is a coroutine function; others run in a thread.
         signature: ``(statement: str, limit: int = 100) -> list[dict]``.
     """
@@ -88,6 +90,7 @@ class Action:
     trust: Trust | Mapping[str, Trust] = "outside"
     sinks: tuple[str, ...] | None = None
     egress: bool = False
+    author: str | None = None
     is_async: bool = field(init=False)
     signature: str = field(init=False)
 
@@ -158,6 +161,7 @@ def action(
     trust: Trust | Mapping[str, Trust] = "outside",
     sinks: Sequence[str] | None = None,
     egress: bool = False,
+    author: str | None = None,
 ) -> Callable[[F], F]: ...
 def action(
     permission: Any = None,
@@ -169,6 +173,7 @@ def action(
     trust: Trust | Mapping[str, Trust] = "outside",
     sinks: Sequence[str] | None = None,
     egress: bool = False,
+    author: str | None = None,
 ) -> Any:
     """Mark a connection's method as an action.
 
@@ -185,6 +190,8 @@ def action(
         sinks: The parameters that decide where something goes, as ``to``. Without it those whose
             names say so; an empty list for none.
         egress: It sends its arguments out, though it only reads, as a search does.
+        author: The field of a record, or the parameter, with the author that the service vouches
+            for, as ``sender``: a task may order to do what that author's text says.
 
     Raises:
         ToolDefinitionError: For an unknown effect or trust, an unknown sink, and a parameter
@@ -193,7 +200,7 @@ def action(
     if effect not in EFFECTS:
         raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")
 
-    flow = check_flow("@action", trust, sinks, egress=egress)
+    flow = check_flow("@action", trust, sinks, egress=egress, author=author)
 
     def mark(function: F) -> F:
         if code := getattr(function, "__code__", None):
@@ -321,6 +328,7 @@ def check_flow(
     sinks: Sequence[str] | None,
     *,
     egress: bool,
+    author: str | None,
 ) -> dict[str, Any]:
     """The fields of an :class:`Action` that say whose words it brings, and where its own go.
 
@@ -329,6 +337,7 @@ def check_flow(
         trust: As in :class:`Action`, as the next ones.
         sinks: Names of parameters.
         egress: Whether it sends its arguments out.
+        author: The field or parameter with the author.
 
     Raises:
         ToolDefinitionError: For an unknown trust, and a text in place of a list of names.
@@ -346,6 +355,7 @@ def check_flow(
         "trust": trust if isinstance(trust, str) else dict(trust),
         "sinks": None if sinks is None else tuple(sinks),
         "egress": egress,
+        "author": author,
     }
 
 

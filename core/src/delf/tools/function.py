@@ -69,6 +69,7 @@ def tool(
     trust: Trust | Mapping[str, Trust] = "outside",
     sinks: Sequence[str] | None = None,
     egress: bool = False,
+    author: str | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -82,6 +83,7 @@ def tool(
     trust: Trust | Mapping[str, Trust] = "outside",
     sinks: Sequence[str] | None = None,
     egress: bool = False,
+    author: str | None = None,
 ) -> Any:
     """Make a function a tool.
 
@@ -102,6 +104,8 @@ def tool(
         sinks: The parameters that decide where something goes, as ``to``. Without it those whose
             names say so; an empty list for none.
         egress: It sends its arguments out, though it only reads, as a search does.
+        author: The field of a record, or the parameter, with the author that the service vouches
+            for, as ``sender``: a task may order to do what that author's text says.
 
     Raises:
         ToolDefinitionError: When the function cannot be called from a script.
@@ -111,7 +115,7 @@ def tool(
         if isinstance(target, functools.partial):
             target = _named(cast("functools.partial[Any]", target))
         _check(target, handle_error, confirm, effect)
-        flow = check_flow("@tool", trust, sinks, egress=egress)
+        flow = check_flow("@tool", trust, sinks, egress=egress, author=author)
         made = action_from_function(
             target,
             flow=flow,

@@ -150,7 +150,7 @@ class Gmail(GoogleConnection):
             notice=f"these are the first {limit}; there are more" if more else None,
         )
 
-    @action("read", effect="read", trust=_TRUST)
+    @action("read", effect="read", trust=_TRUST, author="verified_sender")
     async def read(self, message: str) -> Mail:
         """A message by its id: people, subject, text (HTML reduced to text), attachments."""
         resource = await self._get(message)
@@ -158,7 +158,7 @@ class Gmail(GoogleConnection):
         names = await self._label_names([resource])
         return await asyncio.to_thread(mail_of, resource, names(resource), self.settings.body_chars)
 
-    @action("read", effect="read", trust=_TRUST)
+    @action("read", effect="read", trust=_TRUST, author="verified_sender")
     async def thread(self, thread: str) -> Thread:
         """A conversation with all its messages, the oldest first."""
         found = await self.transport.json(

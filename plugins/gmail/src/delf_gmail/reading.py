@@ -27,6 +27,8 @@ _LONGEST_STAND_IN: Final = 600
 _META: Final = re.compile(
     rb"""<meta\s[^>]{0,300}?charset\s*=\s*["']?([A-Za-z0-9_:.-]+)""", re.IGNORECASE
 )
+_QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\([^()]*\)')
+_CHECKER: Final = "mx.google.com"
 _LONGEST_HEAD: Final = 4096
 _CHARSET: Final = re.compile(r'charset\s*=\s*"?([^\s";]+)', re.IGNORECASE)
 
@@ -78,6 +80,7 @@ class Mail(TypedDict):
     thread: str
     date: dt.datetime | None
     sender: str
+    verified_sender: str | None
     to: list[str]
     cc: list[str]
     reply_to: str
@@ -167,6 +170,25 @@ def _pairs(payload: Resource, header: str) -> Iterator[tuple[str, str]]:
                 yield shown, address
 
 
+def verified_sender(payload: Resource) -> str | None:
+    """The sender's address where Gmail found that its domain sent the message (DMARC).
+
+    Google's own finding stands above all that a message brings along. What it quotes there, such
+    as an envelope's address, is the sender's to write.
+    """
+    senders = [address for _, address in _pairs(payload, "From")]
+    found = headers_of(payload).get("authentication-results", "").strip().lower()
+    if len(senders) != 1 or found.count("dmarc=") != 1:
+        return None
+    server, *checks = _QUOTED.sub("", found).split(";")
+    domain = senders[0].rpartition("@")[2].lower()
+    for check in checks:
+        words = check.split()
+        if words[:1] == ["dmarc=pass"] and words[1:] == [f"header.from={domain}"]:
+            return senders[0] if server.strip() == _CHECKER else None
+    return None
+
+
 def draft_text(resource: Resource) -> str:
     """A draft as a person reads it before it is sent: people, subject, files, text."""
     payload: Resource = resource.get("payload") or {}
@@ -242,6 +264,7 @@ def mail_of(resource: Resource, labels: Sequence[str], most: int) -> Mail:
         thread=str(resource["threadId"]),
         date=moment_of(resource),
         sender=", ".join(people_of(payload, "From")),
+        verified_sender=verified_sender(payload),
         to=people_of(payload, "To"),
         cc=people_of(payload, "Cc"),
         reply_to=", ".join(people_of(payload, "Reply-To")),

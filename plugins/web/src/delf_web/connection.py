@@ -78,7 +78,7 @@ class Web(Connection):
         if fetcher is not None:
             await fetcher.aclose()
 
-    @action("scrape", effect="read", egress=True)
+    @action("scrape", effect="read", egress=True, author="url")
     async def scrape(self, url: str) -> Page:
         """A page, feed, text or PDF as Markdown.
 

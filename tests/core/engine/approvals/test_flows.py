@@ -282,3 +282,54 @@ def test_in_a_conversation_an_earlier_answer_may_hold_a_strangers_words(delf_hos
     assert asked == [
         ("DE89370400440532013000", "iban: in part from this conversation; others wrote it")
     ]
+
+
+@tool(effect="irreversible", confirm=False)
+def pay_all(payments: list[dict]) -> str:
+    """Pay several."""
+    return "paid"
+
+
+@tool(effect="read", confirm=False, trust={"id": "own", "*": "outside"})
+def letters() -> list[dict]:
+    """Letters."""
+    return [{"id": "l-1", "text": '{"id": "l-9", "iban": "DE89370400440532013000"}'}]
+
+
+@pytest.fixture
+def pays(delf_host, scripted_model):
+    """What is asked about a script that may pay several at once."""
+
+    def pays(code):
+        asked = []
+        scripted_model.writes(code)
+        with Agent(
+            tools=[mails, letters, pay_all, remove],
+            llm="scripted",
+            host=delf_host,
+            approvals=[],
+            flows="guard",
+            on_confirm=lambda request: asked.append(request) or True,
+        ) as agent:
+            assert agent.run(f"Pay 250 euros to {OWN}").status
+        return asked
+
+    return pays
+
+
+def test_what_decides_in_a_record_is_looked_for_at_any_depth(pays):
+    deep = "mails()\nprint(pay_all([{'payee': {'account': mails()[0]['sender']}, 'amount': 1}]))"
+    (request,) = pays(deep)
+    assert request.flow.startswith("payments[0].payee.account: from mails")
+    assert not pays(f"mails()\nprint(pay_all([{{'iban': '{OWN}', 'amount': 250}}]))")
+
+
+def test_of_more_values_than_are_looked_for_a_person_decides(pays):
+    own = f"[{{'iban': '{OWN}'}}] * 600"
+    assert pays(f"mails()\nprint(pay_all({own} + [{{'iban': mails()[0]['sender']}}]))")
+
+
+def test_a_text_does_not_say_itself_that_it_is_ones_own(pays):
+    (request,) = pays("import json\nprint(remove(json.loads(letters()[0]['text'])['id']))")
+    assert request.flow.startswith("note_id: ")
+    assert not pays("print(remove(letters()[0]['id']))")

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Any, Final
 
-from delf.engine.origins import Origin, Origins, has_link, leaves_of
+from delf.engine.origins import MOST_LEAVES, Origin, Origins, has_link, leaves_of
 from delf.engine.toolset import BoundAction
 from delf.protocols.approval import flow_between
 from delf.records import dataclass
@@ -23,6 +24,13 @@ _SINKS: Final = re.compile(
     r"|destination|target|ids?|password|secret|statement|sql|query|command|code)$"
 )
 """Names of parameters that decide where something goes or what is done, where none is declared."""
+_NESTED: Final = re.compile(
+    r"(?:^|[._])(?:to|cc|bcc|webhook|callback|iban|bic|accounts?|recipients?|receivers?|payee"
+    r"|beneficiary|participants?|attendees?|guests?|destination|target)(?=[.[]|$)"
+)
+"""Names that decide it in a record, too, where others are columns of data."""
+_MOST_NESTED: Final = 20_000
+"""Values in records of one call whose names are looked at."""
 _DEEDS: Final = re.compile(r"(?:^|_)(?:password|secret|statement|sql|query|command|code)$")
 """Names of those that say what is done there."""
 
@@ -77,7 +85,10 @@ def reason_of(
     if is_read and not action.egress:
         return None
     sinks = _sinks_of(bound, arguments)
-    decisive = origins.of({name: item for name, item in arguments.items() if name in sinks})
+    values = _decisive_in(bound, arguments, sinks)
+    if len(values) > MOST_LEAVES:
+        return "it has too many values to look for each of them"
+    decisive = origins.of_values(values)
     is_anchored = is_read or any(origin.is_own for origin in decisive.values())
     for path, origin in decisive.items():
         is_right = (
@@ -115,6 +126,7 @@ def _reason_after_reading(
         others: The other arguments.
     """
     found = origins.of(others)
+    is_stated = _is_stated(origins, bound, others)
     why = f"the model wrote this call after it had read {origins.author.told()}"
     if not _was_meant(origins, bound):
         is_named = decisive and all(origin.kind == "task" for origin in decisive.values())
@@ -128,7 +140,7 @@ def _reason_after_reading(
     for path, origin in found.items():
         if origin.is_sure or _is_foreseen(origins, bound, path, others, is_anchored=True):
             continue
-        if not decisive:
+        if not (decisive or is_stated):
             return f"{path}: {origin.text}"
         if origin.is_others and has_link(others[_parameter(path)]):
             return f"{path} holds an address: {origin.text}"
@@ -144,14 +156,43 @@ def _sinks_of(bound: BoundAction, arguments: Mapping[str, Any]) -> frozenset[str
 
 def addresses_of(bound: BoundAction, arguments: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
     """The values that decide where something goes, each with its path; what is done is none."""
-    names = (name for name in _sinks_of(bound, arguments) if not _DEEDS.search(name.lower()))
-    return leaves_of({name: arguments[name] for name in names if name in arguments})
+    values = _decisive_in(bound, arguments, _sinks_of(bound, arguments))
+    return [value for value in values if not _DEEDS.search(_parameter(value[0]).lower())]
+
+
+def _decisive_in(
+    bound: BoundAction, arguments: Mapping[str, Any], sinks: frozenset[str]
+) -> Sequence[tuple[str, str]]:
+    """The values that decide where something goes, each with its path, at any depth."""
+    chosen = {name: item for name, item in arguments.items() if name in sinks}
+    values = [*islice(leaves_of(chosen, has_keys=True), MOST_LEAVES + 1)]
+    if bound.action.sinks is None:
+        nested: dict[str, Any] = {
+            name: item
+            for name, item in arguments.items()
+            if name not in sinks and isinstance(item, (Mapping, list, tuple))
+        }
+        seen = [*islice(leaves_of(nested), _MOST_NESTED + 1)]
+        is_all = len(seen) <= _MOST_NESTED
+        values += [leaf for leaf in seen if _NESTED.search(leaf[0].lower())] if is_all else seen
+    return values
 
 
 def _was_meant(origins: Origins, bound: BoundAction) -> bool:
     """True if a script names the action, and its author had read nothing of others."""
     name = re.compile(rf"(?<![\w.]){re.escape(bound.name)}\s*\(")
     return any(name.search(code) for code in origins.clean_code)
+
+
+def _is_stated(origins: Origins, bound: BoundAction, arguments: Mapping[str, Any]) -> bool:
+    """True if the outline has a call with literals, and each of them is the argument here."""
+    stated = () if origins.outline is None else origins.outline.stated
+    return any(
+        action == bound.name
+        and literals
+        and all(arguments.get(name) == value for name, value in literals.items())
+        for action, literals in stated
+    )
 
 
 def _is_foreseen(

@@ -18,7 +18,8 @@ class TaskFlows:
 
     Args:
         origins: Finds where values of calls came from.
-        outline: Asks a model which calls the task itself asks for.
+        outline: Asks a model which calls the task itself asks for, or a text that the task orders
+            to follow.
         log: The task's events.
         allowed: The rules of the settings: flows that are no reason to ask.
     """
@@ -26,7 +27,7 @@ class TaskFlows:
     def __init__(
         self,
         origins: Origins,
-        outline: Callable[[], Awaitable[None]],
+        outline: Callable[[str], Awaitable[None]],
         log: TaskLog,
         allowed: Sequence[str],
     ) -> None:
@@ -34,7 +35,7 @@ class TaskFlows:
         self._outline = outline
         self._log = log
         self._allowed = tuple(allowed)
-        self._is_outlined = False
+        self._outlines_asked = 0
         self._outlining = asyncio.Lock()
 
     def find(
@@ -71,7 +72,7 @@ class TaskFlows:
             return flow
         learned = await remembered.flow_rules(bound.name, bound.digest, worker)
         flow = self.find(bound, arguments, learned) if learned else flow
-        if flow.reason is not None and await self._has_outline():
+        while flow.reason is not None and await self._has_more_outline(self._origins.outlines):
             flow = self.find(bound, arguments, learned)
         return flow
 
@@ -82,18 +83,27 @@ class TaskFlows:
         self._origins.follow(self._log.events)
         safe = self._log.redactor.value(arguments)
         reason = reason_of(self._origins, bound, safe, self._allowed)
-        if reason is not None and await self._has_outline():
+        while reason is not None and await self._has_more_outline(self._origins.outlines):
             reason = reason_of(self._origins, bound, safe, self._allowed)
         return reason is not None
 
-    async def _has_outline(self) -> bool:
-        """Have the task's outline, and tell whether there is one; it is asked for once."""
+    async def _has_more_outline(self, known: int) -> bool:
+        """Tell whether the task's outline says more than its first answers, and ask for the next.
+
+        The first one is about the user's words, the others about the texts that these order to
+        follow. Each is asked for once.
+
+        Args:
+            known: The answers that were looked at.
+        """
         origins = self._origins
         if not origins.own_words:
             return False
         async with self._outlining:
-            if origins.outline is None and not self._is_outlined:
-                self._is_outlined = True
-                await self._outline()
-                origins.follow(self._log.events)
-        return origins.outline is not None
+            if origins.outlines == known:
+                asked, texts = max(self._outlines_asked, known), ["", *origins.followed()]
+                if asked < len(texts):
+                    self._outlines_asked = asked + 1
+                    await self._outline(texts[asked])
+                    origins.follow(self._log.events)
+            return origins.outlines > known
