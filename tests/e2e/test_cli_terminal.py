@@ -29,8 +29,12 @@ def here(tmp_path: Path) -> Path:
 
 def start(here: Path, *scripts: str, flags: tuple[str, ...] = (), **options) -> TerminalProcess:
     llm = write_recording(here / "answers.jsonl", *scripts)
-    command = [DELF, "run", "x", "--tools", "tools.py", "--llm", llm, *flags]
-    return TerminalProcess(command, env=environment(), cwd=here, **options)
+    return show(here, "run", "x", "--tools", "tools.py", "--llm", llm, *flags, **options)
+
+
+def show(here: Path, *command: str, columns: int = 100, **options) -> TerminalProcess:
+    env = environment(COLUMNS=str(columns))
+    return TerminalProcess([DELF, *command], env=env, cwd=here, columns=columns, **options)
 
 
 def sent(here: Path) -> list[str]:
@@ -62,6 +66,28 @@ def test_plain_text_keeps_its_lines(here):
     with start(here, "print('first  line\\nsecond_line_\\n    third')") as terminal:
         assert terminal.wait() == 0
     assert "first  line\nsecond_line_\n    third\n" in terminal.text
+
+
+LONG = "Everything that was ordered before Thursday leaves the warehouse tonight; " * 4
+WIDE = "| " + " | ".join(f"column {n}" for n in range(12)) + " |"
+ROW = "| " + " | ".join(f"longer_value_of_column_{n}" for n in range(12)) + " |"
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("fails", [False, True])
+def test_lines_end_between_words_now_and_later(here, columns, fails):
+    printed = "\n".join([LONG, "", WIDE, "|---" * 12 + "|", ROW])
+    script = f"print({printed!r})" + f"\nraise ValueError({LONG!r})" * fails
+    with start(here, script, script, script, columns=columns) as ran:
+        assert ran.wait() == fails
+    with show(here, "runs", "show", "last", columns=columns) as later:
+        assert later.wait() == 0
+    for terminal in (ran, later):
+        lines = terminal.text.splitlines()
+        assert [line for line in lines if len(line.rstrip()) > columns] == []
+        words = " ".join(terminal.text.split())
+        assert LONG.strip() in words
+        assert "longer_value_of_column_11" in words
 
 
 def test_an_answer_cannot_steer_the_terminal(here):

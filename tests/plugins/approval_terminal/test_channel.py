@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import pty
 import signal
+import struct
 import sys
 import termios
 from collections.abc import AsyncIterator
@@ -23,7 +25,7 @@ class Person:
 
     def __init__(self, master: int, slave: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self._master = master
-        self._slave = slave
+        self.slave = slave
         self._monkeypatch = monkeypatch
         self._seen = 0
         self.text = ""
@@ -32,8 +34,8 @@ class Person:
 
     def channel(self) -> TerminalChannel:
         """The channel, on this terminal: pytest's capture is in place by now."""
-        self.stdin = os.fdopen(self._slave, closefd=False)
-        self.stderr = os.fdopen(self._slave, "w", closefd=False)
+        self.stdin = os.fdopen(self.slave, closefd=False)
+        self.stderr = os.fdopen(self.slave, "w", closefd=False)
         self._monkeypatch.setattr(sys, "stdin", self.stdin)
         self._monkeypatch.setattr(sys, "stderr", self.stderr)
         return TerminalChannel()
@@ -88,7 +90,7 @@ PROMPT = "? help\n> "
             Approved(remember="task", covers="action"),
         ),
         (
-            [(PROMPT, "U\n"), ("from now on, until it is revoked, whatever its arguments? y/n: ", "y\n")],
+            [(PROMPT, "U\n"), ("from now on, until it is revoked, whatever its", ""), ("arguments? y/n: ", "y\n")],
             Approved(remember="until_revoked", covers="action"),
         ),
         ([(PROMPT, "A\n"), ("y/n: ", "n\n"), (PROMPT, "a\n")], Approved()),
@@ -164,6 +166,29 @@ async def test_arguments_that_do_not_fit_are_told_and_asked_for_again(person, re
     assert "a approve as edited" in shown
     person.types("a\n")
     assert await asked == Edited(arguments={"to": "eve", "copies": 4})
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80])
+async def test_lines_break_between_words_and_never_at_the_edge(person, request_for, columns):
+    fcntl.ioctl(person.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS, fit=fit)))
+    await person.answers(
+        ("help\n> ", "?\n"),
+        ("stops the task\n> ", "U\n"),
+        ("y/n: ", "n\n"),
+        ("help\n> ", "e\n"),
+        ("done: ", "copies\n"),
+        ("it: ", '"three"\n'),
+        ("number", ""),
+        ("it: ", "\n"),
+        ("done: ", "\n"),
+        ("help\n> ", "a\n"),
+    )
+    assert await asked == Approved()
+    assert max(len(line.rstrip()) for line in person.text.splitlines()) <= columns
+    words = " ".join(person.text.split())
+    assert "do not ask again about the same call with the same arguments" in words
+    assert "from now on, until it is revoked, whatever its arguments? y/n:" in words
 
 
 async def test_a_second_ctrl_c_in_a_row_is_for_the_program(person, request_for, monkeypatch):

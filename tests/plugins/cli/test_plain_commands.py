@@ -113,6 +113,16 @@ def test_a_model_is_set_with_all_that_belongs_to_it(run, here):
     assert json.loads(run("config", "path", "--json").stdout)["path"] == str(here / "delf.toml")
 
 
+def test_last_is_the_newest_task(run, here):
+    for task, script in (("the first", "print(1)"), ("the second", "print(2)")):
+        assert run("run", task, "--llm", write_recording(here / "r.jsonl", script)).exit_code == 0
+    for command in ("show", "events", "code"):
+        done = run("runs", command, "last")
+        assert done.exit_code == 0, done.output
+        assert ("second" in done.stdout) == (command != "code")
+    assert json.loads(run("runs", "show", "last", "--json").stdout)["answer"].strip() == "2"
+
+
 def test_a_file_that_is_not_there_is_not_remembered_as_a_text(run, here):
     done = run("memory", "add", "notes.md")
     assert done.exit_code == 2

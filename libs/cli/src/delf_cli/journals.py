@@ -103,6 +103,20 @@ def ask_journal(ctx: click.Context, work: Callable[[Any], Awaitable[T]]) -> T:
     return work_with(shared_journal(project, state.discover(project.environ)), work)
 
 
+async def find_id(journal: SharedJournal, text: str) -> str:
+    """The id of a task.
+
+    Args:
+        journal: Where it is looked for.
+        text: The id, its beginning, or ``last`` for the newest task.
+
+    Raises:
+        DelfError: When there is no such task, or several begin so.
+    """
+    newest = await journal.find(1) if text == "last" else ()
+    return newest[0].task_id if newest else await journal.resolve(text)
+
+
 def load_tree(ctx: click.Context, text: str) -> list[Event]:
     """The events of a task and of all its child tasks, in the order in which they came.
 
@@ -116,7 +130,7 @@ def load_tree(ctx: click.Context, text: str) -> list[Event]:
 
     async def load(journal: SharedJournal) -> list[Event]:
         found: list[Event] = []
-        left = [await journal.resolve(text)]
+        left = [await find_id(journal, text)]
         while left:
             events = await journal.read(left.pop())
             found += events

@@ -18,6 +18,7 @@ from delf.values import UnsupportedValueError, to_jsonable
 from delf_cli import colours
 from delf_cli.errors import say
 from delf_cli.story import cut, printed_so_far
+from delf_cli.streams import wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,7 +57,7 @@ class Screen:
             return
         from rich.text import Text
 
-        self.console.print(Text(visible(text), style))
+        self.console.print(Text(wrapped(visible(text), stream=sys.stderr), style))
 
     def script(self, code: str, number: int) -> None:
         """Write a script, in colours on a terminal."""
@@ -79,17 +80,15 @@ def show_answer(text: str) -> None:
         click.echo(text, nl=not text.endswith("\n"))
         return
     text = visible(text)
-    if not _MARKDOWN.search(text):
-        click.echo(text.rstrip("\n"))
-        return
-    from delf_cli.markdown import drawn
+    if _MARKDOWN.search(text):
+        from delf_cli.markdown import drawn
 
-    console = colours.console()
-    page = drawn(text, console.width)
-    if page is None:
-        click.echo(text.rstrip("\n"))
-    else:
-        console.print(page)
+        console = colours.console()
+        page = drawn(text, console.width)
+        if page is not None:
+            console.print(page)
+            return
+    click.echo(wrapped(text.rstrip("\n")))
 
 
 def show_end(response: Response, screen: Screen) -> None:

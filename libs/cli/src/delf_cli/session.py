@@ -201,7 +201,7 @@ def _write(
             response.exception, debug=state.debug, clean=state.clean, left_out=left_out
         )
     if options.verbose:
-        screen.line(summary_of(response.trace), "dim")
+        screen.line(summary_of(response.trace, width=screen.width), "dim")
     if not options.events and status != errors.USAGE:
         output.show_end(response, screen)
     return status

@@ -90,6 +90,9 @@ def wrapped(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | None 
     first = " " * head
     lines: list[str] = []
     for line in text.split("\n"):
+        if len(line) <= (room if lines else room - head):
+            lines.append(line if lines else first + line)
+            continue
         lines += textwrap.wrap(
             line,
             room,

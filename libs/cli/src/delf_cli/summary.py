@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from delf.engine.views.records import ApprovalTrace, ModelUse, StreamEvent, ToolCallTrace
@@ -15,18 +18,22 @@ if TYPE_CHECKING:
 
 MAX_CALLS: Final = 30
 _MAX_CELL: Final = 60
+_LEAST: Final = 16
+"""Columns that the widest text keeps."""
 _NUMBER: Final = ">"
 
 Row = Sequence[str]
 
 
-def summary_of(trace: Trace, *, calls: bool = True) -> str:
+def summary_of(trace: Trace, *, calls: bool = True, width: int | None = None) -> str:
     """The task as a table: what it took, its steps, calls, tokens and cost.
 
     Args:
         trace: What happened.
         calls: Whether to list the calls.
+        width: The terminal's columns; None where it is none.
     """
+    table = partial(drawn, width=width)
     uses: dict[tuple[str, str], ModelUse] = {}
     total = ModelUse()
     for call in trace.model_calls:
@@ -137,25 +144,35 @@ def outcomes(calls: Iterable[ToolCallTrace]) -> str:
     return ", ".join(f"{count} {status}" for status, count in by_status.items()) or "none"
 
 
-def table(heads: Sequence[str], rows: Sequence[Row]) -> list[str]:
+def drawn(heads: Sequence[str], rows: Sequence[Row], width: int | None = None) -> list[str]:
     """Aligned columns under their heads; nothing when there are no rows.
 
     Args:
         heads: The columns' names; numbers go to the right where a name begins with ``>``.
         rows: The cells.
+        width: Columns of all together; the widest text goes on below where they are too few.
     """
     if not rows:
         return []
     names = tuple(head.removeprefix(_NUMBER) for head in heads)
     cells = [names, *(tuple(_cell(text) for text in row) for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
+    texts = [column for column, head in enumerate(heads) if not head.startswith(_NUMBER)]
+    widest = max(texts, key=lambda column: widths[column])
+    least = min(widths[widest], _LEAST)
+    room = sys.maxsize if width is None else width - sum(widths) - 2 * len(widths)
+    widths[widest] = max(least, widths[widest] + min(0, room))
     lines: list[str] = []
     for row in cells:
+        first, *more = textwrap.wrap(row[widest], widths[widest]) or [""]
+        shown = [*row[:widest], first, *row[widest + 1 :]]
         aligned = (
-            text.rjust(width) if head.startswith(_NUMBER) else text.ljust(width)
-            for text, width, head in zip(row, widths, heads, strict=True)
+            text.rjust(size) if head.startswith(_NUMBER) else text.ljust(size)
+            for text, size, head in zip(shown, widths, heads, strict=True)
         )
         lines.append(f"  {'  '.join(aligned)}".rstrip())
+        indent = " " * (2 + sum(size + 2 for size in widths[:widest]))
+        lines += [f"{indent}{piece}" for piece in more]
     return lines
 
 

@@ -113,7 +113,7 @@ class _Question:
             case "v" | "view":
                 self._show(whole=True)
             case _:
-                self._terminal.write(f"{help_text(self._request)}\n")
+                self._terminal.say(help_text(self._request))
         return None
 
     async def _approve_action(self, remember: Remember) -> Approved | None:

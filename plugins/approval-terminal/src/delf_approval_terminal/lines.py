@@ -14,7 +14,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Final, Self, TextIO
 
-from delf_approval_terminal.render import style
+from delf_approval_terminal.render import indented, style
 
 _CHARACTERS: Final = 6
 """The places of the special characters in termios' list."""
@@ -76,9 +76,15 @@ class Terminal:
         self._output.write(text)
         self._output.flush()
 
+    def say(self, text: str, mark: str | None = None) -> None:
+        """Write lines that break between words."""
+        for line in text.split("\n"):
+            for piece in indented(line, self.width):
+                self.write(f"{style(piece, mark) if mark else piece}\n")
+
     def complain(self, text: str) -> None:
         """Say what was wrong with an answer."""
-        self.write(f"{style(text, 'yellow')}\n")
+        self.say(text, "yellow")
 
     async def ask(self, prompt: str) -> str | None:
         """The line that is typed after a prompt, stripped; None at Ctrl-D.
@@ -93,7 +99,7 @@ class Terminal:
         return typed.decode("utf-8", "replace").strip() if typed else None
 
     async def _line(self, prompt: str) -> bytes:
-        self.write(prompt)
+        self.write("\n".join(indented(prompt, self.width)))
         typed = bytearray()
         while not typed.endswith(b"\n"):
             data = await self._read_some()

@@ -479,8 +479,9 @@ def argument_part(name: str, value: Any, *, whole: bool, width: int) -> Part:
         whole: All of it, or a beginning.
         width: Columns; pieces of longer lines are made by :func:`indented`.
     """
-    part = value_part(value, whole=whole, width=width - len(_INDENT))
-    label, (first, *more) = escape(name), part.lines
+    label = escape(name)
+    part = value_part(value, whole=whole, width=width - max(len(_INDENT), _cells(label) + 3))
+    first, *more = part.lines
     if not more and _cells(f"{label} = {first}") <= width:
         return Part([f"{label} = {first}"], part.unseen)
     size = f" ({len(value):,} characters)" if isinstance(value, str) else ""

@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from delf.official import PLUGIN_PREFIX
+from delf_cli.streams import wrapped
 from delf_plugin_cli.sources import is_installed
 
 OTHERS: Final = "By others"
@@ -47,7 +48,7 @@ def available(as_json: bool) -> None:
         click.echo(("\n" if number else "") + click.style(purpose, bold=True))
         for name, summary in names.items():
             mark = click.style("✓", fg="green") if there[name] else " "
-            click.echo(f"{mark} {name:<{width}}  {summary}")
+            click.echo(f"{mark} {name:<{width}}  {wrapped(summary, indent=width + 4)}")
     click.echo(
         f"\n✓ installed: {sum(there.values())} of {len(there)}. More: delf plugins install NAME"
     )

@@ -13,7 +13,7 @@ from delf.protocols.journal import SharedJournal, TaskRecord
 from delf.terminal import visible
 from delf_cli import complete
 from delf_cli.ids import short_id
-from delf_cli.journals import history_journal, work_with
+from delf_cli.journals import find_id, history_journal, work_with
 from delf_cli.output import json_text
 from delf_cli.tables import one_line, table
 from delf_plugin_cli.runs_view import span
@@ -36,7 +36,7 @@ def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
     """  # noqa: D301 - click's mark for lines that stay as they are
 
     async def load(journal: SharedJournal) -> tuple[Told, Told]:
-        names = [await journal.resolve(text) for text in (first, second)]
+        names = [await find_id(journal, text) for text in (first, second)]
         one, other = [(await journal.task(name), await journal.read(name)) for name in names]
         return one, other
 

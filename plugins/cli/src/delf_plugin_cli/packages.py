@@ -14,6 +14,7 @@ import click
 from delf.errors import DelfError, PluginError, did_you_mean
 from delf_cli.complete import completes
 from delf_cli.state import state_of
+from delf_cli.streams import wrapped
 from delf_plugin_cli import installer
 from delf_plugin_cli.available import purposes
 from delf_plugin_cli.soundness import (
@@ -152,7 +153,7 @@ def check(ctx: click.Context, names: tuple[str, ...] = (), release: bool = False
         click.echo(f"{mark} {record.name} {record.version or ''}  {brings}".rstrip())
         notes = list(_notes(host, record, release=release)) if release or is_others(record) else []
         for text in (*problems, *more, *notes):
-            click.echo(f"    {visible(state.clean(text))}")
+            click.echo(f"    {wrapped(visible(state.clean(text)), indent=4)}")
     ctx.exit(0 if sound else 1)
 
 

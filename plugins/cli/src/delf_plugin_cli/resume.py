@@ -78,12 +78,12 @@ async def find_task(
     """A task's id, and how it began."""
     from delf.events import TaskQueued, TaskStarted
     from delf.protocols.journal import SharedJournal
-    from delf_cli.journals import project_journal
+    from delf_cli.journals import find_id, project_journal
 
     project = state.load_project(options.overrides, {"journal": options.flags["journal"]})
     journal = project_journal(project, state.discover(project.environ))
     try:
-        name = await journal.resolve(text) if isinstance(journal, SharedJournal) else text
+        name = await find_id(journal, text) if isinstance(journal, SharedJournal) else text
         events = await journal.read(name)
     finally:
         await journal.aclose()

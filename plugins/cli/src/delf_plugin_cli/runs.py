@@ -20,14 +20,15 @@ from delf.terminal import visible
 from delf.trust import Trust
 from delf_cli import complete
 from delf_cli.ids import short_ids, whole_ids
-from delf_cli.journals import history_journal, work_with
+from delf_cli.journals import find_id, history_journal, work_with
 from delf_cli.lazy import LazyGroup
-from delf_cli.output import json_text
+from delf_cli.output import json_text, show_answer
 from delf_cli.pruning import DURATION, Pruning, prune_options
 from delf_cli.state import state_of
 from delf_cli.story import printed_so_far
+from delf_cli.streams import wrapped
 from delf_cli.summary import summary_of
-from delf_cli.tables import one_line, table
+from delf_cli.tables import one_line, table, terminal_width
 from delf_plugin_cli import runs_view as render
 
 T = TypeVar("T")
@@ -44,7 +45,7 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it 
 
 @click.group("runs", cls=LazyGroup, group="runs ", bare="list")
 def runs() -> None:
-    """Look at the tasks in the journal; an ID may be shortened while it is unique.
+    """Look at the tasks in the journal; an ID may be shortened, and `last` is the newest task.
 
     \b
     delf runs
@@ -159,14 +160,15 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
         whole = {**data, "answer": answer, "files": files, "trace": trace.to_dict()}
         click.echo(json_text(whole, indent=2))
         return
-    click.echo(click.style(one_line(task.task), bold=True))
+    click.echo(click.style(wrapped(one_line(task.task)), bold=True))
     where = f", by {task.owner}" if task.owner else ""
     waits = task.not_before if task.state == "queued" else None
     when = "" if waits is None else f" not before {render.moment(waits)}"
     told = f"{render.state_of(task)}{when}, started {render.moment(task.started_at)}{where}"
     click.echo(told)
     click.echo("")
-    click.echo(visible(summary_of(trace, calls=False)))
+    summary = summary_of(trace, calls=False, width=terminal_width())
+    click.echo(wrapped(visible(summary)))
     rows = [
         (
             str(call.call_id),
@@ -179,7 +181,7 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
     ]
     if rows:
         click.echo("")
-        for line in table(rows, ("call", "status", "took", "action", "what")):
+        for line in table(rows, ("call", "status", "took", "action", "what"), whole=True):
             click.echo(line)
         more = len(trace.tool_calls) - len(rows)
         click.echo(f"… and {more} more; delf runs events shows all") if more > 0 else None
@@ -191,11 +193,13 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
         more = len(told_of) - _CALLS_SHOWN
         click.echo(f"… and {more} more; --json shows all") if more > 0 else None
     if task.error:
-        click.echo(f"\n{click.style('error:', fg='red', bold=True)} {one_line(task.error)}")
+        error = wrapped(one_line(task.error), head=len("error: "))
+        click.echo(f"\n{click.style('error:', fg='red', bold=True)} {error}")
     text = "" if ended is None else ended.text.strip()
     text = text or printed_so_far(events).strip()
     if text:
-        click.echo(f"\n{visible(text)}")
+        click.echo("")
+        show_answer(visible(text))
     if task.state == "interrupted":
         name = one_line(task.task_id)
         click.echo(f"\n{click.style('hint:', fg='cyan', bold=True)} delf resume {name}")
@@ -227,7 +231,7 @@ def events(ctx: click.Context, task_id: str, follow: bool, as_json: bool) -> Non
 
     async def write(journal: SharedJournal) -> None:
         nonlocal began
-        name = await journal.resolve(task_id)
+        name = await find_id(journal, task_id)
         async for event in _events(journal, name, follow=follow):
             began = event.at if began is None else began
             record = json_text(encode(event)) if as_json else None
@@ -312,7 +316,7 @@ async def _pages(
 ) -> AsyncGenerator[list[TaskRecord]]:
     """Pages of tasks; of those that run, which wait for a person."""
     if after is not None:
-        wanted["after"] = (await journal.task(await journal.resolve(after))).place
+        wanted["after"] = (await journal.task(await find_id(journal, after))).place
     waiting: set[str] | None = None
     left = limit
     while left > 0 and (page := [*await journal.find(min(left, _PAGE), **wanted)]):
@@ -330,7 +334,7 @@ def _load(ctx: click.Context, text: str) -> tuple[TaskRecord, list[Event]]:
     """A task and its events."""
 
     async def load(journal: SharedJournal) -> tuple[TaskRecord, list[Event]]:
-        name = await journal.resolve(text)
+        name = await find_id(journal, text)
         return await journal.task(name), list(await journal.read(name))
 
     return work_with(history_journal(ctx), load)

@@ -14,6 +14,7 @@ import click
 from delf.events import Event
 from delf.protocols.journal import TaskRecord
 from delf.terminal import visible
+from delf_cli.streams import wrapped
 from delf_cli.tables import Table, cut, one_line, terminal_width
 
 if TYPE_CHECKING:
@@ -131,7 +132,8 @@ def origin_lines(call: ToolCallTrace) -> Iterator[str]:
     for text, paths in found.items():
         more = f" and {len(paths) - _PATHS_SHOWN} more" if len(paths) > _PATHS_SHOWN else ""
         where = ", ".join(paths[:_PATHS_SHOWN]) + more
-        yield f"{call.call_id:>4}  {one_line(call.name)} {one_line(where)}: {one_line(text)}"
+        told = f"{one_line(call.name)} {one_line(where)}: {one_line(text)}"
+        yield f"{call.call_id:>4}  {wrapped(told, indent=6)}"
 
 
 def prompt_lines(prompt: Prompt) -> Iterator[str]:
@@ -153,11 +155,11 @@ def prompt_lines(prompt: Prompt) -> Iterator[str]:
             yield f"[{same} message{'s' * (same != 1)} as in the call before]"
         for message in prompt.messages[same:]:
             yield click.style(f"--- {message.role}", dim=True)
-            yield visible(message.text)
+            yield wrapped(visible(message.text))
     if prompt.tools:
         yield click.style(f"--- functions: {', '.join(map(one_line, prompt.tools))}", dim=True)
     yield click.style("--- failed" if prompt.error else "--- answer", dim=True)
-    yield visible(prompt.error or prompt.answer or "(none yet)")
+    yield wrapped(visible(prompt.error or prompt.answer or "(none yet)"))
     for call in prompt.calls:
         yield f"{one_line(call.name)} {one_line(call.arguments)}"
     yield ""

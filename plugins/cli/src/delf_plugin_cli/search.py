@@ -18,6 +18,7 @@ from delf_cli.ids import short_ids
 from delf_cli.journals import history_journal, work_with
 from delf_cli.output import json_text
 from delf_cli.pruning import DURATION
+from delf_cli.streams import wrapped
 from delf_cli.tables import one_line, table
 from delf_plugin_cli.runs_view import ago, money, span, state_of, task_data
 
@@ -125,10 +126,12 @@ def _tell(name: str, one: FoundTask) -> None:
     task = one.task
     parts = [state_of(task), ago(task.started_at), span(task.duration_ms), money(task), one.person]
     told = "  ".join(part for part in parts if part and part != "-")
-    click.echo(f"{click.style(one_line(name), bold=True)}  {one_line(task.task)}")
+    title = wrapped(one_line(task.task), indent=4, head=max(0, len(name) - 2))
+    click.echo(f"{click.style(one_line(name), bold=True)}  {title}")
     click.echo(f"    {told}")
     if one.place not in (None, "task"):
-        click.echo(f"    {click.style(f'{one.place}:', dim=True)} {visible(one.excerpt)}")
+        excerpt = wrapped(visible(one.excerpt), indent=4, head=len(one.place) + 2)
+        click.echo(f"    {click.style(f'{one.place}:', dim=True)} {excerpt}")
 
 
 @click.command("figures")

@@ -22,11 +22,12 @@ from delf.trust import Trust
 from delf_cli import complete, errors
 from delf_cli.complete import completes
 from delf_cli.ids import short_id
-from delf_cli.journals import history_journal, work_with
+from delf_cli.journals import find_id, history_journal, work_with
 from delf_cli.options import flags_of, rest_of, run_options
 from delf_cli.output import json_text
 from delf_cli.session import Options, Setup, as_before, run_session
 from delf_cli.state import State, state_of
+from delf_cli.streams import wrapped
 from delf_cli.tables import table
 from delf_routines.calls import call_text, read_call
 from delf_routines.cases import Case, case_of, read_case, run_case
@@ -39,9 +40,6 @@ from delf_routines.store import RoutineStore
 _UNASKED: Final = {"strategy": "routine"}
 """Flags of a run that asks no model."""
 _HISTORY: Final = 20
-_LAST: Final = "last"
-"""The newest task, in place of an id."""
-
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 
 
@@ -235,7 +233,7 @@ def test(ctx: click.Context, names: tuple[str, ...], junit: str | None) -> None:
         told = "ok" if not results[name] else "differs"
         click.echo(f"{name}: {told}")
         for line in results[name]:
-            click.echo(f"  {visible(line)}")
+            click.echo(f"  {wrapped(visible(line), indent=2)}")
     if junit is not None:
         Path(junit).write_text(_junit(results), encoding="utf-8")
     if not results:
@@ -273,7 +271,7 @@ def check(ctx: click.Context, names: tuple[str, ...]) -> None:
             tools = _tools(state) if tools is None else tools
             found = drift_of(routine, tools)
         except DelfError as error:
-            click.echo(f"{name}: {visible(error.message)}")
+            click.echo(wrapped(f"{name}: {visible(error.message)}"))
             wrong += 1
             continue
         wrong += any(drift.matters for drift in found)
@@ -444,8 +442,7 @@ def _load(ctx: click.Context, text: str) -> tuple[TaskRecord, list[Event]]:
     """A task and its events."""
 
     async def load(journal: SharedJournal) -> tuple[TaskRecord, list[Event]]:
-        newest = await journal.find(1) if text == _LAST else ()
-        name = newest[0].task_id if newest else await journal.resolve(text)
+        name = await find_id(journal, text)
         return await journal.task(name), list(await journal.read(name))
 
     return work_with(history_journal(ctx), load)
