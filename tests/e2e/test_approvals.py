@@ -17,6 +17,7 @@ from delf_cli.main import cli
 from delf_cli.toolfile import load_tools
 from support.program import DELF, delf, environment, write_recording
 from support.terminal import TerminalProcess
+from support.until import until_now
 from support.waiting import TOOLS, running, sent
 
 pytestmark = pytest.mark.timeout(120)  # some start a dozen processes
@@ -168,8 +169,7 @@ def test_what_is_revoked_while_a_task_runs_is_asked_about_at_its_next_call(here)
         assert run.end()[0] == 0
     script = "await desk.send('bob')\nawait rest()\nawait desk.send('bob')"
     with running(here, script) as run:
-        while len(sent(here)) < 2:
-            time.sleep(0.02)
+        until_now(lambda: len(sent(here)) >= 2)
         assert approvals("remembered", "--revoke", name).returncode == 0
         (here / "go").touch()
         assert approvals("reject", run.request()).returncode == 0

@@ -12,6 +12,7 @@ from delf.errors import EnvironmentKeyError, LLMExecutionError
 from delf_model_providers.retry import RetryPolicy
 from support.model_fixtures import ask, read_stream
 from support.openai_server import Reply
+from support.until import until
 
 
 async def failure(call, model):
@@ -253,8 +254,7 @@ class ModelFailures:
         model = make_model(base_url=server.base_url)
         await model.warm_up()
         task = asyncio.create_task(call(model))
-        while not server.requests:
-            await asyncio.sleep(0.01)
+        await until(lambda: server.requests)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -17,6 +17,7 @@ from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel, script
 from delf_serve.app import Application, make_app
 from delf_serve.server import address_of, bind, make_server
+from support.until import until
 
 KEYS = "ada:read+run+decide:ada-key,ben:read:ben-key,cy:read+run:cy-key,dee:read+decide:dee-key"
 
@@ -134,9 +135,7 @@ async def serving(
     server = make_server(app)
     work = asyncio.create_task(server.serve(sockets=[listener]))
     try:
-        async with asyncio.timeout(20):
-            while not server.started and not work.done():
-                await asyncio.sleep(0.01)
+        await until(lambda: server.started or work.done())
         url = address_of(listener)
         headers = bearer(key) if key else {}
         async with httpx.AsyncClient(base_url=url, headers=headers, timeout=20) as client:

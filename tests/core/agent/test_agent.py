@@ -28,6 +28,7 @@ from delf import (
 from delf.events import Event, Printed, TaskFinished, TaskStarted
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
+from support.until import until
 
 MakeAgent = Callable[..., Agent]
 
@@ -410,8 +411,7 @@ class TestApproval:
         async def work(agent: Agent) -> list[str]:
             scripted_model.writes("print(await pay(1))")
             waiting = asyncio.create_task(agent.arun("waits"))
-            while not scripted_model.requests:
-                await asyncio.sleep(0.001)
+            await until(lambda: scripted_model.requests)
             scripted_model.writes("print(await add(1))")
             quick = await agent.arun("quick")
             release.set()

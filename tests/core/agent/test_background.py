@@ -17,6 +17,7 @@ from delf.events import CallFinished, Event, TaskFinished, TaskStarted
 from delf.messages import ModelDelta
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
+from support.until import until_now
 
 
 @tool
@@ -287,8 +288,7 @@ class TestApprovals:
         scripted_model.default = answer
         agent = make_agent(max_tasks=2)
         waiting = [agent.submit("pay") for _ in range(10)]
-        while len(agent.get_pending_approvals()) < len(waiting):
-            time.sleep(0.002)
+        until_now(lambda: len(agent.get_pending_approvals()) >= len(waiting))
         quick = [agent.submit("nap") for _ in range(10)]
         assert [agent.wait(task_id, 30).text for task_id in quick] == ["7"] * 10
         for request in agent.get_pending_approvals():
@@ -325,8 +325,7 @@ class TestApprovals:
         scripted_model.writes("print(await asyncio.gather(*(pay(n) for n in range(5))))")
         agent = make_agent(max_tasks=1)
         task_id = agent.submit("pay")
-        while len(agent.get_pending_approvals()) < 5:
-            time.sleep(0.002)
+        until_now(lambda: len(agent.get_pending_approvals()) >= 5)
         for request in agent.get_pending_approvals():
             agent.approve(request["request_id"])
         assert agent.wait(task_id, 30).text == str([f"paid {n}" for n in range(5)])

@@ -12,6 +12,7 @@ from delf import Agent, Connection, action, tool
 from delf.errors import ConnectionConfigurationError
 from delf.settings import PluginSettings
 from support.program import write_recording
+from support.until import until_now
 
 PAY = "print(await pay(amount=3))"
 
@@ -43,8 +44,7 @@ def test_the_main_thread_may_run_while_another_decides(tmp_path):
         assert agent.get_pending_approvals() == []
 
         def decide() -> None:
-            while not (waiting := agent.get_pending_approvals()):
-                time.sleep(0.01)
+            waiting = until_now(agent.get_pending_approvals)
             agent.approve(waiting[0]["request_id"])
 
         thread = threading.Thread(target=decide, daemon=True)

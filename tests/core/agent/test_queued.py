@@ -13,6 +13,7 @@ from delf.errors import UnknownKeywordError
 from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import JournalSpec
 from support.program import run
+from support.until import until
 
 
 @tool(confirm=False)
@@ -86,8 +87,7 @@ async def test_a_task_that_waits_for_its_place_is_left_as_one_that_runs(
         works = [asyncio.ensure_future(agent.arun("hang"))]
         await begun.wait()
         works.append(asyncio.ensure_future(agent.aresume("task_2")))
-        while not agent.status()["tasks"]["queued"]:
-            await asyncio.sleep(0)
+        await until(lambda: agent.status()["tasks"]["queued"])
         for _ in range(50):  # turns of the loop, in which it comes to its place
             await asyncio.sleep(0)
         agent.leave()

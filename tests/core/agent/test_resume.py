@@ -41,6 +41,7 @@ from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
 from support.forks import guests, kill_guests, templates
+from support.until import until, until_now
 
 FIRST = """
 import random, uuid, asyncio
@@ -377,13 +378,15 @@ async def test_a_call_that_was_given_up_before_its_task_had_its_place_again(benc
     world = World()
     async with bench.agent(world, nobody, [busy], max_tasks=1) as agent:
         task = agent.submit("Give up.")
-        while not bench.asked:
-            await asyncio.sleep(0.01)
+        await until(lambda: bench.asked)
         other = agent.submit("Hold the place.")
-        while not any(
-            isinstance(e, ev.CallFinished) and e.call_id == 2 for e in await told(bench, task)
-        ):
-            await asyncio.sleep(0.01)
+
+        async def happened() -> bool:
+            return any(
+                isinstance(e, ev.CallFinished) and e.call_id == 2 for e in await told(bench, task)
+            )
+
+        await until(happened)
         free.set()
         assert (await asyncio.to_thread(agent.wait, task, 30)).text == "nothing"
         await asyncio.to_thread(agent.wait, other, 30)
@@ -978,8 +981,7 @@ async def test_a_guest_that_dies_between_two_scripts_is_replaced_with_its_variab
 
     async def die(_request: Any) -> str:
         deaths.extend(kill_guests())
-        while {*guests()} & {*deaths}:  # until the host, too, knows
-            await asyncio.sleep(0.01)
+        await until(lambda: not ({*guests()} & {*deaths}))  # until the host, too, knows
         return "```python\nprint(found, await look(2))\n```"
 
     bench.model.writes("found = await write('x')\nrerun('found it', 'print it')")
@@ -1000,8 +1002,7 @@ async def test_nor_is_one_that_dies_before_the_host_has_seen_that_its_script_end
     def while_the_loop_is_busy() -> None:
         time.sleep(0.1)  # the guest has ended its script and said so, and nobody has read it
         deaths.extend(kill_guests())
-        while {*guests()} & {*deaths}:
-            time.sleep(0.01)
+        until_now(lambda: not ({*guests()} & {*deaths}))
 
     def listen(event: ev.Event) -> None:
         if isinstance(event, ev.CallFinished) and not deaths:

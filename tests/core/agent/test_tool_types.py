@@ -22,6 +22,7 @@ from pydantic import Field
 from delf import Agent, ToolDefinitionError, ToolException, tool
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
+from support.until import until
 
 
 class Color(enum.Enum):
@@ -289,8 +290,7 @@ def test_async_tools_overlap_and_plain_ones_run_in_threads(run):
     async def wait(n: int) -> int:
         """Wait."""
         here.append(n)
-        while len(here) < 3:
-            await asyncio.sleep(0)
+        await until(lambda: len(here) >= 3)
         return n
 
     @tool(confirm=False)

@@ -10,6 +10,7 @@ from delf.protocols.sandbox import Crashed, Done
 from delf_sandbox import calls as calls_module
 from delf_sandbox.budget import Budget
 from delf_sandbox.guest.frames import encode
+from support.until import until
 
 DONE = ["done", None, {}]
 
@@ -46,9 +47,7 @@ def waiting(guest):
             return number
 
         async def until(self, count):
-            async with asyncio.timeout(10):
-                while len(self.inside) != count:
-                    await asyncio.sleep(0)
+            await until(lambda: len(self.inside) == count)
 
     tool = guest.host.tools["shop.wait"] = Waiting()
     return tool
@@ -180,8 +179,7 @@ async def test_a_call_number_that_was_given_up_is_a_new_call(guest, waiting):
     await waiting.until(1)
     for turns in range(1, 5):
         guest.session.data_received(encode(["cancel", 1], 1000))
-        while waiting.inside:
-            await asyncio.sleep(0)
+        await until(lambda: not waiting.inside)
         guest.session.data_received(encode(call(1, f"after {turns}"), 1000))
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -285,8 +283,7 @@ async def test_calls_that_wait_cannot_fill_the_hosts_memory_with_their_arguments
             await guest.send(["call", number, "shop", "wait", ["x" * 90_000], {}])
 
     sending = asyncio.create_task(calls())
-    while not guest.session._paused:
-        await asyncio.sleep(0)
+    await until(lambda: guest.session._paused)
     assert 10 <= len(guest.host.calls) <= 14
     release.set()
     answers = [await guest.receive() for _ in range(60)]

@@ -7,6 +7,7 @@ import pytest
 
 from delf_sandbox.budget import Budget
 from support.guests import LIMITS
+from support.until import until
 
 MEGABYTES = 2**20
 
@@ -27,9 +28,7 @@ def roomy(guest):
 
 async def until_held(guest):
     """Until something waits that the guest has not taken."""
-    async with asyncio.timeout(10):
-        while not guest.session._out.unread_bytes:
-            await asyncio.sleep(0)
+    await until(lambda: guest.session._out.unread_bytes)
 
 
 def call(number, name, *args):
@@ -96,9 +95,7 @@ async def test_many_small_answers_that_nobody_reads_are_not_left_to_the_transpor
         await roomy.send(call(number, "large", 300))
         if number % 100 == 0:
             await asyncio.sleep(0)
-    async with asyncio.timeout(10):
-        while roomy.session._out.unread_bytes < 900_000:
-            await asyncio.sleep(0)
+    await until(lambda: roomy.session._out.unread_bytes >= 900_000)
     assert roomy.session._transport.get_write_buffer_size() < 300_000
     for number in range(3_001):
         assert (await roomy.receive())[1] == number

@@ -24,6 +24,7 @@ from delf_sandbox.guest.frames import FrameReader
 from delf_sandbox.guest.output import MAX_FILES
 from delf_sandbox.session import WireSession
 from support.guests import FakeProcess
+from support.until import until
 
 DONE = ["done", None, {}]
 
@@ -522,8 +523,7 @@ async def test_a_flood_between_scripts_ends_the_session(guest, monkeypatch):
     monkeypatch.setattr(budget_module, "_SPARE_FRAMES", 500)
     guest.session._budget = Budget(replace(guest.session._spec.limits, calls=0))
     await guest.send(*[["ready"]] * 1_000)
-    while guest.session.alive:
-        await asyncio.sleep(0)
+    await until(lambda: not guest.session.alive)
     assert not guest.session.alive
 
 
@@ -565,9 +565,7 @@ async def test_a_flood_of_bytes_after_the_end_ends_the_session(guest, payload):
     with suppress(OSError):
         for _ in range(30):
             await guest.send_payload(payload)
-    async with asyncio.timeout(10):
-        while guest.session.alive:
-            await asyncio.sleep(0)
+    await until(lambda: not guest.session.alive)
     assert not guest.session.alive
 
 

@@ -14,6 +14,8 @@ from urllib.parse import urlencode
 import aiohttp
 from aiohttp import web
 
+from support.until import until
+
 Person = Callable[["Slack", dict[str, Any]], Awaitable[None]]
 SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
 
@@ -181,9 +183,7 @@ class Slack:
 
     async def shown(self, ts: str, text: str) -> dict[str, Any]:
         """A message once it shows a text."""
-        async with asyncio.timeout(15):
-            while text not in texts(self.messages[ts]):
-                await asyncio.sleep(0.02)
+        await until(lambda: text in texts(self.messages[ts]))
         return self.messages[ts]
 
     def soon(self, work: Any) -> None:

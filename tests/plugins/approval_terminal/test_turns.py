@@ -2,12 +2,7 @@ import asyncio
 import threading
 
 from delf_approval_terminal.turns import Turns
-
-
-async def until(condition) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0)
+from support.until import until
 
 
 async def test_one_after_another_in_order():

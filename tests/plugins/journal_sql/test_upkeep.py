@@ -21,6 +21,7 @@ from delf_journal_sql import writer as writers
 from delf_journal_sql.errors import ConnectionLostError, JournalError
 from delf_journal_sql.postgresql import PostgresDatabase
 from delf_journal_sql.sqlite import SqliteDatabase
+from support.until import until
 
 END = {"text": "", "duration_ms": 1.0}
 DAY = 86_400.0
@@ -281,9 +282,7 @@ async def test_a_database_that_is_away_warns_once_and_says_how_often(
     else:
         monkeypatch.setattr(owners.Owner, "register", away(register))
     await asyncio.wait_for(back.wait(), 20)
-    async with asyncio.timeout(20):
-        while len(caplog.records) < 2:
-            await asyncio.sleep(0.01)
+    await until(lambda: len(caplog.records) >= 2)
     await journal.aclose()
     said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(said) == 2
@@ -399,8 +398,7 @@ async def test_tasks_that_wait_go_on_on_another_machine(
         record = await agent.journal.task(waiting)
         assert record.state == "interrupted"
         going_on = asyncio.ensure_future(agent.aresume(waiting))
-        while not (found := agent.get_pending_approvals()):
-            await asyncio.sleep(0.01)
+        found = await until(agent.get_pending_approvals)
         assert found[0]["request_id"] == asked.requested.request_id
         assert sent == []
         agent.approve(found[0]["request_id"])

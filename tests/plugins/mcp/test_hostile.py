@@ -14,6 +14,7 @@ from delf.errors import ConnectionUnavailableError, ToolException, ToolExecution
 from delf.protocols.approval import Approved
 from delf.testing import ScriptedModel, TestHost
 from plugins.mcp.conftest import ROGUE, invoke
+from support.until import until
 
 
 @asynccontextmanager
@@ -335,8 +336,7 @@ async def test_a_tool_that_became_another_asks_again(rogue, change, word) -> Non
     assert [action.effect for action in await srv.actions()] == ["read"]
     await invoke(srv, "pay")
     async with soon():
-        while not srv.is_stale():
-            await asyncio.sleep(0.01)
+        await until(srv.is_stale)
     effects = {action.name: action.effect for action in await srv.actions()}
     assert effects == {"pay": "irreversible", "fresh": "irreversible"}
     assert any("'pay' is not as it was" in notice for notice in srv.notices())
@@ -401,8 +401,7 @@ async def test_no_yes_from_before_holds_for_a_tool_that_became_another(
     async with Agent(tools=[srv], llm="scripted", host=host, on_confirm=confirm) as agent:
         assert (await agent.arun("Pay.")).text == "done"
         async with soon():
-            while not srv.is_stale():
-                await asyncio.sleep(0.01)
+            await until(srv.is_stale)
         assert (await agent.arun("Pay.")).text == "done"
     assert asked == ["rogue.pay"] * (2 if change else 1)
 
@@ -412,8 +411,7 @@ async def test_hints_that_change_change_nothing(rogue) -> None:
     srv = rogue("changes", does=does)
     await invoke(srv, "pay")
     async with soon():
-        while not srv.is_stale():
-            await asyncio.sleep(0.01)
+        await until(srv.is_stale)
     assert [action.effect for action in await srv.actions()] == ["irreversible"]
 
 

@@ -21,6 +21,7 @@ from delf.errors import (
 from delf.testing import ScriptedModel, TestHost
 from delf_mcp import MCP
 from plugins.mcp.conftest import PROGRAM, SERVER, invoke
+from support.until import until
 
 # -- what a script sees -------------------------------------------------------------------------
 
@@ -142,9 +143,7 @@ async def test_a_call_that_is_cancelled_is_cancelled_at_the_server(open_mcp, tmp
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work
-    async with asyncio.timeout(10):
-        while not marker.exists():
-            await asyncio.sleep(0.02)
+    await until(marker.exists)
     assert await actions["add"].call(a=1, b=1) == {"result": 2}
 
 
@@ -160,9 +159,7 @@ async def test_the_server_ends_with_the_connection(open_mcp) -> None:
     await srv.actions()
     (child,) = [pid for pid in _children() if _command(pid).endswith(f"{SERVER}\0")]
     await srv.aclose()
-    async with asyncio.timeout(10):
-        while SERVER in _command(child):
-            await asyncio.sleep(0.02)
+    await until(lambda: SERVER not in _command(child))
     assert SERVER not in _command(child)
 
 
@@ -181,9 +178,7 @@ def _command(pid: str) -> str:
 
 async def stale(srv: MCP) -> None:
     """Wait until the server has said that its tools are others."""
-    async with asyncio.timeout(20):
-        while not srv.is_stale():
-            await asyncio.sleep(0.02)
+    await until(srv.is_stale)
 
 
 @pytest.mark.parametrize("protocol", ["legacy", "auto"])

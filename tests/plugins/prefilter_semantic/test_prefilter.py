@@ -13,6 +13,7 @@ from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.testing import PluginContract, PrefilterContract
 from delf_prefilter_semantic.prefilter import SemanticPrefilter
 from delf_prefilter_semantic.steps import steps_of
+from support.until import until
 
 CATALOG = Catalog(
     [
@@ -175,8 +176,11 @@ async def test_a_task_does_not_wait_for_vectors(context: PluginContext, meaning:
     prefilter = one_less(context, patience=0.01)
     assert (await prefilter.select("feed it", CATALOG, ask)).names == {"zoo.feed"}
     release.set()
-    while "bank.invoices" not in (await _or_nothing(prefilter, "bills")):
-        await asyncio.sleep(0.01)
+
+    async def happened() -> bool:
+        return "bank.invoices" in await _or_nothing(prefilter, "bills")
+
+    await until(happened)
     await prefilter.aclose()
 
 

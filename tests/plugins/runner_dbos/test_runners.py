@@ -25,6 +25,7 @@ from support.chaos import Chaos
 from support.fleet import Fleet, fleet
 from support.postgres import own_postgres
 from support.program import delf, start, write_recording
+from support.until import until
 
 pytestmark = [pytest.mark.timeout(240)]
 
@@ -43,9 +44,7 @@ def once_each(one: Fleet, count: int) -> bool:
 
 async def begun(one: Fleet, count: int) -> None:
     """Wait until so many steps are written down."""
-    async with asyncio.timeout(60):
-        while one.marks().total() < count:
-            await asyncio.sleep(0.05)
+    await until(lambda: one.marks().total() >= count, 60)
 
 
 async def survived(chaos: Chaos, count: int) -> None:
@@ -245,9 +244,11 @@ async def test_a_schedule_hands_a_task_in_each_time(tmp_path: Path) -> None:
         every_second = ("often", "* * * * * *", "Do job-0 .")
         await asyncio.to_thread(program, "add", *every_second, "--tools", "tools.py")
         one.start()
-        async with asyncio.timeout(90):
-            while (await one.states())["done"] < 2:
-                await asyncio.sleep(0.05)
+
+        async def happened() -> bool:
+            return (await one.states())["done"] >= 2
+
+        await until(happened, 90)
         await asyncio.to_thread(program, "remove", "often")
         assert one.marks()["job-0", 0] >= 2
 
@@ -275,9 +276,11 @@ async def test_priorities_and_delays(tmp_path: Path) -> None:
         (stopped,) = await one.submit(["job-3"], priority=-2)
         assert await one.journal.stop(stopped, "a test")
         one.start("--concurrency", "1")
-        async with asyncio.timeout(60):
-            while (await one.states())["done"] < 2:
-                await asyncio.sleep(0.05)
+
+        async def happened() -> bool:
+            return (await one.states())["done"] >= 2
+
+        await until(happened, 60)
         begun = {name: await started(one, name) for name in (first, last)}
         assert begun[first] < begun[last]
         assert (await one.journal.task(late)).state == "queued"
@@ -315,9 +318,11 @@ async def test_of_a_queue_and_a_key_only_so_many_begin_in_a_time(tmp_path: Path)
         await one.submit(["job-2", "job-3"], key="customer-7")
         await one.submit(["job-4"], queue="other")
         one.start("--queue", "default", "--queue", "other")
-        async with asyncio.timeout(60):
-            while (await one.states())["done"] < 3:
-                await asyncio.sleep(0.05)
+
+        async def happened() -> bool:
+            return (await one.states())["done"] >= 3
+
+        await until(happened, 60)
         waiting = {r.task for r in await one.journal.find(state="queued")}
         assert len(waiting & {"Do job-0 .", "Do job-1 ."}) == 1
         assert len(waiting & {"Do job-2 .", "Do job-3 ."}) == 1

@@ -14,6 +14,7 @@ from delf.errors import ConnectionUnavailableError
 from delf_runner_dbos.queue import DbosQueue
 from support.fleet import Fleet, fleet
 from support.program import delf
+from support.until import until
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.chaos]
 
@@ -46,9 +47,7 @@ def save(one: Fleet, first: int = 0) -> None:
 
 async def begun(one: Fleet, count: int = 1) -> None:
     """Wait until so many steps are written down."""
-    async with asyncio.timeout(60):
-        while one.marks().total() < count:
-            await asyncio.sleep(0.05)
+    await until(lambda: one.marks().total() >= count, 60)
 
 
 async def fire(one: Fleet, schedule: str) -> None:
@@ -106,9 +105,7 @@ async def test_a_routine_that_was_begun_goes_on_as_it_was_though_another_version
         save(one, first=10)
         one.start("--concurrency", "1")
         await one.submit(["job-1"], **how)
-        async with asyncio.timeout(60):
-            while not any(name == "job-1" for name, _ in one.marks()):
-                await asyncio.sleep(0.05)
+        await until(lambda: any(name == "job-1" for name, _ in one.marks()), 60)
         await killed(one)
         await one.all_over(90)
         wanted = {("job-0", step): 1 for step in range(4)}

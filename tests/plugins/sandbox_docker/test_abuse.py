@@ -16,19 +16,12 @@ from delf_sandbox_docker.backend import DockerBackend
 from delf_sandbox_docker.engine import LABEL, LABEL_OWNER, Engine, owner
 from support import program
 from support.commands import check_object, json_tables
+from support.until import until
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(90)]
 
 MB = 2**20
 INSIDE = "import asyncio.base_events as b\nos = b.os\n"
-
-
-async def until(condition, seconds=5.0):
-    """Wait for something that happens elsewhere."""
-    end = asyncio.get_running_loop().time() + seconds
-    while not condition():
-        assert asyncio.get_running_loop().time() < end, "it did not happen in time"
-        await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("transport", ["stdio", "socket"])

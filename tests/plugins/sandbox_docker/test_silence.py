@@ -12,6 +12,7 @@ import pytest
 
 from delf_sandbox_docker.engine import Engine
 from support.cli_fixtures import *  # noqa: F403 - here, run
+from support.until import until
 
 
 @pytest.fixture
@@ -58,8 +59,7 @@ async def test_so_many_requests_are_made_at_once(silent):
         return number
 
     requests = [asyncio.ensure_future(engine.run(ask, number)) for number in range(20)]
-    while len(begun) < 8:
-        await asyncio.sleep(0)
+    await until(lambda: len(begun) >= 8)
     for _ in range(100):
         await asyncio.sleep(0)
     assert len(begun) == 8

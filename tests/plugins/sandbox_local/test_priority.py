@@ -9,6 +9,7 @@ import pytest
 
 from delf_sandbox_local.priority import NICENESS, PATIENCE_SECONDS, used_seconds
 from support.scripting import NotingHost, local_session, session_spec
+from support.until import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's clocks of processes")
 
@@ -26,9 +27,7 @@ def niceness(pid):
 
 
 async def until_nice(pid, above):
-    async with asyncio.timeout(30):
-        while niceness(pid) <= above:
-            await asyncio.sleep(0.02)
+    await until(lambda: niceness(pid) > above)
 
 
 async def test_a_busy_script_gives_way_and_a_waiting_one_does_not():

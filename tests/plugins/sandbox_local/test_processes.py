@@ -27,6 +27,7 @@ from delf.testing import ScriptedModel, TestHost
 from delf_sandbox_local import forkserver
 from delf_sandbox_local.backend import LocalBackend
 from support.scripting import NotingHost, local_session, run_script, session_spec
+from support.until import until
 
 POSIX = "import re\nposix = re.enum.sys.modules['posix']\n"
 LINUX = sys.platform == "linux"
@@ -531,13 +532,11 @@ async def test_one_that_is_killed_while_it_starts_ahead_is_no_news(caplog):
     backend = LocalBackend(pool_size=1)
     try:
         await backend.warm_up(session_spec())
-        while not backend._idle:
-            await asyncio.sleep(0)
+        await until(lambda: backend._idle)
         killed = backend._idle[0].process
         killed.kill()
         await backend._filling
-        while killed.running:
-            await asyncio.sleep(0)
+        await until(lambda: not killed.running)
         session = await backend.open(session_spec())
         assert (await session.execute("1", NotingHost())) == Done(value=1)
     finally:

@@ -11,6 +11,7 @@ import pytest
 
 from delf_serve.keys import ANYBODY
 from support.serving import KEYS, Outbox, bearer, doing, make_agent, serving
+from support.until import until
 
 
 async def test_a_task_is_handed_in_and_looked_up(serve):
@@ -616,9 +617,11 @@ async def test_what_is_old_is_forgotten(serve, monkeypatch, says):
         monkeypatch.setenv("DELF_JOURNAL_SQL_KEEP", "0.0000000001h")
     settings = {"keep_days": 1e-9} if says == "the server" else {}
     second = await serve(**settings, agent={"chat": {"persist": True}})
-    async with asyncio.timeout(10):
-        while (await second.client.get(f"/tasks/{old['task_id']}")).status_code == 200:
-            await asyncio.sleep(0.02)
+
+    async def happened() -> bool:
+        return (await second.client.get(f"/tasks/{old['task_id']}")).status_code != 200
+
+    await until(happened)
     listed = (await second.client.get("/tasks")).json()["tasks"]
     assert [task["task_id"] for task in listed] == [waits["task_id"]]
 
@@ -644,15 +647,19 @@ async def test_files_go_with_their_tasks(serve, way):
     else:
         second = await serve(keep_days=1e-9)
         async with asyncio.timeout(20):
-            while (await second.client.get("/tasks")).json()["tasks"]:
-                await asyncio.sleep(0.02)
-            while Path(outputs[1]).exists():
-                await asyncio.sleep(0.02)
+
+            async def happened() -> bool:
+                return not ((await second.client.get("/tasks")).json()["tasks"])
+
+            await until(happened)
+            await until(lambda: not Path(outputs[1]).exists())
         gone, left = {sent[0], sent[1]}, [False, False]
     assert [Path(path).parent.parent.exists() for path in outputs] == left
-    async with asyncio.timeout(20):
-        while {f["id"] for f in (await server.client.get("/files")).json()["files"]} & gone:
-            await asyncio.sleep(0.02)
+
+    async def happened() -> bool:
+        return not ({f["id"] for f in (await server.client.get("/files")).json()["files"]} & gone)
+
+    await until(happened)
     there = {f["id"] for f in (await server.client.get("/files")).json()["files"]}
     assert there == set(sent) - gone
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import email
 import email.policy
 import json
@@ -24,6 +23,7 @@ from delf_serve import channel
 from delf_serve.channel import WebChannel, signature
 from support.certificates import tls
 from support.server import free_port
+from support.until import until
 
 
 class TestWeb(ApprovalContract):
@@ -165,12 +165,6 @@ async def ask(serve: Any) -> tuple[Any, dict[str, Any]]:
     server = await serve(agent={"approvals": ["web"]}, end_notices=[])
     accepted = await server.run("print(await send('bob'))")
     return server, await server.question(accepted["task_id"])
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(15):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 async def approve(server: Any, asked: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from delf.protocols.people import PersonKey, digest_of
 from plugins.serve.test_people import add, person
 from support.raw import dripping, raw
 from support.serving import KEYS, bearer, doing
+from support.until import until
 
 HEAD = b"GET /tasks HTTP/1.1\r\nhost: localhost\r\n"
 POST = b"POST /run HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
@@ -124,9 +125,7 @@ async def test_the_client_with_the_most_connections_makes_place(serve):
         await asyncio.open_connection(host, int(port), local_addr=("127.0.0.2", 0))
         for _ in range(40)
     ]
-    async with asyncio.timeout(5):
-        while sum(reader.at_eof() for reader, _ in greedy) < 40 - 16:
-            await asyncio.sleep(0.01)
+    await until(lambda: sum(reader.at_eof() for reader, _ in greedy) >= 40 - 16)
     assert not modest.at_eof()
     for writer in (kept, *(writer for _, writer in greedy)):
         writer.close()
@@ -138,9 +137,11 @@ async def test_no_key_has_all_streams_and_waits(serve):
     async with ada.stream("GET", "/events"), ada.stream("GET", "/events"):
         order = {"task": doing("await hold()"), "wait": 30}
         waits = asyncio.create_task(ada.post("/run", json=order))
-        async with asyncio.timeout(10):
-            while len((await ada.get("/tasks")).json()["tasks"]) < 1:
-                await asyncio.sleep(0.02)
+
+        async def happened() -> bool:
+            return len((await ada.get("/tasks")).json()["tasks"]) >= 1
+
+        await until(happened)
         refused = await ada.get("/events")
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "10")
         assert (await ada.post("/run", json=order)).status_code == 429
@@ -246,9 +247,7 @@ async def test_files_are_removed_when_they_are_old(serve, tmp_path):
     first = await serve()
     await first.client.post("/files", params={"name": "a"}, content=b"x")
     await serve(file_days=1e-9)
-    async with asyncio.timeout(5):
-        while [file for file in (tmp_path / "files").rglob("*") if file.is_file()]:
-            await asyncio.sleep(0.02)
+    await until(lambda: not any(file.is_file() for file in (tmp_path / "files").rglob("*")))
     assert (await first.client.get("/files")).json()["files"] == []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from dataclasses import replace
@@ -16,6 +15,7 @@ from plugins.serve.test_inbox import logged_in
 from plugins.serve.test_page import browser, open_page  # noqa: F401 - fixtures
 from plugins.serve.test_people import add, change, person
 from support.serving import Outbox, bearer, doing, make_agent, serving
+from support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -245,9 +245,7 @@ async def test_a_question_of_a_server_that_is_gone_is_asked_in_its_own_message(o
     async with opens() as two:
         await staffed(two)
         await two.until(task, "waiting")
-        async with asyncio.timeout(15):
-            while len(slack._sockets) < 2 or not slack.updates:
-                await asyncio.sleep(0.02)
+        await until(lambda: len(slack._sockets) >= 2 and slack.updates)
         assert [message["ts"] for message in slack.questions] == [question["ts"]]
         await slack.press(question, APPROVE, "U0BO")
         await two.until(task, "done")

@@ -18,6 +18,7 @@ import pytest
 from delf_journal_sql.owners import birth_of
 from support.openai_server import OpenAIServer, Reply
 from support.program import DELF
+from support.until import until
 
 pytestmark = pytest.mark.slow
 
@@ -134,9 +135,7 @@ async def test_no_worker_outlives_its_parent(project):
             owners = await hand_in(client, 2)
             process.kill()
             process.wait()
-            async with asyncio.timeout(30):
-                while any(birth_of(pid) for pid in owners.values()):
-                    await asyncio.sleep(0.02)
+            await until(lambda: not any(birth_of(pid) for pid in owners.values()))
 
 
 async def test_workers_end_when_they_are_told_to(project):

@@ -13,6 +13,7 @@ from delf import events as ev
 from delf.errors import ConnectionConfigurationError, DelfError
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf_shell import Shell
+from support.until import until
 
 
 def verdict(shell: Shell, command: str, **arguments: str) -> Verdict:
@@ -74,8 +75,7 @@ async def test_a_cancelled_command_is_killed(folder: Path) -> None:
             f"python3 -c \"import os, time; open('{pidfile}', 'w').write(str(os.getpid())); time.sleep(60)\""
         )
     )
-    while not (pidfile.exists() and pidfile.read_text()):
-        await asyncio.sleep(0.02)
+    await until(lambda: pidfile.exists() and pidfile.read_text())
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

@@ -27,6 +27,7 @@ from delf_sql import SQL
 from delf_sql.backends import mysql, postgresql
 from delf_sql.failures import SQLSchemaError
 from support.postgres import PASSWORD
+from support.until import until
 
 pytestmark = pytest.mark.services
 SPELLINGS = (PASSWORD, "p%40ss", "w%3Ard", "rd%2542")
@@ -219,12 +220,6 @@ def writing(database) -> int:
             "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'INSERT%pg_sleep%' AND state = 'active' AND datname = current_database()"
         )
     )
-
-
-async def until(condition) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 async def test_a_cancelled_query_stops_in_the_database(any_database, open_sql):

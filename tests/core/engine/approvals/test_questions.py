@@ -9,6 +9,7 @@ from delf import Agent, Edited, Rejected, tool
 from delf import events as ev
 from delf.engine.waiting import TaskClock
 from support.gates import gate_bench
+from support.until import until
 
 
 @tool(effect="write")
@@ -61,8 +62,7 @@ async def test_nor_can_a_program_that_lists_what_waits(delf_host, scripted_model
     scripted_model.writes("print(await pay('ann', [200]))")
     async with Agent(tools=[pay], llm="scripted", host=delf_host) as agent:
         task = agent.submit("x")
-        while not (waiting := agent.get_pending_approvals()):
-            await asyncio.sleep(0.01)
+        waiting = await until(agent.get_pending_approvals)
         waiting[0]["arguments"]["amount"].append(999_799)
         agent.approve(waiting[0]["request_id"])
         response = await asyncio.to_thread(agent.wait, task)

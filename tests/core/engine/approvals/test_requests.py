@@ -30,6 +30,7 @@ from delf.protocols.approval import (
     Rejected,
 )
 from delf.tools.function import tool
+from support.until import until
 
 
 @tool(effect="write")
@@ -224,8 +225,7 @@ async def test_a_channel_that_still_asks_is_told_to_stop(tools):
     bench = Bench(tools, [NamedChannel("slow", Slow())])
     work = bench.decide(1)
     name = (await bench.asked.get()).request_id
-    while bench.pending.find(name) is None:
-        await asyncio.sleep(0)
+    await until(lambda: bench.pending.find(name) is not None)
     bench.pending.answer(name, Answer(Rejected(reason="no"), "cli"))
     assert await work == Rejected(reason="no")
     await asyncio.wait_for(stopped.wait(), 5)
@@ -376,8 +376,7 @@ async def test_a_request_that_cannot_be_journalled_waits_for_nobody(tools):
 
 async def pending_name(bench) -> str:
     name = (await bench.asked.get()).request_id
-    while bench.pending.find(name) is None:
-        await asyncio.sleep(0)
+    await until(lambda: bench.pending.find(name) is not None)
     return name
 
 

@@ -14,6 +14,7 @@ from delf.engine.redact import Redactor
 from delf.events import SAFE
 from delf.messages import Usage
 from delf.plugins.in_process_journal import InProcessJournal
+from support.until import until
 
 
 class Journal(InProcessJournal):
@@ -75,8 +76,7 @@ async def test_prints_keep_their_place_and_are_gathered():
     log.say("b\n")
     await log.record(ev.Warned, message="x")
     log.say("c")
-    while len(log.events) < 3:
-        await asyncio.sleep(0)
+    await until(lambda: len(log.events) >= 3)
     assert [getattr(e, "text", None) or e.message for e in log.events] == ["ab\n", "x", "c"]
     assert [e.seq for e in log.events] == [1, 2, 3]
 
