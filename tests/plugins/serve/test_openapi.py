@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from jsonschema import Draft202012Validator
 
+import delf_serve
 from delf_devkit.testing.events import every_event
 from delf_openapi import APITool
 from delf_serve.openapi import document
@@ -16,6 +20,7 @@ from delf_serve.operations import OPERATIONS
 from delf_serve.streams import frame
 from support.serving import KEYS, doing
 
+COMMAND = re.compile(r"\bdelf (?:users|runs?|approvals|routines|resume|serve|plugins)\b|--[a-z]")
 OWN = document(OPERATIONS, server="/", keyed=False)
 
 
@@ -130,3 +135,31 @@ def test_every_operation_says_what_it_may_answer(operation):
     assert str(operation.status) in told["responses"]
     if operation.right is not None:
         assert {"401", "403"} <= told["responses"].keys()
+
+
+def test_no_problem_speaks_of_a_command():
+    """Whoever uses the API has no terminal there: neither its words nor a hint for it are told."""
+    found: list[str] = []
+    for path in sorted(Path(delf_serve.__file__).parent.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or ast.unparse(node.func) != "ProblemError":
+                continue
+            told = ast.unparse(node)
+            if COMMAND.search(told) or ".hint" in told:
+                found.append(f"{path.name}:{node.lineno} {told}")
+    assert not found, "\n".join(found)
+
+
+def test_every_list_comes_in_pages():
+    """A list has ``more``, and a query that asks for what comes after a part of it."""
+    for operation in OPERATIONS:
+        fields = operation.answer.model_fields if operation.answer else {}
+        if (
+            operation.method == "GET"
+            and operation.path.count("{") == 0
+            and "List" in str(operation.answer)
+        ):
+            assert "more" in fields, operation.path
+            given = operation.query.model_fields.keys()
+            assert "limit" in given, operation.path
+            assert given & {"offset", "after", "before"}, operation.path

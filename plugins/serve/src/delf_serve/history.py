@@ -81,9 +81,9 @@ async def figures(tasks: Tasks, query: s.FiguresQuery, key: Key) -> Sequence[Fig
     return await journal.figures(query.by, _filter(query, key), query.zone)
 
 
-def figure_list(found: Sequence[Figures]) -> s.FigureList:
-    """Figures as the interface shows them."""
-    return s.FigureList(figures=[s.Figures(**asdict(one)) for one in found])
+def figure_list(found: Sequence[Figures], *, more: bool) -> s.FigureList:
+    """A part of the figures as the interface shows them."""
+    return s.FigureList(figures=[s.Figures(**asdict(one)) for one in found], more=more)
 
 
 async def compare(tasks: Tasks, one: str, other: str, key: Key) -> s.Comparison:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from delf import Agent
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+T = TypeVar("T")
 _ROUTINE: Final = "routine"
 """The strategy that runs a routine."""
 _EVENTS: Final = "text/event-stream"
@@ -198,6 +199,12 @@ def shown(model: BaseModel, status: int = 200, **headers: str) -> Response:
     return Response(data, status, headers=headers or None, media_type=JSON)
 
 
+def _page(found: Sequence[T], query: s.PageQuery | s.FiguresQuery) -> tuple[list[T], bool]:
+    """The part of a list that is asked for, and whether there is more after it."""
+    end = query.offset + query.limit
+    return list(found[query.offset : end]), len(found) > end
+
+
 # -- tasks ------------------------------------------------------------------------------------
 
 
@@ -215,8 +222,10 @@ async def run(call: Call) -> Response:
 
 async def list_routines(call: Call) -> Response:
     """Give the routines of the project."""
-    call.query(s.NoQuery)
-    return shown(await call.service.routines.list(call.key))
+    query = call.query(s.PageQuery)
+    found = await call.service.routines.list(call.key)
+    part, more = _page(found.routines, query)
+    return shown(found.model_copy(update={"routines": part, "more": more}))
 
 
 async def save_routine(call: Call) -> Response:
@@ -232,11 +241,11 @@ async def run_routine(call: Call) -> Response:
     try:
         bound: Any = await asyncio.to_thread(call.service.agent.routine, call.part("name"))
     except DelfError as error:
-        raise ProblemError(404, error.message, error.hint or "GET /routines") from None
+        raise ProblemError(404, error.message, "GET /routines") from None
     try:
         task = bound.task(given.inputs)
     except DelfError as error:
-        raise ProblemError(422, error.message, error.hint or "GET /routines") from None
+        raise ProblemError(422, error.message, "GET /routines") from None
     order = s.RunRequest(task=task, **given.model_dump(exclude={"inputs"}))
     return await _handed_in(call, order, strategy=_ROUTINE)
 
@@ -295,7 +304,8 @@ async def figures(call: Call) -> Response:
     query = call.query(s.FiguresQuery)
     found = await history.figures(call.service.tasks, query, call.key)
     if query.format == "json":
-        return shown(history.figure_list(found))
+        part, more = _page(found, query)
+        return shown(history.figure_list(part, more=more))
     name = f'attachment; filename="delf-{query.by}.csv"'
     return Response(
         figures_csv(query.by, found),
@@ -452,9 +462,8 @@ async def send_file(call: Call) -> Response:
 async def list_files(call: Call) -> Response:
     """List the files that this key has sent in."""
     query = call.query(s.PageQuery)
-    found = await call.service.uploads.list(call.key)
-    end = query.offset + query.limit
-    return shown(s.StoredList(files=found[query.offset : end], more=len(found) > end))
+    files, more = _page(await call.service.uploads.list(call.key), query)
+    return shown(s.StoredList(files=files, more=more))
 
 
 async def delete_file(call: Call) -> Response:
@@ -519,9 +528,8 @@ async def check(call: Call) -> Response:
 async def list_remembered(call: Call) -> Response:
     """Decisions that hold."""
     query = call.query(s.PageQuery)
-    found = await call.service.approvals.remembered(call.key)
-    end = query.offset + query.limit
-    return shown(s.RememberedList(remembered=found[query.offset : end], more=len(found) > end))
+    found, more = _page(await call.service.approvals.remembered(call.key), query)
+    return shown(s.RememberedList(remembered=found, more=more))
 
 
 async def revoke(call: Call) -> Response:
@@ -684,7 +692,9 @@ async def finish_oidc(call: Call) -> Response:
     name, teams = await provider.finish(cookie, dict(call.http.query_params))
     key = await call.service.logins.person(name, teams, by_mail=provider.by_mail)
     if key is None:
-        raise ProblemError(403, f"{name[:80]} is not known here", "delf users add, or `guests`")
+        raise ProblemError(
+            403, f"{name[:80]} is not known here", "whoever runs the server can add you"
+        )
     answer = RedirectResponse(call.http.scope.get("root_path", "") + "/", 303)
     keep_cookie(call, answer, await begin_session(call, key, "oidc"))
     options: dict[str, Any] = {**_cookie_options(call), "samesite": "lax"}
@@ -727,8 +737,7 @@ async def session(call: Call) -> Response:
 
 async def list_sessions(call: Call) -> Response:
     """The sessions of the caller."""
-    call.query(s.NoQuery)
-    found = await call.service.sessions.of(call.key)
+    found, more = _page(await call.service.sessions.of(call.key), call.query(s.PageQuery))
     this = None if call.cookie is None else digest_of(call.cookie)
     sessions = [
         s.Login(
@@ -742,7 +751,7 @@ async def list_sessions(call: Call) -> Response:
         )
         for one in found
     ]
-    return shown(s.LoginList(sessions=sessions))
+    return shown(s.LoginList(sessions=sessions, more=more))
 
 
 async def end_session(call: Call) -> Response:
@@ -841,7 +850,7 @@ OPERATIONS: Final = (
                      (409, "The idempotency key is another task's."))),
     Operation(method="GET", path="/routines", name="list_routines",
               summary="The routines of the project, with their parameters.", right="read",
-              handler=list_routines, answer=s.RoutineList),
+              handler=list_routines, query=s.PageQuery, answer=s.RoutineList),
     Operation(method="POST", path="/routines", name="save_routine",
               summary="Show a task as a routine; keep it once just that was seen.",
               right="decide", handler=save_routine, body=s.RoutineSaveRequest,
@@ -944,7 +953,7 @@ OPERATIONS: Final = (
               answer=s.Health, other=((503, "No task can begin."),)),
     Operation(method="GET", path="/sessions", name="list_sessions",
               summary="Your sessions on the page, with from where they are.", right="read",
-              handler=list_sessions, answer=s.LoginList),
+              handler=list_sessions, query=s.PageQuery, answer=s.LoginList),
     Operation(method="DELETE", path="/sessions/{session_id}", name="end_session",
               summary="End one of your sessions.", right="read", handler=end_session,
               status=204, other=_UNKNOWN),

@@ -32,7 +32,7 @@ class Routines:
     def __init__(self, agent: Agent, tasks: Tasks) -> None:
         self._agent = agent
         self._tasks = tasks
-        self._drafts: OrderedDict[str, Any] = OrderedDict()
+        self._drafts: OrderedDict[tuple[str | None, str], Any] = OrderedDict()
 
     async def list(self, key: Key) -> s.RoutineList:
         """The routines with what they did, and tasks that are offered to be kept.
@@ -100,17 +100,17 @@ class Routines:
             ProblemError: When it cannot be one.
         """
         record = await self._tasks.record(given.task_id, key)
-        made = None if given.seen is None else self._drafts.get(given.seen)
+        made = None if given.seen is None else self._drafts.get((key.holder, given.seen))
         try:
             if made is None:
                 made = await self._agent.adraft_routine(
                     record.task_id, given.name, fixed=given.fixed
                 )
         except DelfError as error:
-            raise ProblemError(409, error.message, error.hint or "delf routines save") from None
+            raise ProblemError(409, error.message) from None
         whole = [record.task_id, given.name, made.routine.text(), made.change]
         digest = hashlib.sha256("\0".join(whole).encode()).hexdigest()
-        self._drafts[digest] = made
+        self._drafts[key.holder, digest] = made
         while len(self._drafts) > _MOST_DRAFTS:
             self._drafts.popitem(last=False)
         saves = given.seen == digest and not made.differences
@@ -118,8 +118,8 @@ class Routines:
             try:
                 await asyncio.to_thread(made.keep)
             except DelfError as error:
-                raise ProblemError(409, error.message, error.hint or "") from None
-            del self._drafts[digest]
+                raise ProblemError(409, error.message) from None
+            del self._drafts[key.holder, digest]
         return s.RoutineDraft(
             name=given.name,
             change=made.change,

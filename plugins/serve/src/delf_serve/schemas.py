@@ -213,6 +213,7 @@ class FigureList(Shown):
     """Figures by group."""
 
     figures: list[Figures]
+    more: bool = Field(description="Whether there are further ones.")
 
 
 class RoutineSaveRequest(Given):
@@ -272,6 +273,7 @@ class RoutineList(Shown):
 
     routines: list[RoutineView]
     offers: list[RoutineOffer]
+    more: bool = Field(default=False, description="Whether there are further routines.")
 
 
 class ComparedTask(Shown):
@@ -717,6 +719,7 @@ class LoginList(Shown):
     """The sessions of the caller, the oldest first."""
 
     sessions: list[Login]
+    more: bool = Field(description="Whether there are further ones.")
 
 
 class AwayRequest(Given):
@@ -856,7 +859,11 @@ class FiguresQuery(FilterQuery):
     zone: Annotated[str, StringConstraints(min_length=1, max_length=60)] = Field(
         default="UTC", description="The time zone of the days, by its IANA name."
     )
-    format: Literal["json", "csv"] = "json"
+    format: Literal["json", "csv"] = Field(
+        default="json", description="A table for a spreadsheet has all groups."
+    )
+    limit: Annotated[int, Field(ge=1, le=10_000, description="How many at the most.")] = 1000
+    offset: Annotated[int, Field(ge=0, le=100_000, description="How many are passed over.")] = 0
 
 
 class MessageQuery(Query):
