@@ -100,6 +100,24 @@ async def test_wait_is_for_tasks_of_other_processes_too(serve):
             assert (answer.status_code, answer.json()["result"]) == (200, "held")
 
 
+async def test_a_server_that_ends_answers_those_who_wait(serve):
+    server = await serve()
+    task = await server.run("print(await hold())")
+    order = {"task": doing("print(await hold())"), "wait": 600}
+    waits = [
+        asyncio.create_task(server.client.post("/run", json=order)),
+        asyncio.create_task(server.client.get(f"/tasks/{task['task_id']}", params={"wait": 600})),
+    ]
+    async with asyncio.timeout(15):
+        while len(server.app.tasks._limits) < 2:
+            await asyncio.sleep(0.01)
+        server.app.begin_stop()
+        answers = [await each for each in waits]
+    assert [answer.status_code for answer in answers] == [202, 200]
+    assert [answer.json()["state"] for answer in answers] == ["running", "running"]
+    server.box.gate.set()
+
+
 async def test_the_same_order_again_tells_how_its_task_stands(serve):
     server = await serve(open_tasks=1)
     order = {"task": doing("print(await send('bob'))")}

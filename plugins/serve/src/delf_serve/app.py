@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -94,6 +95,7 @@ class Application:
         """Submitted when it starts."""
         self._lock = asyncio.Lock()
         self._started = False
+        self._grace_from: float | None = None
         self._work: set[asyncio.Task[None]] = set()
         self._end: _End | None = None
         self._was_started = agent.started
@@ -144,16 +146,25 @@ class Application:
                 for task in self.first_tasks:
                     await self.tasks.submit(RunRequest(task=task), ANYBODY)
 
+    def begin_stop(self) -> None:
+        """End streams and waits, which a server would wait for; the time of grace begins."""
+        if self._grace_from is None:
+            self._grace_from = time.monotonic()
+        self.streams.stop()
+        self.tasks.end_waits()
+
     async def stop(self) -> None:
         """End streams, let tasks end or leave them to whoever comes next."""
-        self.streams.stop()
+        self.begin_stop()
         if self._end is not None:
             self._end.is_known = True
         for work in self._work:
             work.cancel()
         if self._started:
             self._started = False
-            await self.tasks.stop(self.settings.grace_seconds)
+            begun, self._grace_from = self._grace_from or time.monotonic(), None
+            left = self.settings.grace_seconds - (time.monotonic() - begun)
+            await self.tasks.stop(max(0.0, left))
             if not self._was_started:
                 await self.agent.astop(leave=True)
 

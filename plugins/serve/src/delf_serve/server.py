@@ -348,7 +348,7 @@ def _raise_limit(most: int) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Ends the event streams when it is told to end: it would wait for them."""
+    """Ends event streams and waits when it is told to end: it would wait for them."""
 
     def __init__(self, config: uvicorn.Config, app: Application) -> None:
         super().__init__(config)
@@ -356,7 +356,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End."""
-        self._delf.streams.stop()
+        self._delf.begin_stop()
         await super().shutdown(sockets)
 
 

@@ -8,7 +8,8 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
@@ -183,6 +184,8 @@ class Tasks:
         self._open: dict[str, _Open] = {}
         self._open_of: Counter[str] = Counter()
         self._owners: dict[str, str] = {}
+        self._limits: set[asyncio.Timeout] = set()
+        self._is_ending = False
         self._notices = Notices(settings)
         self._not_ours: set[str] = set()
         self._work: set[asyncio.Task[None]] = set()
@@ -204,6 +207,7 @@ class Tasks:
 
     def start(self) -> None:
         """Heed other processes, and take up what they left."""
+        self._is_ending = False
         self._work.add(asyncio.create_task(self._heed()))
         if self._settings.take_up:
             self._work.add(asyncio.create_task(self._keep_looking()))
@@ -370,10 +374,10 @@ class Tasks:
         deadline = time.monotonic() + seconds
         while state_of(*await self.listed(name)) not in _AT_REST:
             left = deadline - time.monotonic()
-            if left <= 0:
+            if left <= 0 or self._is_ending:
                 return
             try:
-                async with asyncio.timeout(min(left, _LOOK_SECONDS)):
+                async with self._limited(min(left, _LOOK_SECONDS)):
                     async for event in live:
                         if isinstance(event, (TaskFinished, ApprovalRequested)):
                             self.heed_request()
@@ -382,6 +386,22 @@ class Tasks:
                         return  # the journal was closed
             except TimeoutError:
                 continue
+
+    @asynccontextmanager
+    async def _limited(self, seconds: float) -> AsyncGenerator[None]:
+        """Wait no longer than some seconds, and not while the server ends."""
+        async with asyncio.timeout(seconds) as limit:
+            self._limits.add(limit)
+            try:
+                yield
+            finally:
+                self._limits.discard(limit)
+
+    def end_waits(self) -> None:
+        """Let everybody who waits for a task be answered with its present state."""
+        self._is_ending = True
+        for limit in [limit for limit in self._limits if not limit.expired()]:
+            limit.reschedule(asyncio.get_running_loop().time())
 
     # -- looking up -----------------------------------------------------------------------
 
