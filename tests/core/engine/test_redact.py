@@ -75,15 +75,6 @@ def test_what_holds_none_stays_the_same_object(value: Any) -> None:
     assert redactor.is_in(encoded) == (b'"bytes"' in encoded), "bytes have to be looked at"
 
 
-def test_keys_that_are_secrets_stay_several() -> None:
-    redactor = Redactor([LONG, PASSWORD])
-    items = {LONG: 1, "name": 2, PASSWORD: 3, (LONG, 1): 4, REDACTED: 5}
-    cleaned = redactor.value([items])[0]
-    assert list(cleaned.values()) == [1, 2, 3, 4, 5]
-    names = [REDACTED, "name", f"{REDACTED} 2", (REDACTED, 1), f"{REDACTED} 3"]
-    assert list(cleaned) == names
-
-
 def _put_in(kind: str, value: Any) -> Any:
     match kind:
         case "list":
@@ -416,8 +407,6 @@ def test_an_error_and_its_causes() -> None:
     assert f"with {REDACTED}" in told
     assert f"KeyError: '{REDACTED}'" in told
     assert "test_an_error_and_its_causes" in told, "where it was raised is still there"
-    chain: list[BaseException | None] = [cleaned, cleaned.__cause__, cleaned.__context__]
-    assert not any(LONG in repr(each) + repr(vars(each)) for each in chain if each is not None)
 
 
 def test_causes_that_lead_in_circles() -> None:

@@ -133,17 +133,12 @@ class Redactor:
         return error
 
     def _cause(self, error: BaseException | None) -> BaseException | None:
-        """The error, or its traceback without secrets where it, or what led to it, holds one."""
-        if error is None or not any(map(self._is_told_by, _with_causes(error))):
-            return error
-        return ForeignError(self.text("".join(traceback.format_exception(error)).rstrip()))
-
-    def _is_told_by(self, error: BaseException) -> bool:
-        try:
-            told = f"{error} {error!r} {vars(error)!r}"
-        except Exception:  # of an error that cannot even be shown, nothing is known
-            return True
-        return self.text(told) is not told
+        """The error, or its traceback without secrets where that holds one."""
+        if error is None:
+            return None
+        told = "".join(traceback.format_exception(error))
+        safe = self.text(told)
+        return error if safe is told else ForeignError(safe.rstrip())
 
     def log_failure(
         self,
@@ -232,21 +227,7 @@ class Redactor:
             new_key, new = clean(key), clean(item)
             same = same and new is item and new_key is key
             cleaned[new_key] = new
-        if same:
-            return items
-        return cleaned if len(cleaned) == len(items) else self._clean_alike(items)
-
-    def _clean_alike(self, items: Mapping[Any, Any]) -> dict[Any, Any]:
-        """A mapping in which several keys become the same: all but the first get a number."""
-        cleaned: dict[Any, Any] = {}
-        counts: dict[Any, int] = {}
-        for key, item in items.items():
-            first = new_key = self._clean(key)
-            while new_key in cleaned:
-                counts[first] = counts.get(first, 1) + 1
-                new_key = f"{first} {counts[first]}"
-            cleaned[new_key] = self._clean(item)
-        return cleaned
+        return items if same else cleaned
 
     def _clean_members(self, members: Collection[Any]) -> Any:
         parts = [self._clean(item) for item in members]
@@ -313,22 +294,6 @@ def put_back(
         name: hidden[name] if name in shown and value == shown[name] else value
         for name, value in values.items()
     }
-
-
-def _with_causes(error: BaseException) -> Iterable[BaseException]:
-    """An error and all that it leads to: causes, contexts, members of groups."""
-    met = {id(error): error}
-    todo = [error]
-    while todo:
-        each = todo.pop()
-        causes = [each.__cause__, each.__context__]
-        if isinstance(each, BaseExceptionGroup):
-            causes += cast("BaseExceptionGroup[BaseException]", each).exceptions
-        for other in causes:
-            if other is not None and id(other) not in met:
-                met[id(other)] = other
-                todo.append(other)
-    return met.values()
 
 
 def _fields_of(value: Any) -> dict[str, Any]:
