@@ -42,7 +42,7 @@ def test_the_example_in_the_docstring_runs(name):
     exec(
         f"from delf.hookspecs import hookimpl\nfrom delf.specs import *\n{source}", plugin.__dict__
     )
-    loaded = loader.load(Candidate(name="example", plugin=plugin), loader.new_manager())
+    loaded = loader.load(Candidate(name="example", plugin=plugin))
     assert loaded.reason is None
     assert [type(spec) for spec in loaded.specs] == [HOOKS[name]]
     assert "factory" in doc.split("Example::")[1].split("\n\n")[-1], "says what the factory makes"

@@ -26,10 +26,8 @@ where that does not fit: ``dependencies = ["delf-core>=0.1,<1"]`` and, for the n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
-
-import pluggy
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
 
 from delf.specs import (
     ApprovalSpec,
@@ -55,11 +53,16 @@ ENTRY_POINT_GROUP: Final = "delf"
 DISTRIBUTION: Final = "delf-core"
 """The name that a plugin's package requires; `delf` on the index is another project's."""
 
-hookspec = pluggy.HookspecMarker("delf")
-hookimpl = pluggy.HookimplMarker("delf")
+_Hook = TypeVar("_Hook", bound=Callable[..., Iterable[Spec]])
 
 
-@hookspec
+def hookimpl(hook: _Hook) -> _Hook:
+    """Mark a plugin's function as one of the hooks below."""
+    marked: Any = hook
+    marked.delf_hook = True
+    return hook
+
+
 def delf_connections() -> Iterable[ConnectionSpec]:  # pyright: ignore[reportReturnType]
     """Types of connections: services whose actions a script can call.
 
@@ -77,7 +80,6 @@ def delf_connections() -> Iterable[ConnectionSpec]:  # pyright: ignore[reportRet
     """
 
 
-@hookspec
 def delf_sandbox_backends() -> Iterable[SandboxSpec]:  # pyright: ignore[reportReturnType]
     """Sandboxes: where scripts run.
 
@@ -96,7 +98,6 @@ def delf_sandbox_backends() -> Iterable[SandboxSpec]:  # pyright: ignore[reportR
     """
 
 
-@hookspec
 def delf_memory_stores() -> Iterable[MemorySpec]:  # pyright: ignore[reportReturnType]
     """Memory stores: facts that outlive a task.
 
@@ -114,7 +115,6 @@ def delf_memory_stores() -> Iterable[MemorySpec]:  # pyright: ignore[reportRetur
     """
 
 
-@hookspec
 def delf_prefilters() -> Iterable[PrefilterSpec]:  # pyright: ignore[reportReturnType]
     """Prefilters: which of many actions a task needs.
 
@@ -133,7 +133,6 @@ def delf_prefilters() -> Iterable[PrefilterSpec]:  # pyright: ignore[reportRetur
     """
 
 
-@hookspec
 def delf_embedders() -> Iterable[EmbedderSpec]:  # pyright: ignore[reportReturnType]
     """Embedding models, which memory stores and prefilters share.
 
@@ -152,7 +151,6 @@ def delf_embedders() -> Iterable[EmbedderSpec]:  # pyright: ignore[reportReturnT
     """
 
 
-@hookspec
 def delf_file_formats() -> Iterable[FormatSpec]:  # pyright: ignore[reportReturnType]
     """File formats: which files ``files.read`` gives as rows, and which are made from rows.
 
@@ -171,7 +169,6 @@ def delf_file_formats() -> Iterable[FormatSpec]:  # pyright: ignore[reportReturn
     """
 
 
-@hookspec
 def delf_approval_channels() -> Iterable[ApprovalSpec]:  # pyright: ignore[reportReturnType]
     """Approval channels: ways to ask somebody before a call is made.
 
@@ -189,7 +186,6 @@ def delf_approval_channels() -> Iterable[ApprovalSpec]:  # pyright: ignore[repor
     """
 
 
-@hookspec
 def delf_models() -> Iterable[ModelSpec]:  # pyright: ignore[reportReturnType]
     """Language models, by the names that they serve.
 
@@ -209,7 +205,6 @@ def delf_models() -> Iterable[ModelSpec]:  # pyright: ignore[reportReturnType]
     """
 
 
-@hookspec
 def delf_journals() -> Iterable[JournalSpec]:  # pyright: ignore[reportReturnType]
     """Journals: where events are kept.
 
@@ -227,7 +222,6 @@ def delf_journals() -> Iterable[JournalSpec]:  # pyright: ignore[reportReturnTyp
     """
 
 
-@hookspec
 def delf_strategies() -> Iterable[StrategySpec]:  # pyright: ignore[reportReturnType]
     """Strategies: how a task becomes tool calls.
 
@@ -245,7 +239,6 @@ def delf_strategies() -> Iterable[StrategySpec]:  # pyright: ignore[reportReturn
     """
 
 
-@hookspec
 def delf_observers() -> Iterable[ObserverSpec]:  # pyright: ignore[reportReturnType]
     """Observers: see every event.
 
@@ -263,7 +256,6 @@ def delf_observers() -> Iterable[ObserverSpec]:  # pyright: ignore[reportReturnT
     """
 
 
-@hookspec
 def delf_commands() -> Iterable[CommandSpec]:  # pyright: ignore[reportReturnType]
     """Commands of the ``delf`` program.
 

@@ -9,8 +9,6 @@ from dataclasses import asdict, replace
 from functools import cache
 from typing import Any, Final, Self, TypeVar, cast
 
-from pluggy import PluginManager
-
 from delf.errors import DelfError, OptionalDependencyError, PluginError, did_you_mean
 from delf.hookspecs import DISTRIBUTION, PLUGIN_API
 from delf.llm import LLMConfig, as_llm_config
@@ -230,9 +228,7 @@ class PluginHost:
     def _loaded(self) -> Catalog:
         with self._lock:
             if self._catalog is None:
-                manager = loader.new_manager()
-                outcomes = [_outcome(candidate, manager) for candidate in self._candidates]
-                self._catalog = Catalog(outcomes, self._prefer)
+                self._catalog = Catalog([*map(_outcome, self._candidates)], self._prefer)
             return self._catalog
 
     def _unresolved(self, spec: Spec, error: BaseException) -> PluginError:
@@ -243,12 +239,12 @@ class PluginHost:
         )
 
 
-def _outcome(candidate: Candidate, manager: PluginManager) -> Outcome:
+def _outcome(candidate: Candidate) -> Outcome:
     unfit = compat.check(candidate, version=_installed_version(), api=PLUGIN_API)
     if unfit is not None:
         state, reason = unfit
         return Outcome(plugin=candidate, state=state, reason=reason)
-    return loader.load(candidate, manager)
+    return loader.load(candidate)
 
 
 def _blocked(candidate: Candidate, asked: Iterable[tuple[str, str]]) -> Candidate:
