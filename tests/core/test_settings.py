@@ -5,10 +5,10 @@ import pytest
 from pydantic import Field, field_validator
 
 from delf.environment import (
+    EnvFile,
     FileText,
     SourcedText,
     current_environ,
-    read_env_file,
     source_of,
     using_environ,
 )
@@ -153,7 +153,8 @@ def test_a_text_of_a_file_is_a_text_like_any_other():
 
 def read(path, text, **environ):
     path.write_text(text)
-    return read_env_file(path, environ)
+    file = EnvFile.read(path)
+    return file.variables(environ), [*file.warnings]
 
 
 def test_a_dotenv_file(somewhere):
@@ -174,10 +175,10 @@ def test_a_line_that_is_no_assignment_is_a_warning(somewhere):
 
 
 def test_a_dotenv_file_that_is_not_there_or_not_readable(somewhere):
-    assert read_env_file(somewhere / "none", {}) == ({}, [])
+    assert EnvFile.read(somewhere / "none").variables({}) == {}
     (somewhere / ".env").write_bytes(b"A=\xff")
     with pytest.raises(ConfigurationError, match=r"\.env is not UTF-8 text"):
-        read_env_file(somewhere / ".env", {})
+        EnvFile.read(somewhere / ".env")
 
 
 # who gave what

@@ -216,7 +216,8 @@ class TestVouching:
 
     def test_a_program_vouches_for_a_folder_of_its_own(self, folder, tmp_path):
         Trust.here(folder).check(folder, ITEMS)
-        assert not Trust.here(folder).allows(tmp_path, ITEMS)
+        with pytest.raises(FolderNotTrustedError):
+            Trust.here(folder).check(tmp_path, ITEMS)
 
     def test_what_is_vouched_for_is_not_remembered(self, folder):
         Trust.here(folder).keep(folder, ITEMS)

@@ -32,7 +32,9 @@ class ByCall:
     async def solve(self, host: Any) -> str:
         await host.ask(host.begin("Say anything."))
         first = await host.call("note", {"text": "a"})
-        both = await host.call_all([("note", {"text": "b"}), ("note", {"text": "c"})])
+        both = await asyncio.gather(
+            host.call("note", {"text": "b"}), host.call("note", {"text": "c"})
+        )
         host.say(f"{first.value} {[answer.value for answer in both]}")
         await host.ask([user("Anything else?")])
         host.say((await host.call("note", {"text": "d"})).value)

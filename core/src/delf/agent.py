@@ -738,11 +738,6 @@ class Agent(Generic[T]):
         """
         return self._home.call(lambda r: self._drafted(r, task_id, name, fixed)).keep()
 
-    async def asave_routine(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> Any:
-        """The same from asynchronous code."""
-        made = await self.adraft_routine(task_id, name, fixed=fixed)
-        return await asyncio.to_thread(made.keep)
-
     async def adraft_routine(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> Any:
         """A task as a routine that a person looks at before it is kept.
 

@@ -172,23 +172,6 @@ class EnvFile:
         return values
 
 
-def read_env_file(path: Path, environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The variables of a ``.env`` file.
-
-    Args:
-        path: The file; one that does not exist is empty.
-        environ: What ``${NAME}`` in a value may refer to, besides lines above it.
-
-    Returns:
-        The variables, and a warning for each line that is no assignment.
-
-    Raises:
-        ConfigurationError: When the file cannot be read.
-    """
-    file = EnvFile.read(path)
-    return file.variables(environ), list(file.warnings)
-
-
 def current_environ() -> Mapping[str, str]:
     """The environment that settings are read from.
 

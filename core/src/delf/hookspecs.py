@@ -19,9 +19,9 @@ specs, which only name things; the code behind them is imported on first use::
             factory="delf_tickets.connection:Tickets",
         )
 
-The plugin's distribution states what it was written for, and is left out, with the reason,
-where that does not fit: ``dependencies = ["delf-core>=0.1,<1"]`` and, for the number below,
-``keywords = ["delf-plugin-api-1"]``.
+The plugin's distribution states for its installer what it was written for:
+``dependencies = ["delf-core>=0.1,<1"]``. With ``keywords = ["delf-plugin-api-1"]`` delf leaves it
+out, with the reason, where the number below is another one.
 """
 
 from __future__ import annotations

@@ -130,14 +130,6 @@ class Trust:
         files = dict.fromkeys(change.file for change in changed) if known else items
         raise FolderNotTrustedError(real, tuple(files), changed=known is not None)
 
-    def allows(self, root: Path, items: Items) -> bool:
-        """Tell whether it is trusted."""
-        try:
-            self.check(root, items)
-        except FolderNotTrustedError:
-            return False
-        return True
-
     def keep(self, root: Path, items: Items) -> None:
         """Let a folder stay trusted after delf itself changed it, for the person.
 

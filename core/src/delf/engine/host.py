@@ -220,10 +220,6 @@ class TaskHost:
             await draft.keep()
         return await self._gate.call(request)
 
-    async def call_all(self, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[CallAnswer]:
-        """Make several calls at once."""
-        return await asyncio.gather(*(self.call(name, arguments) for name, arguments in calls))
-
     def _request(
         self, name: str, arguments: Mapping[str, Any], description: str | None
     ) -> CallRequest:

@@ -36,7 +36,6 @@ class Candidate:
         target: ``module`` or ``module:attribute``.
         distribution: The distribution's name; None for a plugin given in code.
         version: The distribution's version.
-        requires: Its ``Requires-Dist`` lines.
         keywords: Its keywords.
         plugin: The plugin itself, where it was given in code.
         problem: Why the metadata cannot be used, if so.
@@ -47,7 +46,6 @@ class Candidate:
     target: str = ""
     distribution: str | None = None
     version: str | None = None
-    requires: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
     plugin: object | None = None
     problem: str | None = None
@@ -157,7 +155,7 @@ def _read(distribution: Distribution) -> list[Candidate]:
         return []
     name = _UNKNOWN
     try:
-        name, version, requires, keywords = _headers(distribution)
+        name, version, keywords = _headers(distribution)
         points = list(distribution.entry_points.select(group=ENTRY_POINT_GROUP))
     except Exception as error:
         problem = f"its metadata cannot be read: {type(error).__name__}: {error}"
@@ -168,16 +166,13 @@ def _read(distribution: Distribution) -> list[Candidate]:
             target=point.value,
             distribution=name,
             version=version,
-            requires=requires,
             keywords=keywords,
         )
         for point in points
     ]
 
 
-def _headers(
-    distribution: Distribution,
-) -> tuple[str, str | None, tuple[str, ...], tuple[str, ...]]:
+def _headers(distribution: Distribution) -> tuple[str, str | None, tuple[str, ...]]:
     # Only the headers: a METADATA file carries the whole README, which is slow to parse.
     from email.parser import HeaderParser
 
@@ -187,6 +182,5 @@ def _headers(
     return (
         message.get("Name") or _UNKNOWN,
         message.get("Version"),
-        tuple(message.get_all("Requires-Dist", [])),
         tuple(word for word in keywords if word),
     )

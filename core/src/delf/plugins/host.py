@@ -6,17 +6,14 @@ import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import cache
 from typing import Any, Final, Self, TypeVar, cast
 
 from delf.errors import DelfError, OptionalDependencyError, PluginError, did_you_mean
-from delf.hookspecs import DISTRIBUTION, PLUGIN_API
 from delf.llm import LLMConfig, as_llm_config
 from delf.official import package_of
-from delf.plugins import compat, discovery, loader
+from delf.plugins import discovery, loader
 from delf.plugins.catalog import Catalog
 from delf.plugins.discovery import Candidate, normalise
-from delf.plugins.loader import Outcome
 from delf.plugins.report import PluginRecord
 from delf.specs import ModelSpec, Spec
 
@@ -228,7 +225,7 @@ class PluginHost:
     def _loaded(self) -> Catalog:
         with self._lock:
             if self._catalog is None:
-                self._catalog = Catalog([*map(_outcome, self._candidates)], self._prefer)
+                self._catalog = Catalog([*map(loader.load, self._candidates)], self._prefer)
             return self._catalog
 
     def _unresolved(self, spec: Spec, error: BaseException) -> PluginError:
@@ -237,14 +234,6 @@ class PluginHost:
             f"{loader.explain(error)}",
             hint="its installation is incomplete or broken; install it again or tell its author",
         )
-
-
-def _outcome(candidate: Candidate) -> Outcome:
-    unfit = compat.check(candidate, version=_installed_version(), api=PLUGIN_API)
-    if unfit is not None:
-        state, reason = unfit
-        return Outcome(plugin=candidate, state=state, reason=reason)
-    return loader.load(candidate)
 
 
 def _blocked(candidate: Candidate, asked: Iterable[tuple[str, str]]) -> Candidate:
@@ -269,10 +258,3 @@ def _names(name: str, candidate: Candidate) -> bool:
         return candidate.distribution is not None
     names = {candidate.name, normalise(candidate.distribution or candidate.name)}
     return name in names or normalise(name) in names
-
-
-@cache
-def _installed_version() -> str:
-    from importlib import metadata
-
-    return metadata.version(DISTRIBUTION)

@@ -16,7 +16,7 @@ from dataclasses import fields
 from typing import Any, Final, cast
 
 from delf.errors import did_you_mean
-from delf.hookspecs import HOOKS
+from delf.hookspecs import HOOKS, PLUGIN_API
 from delf.plugins.discovery import Candidate
 from delf.plugins.report import State
 from delf.records import dataclass
@@ -24,6 +24,7 @@ from delf.specs import CommandSpec, SandboxSpec, Spec
 from delf.types import ISOLATION_ORDER
 
 _FACTORY = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
+_API = re.compile(r"delf-plugin-api-(\d+)", re.IGNORECASE)
 _MOST_SPECS: Final = 1000
 
 
@@ -53,11 +54,11 @@ class _BadPluginError(Exception):
 
 
 def load(candidate: Candidate) -> Outcome:
-    """Import a plugin and ask its hooks, whatever it does.
-
-    Args:
-        candidate: A plugin that passed :func:`delf.plugins.compat.check`.
-    """
+    """Import a plugin and ask its hooks, whatever it does; one that is unfit is not imported."""
+    unfit = _unfit(candidate)
+    if unfit is not None:
+        state, reason = unfit
+        return Outcome(plugin=candidate, state=state, reason=reason)
     started = time.perf_counter()
     specs: tuple[Spec, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -82,6 +83,22 @@ def load(candidate: Candidate) -> Outcome:
         warnings=warnings,
         load_ms=round((time.perf_counter() - started) * 1000, 2),
     )
+
+
+def _unfit(candidate: Candidate) -> tuple[State, str] | None:
+    """The reason not even to import a plugin: it is blocked, broken, or of another plugin API.
+
+    The packages that it requires, delf among them, are its installer's business.
+    """
+    if candidate.blocked is not None:
+        return "disabled", candidate.blocked
+    if candidate.problem is not None:
+        return "failed", candidate.problem
+    numbers = [int(match[1]) for word in candidate.keywords if (match := _API.fullmatch(word))]
+    if numbers and PLUGIN_API not in numbers:
+        wanted = " or ".join(map(str, sorted(numbers)))
+        return "skipped", f"needs delf with plugin API {wanted}, this has {PLUGIN_API}"
+    return None
 
 
 def import_target(target: str) -> Any:

@@ -291,17 +291,6 @@ class StrategyHost(Protocol):
         """
         ...
 
-    async def call_all(self, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[CallAnswer]:
-        """Make several calls at once.
-
-        Args:
-            calls: Tools with their arguments.
-
-        Returns:
-            Their answers, in the order of the calls.
-        """
-        ...
-
     async def execute(self, code: str, guard: CallGuard | None = None) -> ScriptResult:
         """Run a script in the task's sandbox, whose variables stay for the next one.
 

@@ -67,7 +67,7 @@ class TestGoodByCallsTogether(TestGoodByCall):
                 said = [line.split(": ") for line in text.splitlines()]
                 keys = {"add": {"a": 1, "b": 2}}
                 calls = [(name, keys.get(name, {"name": value})) for name, value in said]
-                host.say(str(await host.call_all(calls)))
+                host.say(str(await asyncio.gather(*(host.call(*call) for call in calls))))
             return host.said
 
 
