@@ -91,7 +91,7 @@ class TestForgotTheMark(Suite):
 
 
 class TestNeedsANewerDelf(Suite):
-    breaks = ("test_loads_without_a_warning",)
+    breaks = ("test_says_which_delf_it_was_written_for",)
     options = {"requires": ["delf-core>=99,<100"]}
 
 

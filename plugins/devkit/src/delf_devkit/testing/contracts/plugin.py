@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import pytest
 from packaging.requirements import Requirement
 
-from delf.hookspecs import ENTRY_POINT_GROUP, PLUGIN_API
+from delf.hookspecs import DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
 from delf.plugins.discovery import normalise
 from delf.plugins.host import PluginHost
 from delf.plugins.report import PluginRecord
@@ -57,12 +57,14 @@ class PluginContract(Contract):
 
     def test_says_which_delf_it_was_written_for(self) -> None:
         lines = [Requirement(line) for line in self._dist.requires or ()]
-        core = [line for line in lines if normalise(line.name) == "delf-core" and not line.extras]
+        core = [line for line in lines if normalise(line.name) == DISTRIBUTION and not line.extras]
         core = [line for line in core if line.marker is None]
         assert len(core) == 1, "it does not require delf-core, or twice"
         operators = {part.operator for part in core[0].specifier}
         assert operators & {">=", ">", "~=", "=="}, "its requirement has no lower bound"
         assert operators & {"<", "<=", "~=", "=="}, "its requirement has no upper bound"
+        here = metadata.version(DISTRIBUTION)
+        assert core[0].specifier.contains(here, prereleases=True), f"it is not for delf {here}"
         told = self._dist.metadata
         words = (told["Keywords"] if "Keywords" in told else "").replace(",", " ").split()  # noqa: SIM401
         assert f"delf-plugin-api-{PLUGIN_API}" in words
