@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -215,6 +216,10 @@ LISTED = [
     "/figures?by=person&person=ada",
     "/figures?by=connection",
     "/figures?by=model",
+    "/figures?by=action",
+    "/figures?by=action&action=send",
+    "/figures?by=day&person=ada&since=0&until=99999999999",
+    "/search?since=0&until=99999999999",
     f"/figures?by=model&text={WORD}",
     "/approvals",
     "/approvals?waiting=false",
@@ -392,6 +397,156 @@ async def test_a_later_person_of_the_name_has_nothing_of_the_former_one(office):
         assert (await office.ask("later", "POST", "/run", order)).status_code == 404
     finally:
         await change(server, later, ada)
+
+
+NOTHING = [
+    "/tasks/%25",
+    "/tasks/_",
+    "/tasks/task_",
+    "/tasks/task__",
+    "/tasks/<done:8>%25",
+    "/tasks/task_%25/events",
+    "/tasks/_____/prompts",
+    "/tasks/task_%25/compare/task_%25",
+    f"/tasks/task_%25/files/{WORD}.txt",
+    "/approvals/%25",
+    "/approvals/_",
+    "/approvals/req_",
+    "/approvals/<request:8>%25",
+    "/conversations/%25",
+    "/conversations/ada:%25",
+]
+"""Names that are patterns, or the beginning of every name."""
+
+
+@pytest.mark.parametrize("path", NOTHING)
+async def test_a_name_that_is_a_pattern_finds_nothing_of_anothers(office, path):
+    path = Attack("GET", path).on(office.ids).path
+    for who in WHO:
+        answer = await office.ask(who, "GET", path)
+        assert answer.status_code == 404, answer.text
+        assert WORD not in answer.text.replace(f"{WORD}.txt", "")
+        assert not [name for name in office.ids.values() if name in answer.text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["*", "Zanz*", f"task:{WORD}", f"x OR {WORD}", f"NEAR({WORD} look)", '" OR 1=1 --', "%", "_"],
+)
+async def test_no_sign_of_a_search_leads_to_anothers_tasks(office, text):
+    for who in WHO:
+        for path in ("/search", "/tasks", "/figures"):
+            answer = await office.server.client.get(
+                path, params={"text": text}, headers=bearer(f"{who}-key")
+            )
+            assert answer.status_code in (200, 422), answer.text
+            assert WORD not in answer.text.replace(text, "")
+            if answer.status_code == 200:
+                assert next(iter(answer.json().values())) == []
+
+
+async def test_who_stands_in_for_whom_is_their_own_affair(office):
+    server = office.server
+    await add(server, person("bo", scope="team", teams=("finance",)))
+    away = {"delegate": "bo", "until": time.time() + 600}
+    assert (await office.ask("ada", "POST", "/away", away)).is_success
+    try:
+        for who in WHO:
+            told = (await office.ask(who, "GET", "/away")).json()
+            assert told["delegate"] is None
+            assert told["stands_in_for"] == []
+            assert not {"ada", "bo"} & {*told["candidates"]}
+        answers = []
+        for name in ("ada", "bo", "nobody", "local", "finance", "eve"):
+            refused = await office.ask("eve", "POST", "/away", {**away, "delegate": name})
+            assert refused.status_code == 422
+            answers.append({**refused.json(), "request_id": "", "detail": ""})
+        assert answers == answers[:1] * 6, "it tells who there is"
+        assert (await office.ask("spy", "POST", "/away", away)).status_code == 409
+        for who in WHO:
+            await office.ask(who, "DELETE", "/away")
+        assert (await office.ask("ada", "GET", "/away")).json()["delegate"] == "bo"
+    finally:
+        assert (await office.ask("ada", "DELETE", "/away")).is_success
+
+
+async def test_a_deputy_has_the_scope_that_they_had(office):
+    """Who stands in decides in somebody's place, and sees nothing more for it."""
+    server = office.server
+    people = await server.app.tasks.journal.people()
+    ada = next(one for one in people if one.name == "ada")
+    away = replace(ada, away_until=time.time() + 600, delegate="eve", delegate_uid="eve-uid")
+    await change(server, ada, away)
+    try:
+        assert (await office.ask("eve", "GET", "/tasks")).json()["tasks"] == []
+        assert (await office.ask("eve", "GET", "/approvals")).json()["approvals"] == []
+        place = f"/approvals/{office.ids['request']}"
+        assert (await office.ask("eve", "POST", place, YES)).status_code == 404
+    finally:
+        await change(server, away, ada)
+
+
+async def test_nobody_is_another_person_by_a_header_or_by_the_name_of_a_session(office):
+    ids = office.ids
+    for who in WHO:
+        for name in ("x-remote-user", "x-forwarded-user", "x-delf-user", "remote-user"):
+            told = (await office.ask(who, "GET", "/session", **{name: "ada"})).json()
+            assert told["name"] == who
+        for cookie in (ids["session"], f"{ids['session']}; delf_session={ids['session']}"):
+            told = await office.ask(who, "GET", "/session", cookie=f"delf_session={cookie}")
+            assert told.json()["name"] == who
+    cookie = {"cookie": f"delf_session={ids['session']}"}
+    assert (await office.server.client.get("/tasks", headers=cookie)).status_code == 401
+    login = await office.server.client.post("/login", json={"key": "ada-key"})
+    office.server.client.cookies.clear()
+    held = f"delf_session={login.cookies['delf_session']}"
+    try:
+        told = await office.ask("eve", "GET", "/tasks", cookie=held)
+        assert told.json()["tasks"] == [], "a key that is shown counts, and no cookie beside it"
+    finally:
+        headers = {"cookie": held, "x-csrf-token": login.json()["csrf"]}
+        await office.server.client.post("/logout", headers=headers)
+
+
+async def test_a_script_reads_no_file_that_another_person_sent_in(office):
+    uploads = office.server.app.service.uploads
+    (path,) = [path for path in uploads._folder.rglob("*") if path.is_file()]
+    assert WORD in path.read_text()
+    code = f"print(open({str(path)!r}).read())"
+    for who in WHO:
+        own = await ran(office, who)
+        order = {"task": doing(code), "wait": 20}
+        told = (await office.ask(who, "POST", "/run", order)).json()
+        assert told["state"] == "failed", told
+        fork = await office.ask(who, "POST", f"/tasks/{own}/fork", {"script": code})
+        place = f"/tasks/{fork.json()['task_id']}"
+        await office.ask(who, "GET", f"{place}?wait=20")
+        for answer in (place, f"{place}/prompts"):
+            assert WORD not in (await office.ask(who, "GET", answer)).text.replace(str(path), "")
+        sent = await office.ask(who, "POST", f"/files?name={WORD}.txt", b"mine")
+        assert sent.json()["id"] != office.ids["file"]
+        listed = (await office.ask(who, "GET", "/files")).json()["files"]
+        assert [one["id"] for one in listed] == [sent.json()["id"]]
+        assert (await office.ask(who, "DELETE", f"/files/{sent.json()['id']}")).is_success
+        await forget(office, who)
+
+
+async def test_routines_and_their_drafts_tell_nothing_of_anothers_tasks(office):
+    done, given = office.ids["done"], {"name": "theirs"}
+    draft = await office.ask("ada", "POST", "/routines", {"task_id": done, **given})
+    for who in WHO:
+        told = await office.ask(who, "GET", "/routines")
+        assert told.status_code == 200
+        assert WORD not in told.text
+        assert done not in told.text
+        if draft.is_success:
+            own = await ran(office, who, "print((await look(3))['name'])")
+            order = {"task_id": own, **given, "seen": draft.json()["digest"]}
+            answer = await office.ask(who, "POST", "/routines", order)
+            assert WORD not in answer.text
+            assert not (answer.is_success and answer.json()["saved"])
+            await forget(office, who)
+    assert draft.is_success, draft.text
 
 
 async def test_all_of_it_is_still_there(office):
