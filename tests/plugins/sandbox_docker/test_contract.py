@@ -14,15 +14,14 @@ from delf_sandbox_docker.image import Recipe
 pytestmark = [pytest.mark.services, pytest.mark.timeout(120)]
 
 
-class Docker(SandboxContract):
+class TestDocker(SandboxContract):
     # A container may start processes of its own: it has 64 of them, and nothing to run.
     confines = frozenset({"environment", "files", "network"})
-    transport = "stdio"
 
     @pytest.fixture
     def backend(self, docker_engine, make_backend):
         self.client = docker_engine.client()
-        yield make_backend(transport=self.transport)
+        yield make_backend()
         self.client.close()
 
     def belongings(self):
@@ -34,39 +33,6 @@ class Docker(SandboxContract):
         while (left := self.belongings() & seen) and asyncio.get_running_loop().time() < end:
             await asyncio.sleep(0.02)
         return left
-
-
-class TestDockerOverStandardStreams(Docker):
-    """What goes over the wire: what a container keeps from a script does not depend on that."""
-
-
-WITHIN = (
-    "runs_any_python",
-    "gives_the_last_value",
-    "variables_live_on",
-    "a_failure_names_its_line",
-    "no_exception_ends_the_session",
-    "imports_outside_the_policy_are_refused",
-    "file_names_stay_in_their_folder",
-    "input_files_can_be_read",
-    "scratch_files_can_be_written",
-    "sessions_are_apart",
-    "can_prepare_sessions",
-    "cpu_time_is_limited",
-    "memory_is_limited",
-    "scratch_space_is_limited",
-    "the_environment_is_out_of_reach",
-    "other_files_cannot_be_opened",
-    "there_is_no_network",
-    "no_process_can_be_started",
-)
-for name in WITHIN:
-    assert hasattr(SandboxContract, f"test_{name}")
-    setattr(TestDockerOverStandardStreams, f"test_{name}", None)
-
-
-class TestDockerOverSocket(Docker):
-    transport = "socket"
 
 
 async def test_a_container_is_no_machine_of_its_own(make_backend):

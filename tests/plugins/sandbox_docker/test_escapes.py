@@ -147,13 +147,8 @@ for name in (os.listdir("/run/delf") if os.path.exists("/run/delf") else ()):
 }
 
 
-@pytest.fixture(scope="module", params=["socket", "stdio"])
-def transport(request):
-    return request.param
-
-
-async def test_attempts_get_nowhere(make_backend, transport):
-    async with Bench(make_backend(transport=transport)) as bench:
+async def test_attempts_get_nowhere(make_backend):
+    async with Bench(make_backend()) as bench:
         run = await bench.open(modules=("asyncio", "ctypes", "mmap", "resource"))
         for name, attempt in ATTEMPTS.items():
             if not run.session.alive:

@@ -23,7 +23,6 @@ def test_processors(limit, processors):
         {"cpu_limit": True},
         {"pids_limit": 0},
         {"pids_limit": "9"},
-        {"transport": "tcp"},
     ],
 )
 def test_options_that_are_none(options):

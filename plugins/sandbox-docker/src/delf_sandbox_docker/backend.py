@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final
 
 from delf.errors import ConfigurationError, SandboxUnavailableError
 from delf.protocols.sandbox import Availability, Available, Limits, SessionSpec, Unavailable
@@ -20,14 +20,10 @@ from delf_sandbox.folders import remove_folder
 from delf_sandbox.inputs import WORKSPACE, InputNames
 from delf_sandbox_docker.container import (
     SCRATCH,
-    WIRE,
-    AttachedSession,
     Confinement,
     ContainerProcess,
     ContainerSession,
-    Words,
     create,
-    listen,
     make_folder,
     program_arguments,
 )
@@ -43,7 +39,6 @@ _START_SECONDS = 30.0
 _LOOK_SECONDS = 10.0
 _FOLDER = "delf-docker-"
 _OWNED = re.compile(rf"{_FOLDER}(\d+-\d+)-[a-z0-9_]+")
-Transport = Literal["auto", "stdio", "socket"]
 Kind = tuple[Limits, tuple[str, ...]]
 """The options with which a container is started; only equal sessions can use it."""
 
@@ -58,9 +53,6 @@ class DockerBackend:
         cpu_limit: Processors of a container: ``0.5`` or ``"50%"``.
         pids_limit: Processes and threads of a container.
         runtime: Another runtime of the engine, as ``runsc`` for gVisor.
-        transport: How host and container speak: ``stdio`` is the attached standard streams
-            and works with every engine; ``socket`` is a Unix socket, twice as quick, for an
-            engine on this kernel; ``auto`` takes the socket where it works.
         build_network: The network that pip uses for ``allowed_libs`` while the image is
             built: ``host``, ``none`` or a network's name; the engine's default when omitted.
     """
@@ -76,11 +68,8 @@ class DockerBackend:
         cpu_limit: float | str = 1.0,
         pids_limit: int = 64,
         runtime: str | None = None,
-        transport: Transport = "auto",
         build_network: str | None = None,
     ) -> None:
-        if transport not in get_args(Transport):
-            raise ConfigurationError(f"transport is auto, stdio or socket, not {transport!r}")
         if type(pids_limit) is not int or pids_limit <= 0:
             raise ConfigurationError("sandbox_config.pids_limit must be a number above 0")
         self.engine = Engine(engine)
@@ -89,7 +78,6 @@ class DockerBackend:
         self._confinement = Confinement(
             cpu_limit=_processors(cpu_limit), pids_limit=pids_limit, runtime=runtime
         )
-        self._transport = transport
         self._pool_size = pool_size
         self._failed = FailedBuilds()
         self._inputs = InputNames()
@@ -248,14 +236,10 @@ class DockerBackend:
         limits, libraries = kind
         image, hidden = await self._prepare(libraries)
         folder = self._make_folder()
-        listener = listen(folder) if folder is not None and self._transport == "socket" else None
         try:
-            processors = self._confinement.cpu_limit
-            command = program_arguments(limits, processors, socket=listener is not None)
+            command = program_arguments(limits, self._confinement.cpu_limit)
             container = await self.engine.run(self._create, image, hidden, limits, folder, command)
         except BaseException:
-            if listener is not None:
-                listener.close()
             if folder is not None:
                 remove_folder(str(folder))
             raise
@@ -266,14 +250,10 @@ class DockerBackend:
             self._in_background(self.engine.run(self.engine.remove, container))
             raise
         try:
-            session = await self._connect(process, limits, listener)
+            return await self._connect(process, limits)
         except BaseException:
             self._in_background(process.aclose())
             raise
-        finally:
-            if listener is not None:
-                listener.close()
-        return session
 
     def _create(
         self,
@@ -293,24 +273,13 @@ class DockerBackend:
             self._prepared.pop(image, None)
             raise
 
-    async def _connect(
-        self, process: ContainerProcess, limits: Limits, listener: Any
-    ) -> ContainerSession:
-        """Start the container and connect a session to it."""
-        loop = asyncio.get_running_loop()
-        if listener is None:
-            _, session = await loop.create_connection(
-                lambda: AttachedSession(process, limits.frame_bytes, self._open.discard),
-                sock=process.stream,
-            )
-            await self.engine.run(self._start_container, process.container)
-            return session
-        session = ContainerSession(process, limits.frame_bytes, self._open.discard)
-        await loop.create_connection(lambda: Words(session), sock=process.stream)
+    async def _connect(self, process: ContainerProcess, limits: Limits) -> ContainerSession:
+        """Connect a session to the container and start it."""
+        _, session = await asyncio.get_running_loop().create_connection(
+            lambda: ContainerSession(process, limits.frame_bytes, self._open.discard),
+            sock=process.stream,
+        )
         await self.engine.run(self._start_container, process.container)
-        async with asyncio.timeout(_START_SECONDS):
-            wire, _ = await loop.sock_accept(listener)
-        await loop.create_connection(lambda: session, sock=wire)
         return session
 
     def _start_container(self, container: str) -> None:
@@ -328,9 +297,7 @@ class DockerBackend:
             return tag, self._prepared[tag]
 
     def _begin(self) -> None:
-        """Choose the transport, and remove what dead hosts left."""
-        if self._transport == "auto":
-            self._transport = "socket" if self.engine.shares_kernel() else "stdio"
+        """Remove what dead hosts left."""
         self.engine.sweep()
         for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
             named = _OWNED.fullmatch(folder.name)
@@ -348,18 +315,13 @@ class DockerBackend:
             except SandboxUnavailableError as error:
                 self._failed.keep(about, error)
                 raise
-        return volumes(self.engine, recipe.tag, (SCRATCH, WIRE, WORKSPACE))
+        return volumes(self.engine, recipe.tag, (SCRATCH, WORKSPACE))
 
     # -- files --------------------------------------------------------------------------
 
     def _make_folder(self) -> Path | None:
         """A folder shared with a container; none with an engine elsewhere."""
         if not self.engine.local:
-            if self._transport == "socket":
-                raise SandboxUnavailableError(
-                    f"transport 'socket' needs an engine on this machine, not {self.engine.url}",
-                    hint="use transport 'stdio'",
-                )
             return None
         if self._folder is None:
             self._folder = tempfile.mkdtemp(prefix=f"{_FOLDER}{owner()}-")

@@ -2,12 +2,12 @@
 
 Runs in the container with the standard library only::
 
-    python3 -I -S -X utf8 boot.py BYTES SECONDS PROCESSORS [SOCKET]   run a guest
-    python3 -I -S -X utf8 boot.py --compile                           when the image is built
+    python3 -I -S -X utf8 boot.py BYTES SECONDS PROCESSORS   run a guest
+    python3 -I -S -X utf8 boot.py --compile                  when the image is built
 
 BYTES is how much memory the guest may take, a little less than the container has, so that
 Python can say what happened. SECONDS is how much time of the processors all processes of the
-container may use together. The wire is on standard input and output, or on a Unix socket.
+container may use together. The wire is on standard input and output.
 
 The kernel keeps every signal of its own namespace away from process 1, so no script can stop
 it. Standard input is watched for its end only: Docker closes it when the host lets go. What is
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> NoReturn:
 
     child = os.fork()
     if child == 0:
-        _be_guest(int(arguments[0]), arguments[3] if arguments[3:] else None)
+        _be_guest(int(arguments[0]))
     _hide()
     _supervise(child, _Time(float(arguments[1]), float(arguments[2])))
 
@@ -147,20 +147,13 @@ def _load_guest() -> None:
     preload()
 
 
-def _be_guest(memory: int, path: str | None) -> NoReturn:
+def _be_guest(memory: int) -> NoReturn:
     """Connect the wire and run scripts until the host closes it."""
     os.setsid()
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     _offer_to_be_killed_first()
     _filter_calls()
-    if path is None:
-        read_fd, write_fd = os.dup(0), os.dup(1)
-    else:
-        import socket
-
-        wire = socket.socket(socket.AF_UNIX)
-        wire.connect(path)
-        read_fd = write_fd = wire.detach()
+    read_fd, write_fd = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)

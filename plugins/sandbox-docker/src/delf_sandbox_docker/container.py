@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import secrets
 import socket
 import struct
@@ -26,7 +25,6 @@ _USERS = (1879048192, 2147352575)
 _USERS_OF_FEW = (10_000, 65_000)
 """The same for an engine that has 65,536 of its own."""
 SCRATCH = "/tmp"  # noqa: S108 - the container's own, a tmpfs
-WIRE = "/run/delf"
 _MB = 1024 * 1024
 _TMPFS = "rw,noexec,nosuid,nodev,mode=1777,size={size}"
 _NOTHING = "ro,noexec,nosuid,nodev,mode=555,size=4k"
@@ -34,7 +32,6 @@ _HEADER = struct.Struct(">BxxxI")
 _STDOUT = 1
 _MANY_SIGNALS = 64
 _MAX_WORDS = 4000
-_GRACE_SECONDS = 2.0
 _MEMORY_RESERVE = 16 * _MB
 """The container's memory that a script may not take, so that Python can still report the end."""
 
@@ -61,7 +58,7 @@ class Confinement:
         Args:
             client: The SDK's client.
             limits: Of the session.
-            folder: The host's folder with ``workspace`` and ``wire``, where there is one.
+            folder: The host's folder with ``workspace``, where there is one.
             volumes: Folders that the image wants to be volumes, which are written to the
                 engine's disk without limit. Each is an empty one instead.
         """
@@ -102,19 +99,13 @@ class Confinement:
 
 
 def _binds(folder: Path | None) -> list[str]:
-    if folder is None:
-        return []
-    return [f"{folder}/{name}:{inside}:ro" for name, inside in _INSIDE.items()]
+    return [] if folder is None else [f"{folder}/workspace:{WORKSPACE}:ro"]
 
 
-_INSIDE: Mapping[str, str] = {"workspace": WORKSPACE, "wire": WIRE}
-
-
-def program_arguments(limits: Limits, processors: float, *, socket: bool) -> list[str]:
+def program_arguments(limits: Limits, processors: float) -> list[str]:
     """Return the arguments of the container's program; see :mod:`delf_sandbox_docker.boot`."""
     memory = max(limits.memory_bytes - _MEMORY_RESERVE, limits.memory_bytes // 2)
-    wire = [f"{WIRE}/wire.sock"] if socket else []
-    return [str(memory), str(limits.cpu_seconds), str(processors), *wire]
+    return [str(memory), str(limits.cpu_seconds), str(processors)]
 
 
 def create(
@@ -177,7 +168,6 @@ class ContainerProcess:
         self._limits = limits
         self._words = b""
         self._killed = False
-        self._streams_ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._removed: asyncio.Task[None] | None = None
 
     def say(self, words: bytes) -> None:
@@ -190,11 +180,6 @@ class ContainerProcess:
         used = self._last_words().get("cpu")
         return float(used) if isinstance(used, (int, float)) else 0.0
 
-    def streams_ended(self) -> None:
-        """Nothing more will be said."""
-        if not self._streams_ended.done():
-            self._streams_ended.set_result(None)
-
     def kill(self) -> None:
         """Let go: process 1 sees the end of its input, and the kernel ends all others."""
         if self._killed:
@@ -206,8 +191,7 @@ class ContainerProcess:
             return  # it is gone already
 
     async def how_it_ended(self) -> Outcome:
-        """The last words of process 1, put into a sentence; a guest that let go is ended."""
-        await asyncio.wait({self._streams_ended}, timeout=_GRACE_SECONDS)
+        """The last words of process 1, put into a sentence."""
         said = self._last_words()
         status = said.get("exit")
         if said.get("oom") is True:
@@ -224,10 +208,6 @@ class ContainerProcess:
             return Crashed(message=message, by_script=True)
         if self._killed:
             return Crashed(message="the sandbox is gone: it was stopped")
-        if not self._streams_ended.done():  # the container runs: only its guest let the wire go
-            self.kill()
-            message = "the sandbox closed its connection to the host"
-            return Crashed(message=message, by_script=True)
         text = self._words.decode("utf-8", "replace").strip()
         detail = f": {text.splitlines()[-1][:300]}" if text else ", or the Docker engine is"
         return Crashed(message=f"the sandbox's container is gone{detail}")
@@ -270,7 +250,9 @@ class ContainerProcess:
 
 
 class ContainerSession(WireSession):
-    """A session with the guest in a container.
+    """A session with the guest in a container, over its standard streams.
+
+    Docker multiplexes them.
 
     Args:
         process: Its container.
@@ -287,17 +269,12 @@ class ContainerSession(WireSession):
         super().__init__(process, frame_bytes)
         self.container = process
         self._forget = forget
+        self._piece = b""
 
     async def aclose(self) -> None:
         """Kill the container and wait until it is gone. Safe to call twice."""
         self._forget(self)
         await super().aclose()
-
-
-class AttachedSession(ContainerSession):
-    """The wire on the container's standard streams, which Docker multiplexes."""
-
-    _piece = b""
 
     def data_received(self, data: bytes) -> None:
         """Cut the stream into Docker's frames: eight bytes, then standard output or error."""
@@ -317,38 +294,6 @@ class AttachedSession(ContainerSession):
                 self.container.say(payload)
         self._piece = data[start:]
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The container is gone, or let go."""
-        self.container.streams_ended()
-        super().connection_lost(exc)
-
-
-class Words(asyncio.Protocol):
-    """Listens to the standard streams where the wire is elsewhere.
-
-    Args:
-        session: Whose container it is.
-    """
-
-    def __init__(self, session: ContainerSession) -> None:
-        self._session = session
-        self._unread = b""
-
-    def data_received(self, data: bytes) -> None:
-        """Process 1 says how the guest ended."""
-        self._unread += data
-        while len(self._unread) >= _HEADER.size:
-            _, size = _HEADER.unpack_from(self._unread)
-            if len(self._unread) < _HEADER.size + size:
-                return
-            self._session.container.say(self._unread[_HEADER.size : _HEADER.size + size])
-            self._unread = self._unread[_HEADER.size + size :]
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The container is gone, or let go; with it the wire."""
-        self._session.container.streams_ended()
-        self._session.kill()
-
 
 def make_folder(parent: str) -> Path:
     """A folder for one container, which only the engine can look into from outside.
@@ -359,25 +304,6 @@ def make_folder(parent: str) -> Path:
     import tempfile
 
     folder = Path(tempfile.mkdtemp(dir=parent))
-    for name in _INSIDE:
-        (folder / name).mkdir()
-        (folder / name).chmod(0o755)
+    (folder / "workspace").mkdir()
+    (folder / "workspace").chmod(0o755)
     return folder
-
-
-def listen(folder: Path) -> socket.socket:
-    """A Unix socket that the container can connect to. Works for paths of any length."""
-    place = folder / "wire"
-    listener = socket.socket(socket.AF_UNIX)
-    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        listener.bind(f"/proc/self/fd/{descriptor}/wire.sock")
-    except BaseException:
-        listener.close()
-        raise
-    finally:
-        os.close(descriptor)
-    (place / "wire.sock").chmod(0o666)
-    listener.listen(1)
-    listener.setblocking(False)
-    return listener

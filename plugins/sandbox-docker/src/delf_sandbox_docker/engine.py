@@ -61,19 +61,6 @@ class Engine:
         """True if the engine sees the host's files."""
         return self.url.startswith(("unix://", "npipe://"))
 
-    def shares_kernel(self) -> bool:
-        """Tell whether a Unix socket of the host can be reached from a container. Blocks.
-
-        Not with an engine in a virtual machine (Docker Desktop), nor where SELinux keeps
-        containers from the host's sockets.
-        """
-        if not self.url.startswith("unix://"):
-            return False
-        said = self._about()
-        confined = any("selinux" in option for option in said.get("SecurityOptions") or ())
-        same = said.get("KernelVersion") == platform.release() and said.get("OSType") == "linux"
-        return same and not confined and "Desktop" not in str(said.get("OperatingSystem"))
-
     def client(self) -> Any:
         """The SDK's low-level client. Blocks on its first use.
 
