@@ -6,7 +6,7 @@ import sys
 import click
 import pytest
 
-from delf_cli.tables import Table, table
+from delf_cli.tables import Table, cut, table
 
 HEAD = ("id", "state", "took", "task")
 ROWS = [("1", "done", "2 s", "Count the products"), ("22", "failed", "10 min", "Pay the bill")]
@@ -74,3 +74,10 @@ def test_a_page_of_a_terminal_takes_the_room_that_an_earlier_one_did_not_need(te
     first = Table([("1", "done", "2 s", "x")], HEAD)
     (line,) = plain(first.lines([("2", "done", "2 s", "Count the products of the shop")]))
     assert line.endswith("Count the products of the shop")
+
+
+@pytest.mark.parametrize("width", range(2, 60))
+def test_a_cut_text_is_never_wider_than_it_may_be(width):
+    text = "command config, doctor, inspect, journal, migrate, plugins available"
+    assert len(cut(text, width)) <= width
+    assert cut(text, len(text)) == text

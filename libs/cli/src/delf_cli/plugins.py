@@ -54,7 +54,7 @@ def _show(ctx: click.Context, as_json: bool) -> None:
         from delf_cli.tables import table
 
         head = ("plugin", "state", "version", "brings")
-        for line in table(list(map(_row, records)), head, ("version",)):
+        for line in table(list(map(_row, records)), head, ("version",), whole=True):
             click.echo(line)
         for record in records:
             _explain(record, state)

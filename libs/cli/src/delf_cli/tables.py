@@ -109,5 +109,5 @@ def cut(text: str, width: int) -> str:
     """A text of at most so many characters, cut between words where it has some."""
     if _width(text) <= width:
         return text
-    short, space, _ = text[:width].rpartition(" ")
+    short, space, _ = text[: width - 1].rpartition(" ")
     return f"{short} …" if space and len(short) >= width // 2 else f"{text[: width - 1]}…"

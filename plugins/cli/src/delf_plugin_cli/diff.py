@@ -84,7 +84,7 @@ def _lines(data: dict[str, Any]) -> Iterator[str]:
         )
         if a[name] is not None or b[name] is not None
     ]
-    yield from table(rows, ("", short_id(a["task_id"]), short_id(b["task_id"])))
+    yield from table(rows, ("", short_id(a["task_id"]), short_id(b["task_id"])), whole=True)
     for name in ("scripts", "calls", "answer"):
         yield ""
         if not data[name]:

@@ -119,8 +119,8 @@ def _routine(ctx: click.Context, name: str, inputs: tuple[str, ...]) -> str:
         known = (path.stem for path in folder.glob("*.py"))
         raise ConfigurationError(
             f"{name!r} is one word, and no routine has this name{did_you_mean(name, known)}",
-            hint=f"routines are files in {folder}; to ask a model, use more words or a full stop: "
-            f'delf run "{name}."',
+            hint=f'to ask a model: delf run "{name}." (a full stop, or more words); routines are '
+            f"files in {folder}",
         )
     make = state.discover(project.environ).exported("routine_task", f"the routine {name!r}")
     return make(project.root, Trust.here(*state.trust), name, given)

@@ -82,7 +82,7 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
         click.echo("There is no routine yet: delf routines save TASK NAME", err=True)
         return
     rows = [(r.name, ", ".join(r.parameters), visible(r.title)) for r in found]
-    for line in table(rows, ("name", "parameters", "what it does")):
+    for line in table(rows, ("name", "parameters", "what it does"), whole=True):
         click.echo(line)
 
 
@@ -409,7 +409,7 @@ def history(ctx: click.Context, name: str, as_json: bool) -> None:
         click.echo(f"{name} has not run yet", err=True)
         return
     rows = [(short_id(task.task_id), task.state, visible(task.task)) for task in found]
-    for line in table(rows, ("id", "state", "run")):
+    for line in table(rows, ("id", "state", "run"), whole=True):
         click.echo(line)
 
 
