@@ -44,3 +44,18 @@ def test_a_task_on_a_terminal_follows_it(tmp_path, environ):
         raw = terminal.raw
     styles = [part for part in raw.split("\x1b[")[1:] if part.partition("m")[0].isdigit()]
     assert bool(styles) == ("FORCE_COLOR" in environ), raw
+
+
+@pytest.mark.parametrize(
+    "command", ["nonsense", "run x --bogus", "runs show 999", "run a b -c nope"]
+)
+@pytest.mark.parametrize(
+    ("environ", "has_colours"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
+)
+def test_errors_follow_it_too(run, monkeypatch, command, environ, has_colours):
+    for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    done = run(*command.split(), env=environ, color=True)
+    assert "error:" in done.stderr
+    assert ("\x1b[" in done.stderr) == has_colours

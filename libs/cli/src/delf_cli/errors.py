@@ -14,7 +14,7 @@ import click
 
 from delf.errors import ConfigurationError, DelfError, UndecidedCallError
 from delf.terminal import visible
-from delf_cli import streams
+from delf_cli import colours, streams
 
 OK: Final = 0
 FAILED: Final = 1
@@ -22,6 +22,7 @@ USAGE: Final = 2
 UNDECIDED: Final = 3
 BROKEN_PIPE: Final = 128 + 13
 INTERRUPTED: Final = 130
+_COLOURS: Final = {"error": "red", "warning": "yellow", "hint": "cyan"}
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
@@ -128,7 +129,7 @@ def _path(error: click.UsageError) -> str:
 
 def say(label: str, message: str) -> None:
     """Write a line to stderr: ``error: …``, ``hint: …``, ``warning: …``."""
-    colours = {"error": "red", "warning": "yellow", "hint": "cyan"}
-    head = click.style(f"{label}:", fg=colours.get(label), bold=True) + " " if label else ""
+    head = click.style(f"{label}:", fg=_COLOURS.get(label), bold=True) + " " if label else ""
     room = len(label) + 2 if label else 0
-    click.echo(head + streams.wrapped(visible(message), head=room, stream=sys.stderr), err=True)
+    told = head + streams.wrapped(visible(message), head=room, stream=sys.stderr)
+    click.echo(told, err=True, color=colours.chosen())  # no command may be under way
