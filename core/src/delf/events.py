@@ -8,6 +8,7 @@ pending approvals are folds over them. ``encode`` and ``decode`` give the stable
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
@@ -452,6 +453,20 @@ class ApprovalRequest:
         shown = ", ".join(f"{name}={_short(value)}" for name, value in self.arguments.items())
         call = f"{self.action}({shown})"
         return f"make it again? it was interrupted: {call}" if self.outcome_unknown else call
+
+    @property
+    def caution(self) -> str | None:
+        """Tell what a person should look at before they approve; None where nothing is known."""
+        if self.flow is None:
+            return None
+        path, _, where = self.flow.partition(": ")
+        origin = self.origins.get(path)
+        if origin is None or origin["trust"] != "outside":
+            return f"careful: others' words may be behind it: {self.flow}"
+        name = re.split(r"[.\[]", path, maxsplit=1)[0]
+        new = ", and it was never used before" if origin.get("is_new") else ""
+        told = where.partition(";")[0]
+        return f"careful: others wrote this {name}{new}. It is {told}, not from the task"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,7 @@ async def test_two_people_and_a_rule_of_four_eyes_in_two_browsers(ruled, open_pa
     await expect(one.locator(".meta")).to_contain_text("asked by ada from 127.0.0.1")
     await other.get_by_role("link", name="inbox (1)").click()
     row = other.locator(".inbox-row")
-    await expect(row).to_contain_text("ada asks")
+    await expect(row).to_contain_text("asked by ada")
     await expect(row).to_contain_text("cannot be undone")
     assert await accessible(other) == []
     await other.keyboard.press("?")

@@ -792,8 +792,9 @@ async def test_a_question_says_where_each_value_came_from(shop, open_page):
     task = await shop.run("await send((await look(4711))['name'], copies=3)")
     page = await open_page(f"{shop.url}/#/{task['task_id']}")
     ask = page.locator(".ask")
-    await expect(ask).to_contain_text(
-        "Text of others may be behind this call: to: from look (call 1, name); others wrote it"
+    await expect(ask.locator(".caution")).to_have_text(
+        "Careful: others wrote this to, and it was never used before. "
+        "It is from look (call 1, name), not from the task."
     )
     await expect(ask.locator(".fields .warn")).to_have_text(
         "from look (call 1, name); others wrote it; new: never used before"

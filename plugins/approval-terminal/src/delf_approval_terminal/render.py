@@ -403,8 +403,8 @@ def about(request: ApprovalRequest, *, whole: bool) -> Iterator[str]:
     if request.script > 1:
         because = _line(request.because or "", whole=whole)
         yield f"script {request.script}, because {because}"
-    if request.flow:
-        yield f"! others' words may be behind it: {_line(request.flow, whole=whole)}"
+    if request.caution:
+        yield f"! {_line(request.caution, whole=whole)}"
     if request.reason:
         yield f"why it asks: {_line(request.reason, whole=whole)}"
     if request.changed:

@@ -50,3 +50,27 @@ def test_the_command_line_and_the_page_see_every_field_of_a_request():
 def test_each_field_of_a_request_is_described_where_it_is_defined():
     described = {name: item.description for name, item in Request.model_fields.items()}
     assert [name for name in FIELDS if not described[name]] == []
+
+
+def test_what_others_wrote_is_said_in_words_for_a_stranger():
+    from_page = {
+        "kind": "result",
+        "trust": "outside",
+        "text": "from web.read (call 1); others wrote it",
+    }
+    told = dataclasses.replace(
+        ASKED, flow=f"to[0]: {from_page['text']}", origins={"to[0]": {**from_page, "is_new": True}}
+    )
+    assert told.caution == (
+        "careful: others wrote this to, and it was never used before."
+        " It is from web.read (call 1), not from the task"
+    )
+    known = dataclasses.replace(told, origins={"to[0]": from_page})
+    assert known.caution == (
+        "careful: others wrote this to. It is from web.read (call 1), not from the task"
+    )
+    sends = dataclasses.replace(told, flow="it sends body out: from bank.rows")
+    assert sends.caution == (
+        "careful: others' words may be behind it: it sends body out: from bank.rows"
+    )
+    assert dataclasses.replace(told, flow=None).caution is None

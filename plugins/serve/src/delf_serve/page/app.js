@@ -21,6 +21,8 @@ const OTHERS = { sessions: ["sessions", SessionsView], conversations: ["conversa
 
 const PLACES = [["figures", "costs and figures"], ["conversations", "conversations"], ["routines", "routines"], ["remembered", "remembered"]];
 
+const BACK = () => el("a", { class: "back", href: "#/" }, "‹ Tasks");
+
 /** Say how it stands with the server; a button where a person has to act. */
 function tell(text, words = "", act = null) {
   fill(connection, text, words ? [" ", el("button", { type: "button", class: "link", onclick: act }, words)] : []);
@@ -41,7 +43,7 @@ class Page {
     this.waiting = new Waiting(who.rights.includes("decide"));
     this.entitled = new MutationObserver(() => this.waiting.entitle());
     this.entitled.observe(document.querySelector("title"), { childList: true });
-    fill(document.getElementById("who"), this.waiting.node, ...places, who.model ? ` · model: ${who.model}` : "", who.login ? [" · ", `${who.name}${who.scope === "all" ? "" : `, sees ${who.scope} tasks`} `, el("a", { href: "#/sessions" }, "sessions"), " · ", el("button", { type: "button", class: "link", onclick: () => this.leave() }, "log out")] : "");
+    fill(document.getElementById("who"), this.waiting.node, ...places, who.model ? ` · model: ${who.model}` : "", who.login ? [` · ${who.name}${who.scope === "all" ? "" : `, sees ${who.scope} tasks`} · `, el("a", { href: "#/sessions" }, "sessions"), " · ", el("button", { type: "button", class: "link", onclick: () => this.leave() }, "log out")] : "");
     this.lost = new Map(); // what has no connection → whether it is not tried any more
     window.ononline = () => this.retry();
     window.onhashchange = () => this.go();
@@ -164,27 +166,27 @@ class Page {
   other(name, View) {
     document.title = `delf: ${name}`;
     this.view = new View(this.who);
-    fill(detail, this.view.node);
+    fill(detail, BACK(), this.view.node);
   }
 
   inbox() {
     document.title = "delf: inbox";
     this.view = new InboxView(this.who.rights);
     this.view.inbox = this.view;
-    fill(detail, this.view.node);
+    fill(detail, BACK(), this.view.node);
     this.view.title.focus();
   }
 
   remembered() {
     document.title = "delf: remembered decisions";
     this.view = new RememberedView(this.who.rights);
-    fill(detail, this.view.node);
+    fill(detail, BACK(), this.view.node);
   }
 
   routines(wanted) {
     document.title = "delf: routines";
     this.view = new RoutinesView(this.who.rights, { wanted, started: (taskId) => { location.hash = `#/${taskId}`; } });
-    fill(detail, this.view.node);
+    fill(detail, BACK(), this.view.node);
   }
 
   /** A page that nobody sees holds no connections for long: browsers have few for a server. */

@@ -41,6 +41,18 @@ function origins(question, name) {
   });
 }
 
+/** What a person should look at before they approve, as `ApprovalRequest.caution` says it; the first sentence is strong. */
+export function caution(question) {
+  if (!question.flow) return null;
+  const at = question.flow.indexOf(": ");
+  const path = question.flow.slice(0, at);
+  const origin = question.origins?.[path];
+  if (origin?.trust !== "outside") return el("p", { class: "caution" }, el("strong", {}, "Careful: others’ words may be behind this call."), ` ${question.flow}`);
+  const where = question.flow.slice(at + 2).split(";", 1)[0];
+  return el("p", { class: "caution" }, el("strong", {}, `Careful: others wrote this ${path.split(/[.[]/, 1)[0]}${origin.is_new ? ", and it was never used before" : ""}.`),
+    ` It is ${where}, not from the task.`);
+}
+
 /** A field of an argument: text as text, all else as JSON. */
 class Field {
   constructor(name, given, check) {
@@ -99,7 +111,7 @@ export class Card {
     this.node = el("section", { class: `ask ${question.effect}`, id: this.id, tabindex: "-1", "aria-label": sentence(question), onkeydown: (event) => this.key(event) },
       el("div", { class: "ask-head" }, el("h3", {}, sentence(question)), this.effect),
       question.description ? el("p", { class: "quiet" }, `the script says: ${question.description}`) : null,
-      question.flow ? el("p", { class: "warn" }, `Text of others may be behind this call: ${question.flow}`) : null,
+      caution(question),
       question.reason ? el("p", {}, `Why approval is needed: ${question.reason}`) : null,
       question.changed ? el("p", { class: "warn" }, "The call has changed since it was shown. This is the call that would be made now.") : null,
       others(question),

@@ -47,10 +47,10 @@ export class CompareView {
     const [, , a = "", b = ""] = location.hash.split("/").map(decodeURIComponent);
     this.a = a;
     this.problem = el("p", { class: "bad", role: "alert" });
-    this.other = el("select", { "aria-label": "The other task", onchange: () => { if (this.other.value) location.hash = `#/compare/${a}/${this.other.value}`; } });
+    this.other = el("select", { "aria-label": "The other task", class: "other", onchange: () => { if (this.other.value) location.hash = `#/compare/${a}/${this.other.value}`; } });
     this.body = el("div", { class: "compared" });
     this.title = el("h1", { tabindex: "-1" }, "Two tasks side by side");
-    this.node = el("article", { class: "task wide" }, this.title, el("p", {}, el("a", { href: `#/${a}` }, `task ${shortId(a)}`), " beside ", this.other), this.problem, this.body);
+    this.node = el("article", { class: "task wide" }, this.title, el("p", { class: "pair" }, el("a", { href: `#/${a}` }, `task ${shortId(a)}`), " beside ", this.other), this.problem, this.body);
     this.load(b);
   }
 

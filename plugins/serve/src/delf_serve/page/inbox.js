@@ -1,6 +1,7 @@
 // All that waits for the reader, in one list: looked at, chosen and decided with the keyboard or the mouse.
 
 import { get, post } from "./api.js";
+import { caution } from "./card.js";
 import { long } from "./code.js";
 import { arrange, breathe, el, fill, say, setText } from "./dom.js";
 import { ago, args, count, effectOf, exact, pretty, short } from "./words.js";
@@ -29,9 +30,9 @@ class Row {
       el("div", { class: "inbox-head" }, this.box, el("strong", {}, one.action), el("span", { class: `effect ${one.effect}` }, `${shape} ${words}`)),
       el("p", { class: "call" }, one.code ? long(one.code, 600) : args(one.arguments, 300)),
       one.reason ? el("p", { class: "quiet" }, `Why approval is needed: ${one.reason}`) : null,
-      one.flow ? el("p", { class: "warn" }, `Text of others may be behind this call: ${one.flow}`) : null,
+      caution(one),
       this.all,
-      el("p", { class: "quiet" }, `${one.asked_by} asks `, el("time", { title: exact(one.since) }, ago(one.since)), " for ",
+      el("p", { class: "quiet" }, `asked by ${one.asked_by} · `, el("time", { title: exact(one.since) }, ago(one.since)), " · for ",
         el("a", { href: `#/${one.task_id}/${one.request_id}` }, short(one.task, 100))),
       this.problem, this.buttons);
   }
