@@ -14,7 +14,7 @@ from werkzeug.http import parse_options_header
 
 from delf.errors import ToolRefusedError
 from support.openapi_specs import body, one, param
-from support.raw_http import RawServer, Seen
+from support.raw_http import RawServer, Reply, Seen
 
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
@@ -238,6 +238,25 @@ async def test_text(media, open_api, invoke, server: RawServer):
     assert (server.last.body, server.last.header("content-type")) == ("<ä/>".encode(), media)
 
 
+@pytest.mark.parametrize(
+    "kind", ["application/xml", "text/xml; charset=utf-8", "application/a+xml"]
+)
+async def test_an_answer_in_xml_is_text(kind, open_api, invoke, server: RawServer):
+    server.answer = lambda seen: Reply(200, "<a>ü</a>".encode(), {"Content-Type": kind})
+    content = {kind.partition(";")[0]: {"schema": {"type": "object"}}}
+    tool = open_api(one({"responses": {"200": {"description": "ok", "content": content}}}))
+    (action,) = await tool.actions()
+    assert action.returns == "str"
+    assert await invoke(tool, "call") == "<a>ü</a>"
+
+
+async def test_an_object_is_not_sent_as_xml(open_api, invoke, server: RawServer):
+    found = {"requestBody": body({"type": "object"}, "application/xml")}
+    with pytest.raises(ToolRefusedError, match="body: must be text, as application/xml"):
+        await invoke(open_api(one(found, method="post")), "call", body={"a": 1})
+    assert not server.seen
+
+
 async def test_json_is_preferred_where_there_is_a_choice(open_api, invoke, server: RawServer):
     kinds = (MULTIPART, FORM, "application/vnd.x+json", "application/json", "text/plain")
     content = {kind: {"schema": thing(a={})} for kind in kinds}
@@ -362,8 +381,8 @@ async def test_what_is_no_file_is_refused_before_anyone_is_asked(media, value, o
         action.validate({"body": value})
 
 
-async def test_parts_with_headers_and_xml(open_api, invoke, server: RawServer):
-    schema = {"type": "object", "properties": {"meta": {"type": "object"}, "n": {}}}
+async def test_parts_with_headers_and_a_type(open_api, invoke, server: RawServer):
+    schema = {"type": "object", "properties": {"meta": {"type": "string"}, "n": {}}}
     headers = {
         "X-Rate": {"schema": {"type": "integer", "default": 7}},
         "X-Given": {"schema": {"type": "integer"}},
@@ -372,9 +391,9 @@ async def test_parts_with_headers_and_xml(open_api, invoke, server: RawServer):
     }
     encoding = {"meta": {"contentType": "application/xml", "headers": headers}}
     found = body(schema, "multipart/form-data", encoding=encoding)
-    await invoke(open_api(one({"requestBody": found}, method="post")), "call", meta={"a": 1}, n=2)
+    await invoke(open_api(one({"requestBody": found}, method="post")), "call", meta="<a>1</a>", n=2)
     first, second = server.last.body.split(b"\r\n--")[:2]
-    assert b"Content-Type: application/xml\r\nX-Rate: 7\r\n\r\n<?xml" in first
-    assert first.endswith(b"<root><a>1</a></root>")
+    assert b"Content-Type: application/xml\r\nX-Rate: 7\r\n\r\n<a>" in first
+    assert first.endswith(b"<a>1</a>")
     assert (b"X-Given" in first, b"vil" in first) == (False, False)
     assert second.endswith(b'name="n"\r\n\r\n2')

@@ -65,7 +65,7 @@ class Answer:
                     return self.content
                 note(f"the answer says that it is JSON, and is none ({error}): it came as text")
                 return self._text()
-        if media.startswith("text/") or kind_of(media) in ("text", "xml", "form"):
+        if media.startswith("text/") or kind_of(media) in ("text", "form"):
             return self._text()
         return self.content
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, cast
 
 from delf_openapi.document import Document
@@ -12,7 +11,7 @@ from delf_openapi.failures import SpecError
 from delf_schemas.names import argument_name, unique
 from delf_schemas.shapes import is_binary, merge_object
 
-BodyKind = Literal["json", "form", "multipart", "xml", "text", "binary"]
+BodyKind = Literal["json", "form", "multipart", "text", "binary"]
 
 _MAX_FIELDS: Final = 120
 
@@ -66,7 +65,17 @@ class Body:
         return self.media.partition(";")[0].strip().lower() == "application/merge-patch+json"
 
 
-_TEXTS: Final = ("/yaml", "+yaml", "-yaml", "ndjson", "jsonl", "jsonlines", "json-seq")
+_TEXTS: Final = (
+    "/xml",
+    "+xml",
+    "/yaml",
+    "+yaml",
+    "-yaml",
+    "ndjson",
+    "jsonl",
+    "jsonlines",
+    "json-seq",
+)
 
 
 def kind_of(media: str) -> BodyKind:
@@ -78,25 +87,15 @@ def kind_of(media: str) -> BodyKind:
         return "form"
     if plain.startswith("multipart/"):
         return "multipart"
-    if plain.endswith(("/xml", "+xml")):
-        return "xml"
     if plain.startswith("text/") or plain.endswith(_TEXTS):
         return "text"
     return "binary"
 
 
-def rank_of(media: str, prefer: Sequence[str] = ()) -> int:
-    """The place of a media type in the order of preference, from 0.
-
-    Args:
-        media: The media type.
-        prefer: Media types that come before all others, as ``application/xml`` or ``text/*``.
-    """
+def _rank_of(media: str) -> int:
+    """The place of a media type in the order of preference, from 0."""
     plain = media.partition(";")[0].strip().lower()
-    for place, pattern in enumerate(prefer):
-        if fnmatchcase(plain, pattern.lower()):
-            return place - len(prefer)
-    order = {"json": 2, "multipart": 4, "form": 5, "xml": 6, "text": 7, "binary": 8}
+    order = {"json": 2, "multipart": 4, "form": 5, "text": 6, "binary": 7}
     exact = {"application/json": 0, "application/merge-patch+json": 1}
     exact |= {"*/*": 3, "application/*": 3}
     return exact.get(plain, order[kind_of(media)])
@@ -120,7 +119,7 @@ def read_body(document: Document, raw: Any, taken: Mapping[str, str]) -> Body | 
     kinds = {str(k): v for k, v in cast("dict[str, Any]", content).items()}
     if not kinds:
         return None
-    media = min(kinds, key=lambda m: rank_of(m, document.prefer))
+    media = min(kinds, key=_rank_of)
     spec = document.reference(kinds[media]) if kinds[media] is not None else {}
     schema: Any = spec.get("schema")
     required = found.get("required") is True

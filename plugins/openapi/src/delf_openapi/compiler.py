@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, cast
 from delf.tools.action import EFFECTS, strictest
 from delf.tools.json_schema import clean
 from delf.types import Effect
-from delf_openapi.bodies import Body, Field, kind_of, rank_of
+from delf_openapi.bodies import Body, Field, kind_of
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError, pointer_of
 from delf_openapi.operations import Operation, Param, Spot, read_operation
@@ -144,8 +144,6 @@ def _of_body(body: Body, shapes: Shapes, document: Document) -> list[Argument]:
     if body.fields is None:
         kinds = {"binary": "bytes", "text": "str"}
         shown = kinds.get(body.kind) or safe_text(shapes, body.schema, "in", 3 * _ARGUMENT_CHARS)
-        if body.kind == "xml" and shown != "str":
-            shown = "str" if shown == "Any" else f"{shown} | str"
         doc = "" if body.kind == "json" else clean(body.media, 60)
         default = None if body.required else "..."
         return [Argument(body.whole or "body", "", "body", shown, default, doc)]
@@ -209,7 +207,7 @@ def return_type(document: Document, raw: Mapping[str, Any], shapes: Shapes) -> t
             content: Any = response.get("content") or {}
             if not content:
                 continue
-            media = min(content, key=lambda m: _answer_rank(document, str(m)))
+            media = min(content, key=lambda m: kind_of(str(m)) != "json")
             spec = document.reference(content[media])
         except (SpecError, TypeError, AttributeError, LookupError):
             return True, "Any"
@@ -219,14 +217,9 @@ def return_type(document: Document, raw: Mapping[str, Any], shapes: Shapes) -> t
             if schema is None or schema in ({}, {"type": "object"}):
                 return False, "Any" if not schema else "dict"
             return True, safe_text(shapes, schema, "out", _RETURN_CHARS)
-        if kind in ("text", "xml"):
+        if kind == "text":
             return True, "str"
         binary = schema is None or is_binary(_resolved(document, schema)) or kind == "binary"
         return True, "bytes" if binary else "str"
     # Many specifications leave out what they give: only these statuses say that it is nothing.
     return bool(_NOTHING.intersection(good)), "None" if good else "Any"
-
-
-def _answer_rank(document: Document, media: str) -> tuple[int, bool]:
-    """Of answers, JSON first, then as they are declared, unless others are preferred."""
-    return min(rank_of(media, document.prefer), 0), kind_of(media) != "json"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
@@ -125,7 +125,6 @@ class Document:
     Args:
         trees: Where its parts come from.
         version: Of OpenAPI, as ``(3, 1)``.
-        prefer: Media types that are preferred where there is a choice.
         dates: Whether dates of answers are given as such, rather than as text.
     """
 
@@ -133,13 +132,11 @@ class Document:
         self,
         trees: Trees,
         version: tuple[int, int],
-        prefer: Sequence[str] = (),
         *,
         dates: bool = False,
     ) -> None:
         self.trees = trees
         self.version = version
-        self.prefer = tuple(prefer)
         self.dates = dates
         self._found: dict[str, Any] = {}
 

@@ -76,7 +76,7 @@ def load_api(
     with without_gc():
         source, read = _source(settings, tree)
         dates = settings.validate != "off"
-        document = open_document(source, settings.refs, read, settings.prefer, dates=dates)
+        document = open_document(source, settings.refs, read, dates=dates)
         warnings: list[str] = []
         spots, unseen = find_operations(document, warnings)
         chosen, left_out = _choose(name, spots, allow, settings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from delf_openapi.document import Document, Read, Trees
@@ -15,7 +15,6 @@ def open_document(
     source: Source,
     roots: Iterable[str],
     read: Read,
-    prefer: Sequence[str] = (),
     *,
     dates: bool = False,
 ) -> Document:
@@ -25,7 +24,6 @@ def open_document(
         source: The specification.
         roots: Where references may lead to, beside its own place.
         read: Reads a document that references lead to.
-        prefer: Media types that are preferred where there is a choice.
         dates: Whether dates of answers are given as such, rather than as text.
 
     Raises:
@@ -34,7 +32,7 @@ def open_document(
     tree = source.tree
     version = _version(tree)
     trees = Trees(source.uri, tree, roots, read)
-    document = Document(trees, version, prefer, dates=dates)
+    document = Document(trees, version, dates=dates)
     tree = trees.documents[""] = _with_sections(document, tree)
     if version == (2, 0):
         document.version = (3, 0)

@@ -53,10 +53,6 @@ def write_body(
         return value, _exact(body.media)
     if isinstance(value, str):
         return value.encode(), _exact(body.media)
-    if body.kind == "xml":
-        from delf_openapi.xml_bodies import write_xml
-
-        return write_xml(document, body.schema, value, body.whole or "body"), _exact(body.media)
     return text_of(value).encode(), _exact(body.media)
 
 
@@ -164,7 +160,7 @@ def _multipart(document: Document, body: Body, value: dict[str, Any], mark: str)
         items: list[Any] = _list(content) if several else [content]
         for item in items:
             own = _resolved(document, schema.get("items", {})) if several else schema
-            media, filename, data = _part(document, name, item, own, declared)
+            media, filename, data = _part(name, item, own, declared)
             parts.append(_framed(mark, name, filename, media, headers) + data + b"\r\n")
     return b"".join(parts) + f"--{mark}--\r\n".encode()
 
@@ -192,7 +188,7 @@ def _part_headers(document: Document, how: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _part(
-    document: Document, name: str, value: Any, schema: Mapping[str, Any], declared: Any
+    name: str, value: Any, schema: Mapping[str, Any], declared: Any
 ) -> tuple[str | None, str | None, bytes]:
     """The media type, the file's name and the bytes of a part."""
     filename: str | None = None
@@ -210,10 +206,8 @@ def _part(
         filename = filename or name
         media = media or "application/octet-stream"
         data = value if isinstance(value, bytes) else value.encode()
-    elif isinstance(value, (dict, list)) and media and kind_of(media) == "xml":
-        from delf_openapi.xml_bodies import write_xml
-
-        data = write_xml(document, schema, value, name)
+    elif isinstance(value, (dict, list)) and media and kind_of(media) == "text":
+        raise Misfit(name, f"must be text, as {media}")
     elif isinstance(value, (dict, list)):
         media, data = media or "application/json", _json(value).encode()
     else:

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 
 from delf.errors import ConnectionConfigurationError, ToolRefusedError, did_you_mean
 from delf.settings import revealed
-from delf_openapi.bodies import Body, kind_of, rank_of
+from delf_openapi.bodies import Body, kind_of
 from delf_openapi.compiler import responses_of
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
@@ -204,15 +204,11 @@ class RequestBuilder:
     def _check_body(self, body: Body, given: dict[str, Any]) -> list[str]:
         """List the faults of the body as a whole."""
         if body.fields is None:
-            if body.whole not in given or body.kind == "text":
+            if body.whole not in given:
                 return []
-            if body.kind in ("binary", "multipart"):
+            if body.kind in ("text", "binary", "multipart"):
                 return _misfit_of(body, given[body.whole])
-            if body.kind == "xml" and isinstance(given[body.whole], (str, bytes)):
-                return []  # XML that the script wrote itself
             try:
-                if body.kind == "xml":
-                    write_body(self._document, body, given[body.whole])
                 self._checker.content(body.schema, given[body.whole], body.whole)
             except Misfit as misfit:
                 return [f"argument {misfit}"]
@@ -359,6 +355,8 @@ def _misfit_of(body: Body, value: Any) -> list[str]:
     """List the faults of a body that no schema describes."""
     if body.kind == "multipart" and not isinstance(value, dict):
         return [f"argument {body.whole}: must be a dict"]
+    if body.kind == "text" and isinstance(value, (dict, list)):
+        return [f"argument {body.whole}: must be text, as {body.media}"]
     if body.kind == "binary":
         try:
             file_of(body, value)
@@ -390,10 +388,6 @@ def accepted(document: Document, operation: Operation) -> str:
         if isinstance(content, dict):
             kinds |= dict.fromkeys(str(k) for k in cast("dict[str, Any]", content))
     plain_kinds = [k for k in kinds if k.isascii() and k.isprintable() and "," not in k]
-    wanted = [k for k in plain_kinds if "*" not in k and rank_of(k, document.prefer) < 0]
-    if wanted:
-        best = min(wanted, key=lambda k: rank_of(k, document.prefer))
-        return f"{best}, */*;q=0.5"
     json_kinds = [k for k in plain_kinds if kind_of(k) == "json" and "*" not in k]
     if json_kinds:
         best = "application/json" if "application/json" in json_kinds else json_kinds[0]

@@ -71,10 +71,6 @@ class OpenAPISettings(_Checks):
         default=(),
         description="Folders or origins that $ref may lead to, beside the specification's own.",
     )
-    prefer: tuple[str, ...] = Field(
-        default=(),
-        description="Media types to use before JSON where several are declared, as text/csv.",
-    )
     cache: bool = Field(default=False, description="Keep the documents that were read on disk.")
     cache_dir: LocalPath | None = Field(
         default=None, description="Where; the user's cache folder when left out."
@@ -126,7 +122,6 @@ class OpenAPIOptions(TypedDict, total=False):
     credentials: Mapping[str, str | SecretStr]
     effects: Mapping[str, Effect]
     refs: Sequence[str | Path]
-    prefer: Sequence[str]
     cache: bool
     cache_dir: str | Path | None
     enrich: bool
