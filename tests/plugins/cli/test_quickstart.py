@@ -86,6 +86,15 @@ def test_a_file_that_is_not_there(run, here):
     assert "there is no file 'shop.db'" in done.stderr
 
 
+def test_an_answer_that_cannot_be_used_is_asked_for_again(run, here):
+    (here / "delf.toml").touch()
+    done = run("quickstart", "--llm", "x", "--no-call", input="shop.db\nnone\n.\nnew\n")
+    assert done.exit_code == 0, done.output
+    assert "there is no file 'shop.db'" in done.stderr
+    assert "already exists" in done.stderr
+    assert (here / "new/delf.toml").is_file()
+
+
 def test_what_answers_on_a_port_and_is_no_model_server_is_none():
     with OpenAIServer(["ok"]) as server:
         port = int(server.base_url.split(":")[2].split("/")[0])

@@ -9,16 +9,17 @@ import shlex
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import click
 
 from delf.errors import ConfigurationError, LLMExecutionError
+from delf_cli import errors
 from delf_cli.state import State, state_of
 from delf_cli.usual_models import usual_models
 
@@ -26,6 +27,7 @@ _SERVERS: Final = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080}
 _LOOK_SECONDS: Final = 0.5
 _MOST_BYTES: Final = 1_000_000
 _CALL_SECONDS: Final = 30.0
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,20 +81,12 @@ def quickstart(
         asyncio.run(_call(state, found))
         click.echo(f"{found.model} answers", err=True)
     if connect is None:
-        connect = click.prompt(
-            "What to connect? A database's URL or a SQLite file (empty: nothing yet)",
-            default="",
-            show_default=False,
-            err=True,
-        )
-    section = _connection(connect.strip())
-    if folder is None:
-        folder = Path(click.prompt("Folder of the project", default=".", err=True))
-    file = folder / CONFIG_FILE
-    if file.exists():
-        raise ConfigurationError(
-            f"{file} already exists", hint="delf config set changes it; or name another folder"
-        )
+        what = "What to connect? A database's URL or a SQLite file (empty: nothing yet)"
+        section = _ask(what, _connection, "", show_default=False)
+    else:
+        section = _connection(connect)
+    file = _ask("Folder of the project", _new_file, ".") if folder is None else _new_file(folder)
+    folder = file.parent
     text = _agent(found) + section
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -106,6 +100,35 @@ def quickstart(
         click.echo(f"  cd {shlex.quote(str(folder))}")
     task = "Which tables are there, and how many rows has each?" if section else "What day is it?"
     click.echo(f'  delf run "{task}"')
+
+
+def _ask(what: str, read: Callable[[str], T], default: str, **options: Any) -> T:
+    """What is made of an answer; one that cannot be used is told, and asked for again."""
+    wrong: ConfigurationError | None = None
+    while True:
+        try:
+            return read(click.prompt(what, default=default, err=True, **options))
+        except ConfigurationError as error:
+            errors.report(error)
+            wrong = error
+        except click.Abort:  # Ctrl-C, or no further answer
+            raise wrong or click.Abort from None
+
+
+def _new_file(folder: str | Path) -> Path:
+    """The configuration that a folder will have.
+
+    Raises:
+        ConfigurationError: When it has one.
+    """
+    from delf.folders import CONFIG_FILE
+
+    file = Path(folder).expanduser() / CONFIG_FILE
+    if file.exists():
+        raise ConfigurationError(
+            f"{file} already exists", hint="delf config set changes it; or name another folder"
+        )
+    return file
 
 
 def _ask_model(base_url: str | None) -> _Found:
@@ -195,6 +218,7 @@ def _connection(what: str) -> str:
     Raises:
         ConfigurationError: For what is neither a URL nor a file.
     """
+    what = what.strip()
     if not what or what.lower() == "none":
         return ""
     url = what

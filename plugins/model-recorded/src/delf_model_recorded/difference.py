@@ -26,7 +26,7 @@ def explain(entry: Entry, asked: Mapping[str, Any]) -> str:
     if (texts := entry.contains) is not None:
         text = text_of(asked)
         missing = [repr(wanted) for wanted in texts if wanted not in text]
-        return f"the request does not contain {', '.join(missing)}"
+        return f"words: the request does not contain {', '.join(missing)}"
     recorded: Sequence[Mapping[str, Any]] = expected["messages"]
     given: Sequence[Mapping[str, Any]] = asked["messages"]
     for number, (old, new) in enumerate(zip(recorded, given, strict=False), 1):
