@@ -2,6 +2,7 @@ import inspect
 import re
 import types
 
+import pluggy
 import pytest
 
 from delf import hookspecs
@@ -19,6 +20,11 @@ def test_every_hook_is_listed_with_its_spec():
     for name, spec in HOOKS.items():
         returned = inspect.signature(getattr(hookspecs, name)).return_annotation
         assert returned == f"Iterable[{spec.__name__}]"
+
+
+def test_hooks_are_those_of_pluggy_which_authors_of_plugins_know():
+    assert isinstance(hookspecs.hookimpl, pluggy.HookimplMarker)
+    assert isinstance(hookspecs.hookspec, pluggy.HookspecMarker)
 
 
 def test_hooks_take_no_argument():
@@ -42,7 +48,7 @@ def test_the_example_in_the_docstring_runs(name):
     exec(
         f"from delf.hookspecs import hookimpl\nfrom delf.specs import *\n{source}", plugin.__dict__
     )
-    loaded = loader.load(Candidate(name="example", plugin=plugin))
+    loaded = loader.load(Candidate(name="example", plugin=plugin), loader.new_manager())
     assert loaded.reason is None
     assert [type(spec) for spec in loaded.specs] == [HOOKS[name]]
     assert "factory" in doc.split("Example::")[1].split("\n\n")[-1], "says what the factory makes"

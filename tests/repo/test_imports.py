@@ -45,12 +45,12 @@ def _roots(modules: set[str]) -> set[str]:
 
 
 def test_import_delf_is_bare() -> None:
-    heavy = {"pydantic", "pydantic_settings", "click", "rich"}
+    heavy = {"pydantic", "pydantic_settings", "pluggy", "click", "rich"}
     assert not _roots(imported_by("import delf")) & heavy
 
 
 def test_the_agent_needs_no_terminal_and_no_settings() -> None:
-    heavy = {"rich", "click", "pydantic", "pydantic_settings"}
+    heavy = {"rich", "click", "pydantic", "pydantic_settings", "pluggy"}
     assert not _roots(imported_by("from delf import Agent, tool")) & heavy
 
 
@@ -63,7 +63,7 @@ def test_the_version_loads_no_plugin() -> None:
 @pytest.mark.parametrize("plugin", PLUGINS, ids=lambda plugin: plugin.name)
 def test_loading_a_plugin_imports_no_vendor(plugin: Plugin) -> None:
     roots = _roots(imported_by(f"import {plugin.module}.plugin"))
-    vendors = roots - sys.stdlib_module_names - {"delf", plugin.module}
+    vendors = roots - sys.stdlib_module_names - {"delf", "pluggy", plugin.module}
     assert not vendors
 
 

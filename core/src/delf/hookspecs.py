@@ -26,8 +26,10 @@ out, with the reason, where the number below is another one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from collections.abc import Iterable
+from typing import Final
+
+import pluggy
 
 from delf.specs import (
     ApprovalSpec,
@@ -53,16 +55,11 @@ ENTRY_POINT_GROUP: Final = "delf"
 DISTRIBUTION: Final = "delf-core"
 """The name that a plugin's package requires; `delf` on the index is another project's."""
 
-_Hook = TypeVar("_Hook", bound=Callable[..., Iterable[Spec]])
+hookspec = pluggy.HookspecMarker("delf")
+hookimpl = pluggy.HookimplMarker("delf")
 
 
-def hookimpl(hook: _Hook) -> _Hook:
-    """Mark a plugin's function as one of the hooks below."""
-    marked: Any = hook
-    marked.delf_hook = True
-    return hook
-
-
+@hookspec
 def delf_connections() -> Iterable[ConnectionSpec]:  # pyright: ignore[reportReturnType]
     """Types of connections: services whose actions a script can call.
 
@@ -80,6 +77,7 @@ def delf_connections() -> Iterable[ConnectionSpec]:  # pyright: ignore[reportRet
     """
 
 
+@hookspec
 def delf_sandbox_backends() -> Iterable[SandboxSpec]:  # pyright: ignore[reportReturnType]
     """Sandboxes: where scripts run.
 
@@ -98,6 +96,7 @@ def delf_sandbox_backends() -> Iterable[SandboxSpec]:  # pyright: ignore[reportR
     """
 
 
+@hookspec
 def delf_memory_stores() -> Iterable[MemorySpec]:  # pyright: ignore[reportReturnType]
     """Memory stores: facts that outlive a task.
 
@@ -115,6 +114,7 @@ def delf_memory_stores() -> Iterable[MemorySpec]:  # pyright: ignore[reportRetur
     """
 
 
+@hookspec
 def delf_prefilters() -> Iterable[PrefilterSpec]:  # pyright: ignore[reportReturnType]
     """Prefilters: which of many actions a task needs.
 
@@ -133,6 +133,7 @@ def delf_prefilters() -> Iterable[PrefilterSpec]:  # pyright: ignore[reportRetur
     """
 
 
+@hookspec
 def delf_embedders() -> Iterable[EmbedderSpec]:  # pyright: ignore[reportReturnType]
     """Embedding models, which memory stores and prefilters share.
 
@@ -151,6 +152,7 @@ def delf_embedders() -> Iterable[EmbedderSpec]:  # pyright: ignore[reportReturnT
     """
 
 
+@hookspec
 def delf_file_formats() -> Iterable[FormatSpec]:  # pyright: ignore[reportReturnType]
     """File formats: which files ``files.read`` gives as rows, and which are made from rows.
 
@@ -169,6 +171,7 @@ def delf_file_formats() -> Iterable[FormatSpec]:  # pyright: ignore[reportReturn
     """
 
 
+@hookspec
 def delf_approval_channels() -> Iterable[ApprovalSpec]:  # pyright: ignore[reportReturnType]
     """Approval channels: ways to ask somebody before a call is made.
 
@@ -186,6 +189,7 @@ def delf_approval_channels() -> Iterable[ApprovalSpec]:  # pyright: ignore[repor
     """
 
 
+@hookspec
 def delf_models() -> Iterable[ModelSpec]:  # pyright: ignore[reportReturnType]
     """Language models, by the names that they serve.
 
@@ -205,6 +209,7 @@ def delf_models() -> Iterable[ModelSpec]:  # pyright: ignore[reportReturnType]
     """
 
 
+@hookspec
 def delf_journals() -> Iterable[JournalSpec]:  # pyright: ignore[reportReturnType]
     """Journals: where events are kept.
 
@@ -222,6 +227,7 @@ def delf_journals() -> Iterable[JournalSpec]:  # pyright: ignore[reportReturnTyp
     """
 
 
+@hookspec
 def delf_strategies() -> Iterable[StrategySpec]:  # pyright: ignore[reportReturnType]
     """Strategies: how a task becomes tool calls.
 
@@ -239,6 +245,7 @@ def delf_strategies() -> Iterable[StrategySpec]:  # pyright: ignore[reportReturn
     """
 
 
+@hookspec
 def delf_observers() -> Iterable[ObserverSpec]:  # pyright: ignore[reportReturnType]
     """Observers: see every event.
 
@@ -256,6 +263,7 @@ def delf_observers() -> Iterable[ObserverSpec]:  # pyright: ignore[reportReturnT
     """
 
 
+@hookspec
 def delf_commands() -> Iterable[CommandSpec]:  # pyright: ignore[reportReturnType]
     """Commands of the ``delf`` program.
 

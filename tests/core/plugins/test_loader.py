@@ -22,7 +22,7 @@ def load(source, name="made_by_hand"):
 
     module = types.ModuleType(name)
     exec(textwrap.dedent(source), module.__dict__)
-    return loader.load(Candidate(name="x", plugin=module))
+    return loader.load(Candidate(name="x", plugin=module), loader.new_manager())
 
 
 def hook(body, head="from delf.hookspecs import hookimpl\nfrom delf.specs import *\n"):
@@ -88,6 +88,11 @@ def test_a_hook_with_arguments_is_refused():
     assert "config" in loaded.reason
 
 
+def test_a_wrapper_is_refused():
+    source = hook("yield").replace("@hookimpl", "@hookimpl(wrapper=True)")
+    assert "is a wrapper" in (load(source).reason or "")
+
+
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
@@ -130,6 +135,10 @@ def test_an_unknown_hook_is_a_warning_and_the_rest_works():
     def delf_models():
         return []
 
+    @hookimpl(optionalhook=True)
+    def delf_from_the_future():
+        return []
+
     def helper():
         return []
     """
@@ -152,7 +161,7 @@ def test_an_object_can_be_a_plugin():
         def delf_connections(self):
             return [ConnectionSpec(name="mine", summary="", factory="a:b")]
 
-    loaded = loader.load(Candidate(name="x", plugin=Plugin()))
+    loaded = loader.load(Candidate(name="x", plugin=Plugin()), loader.new_manager())
     assert [spec.name for spec in loaded.specs] == ["mine"]
     assert loaded.warnings == ()
 
@@ -182,7 +191,7 @@ def test_exit_at_import_ends_nothing(tmp_path):
     code = (
         "from delf.plugins import loader\n"
         "from delf.plugins.discovery import Candidate\n"
-        "loaded = loader.load(Candidate(name='x', target='made_exit'))\n"
+        "loaded = loader.load(Candidate(name='x', target='made_exit'), loader.new_manager())\n"
         "print(loaded.reason)"
     )
     shown = subprocess.run(

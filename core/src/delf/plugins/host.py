@@ -225,7 +225,9 @@ class PluginHost:
     def _loaded(self) -> Catalog:
         with self._lock:
             if self._catalog is None:
-                self._catalog = Catalog([*map(loader.load, self._candidates)], self._prefer)
+                manager = loader.new_manager()
+                outcomes = [loader.load(each, manager) for each in self._candidates]
+                self._catalog = Catalog(outcomes, self._prefer)
             return self._catalog
 
     def _unresolved(self, spec: Spec, error: BaseException) -> PluginError:

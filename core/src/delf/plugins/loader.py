@@ -13,8 +13,12 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
+from types import ModuleType
 from typing import Any, Final, cast
 
+import pluggy
+
+from delf import hookspecs
 from delf.errors import did_you_mean
 from delf.hookspecs import HOOKS, PLUGIN_API
 from delf.plugins.discovery import Candidate
@@ -26,6 +30,7 @@ from delf.types import ISOLATION_ORDER
 _FACTORY = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 _API = re.compile(r"delf-plugin-api-(\d+)", re.IGNORECASE)
 _MOST_SPECS: Final = 1000
+_PROJECT: Final = "delf"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +58,29 @@ class _BadPluginError(Exception):
     """A plugin breaks the rules of hookspecs; the message says how."""
 
 
-def load(candidate: Candidate) -> Outcome:
-    """Import a plugin and ask its hooks, whatever it does; one that is unfit is not imported."""
+class _Manager(pluggy.PluginManager):
+    """Looks for hooks among a module's functions only, which is most of a registration's time."""
+
+    def parse_hookimpl_opts(self, plugin: Any, name: str) -> pluggy.HookimplOpts | None:
+        if isinstance(plugin, ModuleType) and not inspect.isfunction(vars(plugin).get(name)):
+            return None
+        return super().parse_hookimpl_opts(plugin, name)
+
+
+def new_manager() -> pluggy.PluginManager:
+    """A manager that knows delf's hooks and no plugin yet."""
+    manager = _Manager(_PROJECT)
+    manager.add_hookspecs(hookspecs)
+    return manager
+
+
+def load(candidate: Candidate, manager: pluggy.PluginManager) -> Outcome:
+    """Import a plugin and ask its hooks, whatever it does; one that is unfit is not imported.
+
+    Args:
+        candidate: The plugin.
+        manager: Where it is registered.
+    """
     unfit = _unfit(candidate)
     if unfit is not None:
         state, reason = unfit
@@ -67,7 +93,7 @@ def load(candidate: Candidate) -> Outcome:
         plugin = candidate.plugin
         if plugin is None:
             plugin = import_target(candidate.target)
-        specs = tuple(_collect(plugin))
+        specs = tuple(_collect(plugin, _register(plugin, candidate, manager)))
         warnings = tuple(_oddities(plugin))
     except KeyboardInterrupt:
         raise
@@ -126,22 +152,40 @@ def explain(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _collect(plugin: object) -> Iterator[Spec]:
+def _register(
+    plugin: object, candidate: Candidate, manager: pluggy.PluginManager
+) -> list[pluggy.HookCaller]:
+    """Register a plugin and return the hooks that it implements."""
+    if not manager.is_registered(plugin):
+        name = candidate.name
+        if manager.has_plugin(name):
+            name = f"{name} ({candidate.origin})"
+        try:
+            manager.register(plugin, name=name)
+        except pluggy.PluginValidationError as error:
+            # Older versions of pluggy leave it half registered.
+            if manager.is_registered(plugin):
+                manager.unregister(plugin)
+            text = " ".join(part.strip() for part in str(error).splitlines() if part.strip())
+            raise _BadPluginError(text) from error
+    callers = manager.get_hookcallers(plugin) or []
+    return sorted((c for c in callers if c.name in HOOKS), key=lambda caller: caller.name)
+
+
+def _collect(plugin: object, callers: Iterable[pluggy.HookCaller]) -> Iterator[Spec]:
     seen: set[tuple[str, str]] = set()
-    for hook in sorted(HOOKS):
-        function = getattr(plugin, hook, None)
-        if not _is_marked(function):
-            continue
-        for spec in _ask(hook, function):
-            key = (spec.kind, spec.name)
-            if key in seen:
-                raise _BadPluginError(f"it names the {spec.kind} {spec.name!r} twice")
-            seen.add(key)
-            yield spec
-
-
-def _is_marked(function: object) -> bool:
-    return getattr(function, "delf_hook", None) is True
+    for caller in callers:
+        for impl in caller.get_hookimpls():
+            if impl.plugin is not plugin:
+                continue
+            if impl.hookwrapper or impl.wrapper:
+                raise _BadPluginError(f"{caller.name} is a wrapper; a hook only returns specs")
+            for spec in _ask(caller.name, impl.function):
+                key = (spec.kind, spec.name)
+                if key in seen:
+                    raise _BadPluginError(f"it names the {spec.kind} {spec.name!r} twice")
+                seen.add(key)
+                yield spec
 
 
 def _ask(hook: str, function: Any) -> list[Spec]:
@@ -204,13 +248,17 @@ def _oddities(plugin: object) -> Iterator[str]:
     """Functions that were surely meant as hooks and will not be called."""
     home = getattr(plugin, "__name__", None)
     for name in dir(plugin):
-        if not name.startswith("delf_"):
-            continue
         member = getattr(plugin, name, None)
+        options = getattr(member, f"{_PROJECT}_impl", None)
+        if options is None and not name.startswith(f"{_PROJECT}_"):
+            continue
         if not inspect.isroutine(member):
             continue
-        is_own = inspect.ismethod(member) or getattr(member, "__module__", None) == home
-        if name in HOOKS and not _is_marked(member) and is_own:
-            yield f"{name} is not marked with @hookimpl and is ignored"
-        elif name not in HOOKS and (is_own or _is_marked(member)):
+        if options is None:
+            own = inspect.ismethod(member) or getattr(member, "__module__", None) == home
+            if name in HOOKS and own:
+                yield f"{name} is not marked with @hookimpl and is ignored"
+            elif own:
+                yield f"{name} is not a hook of this delf{did_you_mean(name, HOOKS)}"
+        elif (options.get("specname") or name) not in HOOKS and not options.get("optionalhook"):
             yield f"{name} is not a hook of this delf{did_you_mean(name, HOOKS)}"

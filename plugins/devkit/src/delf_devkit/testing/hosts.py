@@ -52,7 +52,7 @@ def _plugin(spec: Spec) -> object:
     def specs(_self: object) -> Iterable[Spec]:
         return (spec,)
 
-    return type("InCode", (), {hook: hookimpl(specs)})()
+    return type("InCode", (), {hook: hookimpl(specs, specname=hook)})()
 
 
 def install_plugin(
