@@ -170,23 +170,38 @@ async def test_the_difference_is_from_an_entry_of_the_same_purpose(tmp_path):
     [
         ("{", "not JSON"),
         ("[]", "not a JSON object"),
-        ({"about": "not the first line"}, "'request' is missing"),
-        ({"request": {"contains": []}}, "'reply' is missing"),
-        ({"request": {}, "reply": {"text": ""}}, "neither 'messages' nor 'contains'"),
-        ({"request": {"contains": "x"}, "reply": {"text": ""}}, "not a list of texts"),
-        ({"request": {"contains": []}, "reply": {}}, "'reply.text' is missing"),
-        ({"request": {"messages": [3]}, "reply": {"text": ""}}, "no 'role'"),
-        ({"request": {"contians": []}, "reply": {"text": ""}}, "'request.contians'"),
-        ({"request": {"contains": []}, "reply": {"txt": ""}}, "did you mean 'text'"),
+        ({"about": "not the first line"}, "about: Extra inputs are not permitted"),
+        ({"request": {"contains": []}}, "reply: Field required"),
+        ({"request": {}, "reply": {"text": ""}}, "request.messages: Field required"),
+        (
+            {"request": {"contains": "x"}, "reply": {"text": ""}},
+            "request.contains: Input should be a valid list",
+        ),
+        ({"request": {"contains": []}, "reply": {}}, "reply.text: Field required"),
+        (
+            {"request": {"messages": [3]}, "reply": {"text": ""}},
+            "request.messages.0: Input should be a valid dictionary",
+        ),
+        (
+            {"request": {"contians": []}, "reply": {"text": ""}},
+            "request.contians: Extra inputs are not permitted",
+        ),
+        (
+            {"request": {"contains": []}, "reply": {"txt": ""}},
+            "reply.txt: Extra inputs are not permitted",
+        ),
         (
             {"request": {"contains": []}, "reply": {"text": "", "usage": {"in": 1}}},
-            "'reply.usage.in'",
+            "reply.usage.in: Extra inputs are not permitted",
         ),
         (
             {"request": {"contains": []}, "reply": {"text": "", "cost_usd": "free"}},
-            "'reply.cost_usd' is not a number",
+            "reply.cost_usd: Input should be a valid number",
         ),
-        ({"request": {"contains": []}, "reply": {"text": ""}, "x": 1}, "unknown field 'x'"),
+        (
+            {"request": {"contains": []}, "reply": {"text": ""}, "x": 1},
+            "x: Extra inputs are not permitted",
+        ),
     ],
 )
 def test_a_malformed_file_names_the_line(line, problem, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from delf.messages import ModelReply, ToolCall
 from delf_strategy_codegen import python as codeblock
-from delf_strategy_codegen.extract import extract_code, script_in
+from delf_strategy_codegen.extract import read, read_reply
 from delf_strategy_codegen.python import parse_script
 from support.answers import ANSWERS, SCRIPT, SHAPES, fenced
 
@@ -15,7 +15,7 @@ from support.answers import ANSWERS, SCRIPT, SHAPES, fenced
 @pytest.mark.parametrize("name", ANSWERS)
 def test_the_script_is_found(name):
     answer, expected = ANSWERS[name]
-    assert extract_code(answer) == expected
+    assert read(answer).code == expected
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -32,7 +32,7 @@ def test_the_script_is_found(name):
 )
 def test_every_shape_of_code_survives(name, wrap):
     code = SHAPES[name]
-    found = extract_code(wrap(code))
+    found = read(wrap(code)).code
     assert found is not None
     if '"""' in code:  # an indented string keeps its indentation
         assert ast.parse(found)
@@ -49,7 +49,7 @@ def test_warns_of_nothing():
 @pytest.mark.parametrize("code", ["x = = 1", "\0", "(" * 50_000, "-" * 50_000 + "1", "[" * 300])
 def test_what_is_no_python_has_no_tree(code):
     assert parse_script(code) is None
-    extract_code(fenced(code))
+    read(fenced(code))
 
 
 HUGE = {
@@ -87,13 +87,13 @@ def test_huge_answers_are_quick(name, monkeypatch):
 
     monkeypatch.setattr(codeblock, "parsed", counting)
     started = time.process_time()
-    extract_code(HUGE[name])
+    read(HUGE[name])
     assert sum(parsed) < 100 * len(HUGE[name])
     assert time.process_time() - started < 20
 
 
 def test_the_whole_answer_is_not_needed_for_its_script():
-    assert extract_code(fenced(SCRIPT) + "\nand so on " * 20_000) == SCRIPT
+    assert read(fenced(SCRIPT) + "\nand so on " * 20_000).code == SCRIPT
 
 
 @pytest.mark.parametrize(
@@ -109,17 +109,20 @@ def test_the_whole_answer_is_not_needed_for_its_script():
 )
 def test_the_script_is_the_argument_of_a_call(arguments):
     call = ToolCall(id="1", name="run", arguments=arguments)
-    assert script_in(ModelReply(text="Here it is.", model="m", calls=(call,))) == "x = 1\nprint(x)"
+    assert (
+        read_reply(ModelReply(text="Here it is.", model="m", calls=(call,))).code
+        == "x = 1\nprint(x)"
+    )
 
 
 def test_a_script_may_speak_of_tags_and_fences_where_it_is_an_argument():
     code = "print('<code>no</code>')\nprint('```')"
     call = ToolCall(id="1", name="run", arguments=json.dumps({"code": code}))
-    assert script_in(ModelReply(text="", model="m", calls=(call,))) == code
+    assert read_reply(ModelReply(text="", model="m", calls=(call,))).code == code
 
 
 @pytest.mark.parametrize("arguments", ['{"code": "x = 1\\nprint(', "{}", '{"a": 1}', "null", "[1]"])
 def test_a_call_without_a_script_leaves_the_text(arguments):
     call = ToolCall(id="1", name="other", arguments=arguments)
     reply = ModelReply(text="```python\nprint(1)\n```", model="m", calls=(call,))
-    assert script_in(reply) == "print(1)"
+    assert read_reply(reply).code == "print(1)"

@@ -2,37 +2,37 @@
 
 import pytest
 
-from delf_strategy_codegen.extract import extract_code, read
+from delf_strategy_codegen.extract import read
 from support.answers import SCRIPT
 from support.model_answers import CALLS, FENCES, NONE, REASONING, SEVERAL
 
 
 @pytest.mark.parametrize("name", REASONING)
 def test_a_draft_in_reasoning_is_no_script(name):
-    assert extract_code(REASONING[name]) == SCRIPT
+    assert read(REASONING[name]).code == SCRIPT
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_in_the_words_of_its_family(name):
-    assert extract_code(CALLS[name]) == SCRIPT
+    assert read(CALLS[name]).code == SCRIPT
 
 
 @pytest.mark.parametrize("name", FENCES)
 def test_a_fence_however_it_is_written(name):
-    assert extract_code(FENCES[name]) == SCRIPT
+    assert read(FENCES[name]).code == SCRIPT
 
 
 @pytest.mark.parametrize("name", SEVERAL)
 def test_of_several_blocks_one_script(name):
     answer, expected = SEVERAL[name]
-    assert extract_code(answer) == expected
+    assert read(answer).code == expected
     if expected is None:
         assert "one block" in read(answer).why
 
 
 @pytest.mark.parametrize("name", NONE)
 def test_what_is_no_script_or_not_whole(name):
-    assert extract_code(NONE[name]) is None
+    assert read(NONE[name]).code is None
 
 
 def test_there_are_enough_of_them():

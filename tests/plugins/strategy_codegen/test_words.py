@@ -6,7 +6,7 @@ import pytest
 
 from delf import Agent, tool
 from delf.protocols.sandbox import Failed, LimitReached, Rerun
-from delf_strategy_codegen.extract import extract_code
+from delf_strategy_codegen.extract import read
 from delf_strategy_codegen.prompt import (
     no_code_messages,
     rerun_messages,
@@ -100,7 +100,7 @@ def test_a_script_with_a_fence_is_shown_in_a_longer_one():
     code = 's = """\n```\nx\n````\n"""\nprint(s)'
     shown = retry_messages(code, Failed(kind="E", message="m"), "", fresh=True)[0].text
     assert shown.startswith("`````python\n")
-    assert extract_code(shown) == code
+    assert read(shown).code == code
 
 
 # -- compose --------------------------------------------------------------------------------

@@ -21,7 +21,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
-from delf.errors import ModelConfigurationError, did_you_mean
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from delf.errors import ModelConfigurationError
 from delf.messages import (
     FilePart,
     ImagePart,
@@ -33,11 +35,8 @@ from delf.messages import (
     Usage,
 )
 
-_REPLY: Final = ("text", "usage", "cost_usd", "model", "finish_reason", "calls")
 _USAGE: Final = ("input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens")
-_CALL: Final = ("id", "name", "arguments", "token")
 _WHOLE: Final = ("messages", "purpose", "settings", "tools", "must_call")
-_BY_HAND: Final = ("contains", "purpose")
 
 
 @dataclass(frozen=True)
@@ -162,93 +161,88 @@ def read(path: Path) -> list[Entry]:
     return list(_entries(path, text))
 
 
+class _Part(BaseModel):
+    """A part of a line, in which a field that nobody knows is a mistake."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class _Message(BaseModel):
+    role: str
+    text: str
+
+
+class _Whole(_Part):
+    messages: list[_Message]
+    purpose: Any = None
+    settings: Any = None
+    tools: Any = None
+    must_call: Any = None
+
+
+class _ByHand(_Part):
+    contains: list[str]
+    purpose: Any = None
+
+
+class _Usage(_Part):
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+class _Call(_Part):
+    id: str
+    name: str
+    arguments: str
+    token: Any = None
+
+
+class _Reply(_Part):
+    text: str
+    usage: _Usage | None = None
+    cost_usd: float | None = None
+    model: str | None = None
+    finish_reason: str | None = None
+    calls: list[_Call] | None = None
+
+
+class _Line(_Part):
+    request: dict[str, Any]
+    reply: _Reply
+
+
 def _entries(path: Path, text: str) -> Iterator[Entry]:
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:
-            value: Any = json.loads(line)
+            fields: Any = json.loads(line)
         except ValueError as error:
             raise _malformed(path, number, f"not JSON: {error}") from None
-        if not isinstance(value, dict):
+        if not isinstance(fields, dict):
             raise _malformed(path, number, "not a JSON object")
-        fields = cast("dict[str, Any]", value)
-        if number == 1 and set(fields) == {"about"}:
+        line_fields = cast("dict[str, Any]", fields)
+        if number == 1 and set(line_fields) == {"about"}:
             continue
-        if problem := _problem(fields):
+        if problem := _problem(line_fields):
             raise _malformed(path, number, problem)
-        yield Entry(number, fields["request"], fields["reply"])
+        yield Entry(number, line_fields["request"], line_fields["reply"])
 
 
 def _problem(fields: dict[str, Any]) -> str | None:
-    """Return the fault of an entry, or None."""
-    for name in ("request", "reply"):
-        if not isinstance(fields.get(name), dict):
-            return f"{name!r} is missing or no object"
-    request, reply = fields["request"], fields["reply"]
-    by_hand = "contains" in request
-    return (
-        _unknown(fields, ("request", "reply"))
-        or _unknown(request, _BY_HAND if by_hand else _WHOLE, "request")
-        or (_contains_problem(request) if by_hand else _whole_problem(request))
-        or _unknown(reply, _REPLY, "reply")
-        or _reply_problem(reply)
-    )
-
-
-def _unknown(fields: Mapping[str, Any], known: tuple[str, ...], where: str = "") -> str | None:
-    for name in fields:
-        if name not in known:
-            place = f"{where}.{name}" if where else name
-            return f"unknown field {place!r}{did_you_mean(name, known)}"
-    return None
-
-
-def _contains_problem(request: Mapping[str, Any]) -> str | None:
-    texts: Any = request["contains"]
-    if not isinstance(texts, list) or not all(
-        isinstance(text, str) for text in cast("list[Any]", texts)
-    ):
-        return "'request.contains' is not a list of texts"
-    return None
-
-
-def _whole_problem(request: Mapping[str, Any]) -> str | None:
-    messages: Any = request.get("messages")
-    if not isinstance(messages, list):
-        return "'request' has neither 'messages' nor 'contains'"
-    for message in cast("list[Any]", messages):
-        fields = cast("dict[str, Any]", message) if isinstance(message, dict) else {}
-        if not isinstance(fields.get("role"), str) or not isinstance(fields.get("text"), str):
-            return "a message of 'request.messages' has no 'role' or no 'text'"
-    return None
-
-
-def _reply_problem(reply: Mapping[str, Any]) -> str | None:
-    if not isinstance(reply.get("text"), str):
-        return "'reply.text' is missing or no text"
-    usage: Any = reply.get("usage") or {}
-    if not isinstance(usage, dict):
-        return "'reply.usage' is not an object"
-    counts = cast("dict[str, Any]", usage)
-    if problem := _unknown(counts, _USAGE, "reply.usage"):
-        return problem
-    if not all(isinstance(count, int) for count in counts.values()):
-        return "'reply.usage' has a count that is not a whole number"
-    if not isinstance(reply.get("cost_usd"), int | float | None):
-        return "'reply.cost_usd' is not a number"
-    return _calls_problem(reply.get("calls") or [])
-
-
-def _calls_problem(calls: Any) -> str | None:
-    if not isinstance(calls, list):
-        return "'reply.calls' is not a list"
-    for call in cast("list[Any]", calls):
-        fields = cast("dict[str, Any]", call) if isinstance(call, dict) else {}
-        if problem := _unknown(fields, _CALL, "reply.calls"):
-            return problem
-        if not all(isinstance(fields.get(name), str) for name in ("id", "name", "arguments")):
-            return "a call of 'reply.calls' has no 'id', no 'name' or no 'arguments'"
+    """Return the fault of a line, or None."""
+    where: tuple[str, ...] = ()
+    try:
+        request = _Line.model_validate(fields).request
+        where = ("request",)
+        (_ByHand if "contains" in request else _Whole).model_validate(request)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)
+        # A misspelt field says more than the one that is missing for it.
+        first = min(found, key=lambda one: one["type"] != "extra_forbidden")
+        return f"{'.'.join(map(str, (*where, *first['loc'])))}: {first['msg']}"
     return None
 
 

@@ -54,19 +54,9 @@ def read_reply(reply: ModelReply) -> Reading:
     return broken if broken is not None and own.code is None else own
 
 
-def script_in(reply: ModelReply) -> str | None:
-    """The script in a reply; None without one."""
-    return read_reply(reply).code
-
-
 def calls_with_script(reply: ModelReply) -> tuple[ToolCall, ...]:
     """The calls of a reply that hold its script; none where it is in the text."""
     return tuple(c for c in reply.calls if from_arguments(c.arguments, read).code is not None)
-
-
-def extract_code(text: str) -> str | None:
-    """The script in an answer, or None where there is none, or not one alone."""
-    return read(text).code
 
 
 def read(text: str) -> Reading:
