@@ -13,9 +13,9 @@ import click
 from delf_cli import errors
 
 if TYPE_CHECKING:
-    from delf.project.effects import Effect
     from delf.project.folder import Folder
     from delf.trust import Change
+    from delf_cli.effects import Effect
 
 _MOST: Final = 8
 """Lines of one kind in a question; `delf trust --show` has all."""
@@ -77,7 +77,7 @@ def lines(folder: Folder, clean: Callable[[str], str], *, everything: bool) -> I
         clean: Takes secrets out of a line.
         everything: All lines of a kind, and not the first ones.
     """
-    from delf.project.effects import KINDS, effects
+    from delf_cli.effects import KINDS, effects
 
     where = click.style(errors.visible(str(folder.root)), bold=True)
     if not folder.items:

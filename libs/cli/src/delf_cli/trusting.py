@@ -78,7 +78,7 @@ def _settle(folder: Folder, *, yes: bool) -> bool:
 
 
 def _as_data(folder: Folder) -> dict[str, Any]:
-    from delf.project.effects import effects
+    from delf_cli.effects import effects
 
     changes = changes_since(folder)
     return {

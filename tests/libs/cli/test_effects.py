@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from delf.project.effects import Effect, effects
 from delf.project.folder import read_folder
+from delf_cli.effects import Effect, effects
 
 TOML = """
 [agent]
