@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from delf.errors import ConfigurationError
 from delf.plugins.journals import durable_journal
+from delf.trust import Trust
 from delf.types import IN_PROCESS
 
 if TYPE_CHECKING:
     from delf.config import AgentConfig
     from delf.plugins.host import PluginHost
     from delf.tools.context import Connect
-    from delf.trust import Trust
 
 
 class AnyProject(Protocol):
@@ -106,8 +106,6 @@ def trust_of(project: AnyProject | None) -> Trust:
     Args:
         project: The project.
     """
-    from delf.trust import Trust
-
     if project is None:
         return Trust.here()
     known = getattr(project, "trust", None)

@@ -25,6 +25,7 @@ from delf.errors import (
     did_you_mean,
 )
 from delf.events import Event, TaskFinished
+from delf.project.any_project import journal_name
 from delf.records import dataclass
 from delf.response import Response, left_response, past_response
 from delf.types import IN_PROCESS
@@ -243,8 +244,6 @@ class Setup:
     @property
     def keeps(self) -> bool:
         """True if events are kept where `delf runs` finds them."""
-        from delf.project.any_project import journal_name
-
         return journal_name(self.project, self.host) != IN_PROCESS
 
     @property

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from click.core import ParameterSource
 
+from delf.errors import DelfError
+from delf.plugins.journals import need_durable_journal
 from delf.protocols.conversation import ChatMessage
 from delf_chat.chat import Chat
 from delf_chat.summary import ConversationCompressionError
@@ -167,8 +169,6 @@ def _make_chat(setup: Setup, *, needed: bool) -> Chat:
         setup: Where its journal comes from.
         needed: Whether it must be kept: somebody wants to go on with one.
     """
-    from delf.errors import DelfError
-    from delf.plugins.journals import need_durable_journal
     from delf_chat.lines import is_typed
     from delf_chat.slash import new_conversation
 

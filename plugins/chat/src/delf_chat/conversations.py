@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from delf.errors import DelfError, did_you_mean
+from delf.plugins.journals import need_durable_journal
 from delf_cli.journals import work_with
 from delf_cli.output import counted, json_text
 from delf_cli.pruning import Pruning, prune_options
@@ -66,7 +67,6 @@ def _with(
 ) -> T:
     """Work with the journal in which `delf chat` keeps its conversations, then close it."""
     from delf.engine.agent_context import AgentContext
-    from delf.plugins.journals import need_durable_journal
 
     state = state_of(ctx)
     project = state.load_project(overrides)

@@ -17,7 +17,19 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 from delf import __version__, namesake
+from delf.errors import DelfError, JournalUnavailableError
 from delf.hookspecs import DISTRIBUTION
+from delf.official import how_to_install, packages, usual
+from delf.specs import (
+    ApprovalSpec,
+    EmbedderSpec,
+    MemorySpec,
+    ModelSpec,
+    ObserverSpec,
+    SandboxSpec,
+    StrategySpec,
+)
+from delf.types import isolation_rank
 from delf_cli.state import State, state_of
 from delf_plugin_cli.sources import clone, is_installed
 
@@ -92,8 +104,6 @@ def write_findings(state: State, findings: Iterable[Finding], *, as_json: bool) 
 
 def examine_config(state: State) -> Iterator[Finding]:
     """Check the configuration here, and try to start an agent with it."""
-    from delf.errors import DelfError
-
     try:
         project = state.load_project()
         yield from _config_file(project)
@@ -111,7 +121,6 @@ def examine_config(state: State) -> Iterator[Finding]:
 
 
 def _plugin_options(host: PluginHost, project: Project) -> Iterator[Finding]:
-    from delf.errors import DelfError
     from delf.plugins.factories import fitting_options
 
     for name in project.plugin_options:
@@ -145,8 +154,6 @@ def _without_namesake() -> str:
 
 
 def _examine(state: State) -> Iterator[Finding]:
-    from delf.errors import DelfError
-
     version = platform.python_version()
     yield Finding(area="python", status="ok", text=f"{version} at {sys.executable}")
     yield Finding(area="delf", status="ok", text=f"{__version__} in {resources.files('delf')}")
@@ -179,10 +186,6 @@ def _examine(state: State) -> Iterator[Finding]:
 
 def _parts(host: PluginHost, project: Project, config: AgentConfig) -> Iterator[Finding]:
     """Find names in the configuration that nobody has, and models that cannot be asked."""
-    from delf.errors import DelfError
-    from delf.official import how_to_install, packages, usual
-    from delf.specs import ApprovalSpec, MemorySpec, ObserverSpec, SandboxSpec, StrategySpec
-
     named: list[tuple[type[Any], str]] = [(StrategySpec, config.strategy)]
     if config.sandbox != "auto":
         named.append((SandboxSpec, config.sandbox))
@@ -206,7 +209,6 @@ def _parts(host: PluginHost, project: Project, config: AgentConfig) -> Iterator[
 async def _models(host: PluginHost, project: Project, config: AgentConfig) -> list[Finding]:
     """Tell whether each model could be asked; nobody asks it, but its key is looked for."""
     from delf.engine.models.client import ModelPool
-    from delf.errors import DelfError
     from delf.protocols.model import ModelContext
 
     context = ModelContext(
@@ -246,7 +248,6 @@ async def _task(
         project: The configuration.
         found: What was found before.
     """
-    from delf.errors import DelfError
     from delf_cli.session import Options, Setup, log_to_stderr
 
     log_to_stderr(state)
@@ -297,7 +298,6 @@ def _plugins(host: PluginHost) -> Iterator[Finding]:
 
 def _what_is_missing(host: PluginHost, record: PluginRecord) -> Iterator[str]:
     """Find the features that will not work with a plugin, before it is used."""
-    from delf.errors import DelfError
     from delf_plugin_cli.soundness import what_is_missing
 
     for spec in host.specs_of(record.name):
@@ -318,9 +318,6 @@ async def _sandboxes(
     host: PluginHost, project: Project | None, config: AgentConfig | None
 ) -> list[Finding]:
     """Every sandbox with its state, and what was measured of it."""
-    from delf.specs import SandboxSpec
-    from delf.types import isolation_rank
-
     found: list[Finding] = []
     least = config.min_isolation if config is not None else "process"
     options: Mapping[str, Mapping[str, Any]] = project.plugin_options if project is not None else {}
@@ -364,7 +361,6 @@ async def _try_sandbox(
     config: AgentConfig | None,
 ) -> _Looked:
     """Tell whether a sandbox works, why or why not, what to do, and what confines scripts in it."""
-    from delf.errors import DelfError
     from delf.plugins.sandboxes import Tried, make_sandbox
     from delf.protocols.sandbox import SandboxBackend, SupportsMeasures, Unavailable
 
@@ -408,8 +404,6 @@ async def _measured(tried: Tried, claims: Mapping[str, bool], detail: str) -> _L
 
 def _keys(host: PluginHost, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Keys by name, never by value."""
-    from delf.specs import ModelSpec
-
     keys = sorted(name for name in environ if name.endswith(_KEY_SUFFIX) and environ[name])
     if keys:
         yield Finding(area="model", status="ok", text=f"keys: {', '.join(keys)}")
@@ -421,7 +415,6 @@ def _keys(host: PluginHost, environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _connections(host: PluginHost, project: Project) -> Iterator[Finding]:
-    from delf.errors import DelfError
     from delf_cli.session import plugin_warnings
 
     for name, entry in project.connections.items():
@@ -440,7 +433,6 @@ async def _journal(host: PluginHost, project: Project) -> Finding:
 
     Of a large one only some tasks are read, the newest and the oldest of the newest thousand.
     """
-    from delf.errors import DelfError, JournalUnavailableError
     from delf.protocols.journal import SharedJournal, SupportsUpkeep
     from delf_cli.journals import project_journal
 
@@ -471,11 +463,9 @@ async def _embedder(host: PluginHost, project: Project, config: AgentConfig) -> 
 
     Words are searched alone without one, which is a problem only where one was asked for.
     """
-    from delf.errors import DelfError
     from delf.plugins.embedders import Embedders
     from delf.protocols.context import PluginContext
     from delf.protocols.embedder import SupportsCheck
-    from delf.specs import EmbedderSpec
 
     if config.embedder is None and not host.specs(EmbedderSpec):
         return []

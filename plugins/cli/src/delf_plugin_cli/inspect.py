@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from delf.errors import DelfError
 from delf_cli import complete
 from delf_cli.state import State, state_of
 
 if TYPE_CHECKING:
-    from delf.errors import DelfError
     from delf.plugins.host import PluginHost
     from delf.settings import PluginSettings
     from delf.tools.action import Action
@@ -78,8 +78,6 @@ def inspect(
 
 
 def _look(state: State, name: str, overrides: Sequence[str]) -> _Look:
-    from delf.errors import DelfError
-
     project = state.load_project([_of_connection(text, name) for text in overrides])
     host = state.discover(project.environ)
     entry = project.connections.get(name)
@@ -120,7 +118,6 @@ def _look_at_type(host: PluginHost, name: str, type_name: str, reason: DelfError
     Raises:
         DelfError: The reason, when there is no such type either.
     """
-    from delf.errors import DelfError
     from delf.specs import ConnectionSpec
     from delf.tools.action import actions_of
 

@@ -19,7 +19,10 @@ import click
 from delf.errors import ConfigurationError, DelfError, PluginError
 from delf.folders import PRICES_FILE
 from delf.messages import Role
+from delf.plugins.factories import make
+from delf.plugins.journals import need_durable_journal
 from delf.protocols.conversation import ChatMessage, ConversationStore
+from delf.specs import MemorySpec
 from delf_cli.journals import work_with
 from delf_cli.state import State, state_of
 
@@ -204,8 +207,6 @@ def _take(state: State, found: _Found) -> _Taken:
     project = state.load_project()
     taken = _Taken(logins=found.logins)
     if found.chats:
-        from delf.plugins.journals import need_durable_journal
-
         context = AgentContext.of(project, state.discover(project.environ), project.agent)
         need_durable_journal(context.host, "a chat that is kept")
         work_with(context.open_conversations(), lambda journal: _take_chats(journal, found, taken))
@@ -234,8 +235,6 @@ async def _take_facts(
     project: Any, state: State, facts: Mapping[str, Sequence[str]], taken: _Taken
 ) -> None:
     from delf import plugin_context
-    from delf.plugins.factories import make
-    from delf.specs import MemorySpec
 
     host = state.discover(project.environ)
     specs = host.specs(MemorySpec)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from delf.errors import DelfError, PluginError, did_you_mean
+from delf.terminal import visible
 from delf_cli.complete import completes
 from delf_cli.state import state_of
 from delf_cli.streams import wrapped
@@ -130,8 +131,6 @@ def check(ctx: click.Context, names: tuple[str, ...] = (), release: bool = False
     their authors should fix, and what does not work with them. The exit status is 1 if one is
     not sound.
     """
-    from delf.terminal import visible
-
     state = state_of(ctx)
     host = state.discover()
     records = [r for r in host.records() if not names or {r.name, r.distribution} & set(names)]

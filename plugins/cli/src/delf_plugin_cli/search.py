@@ -14,6 +14,7 @@ from delf.errors import DelfError
 from delf.protocols.journal import SharedJournal
 from delf.protocols.search import FigureBy, Figures, FoundTask, SupportsSearch, TaskFilter
 from delf.terminal import visible
+from delf.zones import local_zone
 from delf_cli.ids import short_ids
 from delf_cli.journals import history_journal, work_with
 from delf_cli.output import json_text
@@ -164,8 +165,6 @@ def figures(
     delf runs figures --since 30d
     delf runs figures --by model --since 7d --csv > models.csv
     """  # noqa: D301 - click's mark for lines that stay as they are
-    from delf.zones import local_zone
-
     wanted = _wanted(None, since, given)
     days = zone or local_zone().name or "UTC"
     journal = history_journal(ctx)

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, Unpack
 from weakref import WeakKeyDictionary
 
+from pydantic import ValidationError
+
 from delf import CallContext, Connection
 from delf.errors import (
     ConnectionConfigurationError,
@@ -401,7 +403,6 @@ class MCP(Connection):
         """
         import mcp_types as types
         from mcp import MCPError
-        from pydantic import ValidationError
 
         from delf_mcp.asking import Patience
         from delf_mcp.limits import MAX_TEXT

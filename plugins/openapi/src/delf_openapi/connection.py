@@ -22,6 +22,7 @@ from delf.types import Permission
 from delf_openapi.calls import CONTEXT, Call, Caller
 from delf_openapi.compiler import Argument, Entry
 from delf_openapi.requests import FULL
+from delf_openapi.security import secured_names
 from delf_openapi.selection import resolved_confirm, told_effects
 from delf_openapi.settings import OpenAPIOptions, OpenAPISettings
 from delf_openapi.sources import without_gc
@@ -246,8 +247,6 @@ class APITool(Connection):
 
     def _hidden(self, api: API) -> set[tuple[str, str]]:
         """Parameters whose values were given in code, as place and name in lower case."""
-        from delf_openapi.security import secured_names
-
         own = self._own
         hidden = {("path", n.lower()) for n in own.path_params}
         hidden |= {("query", n.lower()) for n in own.params}

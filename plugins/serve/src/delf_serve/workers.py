@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from delf.errors import DelfError
+from delf_serve.app import make_app
 from delf_serve.server import address_of, bind, serve
 from delf_serve.settings import NAME
 
@@ -81,7 +82,6 @@ def make_application(
     """The application of the project's agent; ``start`` is what its processes share."""
     from delf.plugins.journals import need_durable_journal
     from delf_cli.session import Setup
-    from delf_serve.app import make_app
 
     setup = Setup.of(state, options)
     if not setup.journal_was_chosen:

@@ -17,6 +17,7 @@ from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Verd
 from delf.settings import PluginSettings, Source, check_variables
 from delf.tools.action import action
 from delf.tools.connection import Connection
+from delf_sql.backends import Limits, make_backend
 from delf_sql.catalog import (
     Table,
     TableInfo,
@@ -25,6 +26,9 @@ from delf_sql.catalog import (
     relation_info,
 )
 from delf_sql.failures import SQLSchemaError, failure, lost, problem_of
+from delf_sql.gate import check_query, check_write
+from delf_sql.placeholders import find_holes
+from delf_sql.rows import as_dicts
 from delf_sql.settings import SQLOptions, SQLSettings
 from delf_sql.target import make_target
 
@@ -104,9 +108,6 @@ class SQL(Connection):
         Too many rows (over 1000 by default) raise an error: aggregate in SQL, or pass limit to
         get the first rows only.
         """  # noqa: D205 - the model reads the whole paragraph
-        from delf_sql.gate import check_query
-        from delf_sql.rows import as_dicts
-
         most = self._limits.max_rows
         if limit is not None and not 1 <= limit <= most:
             raise ToolRefusedError(f"limit can be from 1 to {most}; page with LIMIT and OFFSET")
@@ -133,9 +134,6 @@ class SQL(Connection):
         """Run one INSERT, UPDATE, DELETE or DDL statement and commit it, or change nothing and
         raise. A list of dicts or of lists runs it for each. `rows` holds what RETURNING gives.
         """  # noqa: D205 - the model reads the whole paragraph
-        from delf_sql.gate import check_write
-        from delf_sql.rows import as_dicts
-
         checked = await asyncio.to_thread(check_write, statement, self._target.dialect)
         batches = _batches(checked.text, checked.tokens, params)
         if not batches:
@@ -180,7 +178,6 @@ class SQL(Connection):
             return self._parts
 
     def _make_parts(self) -> tuple[Backend, Database]:
-        from delf_sql.backends import Limits, make_backend
         from delf_sql.database import Database
 
         own = self._limits
@@ -281,8 +278,6 @@ def _similar(name: str, known: Sequence[str], what: str) -> str:
 
 def _batches(text: str, tokens: Sequence[Any], params: Params) -> Sequence[Params]:
     """Sets of parameters: one, or one for each element of a list of dicts or of lists."""
-    from delf_sql.placeholders import find_holes
-
     if params is None or isinstance(params, Mapping):
         return [params]
     positional = bool(find_holes(text, tokens, named=False))
