@@ -164,7 +164,7 @@ def test_show_tells_where_values_of_calls_came_from(runs, place):
         await journal.aclose()
 
     asyncio.run(fill())
-    told = "sources of values, as the questions told them:\n   1  mail.send to: " + origin["text"]
+    told = "sources of values:\n   1  mail.send to: " + origin["text"]
     assert told in runs("show", "mail").stdout
     data = json.loads(runs("show", "mail", "--json").stdout)
     assert data["trace"]["tool_calls"][0]["origins"] == {"to": origin}

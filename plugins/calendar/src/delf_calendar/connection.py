@@ -194,7 +194,7 @@ class Calendar(GoogleConnection):
 
     # -- changing -----------------------------------------------------------------------
 
-    @action("create", effect="irreversible")
+    @action("create", effect="irreversible", trust=_TRUST, sinks=["calendar", "attendees"])
     async def create(
         self,
         title: str,
@@ -241,7 +241,12 @@ class Calendar(GoogleConnection):
             made = await self._get(key, calendar)
         return event_of(made)
 
-    @action("update", effect="irreversible")
+    @action(
+        "update",
+        effect="irreversible",
+        trust=_TRUST,
+        sinks=["event", "calendar", "add_attendees", "remove_attendees"],
+    )
     async def update(
         self,
         event: str,
@@ -280,7 +285,7 @@ class Calendar(GoogleConnection):
         change = Change("change an event", event, calendar, notify, context)
         return await self._edit(change, body_for)
 
-    @action("delete", effect="irreversible")
+    @action("delete", effect="irreversible", trust="own", sinks=["event", "calendar"])
     async def delete(self, event: str, calendar: str = "primary", notify: bool = True) -> None:
         """Delete an event, or a whole series by its id. Attendees are told, unless notify=False."""
         await self.transport.send(
@@ -292,7 +297,7 @@ class Calendar(GoogleConnection):
             )
         )
 
-    @action("respond", effect="irreversible")
+    @action("respond", effect="irreversible", trust=_TRUST, sinks=["event", "calendar"])
     async def respond(
         self,
         event: str,

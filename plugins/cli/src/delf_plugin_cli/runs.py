@@ -144,6 +144,7 @@ async def _offers(ctx: click.Context, journal: SharedJournal) -> list[str]:
 @click.pass_context
 def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None:
     """Show how a task went: steps, calls, tokens, cost, answer."""
+    from delf.engine.views.sources import sources_of
     from delf.engine.views.trace import Trace
 
     task, events = _load(ctx, task_id)
@@ -151,6 +152,9 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
         _show_prompts(events, as_json)
         return
     trace = Trace(events)
+    sources = sources_of(events)
+    for call in trace.tool_calls:
+        call.origins = call.origins or sources.get(call.call_id, {})
     last = events[-1] if events else None
     ended = last if isinstance(last, TaskFinished) else None
     if as_json:
@@ -187,7 +191,7 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
         click.echo(f"… and {more} more; delf runs events shows all") if more > 0 else None
     told_of = [line for call in trace.tool_calls for line in render.origin_lines(call)]
     if told_of:
-        click.echo("\nsources of values, as the questions told them:")
+        click.echo("\nsources of values:")
         for line in told_of[:_CALLS_SHOWN]:
             click.echo(line)
         more = len(told_of) - _CALLS_SHOWN

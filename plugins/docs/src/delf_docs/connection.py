@@ -15,6 +15,7 @@ from delf.errors import ToolRefusedError, did_you_mean
 from delf.protocols.connection import Allowed, ProposedCall
 from delf.retries import pause
 from delf.settings import PluginSettings
+from delf.types import Trust
 from delf_docs.blocks import blocks_of, units
 from delf_docs.reading import heading_level, markdown_of, paragraphs, plain_text
 from delf_docs.settings import DocsOptions, DocsSettings
@@ -73,6 +74,13 @@ class Edit:
     answer: Mapping[str, Any]
 
 
+_TRUST: Final[Mapping[str, Trust]] = {
+    **dict.fromkeys(("id", "link", "notice"), "own"),
+    "*": "outside",
+}
+"""The authors of a document's fields: others may have written its title and what is in it."""
+
+
 class Docs(GoogleConnection):
     """Documents, by id or address. Texts are Markdown, both ways."""
 
@@ -91,7 +99,7 @@ class Docs(GoogleConnection):
     def __init__(self, *first: Any, **options: Unpack[DocsOptions]) -> None:
         super().__init__(*first, **cast("GoogleOptions", options))
 
-    @action("read", effect="read")
+    @action("read", effect="read", trust=_TRUST)
     async def read(self, document: str) -> DocumentText:
         """A document as Markdown: headings, lists, tables, links, emphasis."""
         found = await self._view(document, _AS_IT_STANDS)
@@ -102,7 +110,7 @@ class Docs(GoogleConnection):
             text = text[:most]
         return DocumentText(**_info(found), markdown=text, notice=notice)
 
-    @action("create", effect="write")
+    @action("create", effect="write", trust=_TRUST, sinks=[])
     async def create(self, title: str, markdown: str = "") -> DocumentInfo:
         """A new document at the top of the drive, with this text."""
         blocks = await asyncio.to_thread(blocks_of, markdown)
@@ -128,12 +136,12 @@ class Docs(GoogleConnection):
                 ) from None
         return _info(made)
 
-    @action("update", effect="write")
+    @action("update", effect="write", trust=_TRUST, sinks=["document"])
     async def append(self, document: str, markdown: str) -> DocumentInfo:
         """Write Markdown at the end of a document."""
         return await self._write(document, markdown, _end_of)
 
-    @action("update", effect="write")
+    @action("update", effect="write", trust=_TRUST, sinks=["document"])
     async def insert(
         self,
         document: str,
@@ -148,7 +156,7 @@ class Docs(GoogleConnection):
 
         return await self._write(document, markdown, place)
 
-    @action("update", effect="write")
+    @action("update", effect="write", trust="own", sinks=["document"])
     async def replace(
         self,
         document: str,
@@ -167,14 +175,14 @@ class Docs(GoogleConnection):
         reply: dict[str, Any] = replies[0].get("replaceAllText") or {}
         return Replaced(changed=int(reply.get("occurrencesChanged") or 0))
 
-    @action("update", effect="write")
+    @action("update", effect="write", trust=_TRUST, sinks=["document"])
     async def rewrite(
         self, document: str, markdown: str, context: CallContext | None = None
     ) -> DocumentInfo:
         """Replace the whole text of a document by Markdown."""
         return await self._write(document, markdown, _everything, context)
 
-    @action("format", effect="write")
+    @action("format", effect="write", trust="own", sinks=["document", "link"])
     async def format(
         self,
         document: str,
@@ -212,12 +220,12 @@ class Docs(GoogleConnection):
             raise ToolRefusedError(f"{find[:200]!r} is not in the document")
         return Replaced(changed=count)
 
-    @action("delete", effect="write")
+    @action("delete", effect="write", trust="own", sinks=["document"])
     async def trash(self, document: str) -> None:
         """Move a document to the trash, from which Google deletes it after 30 days."""
         await self._in_drive("trash a document", "PATCH", document, {"trashed": True})
 
-    @action("delete", effect="irreversible")
+    @action("delete", effect="irreversible", trust="own", sinks=["document"])
     async def delete(self, document: str) -> None:
         """Delete a document forever; `trash` can be undone."""
         await self._in_drive("delete a document", "DELETE", document, None)

@@ -44,6 +44,7 @@ _FILES: Final = "drive/v3/files"
 _MOST_FOUND: Final = 1000
 _TRUST: Final[Mapping[str, Trust]] = {"name": "outside", "owner": "outside", "*": "own"}
 """The authors of a file's fields: others share files under names of their own."""
+_PERMISSION: Final[Mapping[str, Trust]] = {"who": "outside", "*": "own"}
 _EXPORTS: Final = {
     f"{NATIVE}document": "text/markdown",
     f"{NATIVE}spreadsheet": "text/csv",
@@ -199,7 +200,7 @@ class Drive(GoogleConnection):
         except csv.Error as error:
             raise ToolRefusedError(f"{file} cannot be read as rows: {error}; use text") from None
 
-    @action("list_permissions", effect="read")
+    @action("list_permissions", effect="read", trust=_PERMISSION)
     async def list_permissions(self, file: str) -> list[PermissionInfo]:
         """List the people who may read or change a file."""
         found = await self._places.find(file)
@@ -207,7 +208,7 @@ class Drive(GoogleConnection):
 
     # -- changing -----------------------------------------------------------------------
 
-    @action("create", effect="write")
+    @action("create", effect="write", trust=_TRUST, sinks=["folder"])
     async def create(
         self,
         name: str,
@@ -254,7 +255,7 @@ class Drive(GoogleConnection):
         made = await self._uploader.upload(request, data, media, resumable_as=body)
         return file_of(made)
 
-    @action("create", effect="write")
+    @action("create", effect="write", trust=_TRUST, sinks=["path"])
     async def create_folder(self, path: str) -> FileInfo:
         """Make a folder, and those above it that are not there yet; one that is there stays."""
         found, names = await self._places.start(path)
@@ -268,7 +269,7 @@ class Drive(GoogleConnection):
             found = folders[0] if folders else await self._make_empty(told)
         return file_of(found)
 
-    @action("create", effect="write")
+    @action("create", effect="write", trust=_TRUST, sinks=["file", "folder"])
     async def copy(self, file: str, name: str = "", folder: str = "") -> FileInfo:
         """Copy a file, under another name or into another folder."""
         found = await self._places.find(file)
@@ -287,7 +288,7 @@ class Drive(GoogleConnection):
         )
         return file_of(made)
 
-    @action("update", effect="write")
+    @action("update", effect="write", trust=_TRUST, sinks=["file", "folder"])
     async def update(
         self,
         file: str,
@@ -317,21 +318,21 @@ class Drive(GoogleConnection):
         told = {"id": found["id"], **body}
         return file_of(await self._uploader.upload(request, data, kind, resumable_as=told))
 
-    @action("update", effect="write")
+    @action("update", effect="write", trust=_TRUST, sinks=["file"])
     async def restore(self, file: str) -> FileInfo:
         """Take a file out of the trash, by its id."""
         found = await self._places.find(file, follow=False)
         path = f"{_FILES}/{segment(str(found['id']))}"
         return await self._patch("restore a file", path, {"trashed": False}, {})
 
-    @action("delete", effect="write")
+    @action("delete", effect="write", trust=_TRUST, sinks=["file"])
     async def trash(self, file: str) -> FileInfo:
         """Move a file or folder to the trash, from which Google deletes it after 30 days."""
         found = await self._places.find(file, follow=False)
         path = f"{_FILES}/{segment(str(found['id']))}"
         return await self._patch("trash a file", path, {"trashed": True}, {})
 
-    @action("delete", effect="irreversible")
+    @action("delete", effect="irreversible", trust="own", sinks=["file"])
     async def delete(self, file: str) -> None:
         """Delete a file, or a folder with all that is in it, forever; `trash` can be undone."""
         found = await self._places.find(file, follow=False)
@@ -344,7 +345,7 @@ class Drive(GoogleConnection):
             )
         )
 
-    @action("share", effect="irreversible")
+    @action("share", effect="irreversible", trust=_PERMISSION, sinks=["file", "who"])
     async def share(
         self,
         file: str,
@@ -379,7 +380,7 @@ class Drive(GoogleConnection):
         )
         return permission_of(made)
 
-    @action("unshare", effect="write")
+    @action("unshare", effect="write", trust=_PERMISSION, sinks=["file", "who"])
     async def unshare(self, file: str, who: str) -> PermissionInfo:
         """Take a permission away: of an address, `domain:…`, `anyone`, or by its id."""
         found = await self._places.find(file)

@@ -230,7 +230,7 @@ class Filesystem(Connection):
                     return found
         return found
 
-    @action(effect="write")
+    @action(effect="write", trust="own", sinks=["path"])
     def write_file(
         self, path: str, content: str | bytes, *, context: CallContext | None = None
     ) -> int:
@@ -248,7 +248,7 @@ class Filesystem(Connection):
         keep(change, context)
         return change.write()
 
-    @action(effect="write")
+    @action(effect="write", trust="own", sinks=["path"])
     def edit_file(
         self, path: str, old_text: str, new_text: str, *, context: CallContext | None = None
     ) -> None:
@@ -265,7 +265,7 @@ class Filesystem(Connection):
             keep(change, context)
             change.write()
 
-    @action(effect="write")
+    @action(effect="write", sinks=["path", "pattern"])
     def replace(
         self,
         old_text: str,

@@ -199,7 +199,7 @@ class Gmail(GoogleConnection):
 
     # -- send ---------------------------------------------------------------------------
 
-    @action("send", effect="irreversible")
+    @action("send", effect="irreversible", trust="own", sinks=["to", "cc", "bcc"])
     async def send(
         self,
         to: People,
@@ -227,7 +227,7 @@ class Gmail(GoogleConnection):
         )
         return await self._send(raw, None)
 
-    @action("send", effect="irreversible")
+    @action("send", effect="irreversible", trust="own", sinks=["message"])
     async def reply(
         self,
         message: str,
@@ -242,7 +242,7 @@ class Gmail(GoogleConnection):
         raw, thread = await self._answer(message, text, html, files, everyone=everyone)
         return await self._send(raw, thread)
 
-    @action("send", effect="write")
+    @action("send", effect="write", trust="own", sinks=["to", "cc", "bcc", "reply_to"])
     async def draft(
         self,
         text: str = "",
@@ -280,13 +280,13 @@ class Gmail(GoogleConnection):
         inner: dict[str, Any] = made.get("message") or {}
         return Draft(id=str(made["id"]), message=str(inner["id"]), thread=str(inner["threadId"]))
 
-    @action("send", effect="irreversible")
+    @action("send", effect="irreversible", trust="own", sinks=["draft"])
     async def send_draft(self, draft: str) -> Sent:
         """Send a draft as it is, by the id that `draft` gave."""
         made = await self._post("send a draft", f"{_ME}/drafts/send", {"id": draft}, once=True)
         return Sent(id=str(made["id"]), thread=str(made["threadId"]))
 
-    @action("send", effect="write")
+    @action("send", effect="write", trust="own", sinks=["messages"])
     async def label(
         self,
         messages: str | list[str],
@@ -312,17 +312,17 @@ class Gmail(GoogleConnection):
         }
         return await self._change(_several(messages), body)
 
-    @action("send", effect="write")
+    @action("send", effect="write", trust="own", sinks=["messages"])
     async def archive(self, messages: str | list[str]) -> Changed:
         """Take messages out of the inbox; they stay in the mailbox."""
         return await self._change(_several(messages), {"removeLabelIds": ["INBOX"]})
 
-    @action("send", effect="write")
+    @action("send", effect="write", trust="own", sinks=["messages"])
     async def trash(self, messages: str | list[str]) -> Changed:
         """Move messages to the trash, from which Gmail deletes them after 30 days."""
         return await self._each(_several(messages), "trash")
 
-    @action("send", effect="write")
+    @action("send", effect="write", trust="own", sinks=["messages"])
     async def untrash(self, messages: str | list[str]) -> Changed:
         """Take messages out of the trash."""
         return await self._each(_several(messages), "untrash")

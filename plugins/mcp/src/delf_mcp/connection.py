@@ -47,6 +47,7 @@ _log = logging.getLogger(__name__)
 
 _CONTEXT: Final = "delf_call_context"
 _READ: Final[Effect] = "read"
+_FLOW: Final[Mapping[str, Any]] = {"egress": True}
 _IRREVERSIBLE: Final[Effect] = "irreversible"
 _LOOK: Final = "look before it is done again"
 _PARSE_ERROR: Final = -32700
@@ -255,7 +256,11 @@ class MCP(Connection):
     def _functions(self, permission: str, *functions: Any) -> list[Action]:
         return [
             action_from_function(
-                function, permission=permission, effect=_READ, where=f"{self.name}.{permission}"
+                function,
+                permission=permission,
+                effect=_READ,
+                where=f"{self.name}.{permission}",
+                flow=_FLOW,
             )
             for function in functions
         ]
@@ -306,7 +311,12 @@ class MCP(Connection):
             elif effect != _IRREVERSIBLE and is_first and tool.name not in before:
                 fresh[tool.name] = version
             actions[name] = replace(
-                made, name=name, permission=name, effect=effect, version=version
+                made,
+                name=name,
+                permission=name,
+                effect=effect,
+                version=version,
+                egress=effect == _READ,  # nobody knows where a server sends what it is given
             )
         if fresh:
             known.keep({**before, **fresh})

@@ -11,6 +11,7 @@ from delf.errors import ToolRefusedError, did_you_mean
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.tools.action import Action, actions_of
 from delf.tools.permissions import is_allowed, needs_confirmation
+from delf.types import Trust
 from delf_google.connection import GoogleConnection
 from delf_google.errors import LostAnswerError
 from delf_google.files import file_id
@@ -54,6 +55,13 @@ class Written(TypedDict):
     cells: int
 
 
+_TRUST: Final[Mapping[str, Trust]] = {
+    **dict.fromkeys(("id", "link", "notice"), "own"),
+    "*": "outside",
+}
+"""The authors of a spreadsheet's fields: others may have written its title and what is in it."""
+
+
 class Sheets(GoogleConnection):
     """Spreadsheets, by id or address. Ranges are `Sheet1!A1:C9`, `A:C`, `Sheet1`, or names."""
 
@@ -67,7 +75,7 @@ class Sheets(GoogleConnection):
 
     # -- read ---------------------------------------------------------------------------
 
-    @action("read", effect="read")
+    @action("read", effect="read", trust=_TRUST)
     async def info(self, spreadsheet: str) -> BookInfo:
         """A spreadsheet's sheets with their sizes, and its named ranges."""
         return _info(await self._book(spreadsheet))
@@ -89,7 +97,7 @@ class Sheets(GoogleConnection):
 
     # -- write --------------------------------------------------------------------------
 
-    @action("write", effect="write")
+    @action("write", effect="write", trust="own", sinks=["spreadsheet"])
     async def write(
         self,
         spreadsheet: str,
@@ -105,7 +113,7 @@ class Sheets(GoogleConnection):
         await self._do("write cells", plan)
         return Written(cells=cells)
 
-    @action("write", effect="write")
+    @action("write", effect="write", trust="own", sinks=["spreadsheet"])
     async def append(
         self, spreadsheet: str, rows: list[Any], sheet: str = "", formulas: bool = False
     ) -> Written:
@@ -118,7 +126,7 @@ class Sheets(GoogleConnection):
         await self._do("append rows", plan)
         return Written(cells=sum(len(row) for row in grid))
 
-    @action("write", effect="write")
+    @action("write", effect="write", trust="own", sinks=["spreadsheet"])
     async def clear(self, spreadsheet: str, range: str) -> None:  # noqa: A002 - in scripts
         """Take the values out of a range; formats stay."""
         plan = Plan(await self._book(spreadsheet))
@@ -127,7 +135,7 @@ class Sheets(GoogleConnection):
 
     # -- create -------------------------------------------------------------------------
 
-    @action("create", effect="write")
+    @action("create", effect="write", trust=_TRUST, sinks=[])
     async def create(self, title: str, sheets: list[str] | None = None) -> BookInfo:
         """A new spreadsheet at the top of the drive, with these sheets, or one."""
         body: dict[str, Any] = {"properties": {"title": title}}
@@ -145,7 +153,7 @@ class Sheets(GoogleConnection):
         )
         return _info(Book.read(made))
 
-    @action("create", effect="write")
+    @action("create", effect="write", trust=_TRUST, sinks=["spreadsheet"])
     async def add_sheet(
         self, spreadsheet: str, title: str, rows: int = 1000, columns: int = 26
     ) -> BookInfo:
@@ -157,7 +165,7 @@ class Sheets(GoogleConnection):
 
     # -- looks --------------------------------------------------------------------------
 
-    @action("format", effect="write")
+    @action("format", effect="write", trust="own", sinks=["spreadsheet"])
     async def format(
         self,
         spreadsheet: str,
@@ -186,7 +194,7 @@ class Sheets(GoogleConnection):
             raise ToolRefusedError("say what is to look otherwise: bold, color, number_format, …")
         await self._do("format cells", plan)
 
-    @action("chart", effect="write")
+    @action("chart", effect="write", trust="own", sinks=["spreadsheet"])
     async def chart(
         self,
         spreadsheet: str,
@@ -202,7 +210,7 @@ class Sheets(GoogleConnection):
         plan.chart(range, kind, title, anchor)
         await self._do("draw a chart", plan)
 
-    @action("batch", effect="write")
+    @action("batch", effect="write", trust=_TRUST, sinks=["spreadsheet"])
     async def batch(self, spreadsheet: str, steps: list[dict[str, Any]]) -> BookInfo:
         """Several steps, all of them or none: `[{"do": "add_sheet", "title": "Q3"}, {"do": "write",
         "range": "Q3!A1", "rows": [...]}]`. Steps are write, append, clear, add_sheet, format and

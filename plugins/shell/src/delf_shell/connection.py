@@ -106,7 +106,7 @@ class Shell(Connection):
             blocked += "what it runs, writes or sends; a rule names those, or ends with **"
         return blocked
 
-    @action(effect="irreversible")
+    @action(effect="irreversible", sinks=["command", "cwd"])
     async def run(
         self,
         command: str,

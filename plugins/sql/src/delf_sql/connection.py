@@ -127,7 +127,7 @@ class SQL(Connection):
             )
         return as_dicts(fetched)
 
-    @action(effect="write")
+    @action(effect="write", trust="own", sinks=["statement"])
     async def write(
         self, statement: str, params: dict[str, Any] | list[Any] | None = None
     ) -> Changes:

@@ -60,12 +60,12 @@ class Profile(Connection):
         self._path = Path(self.settings.path)
         self._learning = asyncio.Lock()
 
-    @action(effect="read")
+    @action(effect="read", trust="own")
     async def show(self) -> str:
         """The description; empty while there is none."""
         return await asyncio.to_thread(_read, self._path)
 
-    @action(effect="write")
+    @action(effect="write", trust="own", sinks=["text"])
     async def update(self, text: str) -> str:
         """Replace the description.
 

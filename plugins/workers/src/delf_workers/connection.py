@@ -166,7 +166,7 @@ class Workers(Connection):
 
     # -- actions --------------------------------------------------------------------------
 
-    @action(effect="write", resumes=True)
+    @action(effect="write", resumes=True, sinks=["worker"])
     async def call(
         self,
         worker: str,
@@ -228,7 +228,7 @@ class Workers(Connection):
             )
         return result.text if found.result is None else result.value
 
-    @action(effect="write")
+    @action(effect="write", trust="own", sinks=["spec"])
     async def create(self, spec: WorkerSpec, *, context: CallContext) -> str:
         """Make a worker that can be called from then on; a person is asked.
 

@@ -21,12 +21,12 @@ _SINKS: Final = re.compile(
     r"(?:^|_)(?:to|cc|bcc|ur[il]s?|href|links?|hosts?|domains?|webhook|callback|iban|bic|accounts?"
     r"|recipients?|receivers?|payee|beneficiary|users?|usernames?|e?mails?|address(?:es)?|phone"
     r"|channels?|paths?|folders?|file_?names?|participants?|attendees?|guests?|members?|owners?"
-    r"|destination|target|ids?|password|secret|statement|sql|query|command|code)$"
+    r"|invitees?|who|dest|destination|target|ids?|password|secret|statement|sql|query|command|code)$"
 )
 """Names of parameters that decide where something goes or what is done, where none is declared."""
 _NESTED: Final = re.compile(
     r"(?:^|[._])(?:to|cc|bcc|webhook|callback|iban|bic|accounts?|recipients?|receivers?|payee"
-    r"|beneficiary|participants?|attendees?|guests?|destination|target)(?=[.[]|$)"
+    r"|beneficiary|participants?|attendees?|invitees?|guests?|dest|destination|target)(?=[.[]|$)"
 )
 """Names that decide it in a record, too, where others are columns of data."""
 _MOST_NESTED: Final = 20_000
@@ -103,7 +103,8 @@ def reason_of(
             return f"{path}: {origin.text}"
     if action.egress:
         for path, origin in origins.of(arguments).items():
-            if origin.kind == "result" and origin.trust == "own":
+            is_private = origin.kind == "result" and origin.trust == "own"
+            if is_private and not _is_allowed(bound.name, path, origin, allowed):
                 return f"it sends {path} out: {origin.text}"
     if is_read or not origins.author.read:
         return None

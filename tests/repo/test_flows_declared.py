@@ -1,0 +1,53 @@
+"""Each action of delf's own connections says whose words it returns, and where its values go."""
+
+import importlib
+
+import pytest
+
+from delf.tools.action import actions_of
+from support.workspace import ROOT
+
+OUTSIDE = {
+    "gmail.attachment", "drive.download", "drive.text", "drive.rows", "sheets.read",
+    "web.scrape", "web.links", "web.tables", "web.feed", "websearch.search",
+    "filesystem.read_file", "filesystem.read_document", "filesystem.read_bytes",
+    "filesystem.list_files", "filesystem.find", "filesystem.replace", "shell.run", "workers.call",
+    "files.list", "files.read", "files.query", "llm.call", "recall.recall",
+}  # fmt: skip
+"""Actions of which others may have written all that they return."""
+SENT_OUT = {"web.scrape", "web.links", "web.tables", "web.feed", "websearch.search"}
+
+
+def _declared():
+    for path in sorted(ROOT.glob("plugins/*/src/*/plugin.py")):
+        module = importlib.import_module(f"{path.parent.name}.plugin")
+        for spec in getattr(module, "delf_connections", list)():
+            place, _, name = spec.factory.partition(":")
+            owner = getattr(importlib.import_module(place), name)
+            if isinstance(owner, type):
+                for action in actions_of(owner):
+                    yield f"{spec.name}.{action.name}", action
+
+
+ACTIONS = dict(_declared())
+
+
+def test_they_are_found():
+    assert len(ACTIONS) > 60
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_an_action_that_changes_or_sends_something_says_what_decides_where(name):
+    action = ACTIONS[name]
+    if action.effect != "read" or action.egress:
+        assert action.sinks is not None, "declare sinks=[…]; an empty list for none"
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_an_action_says_whose_words_it_returns_or_they_are_all_others(name):
+    is_outside = ACTIONS[name].trust == "outside"
+    assert is_outside == (name in OUTSIDE), "declare trust=…, or add it to those of others"
+
+
+def test_reads_that_send_their_arguments_out_say_so():
+    assert {name for name, action in ACTIONS.items() if action.egress} == SENT_OUT
