@@ -30,7 +30,7 @@ from delf.errors import (
     ConfigurationError,
     UnknownKeywordError,
 )
-from delf.events import TaskFinished, TaskQueued, TaskStarted
+from delf.events import StoppedBy, TaskFinished, TaskQueued, TaskStarted
 from delf.folders import working_folder
 from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected, RememberedDecision
 from delf.protocols.journal import Journal, SharedJournal
@@ -807,12 +807,13 @@ class Agent(Generic[T]):
             return self._home.call_anywhere(lambda _: journal.stop(task_id, self.agent_id))
         return self._tasks.cancel(task_id)
 
-    async def acancel(self, task_id: str, *, by: str) -> bool:
-        """The same from asynchronous code, on the word of ``by``, whose name the journal keeps."""
-        if await self._home.call_async(lambda runtime: runtime.stop_task(task_id, by)):
+    async def acancel(self, task_id: str, *, by: str, via: str = "") -> bool:
+        """The same from asynchronous code; the journal keeps who wants it, and from where."""
+        word = StoppedBy(by, via)
+        if await self._home.call_async(lambda runtime: runtime.stop_task(task_id, word)):
             return True
         journal = self.journal
-        return isinstance(journal, SharedJournal) and await journal.stop(task_id, by)
+        return isinstance(journal, SharedJournal) and await journal.stop(task_id, by, via)
 
     # -- approvals -----------------------------------------------------------------------
 

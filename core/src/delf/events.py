@@ -630,7 +630,8 @@ class FactsLearned(_Event):
 class TaskFinished(_Event):
     """The task is over; ``value`` is its answer as plain data, where it wanted data.
 
-    ``by`` is the person who stopped it, where that is known.
+    ``by`` is the person who stopped it, where that is known, and ``via`` from where, as
+    ``page, 203.0.113.9``.
     """
 
     status: bool
@@ -642,6 +643,7 @@ class TaskFinished(_Event):
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     value: Any = None
     by: str | None = None
+    via: str = ""
 
     @property
     def state(self) -> str:
@@ -784,13 +786,28 @@ def size_of(event: Event) -> int:
     return size
 
 
-def end_of(events: Sequence[Event], error: DelfError, by: str | None = None) -> TaskFinished:
+@dataclass(frozen=True, slots=True)
+class StoppedBy:
+    """The person on whose word a task is stopped.
+
+    Args:
+        name: Their name, where it is known.
+        via: From where.
+    """
+
+    name: str | None = None
+    via: str = ""
+
+
+def end_of(
+    events: Sequence[Event], error: DelfError, stopped: StoppedBy | None = None
+) -> TaskFinished:
     """The last event of a task on which nobody works.
 
     Args:
         events: All of its events.
         error: Why it ends.
-        by: The person who stopped it.
+        stopped: On whose word it was stopped.
     """
     return TaskFinished(
         task_id=events[-1].task_id,
@@ -802,7 +819,8 @@ def end_of(events: Sequence[Event], error: DelfError, by: str | None = None) -> 
         error=error.message,
         code=error.code,
         cost_usd=cost_of(events),
-        by=by,
+        by=None if stopped is None else stopped.name,
+        via="" if stopped is None else stopped.via,
     )
 
 

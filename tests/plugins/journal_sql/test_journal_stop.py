@@ -10,7 +10,7 @@ import pytest
 
 from delf import Agent, tool
 from delf.errors import DelfError, UnknownTaskError
-from delf.events import TaskFinished, TaskQueued, TaskStarted
+from delf.events import StoppedBy, TaskFinished, TaskQueued, TaskStarted
 from delf_journal_sql import SqlJournal, stopping
 
 Made = Callable[..., Agent]
@@ -135,7 +135,7 @@ async def test_a_process_that_does_not_heed_is_named(
     monkeypatch.setattr(stopping, "_STOP_SECONDS", 0.0)
     with pytest.raises(DelfError, match=r"pid \d+ on .* has not stopped it yet"):
         await other.stop("t", "a test")
-    assert await other.asked_to_stop(["t", "u"]) == {"t": "a test"}
+    assert await other.asked_to_stop(["t", "u"]) == {"t": StoppedBy("a test")}
 
 
 async def test_notes_of_any_number_of_tasks(open_journal: Any, journal_url: str) -> None:
@@ -147,4 +147,7 @@ async def test_notes_of_any_number_of_tasks(open_journal: Any, journal_url: str)
         await journal.post(name, stopping.STOP, {"by": "first"})
         await journal.post(name, stopping.STOP, {"by": "second"})
     await journal.post("t4", "approval", {})
-    assert await journal.asked_to_stop(names) == {"t3": "first", "t1199": "first"}
+    assert await journal.asked_to_stop(names) == {
+        "t3": StoppedBy("first"),
+        "t1199": StoppedBy("first"),
+    }

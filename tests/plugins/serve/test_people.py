@@ -250,7 +250,28 @@ async def test_a_task_tells_who_asked_and_who_stopped_it(team):
     task = (await team.client.get(f"/tasks/{name}")).json()
     assert task["state"] == "stopped"
     assert (task["asked_by"], task["asked_from"]) == ("ada", "127.0.0.1")
-    assert task["stopped_by"] == "bo"
+    assert (task["stopped_by"], task["stopped_from"]) == ("bo", "API, 127.0.0.1")
+
+
+async def test_a_task_tells_who_decided_what_and_from_where(team):
+    order = {"task": doing("print(await send('bob'))"), "wait": 20}
+    asked = (await team.client.post("/run", json=order, headers=bearer("ada-key"))).json()
+    place, yes = f"/approvals/{asked['approvals'][0]}", {"decision": "approve"}
+    assert (await team.client.post(place, json=yes, headers=bearer("bo-key"))).is_success
+    team.client.headers.update(bearer("ada-key"))
+    (told,) = (await team.until(asked["task_id"], "done"))["decisions"]
+    assert (told["action"], told["decision"], told["by"]) == ("send", "approved", "bo")
+    assert (told["via"], told["source"], told["is_final"]) == ("API, 127.0.0.1", "person", True)
+
+
+@pytest.mark.parametrize("here", [True, False], ids=["its own process", "another process"])
+async def test_from_where_a_task_was_stopped_is_known_whichever_process_is_asked(serve, here):
+    one, two = await serve(), await serve()
+    task = await one.run("print(await hold())")
+    await one.until(task["task_id"], "running")
+    await (one if here else two).client.post(f"/tasks/{task['task_id']}/cancel")
+    told = await two.until(task["task_id"], "stopped")
+    assert (told["stopped_by"], told["stopped_from"]) == ("local", "API, 127.0.0.1")
 
 
 async def test_one_looks_at_ones_sessions_and_ends_one(serve):

@@ -26,7 +26,7 @@ from delf.engine.task import TaskOutcome, TaskRequest
 from delf.engine.task_run import TaskRun
 from delf.engine.waiting import Permit, Stops, to_its_end
 from delf.errors import AgentStateError, ConfigurationError, TaskStoppedError
-from delf.events import Event, TaskFinished, TaskStarted, end_of
+from delf.events import Event, StoppedBy, TaskFinished, TaskStarted, end_of
 from delf.protocols.connection import Heard, SupportsLearning
 from delf.protocols.journal import Journal, SharedJournal
 from delf.tools.context import ChildResult
@@ -92,7 +92,7 @@ class Runtime:
         """
         await self.resources.check()
 
-    async def stop_task(self, task_id: str, by: str) -> bool:
+    async def stop_task(self, task_id: str, by: StoppedBy) -> bool:
         """Stop a task that is worked on here, on somebody's word; False where none is."""
         return self._stops.ask(task_id, by)
 

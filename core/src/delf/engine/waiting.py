@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from delf.errors import DelfError
+from delf.events import StoppedBy
 from delf.outages import Outage
 from delf.protocols.journal import Journal, SharedJournal
 
@@ -183,9 +184,9 @@ class Stop:
 
     work: asyncio.Task[Any]
     asked: bool = False
-    by: str | None = None
+    by: StoppedBy | None = None
 
-    def cancel(self, by: str | None) -> None:
+    def cancel(self, by: StoppedBy | None) -> None:
         """Stop it, on somebody's word; the first who asks counts."""
         if not self.asked:
             self.asked, self.by = True, by
@@ -221,14 +222,14 @@ class Stops:
                 self._next.cancel()
                 self._next = None
 
-    def ask(self, task_id: str, by: str | None) -> bool:
+    def ask(self, task_id: str, by: StoppedBy | None) -> bool:
         """Stop a task of this agent at once; False where it does not run here."""
         stop = self._tasks.get(task_id)
         if stop is not None:
             stop.cancel(by)
         return stop is not None
 
-    def by(self, task_id: str) -> str | None:
+    def by(self, task_id: str) -> StoppedBy | None:
         """The person who asked for a stop, where that is known."""
         stop = self._tasks.get(task_id)
         return None if stop is None else stop.by
@@ -240,7 +241,7 @@ class Stops:
         self._next = asyncio.get_running_loop().call_later(_LOOK_SECONDS, look)
 
     async def _look(self, journal: SharedJournal) -> None:
-        asked: Mapping[str, str] = {}
+        asked: Mapping[str, StoppedBy] = {}
         with self._outage.noted(DelfError):
             asked = await journal.asked_to_stop(self._tasks.keys())
         for name, by in asked.items():

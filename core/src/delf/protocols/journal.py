@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from delf.events import ApprovalDecided, ApprovalRequested, Event
+from delf.events import ApprovalDecided, ApprovalRequested, Event, StoppedBy
 from delf.protocols.approval import RememberedDecision
 from delf.records import dataclass
 
@@ -415,12 +415,13 @@ class SharedJournal(Journal, Protocol):
         """
         ...
 
-    async def stop(self, task_id: str, by: str) -> bool:
+    async def stop(self, task_id: str, by: str, via: str = "") -> bool:
         """Ask whoever works on a task to stop it, and wait for that; end it where nobody does.
 
         Args:
             task_id: The task.
             by: Who wants it.
+            via: From where.
 
         Returns:
             False when it was over already.
@@ -431,7 +432,7 @@ class SharedJournal(Journal, Protocol):
         """
         ...
 
-    async def asked_to_stop(self, task_ids: Collection[str]) -> Mapping[str, str]:
+    async def asked_to_stop(self, task_ids: Collection[str]) -> Mapping[str, StoppedBy]:
         """Those of these tasks that somebody has asked to stop, with the name of who did."""
         ...
 

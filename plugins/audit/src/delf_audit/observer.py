@@ -129,6 +129,7 @@ class AuditObserver:
                     "error": event.error,
                     "cost_usd": event.cost_usd,
                     "by": event.by,
+                    "via": event.via,
                 }
             case _:
                 return None

@@ -67,15 +67,15 @@ def notes_from(
     ]
 
 
-def noted(connection: Connection, kind: str, task_ids: Sequence[str]) -> dict[str, str]:
-    """Those of these tasks that have a note of a kind, with the name of who left the first one.
+def noted(connection: Connection, kind: str, task_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Those of these tasks that have a note of a kind, with the data of the first one.
 
     Args:
         connection: For reading.
         kind: What the notes are about.
         task_ids: The tasks; any number.
     """
-    found: dict[str, str] = {}
+    found: dict[str, dict[str, Any]] = {}
     for start in range(0, len(task_ids), _AT_ONCE):
         some = {f"id{n}": name for n, name in enumerate(task_ids[start : start + _AT_ONCE])}
         rows = connection.execute(
@@ -85,7 +85,7 @@ def noted(connection: Connection, kind: str, task_ids: Sequence[str]) -> dict[st
             {"kind": kind, **some},
         )
         for name, data in rows:
-            found.setdefault(str(name), str(json.loads(data).get("by") or ""))
+            found.setdefault(str(name), json.loads(data))
     return found
 
 

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from delf.events import Event
+from delf.events import Event, StoppedBy
 from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import (
     Ages,
@@ -390,23 +390,28 @@ class SqlJournal:
         """The notes of a task or of all, in order, after a position."""
         return await self._read(lambda c: inbox.notes_from(c, after, task_id))
 
-    async def stop(self, task_id: str, by: str) -> bool:
+    async def stop(self, task_id: str, by: str, via: str = "") -> bool:
         """Stop a task, whoever works on it; False when it was over already.
 
         Args:
             task_id: The task.
             by: Who wants it.
+            via: From where.
 
         Raises:
             UnknownTaskError: When no such task is known.
             DelfError: When the process that works on it does not stop it in time.
         """
-        return await stop_task(self, task_id, by)
+        return await stop_task(self, task_id, StoppedBy(by, via))
 
-    async def asked_to_stop(self, task_ids: Collection[str]) -> Mapping[str, str]:
-        """Those of these tasks that somebody has asked to stop, with the name of who did."""
+    async def asked_to_stop(self, task_ids: Collection[str]) -> Mapping[str, StoppedBy]:
+        """Those of these tasks that somebody has asked to stop, with who did."""
         names = tuple(task_ids)
-        return await self._read(lambda c: inbox.noted(c, STOP, names))
+        found = await self._read(lambda c: inbox.noted(c, STOP, names))
+        return {
+            name: StoppedBy(str(data.get("by") or ""), str(data.get("via") or ""))
+            for name, data in found.items()
+        }
 
     def subscribe_notes(
         self, task_id: str | None = None, after: int | None = None

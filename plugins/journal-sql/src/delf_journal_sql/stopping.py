@@ -7,7 +7,7 @@ import time
 from typing import Final
 
 from delf.errors import DelfError, TaskStoppedError
-from delf.events import TaskFinished, end_of
+from delf.events import StoppedBy, TaskFinished, end_of
 from delf.protocols.journal import SharedJournal, TaskRecord
 
 STOP: Final = "cancel"
@@ -18,7 +18,7 @@ _LOOK_SECONDS: Final = 1.0
 _STOP_SECONDS: Final = 20.0
 
 
-async def stop_task(journal: SharedJournal, task_id: str, by: str) -> bool:
+async def stop_task(journal: SharedJournal, task_id: str, by: StoppedBy) -> bool:
     """Stop a task.
 
     Args:
@@ -42,7 +42,7 @@ async def stop_task(journal: SharedJournal, task_id: str, by: str) -> bool:
             await end_task(journal, record, TaskStoppedError("the task was stopped"), by)
             continue
         if not asked:
-            await journal.post(task_id, STOP, {"by": by})
+            await journal.post(task_id, STOP, {"by": by.name, "via": by.via})
             asked = True
         if time.monotonic() > deadline:
             raise DelfError(
@@ -56,7 +56,9 @@ async def stop_task(journal: SharedJournal, task_id: str, by: str) -> bool:
     return record.state == "stopped"
 
 
-async def end_task(journal: SharedJournal, record: TaskRecord, error: DelfError, by: str) -> None:
+async def end_task(
+    journal: SharedJournal, record: TaskRecord, error: DelfError, by: StoppedBy
+) -> None:
     """End a task that nobody works on; somebody else may be quicker."""
     try:
         await journal.claim(record.task_id)

@@ -335,7 +335,7 @@ async def list_prompts(call: Call) -> Response:
 async def cancel_task(call: Call) -> Response:
     """Stop a task."""
     await call.no_body()
-    task_id, cancelled = await call.service.tasks.cancel(call.part("task_id"), call.key)
+    task_id, cancelled = await call.service.tasks.cancel(call.part("task_id"), call.key, call.via)
     return shown(s.Cancelled(task_id=task_id, cancelled=cancelled))
 
 

@@ -368,6 +368,23 @@ class OutputFile(Shown):
     size: int
 
 
+class TaskDecision(Shown):
+    """A decision in a task."""
+
+    request_id: str
+    action: str
+    decision: str = Field(
+        description="`approved`, `edited`, `rejected`, `expired` or `already_done`."
+    )
+    source: str = Field(
+        description="`person`; or what decided instead, as `timeout` or `sandbox_died`."
+    )
+    by: str
+    via: str = Field(description="From where, as `page, 203.0.113.9` or `slack`.")
+    at: Time
+    is_final: bool = Field(description="False if another person has to approve it, too.")
+
+
 class TaskDetail(Task):
     """A task with its result."""
 
@@ -378,6 +395,10 @@ class TaskDetail(Task):
     conversation_id: str | None = None
     asked_from: str | None = Field(default=None, description="The address from where.")
     stopped_by: str | None = Field(default=None, description="The person who stopped it.")
+    stopped_from: str | None = Field(default=None, description="The place from where they did.")
+    decisions: list[TaskDecision] = Field(
+        default_factory=list[TaskDecision], description="What was decided in it, and by whom."
+    )
     tokens_used: int | None = None
     approvals: list[str] = Field(
         default_factory=list[str], description="The ids of what it asks a person now."

@@ -18,7 +18,16 @@ from urllib.parse import quote
 from delf.engine.views import prompts as views
 from delf.engine.views.snapshot import snapshot
 from delf.errors import ConfigurationError, DelfError, UnknownTaskError
-from delf.events import ApprovalRequested, Event, TaskFinished, TaskQueued, TaskResumed, TaskStarted
+from delf.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    ApprovalVoted,
+    Event,
+    TaskFinished,
+    TaskQueued,
+    TaskResumed,
+    TaskStarted,
+)
 from delf.outages import Outage
 from delf.outputs import Output
 from delf.protocols.approval import Approved
@@ -48,6 +57,7 @@ from delf_serve.schemas import (
     Snapshot,
     State,
     Task,
+    TaskDecision,
     TaskDetail,
 )
 from delf_serve.settings import ServeSettings
@@ -518,16 +528,16 @@ class Tasks:
 
     # -- stopping and going on ------------------------------------------------------------
 
-    async def cancel(self, task_id: str, key: Key) -> tuple[str, bool]:
+    async def cancel(self, task_id: str, key: Key, via: str) -> tuple[str, bool]:
         """Stop a task, in whatever process it runs; False when it was over already."""
         record = await self._whole(task_id, key)
         name = record.task_id
         if record.state in OVER:
             return name, False
-        if not await self._cancel_here(name, key.name):
+        if not await self._cancel_here(name, key.name, via):
             if record.state == "interrupted":
                 raise ProblemError(409, "the task does not run: its process is gone", "resume it")
-            await self.journal.post(name, CANCEL, {"by": key.name})
+            await self.journal.post(name, CANCEL, {"by": key.name, "via": via})
         deadline = time.monotonic() + _CANCEL_SECONDS
         while time.monotonic() < deadline:
             record = await self.journal.task(name)
@@ -538,12 +548,12 @@ class Tasks:
             409, f"the process of the task ({record.owner}) has not stopped it", "stop it there"
         )
 
-    async def _cancel_here(self, name: str, by: str) -> bool:
+    async def _cancel_here(self, name: str, by: str, via: str) -> bool:
         known = self._open.get(name)
         if known is None:
             return False
         await known.taken_in.wait()
-        return await self._agent.acancel(name, by=by)
+        return await self._agent.acancel(name, by=by, via=via)
 
     async def remove(self, task_id: str, key: Key) -> None:
         """Forget a task that does not run, with all that is kept of it.
@@ -685,7 +695,8 @@ class Tasks:
                     outage.over()
                     position = note.position
                     if note.kind == CANCEL:
-                        await self._cancel_here(note.task_id, str(note.data.get("by") or ""))
+                        by, via = (str(note.data.get(part) or "") for part in ("by", "via"))
+                        await self._cancel_here(note.task_id, by, via)
                 return
             except DelfError as error:
                 outage.failed(error)
@@ -765,6 +776,7 @@ def _detail(view: Task, events: Sequence[Event], asked: Sequence[str], key: Key)
     """A task with what its events tell; not quick for a long one, so it is done in a thread."""
     seen = snapshot(events)
     begun = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
+    actions = {e.request_id: e.action for e in events if isinstance(e, ApprovalRequested)}
     files = [
         OutputFile(name=name, size=Path(path).stat().st_size)
         for name, path in seen.files.items()
@@ -781,6 +793,21 @@ def _detail(view: Task, events: Sequence[Event], asked: Sequence[str], key: Key)
         else shown_name(begun.conversation, key),
         asked_from=None if begun is None else begun.setup.get(MARK, {}).get("from"),
         stopped_by=ended.by if isinstance(ended := events[-1], TaskFinished) else None,
+        stopped_from=(ended.via or None) if isinstance(ended, TaskFinished) else None,
+        decisions=[
+            TaskDecision(
+                request_id=event.request_id,
+                action=actions.get(event.request_id, ""),
+                decision=event.decision if isinstance(event, ApprovalDecided) else "approved",
+                source=event.source if isinstance(event, ApprovalDecided) else "person",
+                by=event.by,
+                via=event.via,
+                at=event.at,
+                is_final=isinstance(event, ApprovalDecided),
+            )
+            for event in events
+            if isinstance(event, (ApprovalDecided, ApprovalVoted))
+        ],
         tokens_used=seen.tokens_used,
         approvals=[*asked] if view.state == "waiting" else [],
     )

@@ -40,6 +40,7 @@ from delf.errors import (
 )
 from delf.events import (
     Step,
+    StoppedBy,
     TaskFinished,
     TaskPostponed,
     TaskQueued,
@@ -64,7 +65,7 @@ class TaskPipeline:
         run: The task.
         host: What its strategy works through.
         strategy: How it becomes tool calls.
-        stopped_by: Tells the name of the person who stopped it.
+        stopped_by: Tells the person who stopped it.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class TaskPipeline:
         run: TaskRun,
         host: TaskHost,
         strategy: Strategy,
-        stopped_by: Callable[[], str | None] = lambda: None,
+        stopped_by: Callable[[], StoppedBy | None] = lambda: None,
     ) -> None:
         self._stopped_by = stopped_by
         self._run = run
@@ -248,7 +249,7 @@ class TaskPipeline:
             self._lost_end(error)
 
     async def _finish(
-        self, text: str, error: DelfError | None, by: str | None = None
+        self, text: str, error: DelfError | None, stopped: StoppedBy | None = None
     ) -> TaskOutcome:
         run, log = self._run, self._log
         try:
@@ -286,7 +287,8 @@ class TaskPipeline:
             cost_usd=cost_of(log.events),
             files=dict(outcome.files),
             value=outcome.value,
-            by=by,
+            by=None if stopped is None else stopped.name,
+            via="" if stopped is None else stopped.via,
         )
         return outcome
 

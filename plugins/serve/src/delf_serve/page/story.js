@@ -230,7 +230,7 @@ export class Story {
     this.answer = data.status ? data.text : null;
     this.value = data.status ? data.value : null;
     this.isProse = !this.chapters.length && !this.calls.size;
-    this.stoppedBy = data.by;
+    this.stoppedBy = data.by && data.via ? `${data.by} (${data.via})` : data.by;
     this.error = data.error;
     this.errorCode = data.code;
     this.cost = data.cost_usd;
