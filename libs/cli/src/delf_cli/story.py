@@ -27,6 +27,13 @@ class _Short(reprlib.Repr):
 
 
 _SHORT: Final = _Short()
+_VOID: Final = {
+    "timeout": "nobody answered in time",
+    "given_up": "the script stopped waiting for the call before anybody answered",
+    "sandbox_died": "the sandbox of the script ended before anybody answered",
+    "changed": "something else would be done now, so it is asked again",
+}
+"""The reasons for which a question has no answer, by the source of its decision."""
 
 
 def story(event: ev.Event) -> str | None:
@@ -71,15 +78,35 @@ def story(event: ev.Event) -> str | None:
         case ev.RerunRequested():
             return f"  another pass: {cut(event.remaining, 200)}"
         case ev.ApprovalDecided():
-            return f"  {event.decision} by {event.by}"
+            return f"  {_decided(event)}"
         case ev.ApprovalVoted():
-            return f"  approved by {event.by}; another person has to approve it, too"
+            return f"  approved by {_person(event)}; another person has to approve it, too"
         case ev.ApprovalEscalated():
             return f"  nobody has decided; {', '.join(event.to)} may, too"
         case ev.ApprovalRemembered():
             return f"  {event.action} passes: {event.by} approved it in {event.from_task}"
         case _:
             return None
+
+
+def _decided(event: ev.ApprovalDecided) -> str:
+    """A decision in words: how, by whom and from where; or what made the question void."""
+    if event.decision == "expired" and event.source in _VOID:
+        return f"expired: {_VOID[event.source]}"
+    others = f"; {', '.join(event.others)} approved it before" if event.others else ""
+    return f"{event.decision} by {_person(event)}{others}"
+
+
+def _person(event: ev.ApprovalDecided | ev.ApprovalVoted) -> str:
+    via = f" ({visible(event.via)})" if event.via else ""
+    instead = f" in the place of {', '.join(event.instead_of)}" if event.instead_of else ""
+    return f"{visible(event.by)}{instead}{via}"
+
+
+def stopped_words(event: ev.TaskFinished) -> str:
+    """The person who stopped a task, and from where; nothing where that is not known."""
+    via = f" ({visible(event.via)})" if event.via else ""
+    return f" by {visible(event.by)}{via}" if event.by and event.state == "stopped" else ""
 
 
 def printed_so_far(events: Iterable[ev.Event]) -> str:

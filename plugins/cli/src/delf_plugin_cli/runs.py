@@ -15,6 +15,7 @@ import click
 from delf.errors import DelfError, OptionalDependencyError
 from delf.events import Event, ScriptGenerated, TaskFinished, encode
 from delf.protocols.journal import SharedJournal, TaskRecord
+from delf.protocols.people import name_of_holder
 from delf.retention import prune as prune_tasks
 from delf.terminal import visible
 from delf.trust import Trust
@@ -25,7 +26,7 @@ from delf_cli.lazy import LazyGroup
 from delf_cli.output import json_text, show_answer
 from delf_cli.pruning import DURATION, Pruning, prune_options
 from delf_cli.state import state_of
-from delf_cli.story import printed_so_far
+from delf_cli.story import printed_so_far, stopped_words
 from delf_cli.streams import wrapped
 from delf_cli.summary import summary_of
 from delf_cli.tables import one_line, table, terminal_width
@@ -168,8 +169,9 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
     where = f", by {task.owner}" if task.owner else ""
     waits = task.not_before if task.state == "queued" else None
     when = "" if waits is None else f" not before {render.moment(waits)}"
-    told = f"{render.state_of(task)}{when}, started {render.moment(task.started_at)}{where}"
-    click.echo(told)
+    asked = "" if task.key is None else f", asked by {one_line(name_of_holder(task.key))}"
+    state = render.state_of(task) + ("" if ended is None else stopped_words(ended))
+    click.echo(f"{state}{when}, started {render.moment(task.started_at)}{where}{asked}")
     click.echo("")
     summary = summary_of(trace, calls=False, width=terminal_width())
     click.echo(wrapped(visible(summary)))

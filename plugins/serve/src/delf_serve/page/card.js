@@ -9,7 +9,7 @@ export const DONE = { approved: "approved", edited: "edited and approved", rejec
 
 /** What happened to a request that nobody has decided. */
 const EXPIRED = { sandbox_died: ": the sandbox of its script ended before anybody answered", given_up: ": its script stopped waiting for the call before anybody answered",
-  timeout: ": nobody answered in time" };
+  timeout: ": nobody answered in time", changed: ": something else would be done now, so it is asked again" };
 
 /** What a decision lets pass. */
 function remembered(decided) {
