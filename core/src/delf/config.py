@@ -124,6 +124,10 @@ class AgentConfig(BaseModel):
         min_length=1,
         description="The memory in the store to use.",
     )
+    memory_scope: Literal["person", "agent"] = Field(
+        default="person",
+        description="Whose facts a task has: those of the person who asks, or all of the agent.",
+    )
     memory_top_k: int = Field(
         default=5, ge=1, le=100, description="The most facts that a task gets."
     )

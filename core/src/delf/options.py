@@ -29,6 +29,7 @@ class AgentOptions(TypedDict, total=False):
     prefilter_mode: str | None
     embedder: str | None
     memory_namespace: str | None
+    memory_scope: Literal["person", "agent"] | None
     memory_top_k: int | None
     memory_threshold: float | None
     learn: bool | Literal["ask"] | None

@@ -10,7 +10,9 @@ from datetime import UTC, datetime
 import pytest
 
 from delf import Agent
+from delf.engine.memory import AgentMemory, Memories
 from delf.errors import ConfigurationError, MemoryRetrievalError, MemorySetupError, PluginError
+from delf.events import TaskFinished
 from delf.messages import ModelReply
 from delf.protocols.approval import Approved, Edited, Rejected
 from delf.protocols.memory import Fact
@@ -56,6 +58,53 @@ def warnings(response):
 
 def learned(response):
     return response.trace.learned
+
+
+# -- whose facts ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scope", ["person", "agent"])
+async def test_nobody_has_facts_of_another_person(make_agent, delf_host, scripted_model, scope):
+    stores = {}
+
+    def factory(context):
+        return stores.setdefault(context.namespace, Store())
+
+    add(delf_host, factory)
+    scripted_model.writes("print(1)", '["Ada has a cat."]', *["print(1)", "[]"] * 3)
+    agent = make_agent(memory="notes", learn=True, memory_scope=scope)
+    async with agent:
+        for number, key in enumerate(("ada:1", "bo:2", None, "ada:1")):
+            over = asyncio.Event()
+
+            def listen(event, over=over):
+                if isinstance(event, TaskFinished):
+                    over.set()
+
+            name = f"task_{number}"
+            await agent.asubmit("Do it.", task_id=name, key=key, listeners=[listen])
+            await over.wait()
+    told = ["Ada has a cat." in prompt for prompt in scripted_model.prompts[0::2]]
+    if scope == "agent":
+        assert told == [False, True, True, True]
+        assert stores.keys() == {"default"}
+    else:
+        assert told == [False, False, False, True]
+        assert stores.keys() == {"default", "default/ada:1", "default/bo:2"}
+
+
+async def test_memories_that_were_used_long_ago_are_closed():
+    made = {}
+
+    def make(owner):
+        made[owner] = Store()
+        return AgentMemory(lambda: made[owner])
+
+    memories = Memories(make, by_person=True)
+    for number in range(70):
+        await memories.of(str(number)).save(["a"])
+    await memories.aclose()
+    assert [store.closed for store in made.values()] == [1] * 70
 
 
 # -- which store ----------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar, cast
 
@@ -15,6 +16,8 @@ from delf.plugins.shapes import need
 from delf.protocols.memory import DoneTask, Fact, MemoryStore
 from delf.threads import in_own_thread
 
+_log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 _MOST_SECONDS: Final = 10.0
@@ -22,6 +25,8 @@ _REST_SECONDS: Final = 60.0
 """The seconds for which a store that did not answer is left alone."""
 _MODEL_SECONDS: Final = 30.0
 _MOST_FACTS: Final = 5
+_MOST_OPEN: Final = 64
+"""The memories of people that are open at once."""
 _MOST_LETTERS: Final = 500
 _MOST_SHOWN: Final = 6000
 
@@ -177,6 +182,42 @@ class AgentMemory:
         except Exception as error:
             kind = type(error).__name__
             raise MemoryRetrievalError(f"the memory store failed: {kind}: {error}") from error
+
+
+class Memories:
+    """The memories of an agent: that of the local user, and of each person whose tasks it does.
+
+    Args:
+        make: Makes the memory of the owner of tasks; None is the local user.
+        by_person: Whether each has their own; else all have that of the local user.
+    """
+
+    def __init__(self, make: Callable[[str | None], AgentMemory], *, by_person: bool) -> None:
+        self._make = make
+        self._by_person = by_person
+        self._open: dict[str | None, AgentMemory] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def of(self, owner: str | None) -> AgentMemory:
+        """The memory of an owner of tasks. Those that were used long ago are closed meanwhile."""
+        whose = owner if self._by_person else None
+        found = self._open.pop(whose, None) or self._make(whose)
+        self._open[whose] = found
+        if len(self._open) > _MOST_OPEN:
+            oldest = self._open.pop(next(iter(self._open)))
+            closing = asyncio.create_task(oldest.aclose())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closed)
+        return found
+
+    async def aclose(self) -> None:
+        """Close all; each is opened again when it is needed."""
+        await asyncio.gather(*self._closing, *(each.aclose() for each in self._open.values()))
+
+    def _closed(self, closing: asyncio.Task[None]) -> None:
+        self._closing.discard(closing)
+        if not closing.cancelled() and (error := closing.exception()) is not None:
+            _log.warning("a memory was not closed: %s", error)
 
 
 def is_from_others(fact: str) -> bool:

@@ -18,7 +18,7 @@ from delf.engine.approvals.pending import PendingRequests
 from delf.engine.approvals.shared import Approvals
 from delf.engine.inputs import TaskFiles, find_inputs, input_files, readers_of
 from delf.engine.journal.observers import Observers, open_observers
-from delf.engine.memory import AgentMemory
+from delf.engine.memory import AgentMemory, Memories
 from delf.engine.models.client import ModelPool
 from delf.engine.models.money import Ledger, load_pricing
 from delf.engine.output import check_output_folder
@@ -131,7 +131,7 @@ class Resources:
         approvals: Decides where a person is asked.
         observers: See every event.
         prefilters: Choose the tools that are shown.
-        memory: Facts from before, if there is a store.
+        memories: Facts from before, if there is a store.
         closing: Closes each part.
         opened_late: The same for what is opened when it is first needed.
     """
@@ -146,7 +146,7 @@ class Resources:
     approvals: Approvals
     observers: Observers
     prefilters: Prefilters
-    memory: AgentMemory | None
+    memories: Memories | None
     closing: tuple[Close, ...]
     opened_late: list[Close] = field(default_factory=list[Close])
 
@@ -203,9 +203,9 @@ class Resources:
         closing.append(embedders.aclose)
         prefilters = Prefilters(around.host, around.plugin_options, context, config.prefilter_mode)
         closing.append(prefilters.aclose)
-        memory = _memory_of(agent, context)
-        if memory is not None:
-            closing.append(memory.aclose)
+        memories = _memories_of(agent, context)
+        if memories is not None:
+            closing.append(memories.aclose)
         observers = open_observers(around.host, config.observers, agent.make, redactor)
         closing.append(observers.aclose)
         models.get(config.main_llm)
@@ -221,7 +221,7 @@ class Resources:
             approvals=approvals,
             observers=observers,
             prefilters=prefilters,
-            memory=memory,
+            memories=memories,
             closing=tuple(closing),
         )
 
@@ -395,8 +395,8 @@ def _plugin_context(agent: AgentParts) -> tuple[PluginContext, Embedders]:
     return context, embedders
 
 
-def _memory_of(agent: AgentParts, context: PluginContext) -> AgentMemory | None:
-    """The memory, whose store is opened meanwhile."""
+def _memories_of(agent: AgentParts, context: PluginContext) -> Memories | None:
+    """The memories; the store of the local user's is opened meanwhile."""
     config, given = agent.config, agent.memory
     name = config.memory
     if given is None and name is None:
@@ -404,11 +404,18 @@ def _memory_of(agent: AgentParts, context: PluginContext) -> AgentMemory | None:
     if given is None and name is not None:
         agent.context.host.spec(MemorySpec, name)  # raises now rather than in the thread
 
-    def make_store() -> MemoryStore:
-        if given is not None or name is None:
-            return given  # pyright: ignore[reportReturnType] - one of the two is there
-        return agent.make(MemorySpec, name, {"context": context})
+    def make_memory(owner: str | None) -> AgentMemory:
+        namespace = context.namespace if owner is None else f"{context.namespace}/{owner}"
 
-    memory = AgentMemory(make_store, top_k=config.memory_top_k, threshold=config.memory_threshold)
-    memory.open()
-    return memory
+        def make_store() -> MemoryStore:
+            if given is not None or name is None:
+                return given  # pyright: ignore[reportReturnType] - one of the two is there
+            own = replace(context, namespace=namespace)
+            return agent.make(MemorySpec, name, {"context": own})
+
+        top_k, threshold = config.memory_top_k, config.memory_threshold
+        return AgentMemory(make_store, top_k=top_k, threshold=threshold)
+
+    memories = Memories(make_memory, by_person=given is None and config.memory_scope == "person")
+    memories.of(None).open()
+    return memories

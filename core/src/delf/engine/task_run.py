@@ -180,8 +180,11 @@ class TaskRun:
 
     @property
     def memory(self) -> AgentMemory | None:
-        """Facts from before; a child task has none."""
-        return None if self.request.child is not None else self.resources.memory
+        """Facts from before, of the person who asks; a child task has none."""
+        memories = self.resources.memories
+        if memories is None or self.request.child is not None:
+            return None
+        return memories.of(self.request.on_behalf_of)
 
     @property
     def session_spec(self) -> SessionSpec:
