@@ -103,7 +103,7 @@ def quickstart(
 
 
 def _ask(what: str, read: Callable[[str], T], default: str, **options: Any) -> T:
-    """What is made of an answer; one that cannot be used is told, and asked for again."""
+    """Return what is made of an answer; one that cannot be used is told, and asked for again."""
     wrong: ConfigurationError | None = None
     while True:
         try:

@@ -53,7 +53,7 @@ class Engine:
         self._said: dict[str, Any] | None = None
         self._silent_until = 0.0
         self.left = Outage(_log, "containers are left for the next process to remove")
-        """What is told of containers that cannot be removed."""
+        """Tells of containers that cannot be removed."""
         self._places: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
     @property
