@@ -52,6 +52,12 @@ def test_code_in_tables_is_shown_as_it_is_typed(site: Path) -> None:
     assert not [str(page.relative_to(site)) for page, text in pages.items() if shown.search(text)]
 
 
+def test_names_in_tables_are_not_broken(site: Path) -> None:
+    assert 'href="../assets/site.css"' in (site / "cli/index.html").read_text(encoding="utf-8")
+    rules = (site / "assets/site.css").read_text(encoding="utf-8")
+    assert "word-break: normal" in rules.partition("td code")[2].partition("}")[0]
+
+
 def test_every_option_of_every_command_is_looked_up(site: Path) -> None:
     text = " ".join(text_of(site, "cli").split())
     for words, ctx in commands().items():
