@@ -111,7 +111,7 @@ def _uri_of(path: Path) -> str:
     if path.is_relative_to(_DOCS):
         return path.relative_to(_DOCS).as_posix()
     uri = f"{_PLACE}/{path.relative_to(_ROOT).as_posix()}"
-    return uri if path.suffix in (".md", ".png") else f"{uri}.md"
+    return uri if path.suffix in (".md", ".webp") else f"{uri}.md"
 
 
 def _page_of(path: Path) -> str:

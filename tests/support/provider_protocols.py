@@ -215,6 +215,7 @@ class _Gemini:
             reason = answer.finish_reason or "stop"
             candidate["finishReason"] = self._FINISHES.get(reason, reason)
         return {
+            "responseId": "gemini_1",
             "candidates": [candidate],
             "usageMetadata": {
                 "promptTokenCount": given,

@@ -151,6 +151,7 @@ def make_agent(
     box: Outbox,
     host: TestHost | None = None,
     cost_usd: float | None = None,
+    reply_id: str | None = None,
     **options: Any,
 ) -> Agent:
     """An agent whose tasks are their scripts, each for a price where one is given."""
@@ -161,7 +162,8 @@ def make_agent(
         if cost_usd is None:
             return text
         usage = Usage(input_tokens=100, output_tokens=10)
-        return ModelReply(text=text, model="scripted", usage=usage, cost_usd=cost_usd)
+        more = {"usage": usage, "cost_usd": cost_usd, "reply_id": reply_id}
+        return ModelReply(text=text, model="scripted", **more)
 
     model = ScriptedModel(default=answer)
     host.provide(model.spec, model.factory)

@@ -196,7 +196,8 @@ class ModelCalled(_Event):
 class ModelReplied(_Event):
     """A model answered; ``cost_usd`` is None where no price is known.
 
-    ``text`` has what it thought aloud, too; ``finish_reason`` is the provider's word.
+    ``text`` has what it thought aloud, too; ``finish_reason`` is the provider's word, and
+    ``reply_id`` the provider's name for the answer.
     """
 
     model: str
@@ -208,6 +209,7 @@ class ModelReplied(_Event):
     calls: tuple[ToolCall, ...] = ()
     finish_reason: str = "stop"
     number: int = 0
+    reply_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -251,6 +251,7 @@ class ModelReply:
         max_tokens: The most that delf, and not the provider, let the answer have.
         fees_usd: The price of what is not a token, such as searches by the provider; a part of
             ``cost_usd``. None where it is not known.
+        reply_id: The provider's name for the answer, by which it can be asked about there.
     """
 
     text: str
@@ -262,6 +263,7 @@ class ModelReply:
     reasoning: str = ""
     max_tokens: int | None = None
     fees_usd: float | None = 0.0
+    reply_id: str | None = None
 
     @property
     def broken_by(self) -> BrokenBy | None:

@@ -251,6 +251,8 @@ async def test_answers_are_read_as_the_sdk_reads_them(
     if read.calls and provider == "google":
         reason = "tool_calls"  # Gemini says STOP
     assert read.finish_reason == {"MAX_TOKENS": "length"}.get(reason, reason)
+    names = {"anthropic": "msg_1", "google": "gemini_1"}
+    assert read.reply_id == names.get(provider, "chatcmpl-1")
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422, 429, 500, 503, 529])

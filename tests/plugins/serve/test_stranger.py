@@ -28,7 +28,7 @@ async def priced(tmp_path, monkeypatch):
     """A server with two models; a model call costs money, and a task has been approved."""
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     box = Outbox()
-    agent = make_agent(str(tmp_path), box, cost_usd=0.25)
+    agent = make_agent(str(tmp_path), box, cost_usd=0.25, reply_id="chatcmpl-4711")
     async with serving(agent, box, models=["scripted:other"]) as server:
         code = "\n".join(f"print('step {n}')" for n in range(60)) + "\nprint(await send('bob'))"
         task = await server.run(code, "Write to Bob")
@@ -64,6 +64,8 @@ async def test_what_the_model_saw_is_two_clicks_away(priced, open_page, width, h
     await expect(call).to_contain_text("$0.25")
     await call.click()
     await expect(page.locator(".prompt .said").last).to_contain_text("Write to Bob")
+    await expect(page.locator(".prompt")).to_contain_text("chatcmpl-4711")
+    await expect(page.locator(".prompt > summary")).to_contain_text("100 in, 10 out tokens")
     assert await accessible(page) == []
 
 

@@ -147,6 +147,8 @@ def prompt_lines(prompt: Prompt) -> Iterator[str]:
         cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
         thought = f" ({usage.reasoning_tokens:,} reasoning)" if usage.reasoning_tokens else ""
         yield f"{usage.input_tokens:,} tokens in{cached}, {usage.output_tokens:,} out{thought}"
+    if prompt.reply_id:
+        yield f"the provider's id of the answer: {one_line(prompt.reply_id)}"
     if prompt.messages is None:
         yield "what it was asked is not kept, or not any more"
     else:

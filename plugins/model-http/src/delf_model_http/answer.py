@@ -15,6 +15,7 @@ MADE_UP: Final = "delf-"
 """The prefix of a call's id whose provider gave none."""
 
 _MOST_CALLS: Final = 1000
+_LONGEST_ID: Final = 200
 
 
 class ToldError(Exception):
@@ -85,6 +86,7 @@ class Answer:
         ended: Whether the provider said that the answer is whole.
         last: Whether nothing comes after it any more, such as its usage.
         searches: How often the provider searched for it.
+        reply_id: The provider's name for it.
     """
 
     tokens: Tokens | None = None
@@ -92,8 +94,14 @@ class Answer:
     ended: bool = False
     last: bool = False
     searches: int = 0
+    reply_id: str | None = None
     _texts: list[str] = field(default_factory=list[str])
     _calls: list[_Call] = field(default_factory=list[_Call])
+
+    def named(self, name: Any) -> None:
+        """Note the provider's name for it, where that is one."""
+        if isinstance(name, str) and 0 < len(name) <= _LONGEST_ID:
+            self.reply_id = name
 
     @property
     def text(self) -> str:

@@ -140,6 +140,7 @@ class Messages:
         _check(given)
         used = fields(given).get("usage")
         answer = Answer(tokens=_tokens(used), searches=_searches(used), ended=True)
+        answer.named(fields(given).get("id"))
         required(given, "content")
         for block in items(fields(given).get("content")):
             _begin(fields(block), answer)
@@ -153,6 +154,7 @@ class Messages:
         match piece.get("type"):
             case "message_start":
                 answer.tokens = _tokens(fields(piece.get("message")).get("usage"))
+                answer.named(fields(piece.get("message")).get("id"))
             case "content_block_start":
                 return _begin(fields(piece.get("content_block")), answer, is_whole=False)
             case "content_block_delta":

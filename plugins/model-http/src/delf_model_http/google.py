@@ -121,6 +121,7 @@ class GenerateContent:
         if blocked := fields(piece.get("promptFeedback")).get("blockReason"):
             raise ToldError(400, {"message": f"the prompt was blocked ({blocked})"})
         answer.tokens = _tokens(piece.get("usageMetadata")) or answer.tokens
+        answer.named(piece.get("responseId"))
         pieces: list[ModelDelta] = []
         for candidate in items(piece.get("candidates"))[:1]:
             for part in items(fields(fields(candidate).get("content")).get("parts")):

@@ -306,6 +306,7 @@ class HttpModel(EndpointModel):
             fees_usd=fees,
             finish_reason=self._dialect.finished.get(reason, reason),
             calls=answer.calls,
+            reply_id=answer.reply_id,
             max_tokens=None
             if "max_tokens" in self._settings
             else self._dialect.longest(facts or self._facts),

@@ -80,6 +80,7 @@ class ChatCompletions:
         """An answer that came as one."""
         _check(given)
         answer = Answer(tokens=_tokens(given), ended=True)
+        answer.named(fields(given).get("id"))
         choice = (items(required(given, "choices")) or [None])[0]
         message = required(choice, "message")
         answer.say(_said(message))
@@ -97,6 +98,7 @@ class ChatCompletions:
         """Take a piece of a streamed answer."""
         _check(given)
         answer.tokens = _tokens(given) or answer.tokens
+        answer.named(fields(given).get("id"))
         pieces: list[ModelDelta] = []
         for choice in items(fields(given).get("choices"))[:1]:
             delta = fields(fields(choice).get("delta"))

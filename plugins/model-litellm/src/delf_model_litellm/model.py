@@ -51,6 +51,7 @@ class _Collected:
     calls: list[_Call] = field(default_factory=list[_Call])
     usage: Any = None
     finish_reason: str | None = None
+    reply_id: str | None = None
 
     @property
     def any(self) -> bool:
@@ -180,7 +181,8 @@ class LiteLLMModel(EndpointModel):
             ToolCall(id=c.id, name=c.function.name or "", arguments=c.function.arguments or "")
             for c in asked
         )
-        return await self._reply(request, text, used, finish, calls)
+        name = getattr(response, "id", None)
+        return await self._reply(request, text, used, finish, calls, name)
 
     async def _pieces(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         collected = _Collected()
@@ -209,7 +211,7 @@ class LiteLLMModel(EndpointModel):
             for call in collected.calls
         )
         used, reason = collected.usage, collected.finish_reason
-        return await self._reply(request, text, used, reason, calls)
+        return await self._reply(request, text, used, reason, calls, collected.reply_id)
 
     async def _reply(
         self,
@@ -218,6 +220,7 @@ class LiteLLMModel(EndpointModel):
         used: Any,
         finish_reason: str | None,
         calls: tuple[ToolCall, ...],
+        reply_id: Any,
     ) -> ModelReply:
         fees = self._fees(request, convert.searched(used))
         cost = await self._cost(used)
@@ -229,6 +232,7 @@ class LiteLLMModel(EndpointModel):
             fees_usd=fees,
             finish_reason=finish_reason or "stop",
             calls=calls,
+            reply_id=reply_id if isinstance(reply_id, str) else None,
         )
 
     async def _cost(self, used: Any) -> float | None:
@@ -289,6 +293,7 @@ def _take(chunk: Any, collected: _Collected) -> list[ModelDelta]:
     """Note what a chunk brings; return it in pieces."""
     if (used := getattr(chunk, "usage", None)) is not None:
         collected.usage = used
+    collected.reply_id = getattr(chunk, "id", None) or collected.reply_id
     if not chunk.choices:
         return []
     choice = chunk.choices[0]

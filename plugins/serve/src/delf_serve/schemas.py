@@ -351,6 +351,9 @@ class Prompt(Shown):
     cost_usd: float | None = Field(default=None, description="Null where it is not known.")
     duration_ms: float | None = None
     finish_reason: str | None = None
+    reply_id: str | None = Field(
+        default=None, description="The provider's name for the answer, where it gives one."
+    )
     error: str | None = None
 
 

@@ -232,6 +232,7 @@ class Recording:
                         model=event.model,
                         cost_usd=event.cost_usd,
                         finish_reason=event.finish_reason,
+                        reply_id=event.reply_id,
                     )
                 )
             case ev.Noted():

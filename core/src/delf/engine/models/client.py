@@ -187,7 +187,8 @@ class ModelPool:
 
 def _clean_reply(reply: ModelReply, redactor: Redactor) -> ModelReply:
     calls = tuple(replace(call, arguments=redactor.text(call.arguments)) for call in reply.calls)
-    return replace(reply, text=redactor.text(reply.text), calls=calls)
+    name = None if reply.reply_id is None else redactor.text(reply.reply_id)
+    return replace(reply, text=redactor.text(reply.text), calls=calls, reply_id=name)
 
 
 def _key(config: LLMConfig) -> str:
@@ -457,6 +458,7 @@ class ModelClient:
             calls=reply.calls,
             finish_reason=reply.finish_reason,
             number=number,
+            reply_id=reply.reply_id,
         )
         return replace(reply, cost_usd=cost)
 

@@ -51,6 +51,7 @@ class Prompt:
         cost_usd: What it cost; None where that is not known.
         duration_ms: How long it took.
         finish_reason: Why it stopped, in the provider's word.
+        reply_id: The provider's name for the answer.
         error: Why it failed.
     """
 
@@ -67,6 +68,7 @@ class Prompt:
     cost_usd: float | None = None
     duration_ms: float | None = None
     finish_reason: str | None = None
+    reply_id: str | None = None
     error: str | None = None
 
 
@@ -107,7 +109,7 @@ def prompts_of(events: Sequence[Event]) -> list[Prompt]:
                     prompt.model, prompt.answer, prompt.calls = event.model, event.text, event.calls
                     prompt.usage, prompt.cost_usd = event.usage, event.cost_usd
                     prompt.duration_ms = event.duration_ms
-                    prompt.finish_reason = event.finish_reason
+                    prompt.finish_reason, prompt.reply_id = event.finish_reason, event.reply_id
             case ModelFailed():
                 prompt = _of(found, event)
                 if prompt is not None:

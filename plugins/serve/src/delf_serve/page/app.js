@@ -174,7 +174,7 @@ class Page {
     this.view = new InboxView(this.who.rights);
     this.view.inbox = this.view;
     fill(detail, BACK(), this.view.node);
-    this.view.title.focus();
+    this.view.title.focus({ preventScroll: true });
   }
 
   remembered() {

@@ -38,6 +38,7 @@ function promptOf(prompt) {
       el("h3", {}, prompt.error ? "It failed" : "Answer"),
       el("pre", { class: "words", tabindex: "0" }, long(prompt.error || prompt.answer || "It has not answered yet.", 6000)),
       prompt.calls.length ? el("ul", {}, prompt.calls.map((call) => el("li", {}, el("code", {}, `${call.name} ${call.arguments}`)))) : null,
+      prompt.reply_id ? el("p", { class: "quiet" }, "The provider’s id of this answer: ", el("code", {}, prompt.reply_id)) : null,
       prompt.finish_reason && prompt.finish_reason !== "stop" ? el("p", { class: "quiet" }, `It ended with “${prompt.finish_reason}”.`) : null);
   };
   return node;

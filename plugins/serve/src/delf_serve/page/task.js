@@ -43,7 +43,7 @@ export class TaskView {
     this.meta = el("p", { class: "meta" });
     this.figures = el("p", { class: "figures" });
     this.meter = el("div", { class: "meter", role: "img" }, el("span", {}));
-    this.actions = el("div", { class: "buttons" });
+    this.actions = el("div", { class: "buttons ways" });
     this.jump = el("button", { type: "button", class: "jump", hidden: true, onclick: () => this.goToQuestion() });
     this.error = el("div", { class: "failure", role: "alert" });
     this.warnings = el("ul", { class: "warnings" });
