@@ -43,7 +43,9 @@ async def fitting(page: Page) -> None:
 
 @pytest.mark.parametrize("look", LOOKS)
 async def test_every_view_is_clean(team, open_page, look):  # noqa: F811
-    code = "print('| a | b |\\n|---|--:|\\n| x | 1 |')\nrows = await every()\nawait send('bo' + 'b')"
+    code = (
+        "print('| a | b |\\n|---|--:|\\n| x | 1 |')\nrows = await every()\nawait send('bo' + 'b')"
+    )
     done = (await team.run(code, "Write a letter"))["task_id"]
     asked = await team.question(done)
     await team.client.post(f"/approvals/{asked['request_id']}", json={"decision": "approve"})
