@@ -20,7 +20,7 @@ from delf_plugin_cli.runs_view import span
 
 _COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
 
-Told = tuple[TaskRecord, "Sequence[Event]"]
+OneTask = tuple[TaskRecord, "Sequence[Event]"]
 
 
 @click.command("diff")
@@ -35,7 +35,7 @@ def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
     delf runs diff 3f9a 7c21
     """  # noqa: D301 - click's mark for lines that stay as they are
 
-    async def load(journal: SharedJournal) -> tuple[Told, Told]:
+    async def load(journal: SharedJournal) -> tuple[OneTask, OneTask]:
         names = [await find_id(journal, text) for text in (first, second)]
         one, other = [(await journal.task(name), await journal.read(name)) for name in names]
         return one, other
@@ -49,7 +49,7 @@ def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
         click.echo(line)
 
 
-def compared_data(one: Told, other: Told) -> dict[str, Any]:
+def compared_data(one: OneTask, other: OneTask) -> dict[str, Any]:
     """The differences of two tasks as JSON-ready data.
 
     Args:

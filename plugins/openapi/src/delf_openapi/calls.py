@@ -37,7 +37,7 @@ class Caller:
     Args:
         name: The connection's name.
         settings: Credentials, addresses and limits.
-        keep_secret: Told of each token that is had.
+        keep_secret: Hears of each token that is had.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ from delf_schemas.names import snake
 
 if TYPE_CHECKING:
     from delf_openapi.cache import Cache
-    from delf_openapi.enrichment import Told
+    from delf_openapi.enrichment import Improvements
     from delf_openapi.loading import API
 
 _PLAIN_WORDS: Final = frozenset(
@@ -117,7 +117,7 @@ class APITool(Connection):
         self._made: tuple[Action, ...] | None = None
         self._loading = threading.Lock()
         self._caller = Caller(self.name, self._own, self.keep_secret)
-        self._improved: Told | None = None
+        self._improved: Improvements | None = None
 
     @classmethod
     def type_name(cls) -> str:
@@ -216,7 +216,7 @@ class APITool(Connection):
         if not missing:
             return False
 
-        def keep(found: Told) -> None:
+        def keep(found: Improvements) -> None:
             known.update(found)
             self._cache().write(f"{api.version}.summaries", known)
 
@@ -227,10 +227,10 @@ class APITool(Connection):
             self._made = None
         return True
 
-    def _kept(self, api: API) -> Told:
+    def _kept(self, api: API) -> Improvements:
         if self._improved is None:
             found = self._cache().read(f"{api.version}.summaries")
-            self._improved = cast("Told", found) if isinstance(found, dict) else {}
+            self._improved = cast("Improvements", found) if isinstance(found, dict) else {}
         return self._improved
 
     def _cache(self) -> Cache:

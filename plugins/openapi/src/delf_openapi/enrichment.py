@@ -38,7 +38,7 @@ _TYPES: Final = frozenset(
     {"str", "int", "float", "bool", "bytes", "date", "datetime", "dict", "list", "Any", "Literal"}
 )
 
-Told = dict[str, "str | dict[str, str]"]
+Improvements = dict[str, "str | dict[str, str]"]
 """Of each action its description, or with ``does`` and ``returns`` also what it gives."""
 
 _log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class Enrichment:
     """
 
     def __init__(
-        self, ask: SetupAsk, llm: str | LLMConfig | None, keep: Callable[[Told], Any]
+        self, ask: SetupAsk, llm: str | LLMConfig | None, keep: Callable[[Improvements], Any]
     ) -> None:
         self._ask = ask
         self._llm = llm

@@ -28,7 +28,7 @@ class Tokens:
         name: The connection's name, for messages.
         settings: The client's id, secret and scopes.
         send: Sends a request.
-        keep_secret: Told of each token that was had.
+        keep_secret: Hears of each token that was had.
     """
 
     def __init__(

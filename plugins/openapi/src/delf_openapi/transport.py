@@ -53,7 +53,7 @@ class Transport:
     Args:
         name: The connection's name, for messages.
         settings: Time, retries, limits and OAuth2 credentials.
-        keep_secret: Told of each token that is had.
+        keep_secret: Hears of each token that is had.
         sleep: Waits between attempts.
     """
 
