@@ -108,11 +108,9 @@ async def test_a_server_that_ends_answers_those_who_wait(serve):
         asyncio.create_task(server.client.post("/run", json=order)),
         asyncio.create_task(server.client.get(f"/tasks/{task['task_id']}", params={"wait": 600})),
     ]
-    async with asyncio.timeout(15):
-        while len(server.app.tasks._limits) < 2:
-            await asyncio.sleep(0.01)
-        server.app.begin_stop()
-        answers = [await each for each in waits]
+    await until(lambda: len(server.app.tasks._limits) == 2)
+    server.app.begin_stop()
+    answers = [await asyncio.wait_for(each, 15) for each in waits]
     assert [answer.status_code for answer in answers] == [202, 200]
     assert [answer.json()["state"] for answer in answers] == ["running", "running"]
     server.box.gate.set()

@@ -203,6 +203,24 @@ async def test_a_deputy_decides_in_slack_in_the_place_of_who_is_away(office):
         assert (asked["decided"]["by"], asked["decided"]["instead_of"]) == ("bo", ["ada"])
 
 
+async def test_further_people_are_told_in_the_thread_once_nobody_has_decided_in_time(office):
+    slack, opens = office
+    rule = {"approvers": ["ada"], "escalate_after": 0.001, "escalate_to": ["bo", "board"]}
+    async with opens(approval_rules={"send": rule}) as server:
+        await staffed(server)
+        task = await asks(server, "bob", "cy")
+        question = await slack.question("send")
+
+        def told():
+            return next((m for m in slack.messages.values() if "in time" in m["text"]), None)
+
+        await until(told)
+        assert "<@U0BO>, board may decide, too" in told()["text"]
+        assert told()["thread_ts"] == question["thread_ts"]
+        await slack.press(question, APPROVE, "U0BO")
+        await server.until(task, "done")
+
+
 @pytest.mark.parametrize("office", ["postgresql"], indirect=True)
 async def test_whichever_process_slack_tells_the_press_counts_once(office):
     """Two servers on one PostgreSQL with one app: one message a question, one decision a press."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
-import aiohttp
-from slack_sdk.errors import SlackClientError
 from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
 from slack_sdk.web.async_client import AsyncWebClient
 
@@ -22,14 +20,11 @@ from delf.protocols.approval import (
     ApprovalRequest,
     Approved,
     DecidedBy,
-    Decider,
     Decision,
     Edited,
     Rejected,
 )
 from delf.protocols.journal import Journal, RequestRecord, SharedJournal
-from delf.protocols.people import Person, SupportsPeople, stands_in_for
-from delf.terminal import visible
 from delf_approval_slack.blocks import (
     APPROVE,
     EDIT,
@@ -49,14 +44,14 @@ from delf_approval_slack.blocks import (
     title_of,
     told_with,
 )
+from delf_approval_slack.failures import SlackUnavailableError, fields_of, telling
+from delf_approval_slack.people import People
 from delf_approval_slack.settings import SlackSettings
 from delf_approval_slack.ways import Way, way_of
 from delf_cli.answering import send, why_not
 
 _log = logging.getLogger(__name__)
 _INSTANCE: Final = "approval_slack"
-_GROUP_SECONDS: Final = 60.0
-"""Seconds for which the members of a user group are known."""
 _MOST_THREADS: Final = 10_000
 _MOST_RETRIES: Final = 3
 _GONE: Final = "This question does not wait any more."
@@ -79,12 +74,6 @@ _ENDS: Final = {
     "sandbox_died": "The sandbox of the script died.",
     "changed": "What would be done has changed: delf asks again.",
 }
-
-
-class SlackUnavailableError(DelfError):
-    """Slack could not be reached, or refused what the app wants."""
-
-    code = "ERR-SLACK-001"
 
 
 @dataclass(eq=False)
@@ -132,7 +121,7 @@ class SlackChannel:
         self._journal: SharedJournal | None = None
         self._waiting: dict[str, _Waiting] = {}
         self._threads: dict[str, str] = {}
-        self._members: tuple[float, Mapping[str, frozenset[str]]] | None = None
+        self._people = People(self._settings)
         self._client: Any = None
         """Slack's client, whose methods have types that say nothing."""
         self._way: Way | None = None
@@ -144,6 +133,7 @@ class SlackChannel:
     def use_journal(self, journal: Journal) -> None:
         """Implements :class:`delf.protocols.journal.SupportsJournal`."""
         self._journal = journal if isinstance(journal, SharedJournal) else None
+        self._people.use_journal(journal)
 
     # -- the channel ------------------------------------------------------------------------
 
@@ -167,6 +157,22 @@ class SlackChannel:
             self._waiting.pop(request.request_id, None)
             self._soon(self._close(client, request, posting, how))
 
+    async def escalated(self, request: ApprovalRequest) -> None:
+        """Implements :class:`delf.protocols.approval.SupportsEscalation`."""
+        client = await self._open()
+        thread = await self._thread(client, request)
+        also = list(map(str, request.rule.get("escalate_to", ())))
+        text = f"Nobody has decided about {escaped(request.action)} in time; "
+        text += f"{', '.join(self._people.mention(name) for name in also)} may decide, too."
+        with telling("tell further people in Slack"):
+            await client.chat_postMessage(
+                channel=self._settings.channel,
+                thread_ts=thread,
+                reply_broadcast=True,
+                text=text,
+                unfurl_links=False,
+            )
+
     async def aclose(self) -> None:
         """Say what is left to say, and listen no more."""
         self._is_closing = True
@@ -186,7 +192,7 @@ class SlackChannel:
                     retry_handlers=[retry],
                 )
                 way = way_of(self._settings, client, self.take)
-                with _told("listen to Slack"):
+                with telling("listen to Slack"):
                     await way.open()
                 self._client, self._way = client, way
             return self._client
@@ -202,7 +208,7 @@ class SlackChannel:
         blocks = question_of(request, is_editable=is_editable(request))
         thread = await self._thread(client, request)
         known = await self._place(request.task_id, request.request_id)
-        with _told("ask in Slack"):
+        with telling("ask in Slack"):
             if known is not None:
                 await client.chat_update(channel=channel, ts=known, text=text, blocks=blocks)
                 return known
@@ -226,7 +232,7 @@ class SlackChannel:
             known = self._threads.get(request.task_id)
             known = known or await self._place(request.task_id, _THREAD)
             if known is None:
-                with _told("ask in Slack"):
+                with telling("ask in Slack"):
                     begun = await client.chat_postMessage(
                         channel=self._settings.channel,
                         text=escaped(f"delf works on: {request.task[:200]}"),
@@ -266,7 +272,7 @@ class SlackChannel:
 
     async def _upload(self, client: Any, thread: str, files: list[tuple[str, str]]) -> None:
         uploads = [{"filename": name, "title": name, "content": text} for name, text in files]
-        with _told("send long values to Slack"):
+        with telling("send long values to Slack"):
             await client.files_upload_v2(
                 channel=self._settings.channel, thread_ts=thread, file_uploads=uploads
             )
@@ -281,7 +287,7 @@ class SlackChannel:
         how = how or await self._became(request)
         if how is None:
             return  # it waits on, for the process that resumes its task
-        with _told("say in Slack how it was decided"):
+        with telling("say in Slack how it was decided"):
             await client.chat_update(
                 channel=self._settings.channel,
                 ts=posting.result(),
@@ -330,13 +336,13 @@ class SlackChannel:
         client = self._client
         if client is None:
             return None
-        user = _fields(payload.get("user"))
+        user = fields_of(payload.get("user"))
         match payload.get("type"):
             case "block_actions":
                 for action in payload.get("actions") or ():
-                    await self._pressed(client, payload, user, _fields(action))
+                    await self._pressed(client, payload, user, fields_of(action))
             case "view_submission":
-                return await self._sent(client, _fields(payload.get("view")), user)
+                return await self._sent(client, fields_of(payload.get("view")), user)
             case _:
                 pass
         return None
@@ -357,12 +363,12 @@ class SlackChannel:
             if found is not None and problem is None and view is None:
                 problem = await self._settle(client, found, decision, user)
             if problem is not None:
-                with _told("answer a person in Slack"):
+                with telling("answer a person in Slack"):
                     await client.chat_postEphemeral(
                         channel=self._settings.channel, user=str(user.get("id")), text=problem
                     )
             elif found is not None and view is not None:
-                with _told("open a form in Slack"):
+                with telling("open a form in Slack"):
                     await client.views_open(
                         trigger_id=str(payload.get("trigger_id")), view=view(found.request)
                     )
@@ -373,7 +379,7 @@ class SlackChannel:
         self, client: Any, view: Mapping[str, Any], user: Mapping[str, Any]
     ) -> dict[str, Any] | None:
         """Take a form; what is wrong with a field is said at the field."""
-        blocks = _fields(_fields(view.get("state")).get("values"))
+        blocks = fields_of(fields_of(view.get("state")).get("values"))
         fields = {name: _value(given) for name, given in blocks.items()}
         first = next(iter(fields), REASON)
         kind = str(view.get("callback_id"))
@@ -431,70 +437,22 @@ class SlackChannel:
     ) -> str | None:
         """The reason that a person cannot decide; None for one who can."""
         person = str(user.get("id") or "")
-        if not await self._may(client, person):
+        if not await self._people.may(client, person):
             return "You may not decide this: you are none of the approvers that delf was told."
         if found.request.rule and person not in self._settings.names:
             return "A rule of the team holds, and delf does not know you: `names` says who you are."
-        known = await self._known(person)
+        known = await self._people.known(person)
         if known is not None and (known.revoked_at is not None or "decide" not in known.rights):
             return f"You may not decide this: {known.name} has no right to decide in delf."
         if found.record is None:
             return None
-        return why_not(found.record, await self._decider(client, user), decision)
-
-    async def _may(self, client: Any, user: str) -> bool:
-        approvers = self._settings.approvers
-        if user and ("*" in approvers or user in approvers):
-            return True
-        return not (await self._groups_of(client, user)).isdisjoint(approvers)
-
-    async def _groups_of(self, client: Any, user: str) -> frozenset[str]:
-        """The user groups of a person, of those that the settings name."""
-        named = (*self._settings.approvers, *self._settings.names)
-        groups = dict.fromkeys(group for group in named if group.startswith("S"))
-        if self._members is None or self._members[0] < time.monotonic():
-            members: dict[str, frozenset[str]] = {}
-            for group in groups:
-                with _told(f"look up the user group {group}"):
-                    found = await client.usergroups_users_list(usergroup=group)
-                members[group] = frozenset(map(str, found.get("users") or ()))
-            self._members = time.monotonic() + _GROUP_SECONDS, members
-        return frozenset(group for group, users in self._members[1].items() if user in users)
-
-    async def _people(self) -> list[Person]:
-        journal: object = self._journal
-        return await journal.people() if isinstance(journal, SupportsPeople) else []
-
-    async def _known(self, user: str) -> Person | None:
-        """The person of the journal whom the settings name for somebody in Slack."""
-        name = self._settings.names.get(user)
-        return next((person for person in await self._people() if person.name == name), None)
-
-    async def _decider(self, client: Any, user: Mapping[str, Any]) -> Decider:
-        """Somebody in Slack as one who decides.
-
-        Nobody has a name of the team's by what they call themselves in Slack.
-        """
-        names, person = self._settings.names, str(user.get("id"))
-        called = visible(str(user.get("username") or user.get("name") or "somebody"))
-        name = names.get(person) or f"{called.replace(':', '')} ({person})"
-        groups = await self._groups_of(client, person)
-        teams = {names[group] for group in groups if group in names}
-        known = await self._known(person)
-        away = [] if known is None else stands_in_for(await self._people(), known, time.time())
-        return Decider(
-            name=name,
-            key=f"{name}:{person}" if known is None else known.holder,
-            teams=tuple(sorted(teams.union(() if known is None else known.teams))),
-            stands_for=tuple((other.name, other.teams) for other in away),
-            via="slack",
-        )
+        return why_not(found.record, await self._people.decider(client, user), decision)
 
     async def _settle(
         self, client: Any, found: _Found, decision: Decision, user: Mapping[str, Any]
     ) -> str | None:
         """Take a decision, and give the reason for which it does not count; the first one does."""
-        who = await self._decider(client, user)
+        who = await self._people.decider(client, user)
         if self._journal is None or found.record is None:
             if found.waiting is not None and not found.waiting.answer.done():
                 found.waiting.answer.set_result(DecidedBy(decision=decision, who=who))
@@ -519,7 +477,7 @@ class SlackChannel:
             return
         told = f"Approved by {vote.by}; another person has to approve it, too."
         can_edit = is_editable(request)
-        with _told("say in Slack who has approved it"):
+        with telling("say in Slack who has approved it"):
             await client.chat_update(
                 channel=self._settings.channel,
                 ts=place,
@@ -556,8 +514,8 @@ def _remembering(given: str | None) -> Approved:
 
 def _value(given: object) -> str | None:
     """The text that somebody wrote into a field of a form, or chose in it."""
-    state = _fields(_fields(given).get("value"))
-    return state.get("value") or _fields(state.get("selected_option")).get("value")
+    state = fields_of(fields_of(given).get("value"))
+    return state.get("value") or fields_of(state.get("selected_option")).get("value")
 
 
 _View = Callable[[ApprovalRequest], dict[str, Any]]
@@ -568,11 +526,6 @@ _BUTTONS: Final[Mapping[str, tuple[Decision, _View | None]]] = {
     EDIT: (Edited(arguments={}), edit_view),
 }
 """By buttons: the decision that each is about, and the form that it opens, if it does."""
-
-
-def _fields(value: Any) -> Mapping[str, Any]:
-    """The fields of an object of Slack's; none of what is not an object."""
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def _wrong(field: str, why: str) -> dict[str, Any]:
@@ -589,18 +542,3 @@ def _in_words(decision: Decision) -> str:
             return f"Rejected ({reason})"
         case _:
             return "Decided"
-
-
-@contextmanager
-def _told(what: str) -> Generator[None]:
-    """Tell a failure of Slack's in words of one's own: its texts may hold what was sent."""
-    try:
-        yield
-    except (SlackClientError, aiohttp.ClientError, OSError, TimeoutError) as error:
-        response: Any = getattr(error, "response", None)
-        data = getattr(response, "data", None)
-        code = cast("dict[str, Any]", data).get("error") if isinstance(data, dict) else None
-        raise SlackUnavailableError(
-            f"delf could not {what}: {code or type(error).__name__}",
-            hint="look at token, scopes and channel of the app, and whether it is in the channel",
-        ) from error

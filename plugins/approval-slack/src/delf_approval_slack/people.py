@@ -1,0 +1,91 @@
+"""People in Slack as those who decide: by id, by user group, and as people whom delf knows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from delf.protocols.approval import Decider
+from delf.protocols.journal import Journal
+from delf.protocols.people import Person, SupportsPeople, stands_in_for
+from delf.terminal import visible
+from delf_approval_slack.blocks import escaped
+from delf_approval_slack.failures import telling
+from delf_approval_slack.settings import SlackSettings
+
+_GROUP_SECONDS: Final = 60.0
+"""Seconds for which the members of a user group are known."""
+
+
+class People:
+    """Finds who somebody in Slack is.
+
+    Args:
+        settings: Who may decide, and the names that people have in delf.
+    """
+
+    def __init__(self, settings: SlackSettings) -> None:
+        self._settings = settings
+        self._journal: object = None
+        self._members: tuple[float, Mapping[str, frozenset[str]]] | None = None
+
+    def use_journal(self, journal: Journal) -> None:
+        """Look up rights, teams and deputies there from now on."""
+        self._journal = journal
+
+    def mention(self, name: str) -> str:
+        """A person or team of delf as Slack tells them of a message; a plain name of others."""
+        found = next((one for one, known in self._settings.names.items() if known == name), None)
+        if found is None:
+            return escaped(name)
+        return f"<!subteam^{found}>" if found.startswith("S") else f"<@{found}>"
+
+    async def may(self, client: Any, user: str) -> bool:
+        """Tell whether somebody is one of the approvers."""
+        approvers = self._settings.approvers
+        if user and ("*" in approvers or user in approvers):
+            return True
+        return not (await self.groups_of(client, user)).isdisjoint(approvers)
+
+    async def groups_of(self, client: Any, user: str) -> frozenset[str]:
+        """The user groups of a person, of those that the settings name."""
+        named = (*self._settings.approvers, *self._settings.names)
+        groups = dict.fromkeys(group for group in named if group.startswith("S"))
+        if self._members is None or self._members[0] < time.monotonic():
+            members: dict[str, frozenset[str]] = {}
+            for group in groups:
+                with telling(f"look up the user group {group}"):
+                    found = await client.usergroups_users_list(usergroup=group)
+                members[group] = frozenset(map(str, found.get("users") or ()))
+            self._members = time.monotonic() + _GROUP_SECONDS, members
+        return frozenset(group for group, users in self._members[1].items() if user in users)
+
+    async def _everybody(self) -> list[Person]:
+        journal: object = self._journal
+        return await journal.people() if isinstance(journal, SupportsPeople) else []
+
+    async def known(self, user: str) -> Person | None:
+        """The person of the journal whom the settings name for somebody in Slack."""
+        name = self._settings.names.get(user)
+        return next((person for person in await self._everybody() if person.name == name), None)
+
+    async def decider(self, client: Any, user: Mapping[str, Any]) -> Decider:
+        """Somebody in Slack as one who decides.
+
+        Nobody has a name of the team's by what they call themselves in Slack.
+        """
+        names, person = self._settings.names, str(user.get("id"))
+        called = visible(str(user.get("username") or user.get("name") or "somebody"))
+        name = names.get(person) or f"{called.replace(':', '')} ({person})"
+        groups = await self.groups_of(client, person)
+        teams = {names[group] for group in groups if group in names}
+        known = await self.known(person)
+        away = [] if known is None else stands_in_for(await self._everybody(), known, time.time())
+        return Decider(
+            name=name,
+            key=f"{name}:{person}" if known is None else known.holder,
+            teams=tuple(sorted(teams.union(() if known is None else known.teams))),
+            stands_for=tuple((other.name, other.teams) for other in away),
+            via="slack",
+        )
