@@ -330,7 +330,7 @@ async def test_who_cancels_a_task_is_told_of_that_also_where_its_end_is_not_kept
         journal.go_on.set()
         with pytest.raises(asyncio.CancelledError):
             await work
-    assert "was cancelled, and its end could not be recorded" in caplog.text
+    assert "was stopped, and its end could not be recorded" in caplog.text
     assert "the disk is full" in caplog.text
 
 

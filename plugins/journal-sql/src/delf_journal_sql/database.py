@@ -157,6 +157,10 @@ class Database(Protocol):
         """The time by which heartbeats are compared."""
         ...
 
+    def answers(self) -> bool:
+        """Tell whether it says anything at all now; False after a few seconds of silence."""
+        ...
+
     def close(self) -> None:
         """Close pooled connections. It can be used again."""
         ...

@@ -281,12 +281,11 @@ class SqlJournal:
             self._opened = False
 
         def close() -> None:
-            if writer is not None:
-                writer.stop()
-            if watcher is not None:
+            ended = writer is None or writer.stop()
+            if watcher is not None and ended:
                 watcher.stop()
             if threads is not None:
-                threads.shutdown()
+                threads.shutdown(wait=ended)
             self._database.close()
 
         if watcher is not None:

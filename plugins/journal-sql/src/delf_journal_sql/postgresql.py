@@ -25,6 +25,7 @@ from delf_journal_sql.errors import (
 )
 from delf_journal_sql.schema import migrate
 from delf_journal_sql.settings import JournalSettings
+from delf_journal_sql.vigil import Vigil
 
 if TYPE_CHECKING:
     import psycopg
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 _LOCK: Final = 0x64656C66  # "delf"
 _CHANNEL: Final = "delf_journal"
 _CONNECT_SECONDS: Final = 10
+_PATIENCE: Final = 5.0
+"""Seconds of a statement after which the server is asked whether it answers at all."""
+_GREETING_SECONDS: Final = 3
 _CONNECTIONS: Final = 8
 _QUEUE_SECONDS: Final = 30.0
 _STOPPED_SECONDS: Final = 5
@@ -129,7 +133,7 @@ class PostgresConnection:
 
     def rollback(self) -> None:
         """Drop what was done."""
-        with contextlib.suppress(*self._database.errors):
+        with contextlib.suppress(*self._database.errors), self._database.vigil.over(self._raw):
             self._raw.rollback()
 
     def close(self) -> None:
@@ -197,6 +201,7 @@ class PostgresDatabase:
         self._lock = threading.Lock()
         self._free = threading.BoundedSemaphore(_CONNECTIONS)
         self._idle: list[psycopg.Connection[Any]] = []
+        self.vigil = Vigil(self.answers, _PATIENCE)
         seconds = max(1, int(settings.lock_timeout * 1000))
         self._options: dict[str, Any] = {
             "connect_timeout": _CONNECT_SECONDS,
@@ -213,7 +218,8 @@ class PostgresDatabase:
             raw: The connection that is used; None while one is made.
         """
         try:
-            yield
+            with self.vigil.over(raw):
+                yield
         except self.errors as error:
             raise self._explain(error, raw) from error
 
@@ -238,11 +244,27 @@ class PostgresDatabase:
         """A connection that hears of every write."""
         raw = self._open()
         try:
-            raw.execute(f"LISTEN {_CHANNEL}".encode())
+            with self.explained(raw):
+                raw.execute(f"LISTEN {_CHANNEL}".encode())
         except BaseException:
             raw.close()
             raise
         return raw
+
+    def answers(self) -> bool:
+        """Tell whether the server says anything, be it that it takes no connection."""
+        import psycopg
+
+        try:
+            options: dict[str, Any] = {**self._target, **self._options}
+            options["connect_timeout"] = _GREETING_SECONDS
+            psycopg.connect(**options).close()
+        except psycopg.errors.ConnectionTimeout:
+            self._close_idle()  # or each of them would be waited for
+            return False
+        except self.errors:
+            return True
+        return True
 
     def size(self, connection: Connection) -> tuple[int, int]:
         """The bytes of its tables with their indexes; what is free in them is not known."""
@@ -285,6 +307,10 @@ class PostgresDatabase:
 
     def close(self) -> None:
         """Close pooled connections."""
+        self._close_idle()
+        self.vigil.end()
+
+    def _close_idle(self) -> None:
         with self._lock:
             idle, self._idle = self._idle, []
         for raw in idle:
@@ -316,7 +342,7 @@ class PostgresDatabase:
                 raw = self._idle.pop() if self._idle else None
             if raw is None:
                 return None
-            with contextlib.suppress(*self.errors):
+            with contextlib.suppress(*self.errors), self.vigil.over(raw):
                 raw.execute(b"")
                 return raw
             raw.close()

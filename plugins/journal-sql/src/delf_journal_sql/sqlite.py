@@ -254,6 +254,10 @@ class SqliteDatabase:
         """The time of this machine, which is the file's, too."""
         return time.time()
 
+    def answers(self) -> bool:
+        """A file answers."""
+        return True
+
     def close(self) -> None:
         """Close pooled connections."""
         with self._lock:

@@ -39,6 +39,8 @@ _MOST: Final = 512
 _AGAIN_SECONDS: Final = 0.1
 _GIVE_UP_SECONDS: Final = 15.0
 """The seconds for which a lost connection is tried again."""
+_STOP_SECONDS: Final = 2.0
+"""Seconds after which a writer that is to end asks whether its database answers at all."""
 
 
 @dataclass(slots=True, eq=False)
@@ -129,12 +131,21 @@ class Writer:
             self._ready.notify()
         return True
 
-    def stop(self) -> None:
-        """Write what was put, then end. Blocks; may be called twice."""
+    def stop(self) -> bool:
+        """Write what was put, then end, as long as the database answers.
+
+        Blocks; may be called twice.
+
+        Returns:
+            Whether it ended.
+        """
         with self._ready:
             self._stopping = True
             self._ready.notify()
-        self._thread.join()
+        self._thread.join(_STOP_SECONDS)
+        while self._thread.is_alive() and self._database.answers():
+            self._thread.join(_STOP_SECONDS)
+        return not self._thread.is_alive()
 
     # -- the thread ---------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from delf import events as ev
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.observers import ObserverFeed
 from delf.engine.redact import Redactor
+from delf.errors import JournalUnavailableError
 from delf.events import SAFE
 from delf.messages import Usage
 from delf.plugins.in_process_journal import InProcessJournal
@@ -57,6 +58,26 @@ async def test_an_event_that_is_not_kept_is_not_seen():
     with pytest.raises(OSError, match="full"):
         await log.record(ev.Warned, message="x")
     assert seen == log.events == []
+
+
+async def test_a_task_in_a_hurry_does_not_wait_for_a_journal_that_does_not_answer():
+    journal = Journal()
+    log = TaskLog("t", journal, [])
+    await log.record(ev.Warned, message="before")
+    never = asyncio.Event()
+
+    async def silent(event):
+        await never.wait()
+
+    journal.append = silent
+    stuck = asyncio.ensure_future(log.record(ev.Warned, message="it waits, and others behind it"))
+    await asyncio.sleep(0)
+    log.hurry(0.02)
+    with pytest.raises(JournalUnavailableError, match="does not answer"):
+        await log.record(ev.Warned, message="behind it")
+    with pytest.raises(JournalUnavailableError, match="does not answer"):
+        await log.record(ev.Warned, message="in no time at all")
+    stuck.cancel()
 
 
 async def test_a_failing_listener_disturbs_nobody(caplog):

@@ -8,7 +8,7 @@ from asyncio import sleep
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 from delf.engine.waiting import to_its_end
 from delf.errors import DelfError
@@ -16,6 +16,7 @@ from delf.events import Event, TaskFinished
 from delf.protocols.journal import Journal, PerhapsAlive, SharedJournal
 
 _log = logging.getLogger(__name__)
+_RELEASE_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,10 @@ class Claims:
         self.before.pop(task_id, None)
         if isinstance(journal, SharedJournal):
             try:
-                await to_its_end(journal.release(task_id))
-            except DelfError as error:
-                _log.warning("task %s is not free for others yet: %s", task_id, error)
+                await to_its_end(asyncio.wait_for(journal.release(task_id), _RELEASE_SECONDS))
+            except (DelfError, TimeoutError) as error:
+                why = str(error) or "the journal does not answer"
+                _log.warning("task %s is not free for others yet: %s", task_id, why)
 
     async def take_up(self, journal: Journal, task_id: str) -> Sequence[Event]:
         """Make a task of the journal this agent's own, unless it is over.

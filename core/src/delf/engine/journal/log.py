@@ -11,6 +11,7 @@ from typing import Any
 
 from delf.engine.journal.replay import Replay
 from delf.engine.redact import RedactedStream, Redactor
+from delf.errors import JournalUnavailableError
 from delf.events import (
     SAFE,
     ClockRead,
@@ -63,6 +64,7 @@ class TaskLog:
         self._turns: list[int] = []
         self._waiting: list[tuple[Callable[..., Event], dict[str, Any]]] = []
         self._over = False
+        self._until: float | None = None
         self._model_calls = sum(isinstance(event, ModelCalled) for event in self.events)
         self.prompted: dict[str, tuple[Message, ...]] = {}
         """The latest requests to models, by purpose."""
@@ -97,6 +99,23 @@ class TaskLog:
         """
         if self.redactor.knows_any:
             fields = self._without_secrets(fields, safe)
+        if self._until is None:
+            await self._record(kind, fields)
+            return
+        try:
+            async with asyncio.timeout_at(self._until):
+                await self._record(kind, fields)
+        except TimeoutError as error:
+            raise JournalUnavailableError(
+                "the journal does not answer", hint="once it does, delf runs list shows the task"
+            ) from error
+
+    def hurry(self, seconds: float) -> None:
+        """Wait for the journal so long in all from now on, as the task is to be over."""
+        if self._until is None:
+            self._until = asyncio.get_running_loop().time() + seconds
+
+    async def _record(self, kind: Callable[..., Event], fields: dict[str, Any]) -> None:
         written = False
         try:
             async with self._lock:
@@ -143,7 +162,8 @@ class TaskLog:
     async def end(self) -> None:
         """Keep nothing any more: somebody else may go on with the task from now on."""
         try:
-            await self._flush()
+            async with asyncio.timeout_at(self._until):
+                await self._flush()
         finally:
             self._over = True
 

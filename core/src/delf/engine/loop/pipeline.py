@@ -54,6 +54,8 @@ from delf.protocols.strategy import Strategy, SupportsOwnTools
 
 _log = logging.getLogger(__name__)
 _GRACE_SECONDS = 1.0
+_LAST_SECONDS = 5.0
+"""Seconds that the end of a task which is cut short waits for the journal."""
 _SHARE = 0.25
 """The share of a task's time that its memory, or its prefilter, may take."""
 
@@ -226,6 +228,7 @@ class TaskPipeline:
     async def _abandon(self, work: asyncio.Future[str]) -> None:
         """Stop what still runs: the sandbox dies, the rest is cancelled."""
         work.cancel()
+        self._log.hurry(_LAST_SECONDS)
         await self._host.scripts.end(_GRACE_SECONDS)
         await asyncio.wait({work}, timeout=_GRACE_SECONDS)
 
@@ -236,6 +239,7 @@ class TaskPipeline:
             work: What it does.
         """
         is_left = self._is_left
+        self._log.hurry(_LAST_SECONDS)
         try:
             if is_left:
                 await self._log.end()
@@ -277,19 +281,24 @@ class TaskPipeline:
             return replace(outcome, postponed=True)
         if run.request.conversation is not None:
             await keep_turn(run, text, error)
-        await log.record(
-            TaskFinished,
-            status=error is None,
-            text=text,
-            duration_ms=outcome.duration_ms,
-            error=None if error is None else error.message,
-            code=None if error is None else error.code,
-            cost_usd=cost_of(log.events),
-            files=dict(outcome.files),
-            value=outcome.value,
-            by=None if stopped is None else stopped.name,
-            via="" if stopped is None else stopped.via,
-        )
+        try:
+            await log.record(
+                TaskFinished,
+                status=error is None,
+                text=text,
+                duration_ms=outcome.duration_ms,
+                error=None if error is None else error.message,
+                code=None if error is None else error.code,
+                cost_usd=cost_of(log.events),
+                files=dict(outcome.files),
+                value=outcome.value,
+                by=None if stopped is None else stopped.name,
+                via="" if stopped is None else stopped.via,
+            )
+        except DelfError as lost:
+            if not isinstance(error, TaskTimeoutError):
+                raise
+            self._lost_end(lost)
         return outcome
 
     async def _postpone(self, error: DelfError) -> bool:
@@ -322,7 +331,7 @@ class TaskPipeline:
             self._log.redactor.log_failure(_log, message, failure)
 
     def _lost_end(self, error: BaseException) -> None:
-        message = f"task {self._log.task_id} was cancelled, and its end could not be recorded"
+        message = f"task {self._log.task_id} was stopped, and its end could not be recorded"
         self._log.redactor.log_failure(_log, message, error)
 
 
