@@ -15,7 +15,7 @@ _LOOK_SECONDS: Final = 1.0
 class Vigil:
     """Breaks the connections of statements that wait for long, where the server does not answer.
 
-    A driver waits for ever for a server that is stopped, as its kernel takes what is sent.
+    A driver waits forever for a server that is stopped, as its kernel takes what is sent.
 
     Args:
         answers: Asks the server by another connection; it may take seconds.
