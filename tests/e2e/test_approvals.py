@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -178,7 +177,6 @@ def test_what_is_revoked_while_a_task_runs_is_asked_about_at_its_next_call(here)
 
 
 REST = '''
-import time
 from delf import tool
 
 @tool(effect="read")
@@ -239,9 +237,7 @@ def test_the_same_request_is_answered_once_its_task_was_resumed(here, journal, m
         ThreadPoolExecutor(1) as threads,
     ):
         resumed = threads.submit(agent.resume, task)
-        while not agent.get_pending_approvals():
-            assert not resumed.done(), resumed.result()
-            time.sleep(0.01)
+        until_now(lambda: resumed.done() or agent.get_pending_approvals())
         assert approvals("approve", name).stdout == "approved: desk.send(to='ada', copies=2)\n"
         assert resumed.result(30).text == "sent to ada"
     assert sent(here) == ["ada 2"]

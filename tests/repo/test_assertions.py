@@ -112,3 +112,54 @@ def test_every_test_asserts_something():
 def test_helpers_are_followed(source, found, tmp_path):
     (tmp_path / "test_it.py").write_text(source)
     assert silent(tmp_path / "test_it.py") == found
+
+
+SLEEPS: Final = 80
+"""Calls of sleep for a time, in the tests and their helpers: `support.until` waits for what happens."""
+PRIVATE: Final = 255
+"""Uses of private names of what is tested, and of what it is patched with."""
+APART: Final = ("escapes", "broken")
+"""Scripts that try to escape, and plugins that break a rule each."""
+
+
+def nodes() -> Iterator[ast.AST]:
+    for path in TESTS.rglob("*.py"):
+        if not set(APART) & set(path.parts):
+            yield from ast.walk(module(path))
+
+
+def sleeps(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id="asyncio" | "time"), attr="sleep"), args=[seconds]
+        ):
+            return not (isinstance(seconds, ast.Constant) and seconds.value == 0)
+        case _:
+            return False
+
+
+def is_private(name: object) -> bool:
+    return isinstance(name, str) and name.startswith("_") and not name.startswith("__")
+
+
+def reaches_inside(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(value=ast.Name(id="self" | "cls")):
+            return False
+        case ast.Attribute(attr=name):
+            return is_private(name)
+        case ast.ImportFrom(names=names):
+            return any(is_private(alias.name) for alias in names)
+        case ast.Call(func=ast.Attribute(attr="setattr" | "delattr"), args=[what, *rest]):
+            told = what if isinstance(what, ast.Constant) else rest[0] if rest else what
+            return isinstance(told, ast.Constant) and is_private(str(told.value).rpartition(".")[2])
+        case _:
+            return False
+
+
+def test_tests_wait_for_what_happens_and_not_for_a_time():
+    assert sum(map(sleeps, nodes())) <= SLEEPS, "wait with support.until"
+
+
+def test_tests_use_what_is_public():
+    assert sum(map(reaches_inside, nodes())) <= PRIVATE, "show it by what users can see"

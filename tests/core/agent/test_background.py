@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -75,12 +74,7 @@ def test_tasks_that_were_cancelled_leave_nothing_behind_when_the_agent_stops(
 
 def first_request(agent: Agent) -> dict[str, Any]:
     """The first request that waits, as soon as there is one."""
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        if waiting := agent.get_pending_approvals():
-            return waiting[0]
-        time.sleep(0.002)
-    raise AssertionError("no request came")
+    return until_now(agent.get_pending_approvals)[0]
 
 
 class TestSubmit:

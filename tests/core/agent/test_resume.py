@@ -915,12 +915,7 @@ async def test_requests_of_a_submitted_task_wait_again(bench: Bench) -> None:
 
 async def waiting_requests(agent: Agent, but: str = "") -> Sequence[dict[str, Any]]:
     """The requests that wait, once there are any."""
-    async with asyncio.timeout(20):
-        while True:
-            waiting = [r for r in agent.get_pending_approvals() if r["request_id"] != but]
-            if waiting:
-                return waiting
-            await asyncio.sleep(0.01)
+    return await until(lambda: [r for r in agent.get_pending_approvals() if r["request_id"] != but])
 
 
 GIVING_UP = """

@@ -1,6 +1,8 @@
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -9,29 +11,36 @@ from support.guests import LIMITS, FakeGuest, FakeProcess
 from support.scripting import session_spec
 
 
-@pytest.fixture
-async def guest() -> AsyncIterator[FakeGuest]:
-    """A session whose guest is the test; ``init`` was sent and taken."""
+@asynccontextmanager
+async def session_of_a_test(**limits: int) -> AsyncIterator[FakeGuest]:
+    """A session with these limits whose guest is the test; ``init`` was sent and taken."""
+    allowed = replace(LIMITS, **limits)
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.setblocking(False)
     process = FakeProcess()
     loop = asyncio.get_running_loop()
     _, session = await loop.create_connection(
-        lambda: WireSession(process, LIMITS.frame_bytes), sock=ours
+        lambda: WireSession(process, allowed.frame_bytes), sock=ours
     )
     fake = FakeGuest(session, process, theirs)
     await fake.send(["ready"])
     await session.ready(5)
-    spec = session_spec(
-        frame_bytes=LIMITS.frame_bytes,
-        output_bytes=LIMITS.output_bytes,
-        file_bytes=LIMITS.file_bytes,
-        total_file_bytes=LIMITS.total_file_bytes,
-    )
-    session.initialise(spec, "/scratch", ["/data/a.csv"])
+    session.initialise(replace(session_spec(), limits=allowed), "/scratch", ["/data/a.csv"])
     assert (await fake.receive())[0] == "init"
     yield fake
     await session.aclose()
     fake.close()
     assert process.closed
+
+
+@pytest.fixture
+async def open_guest() -> AsyncIterator[Callable[..., Awaitable[FakeGuest]]]:
+    """Opens sessions with limits of its own, and closes them after the test."""
+    async with AsyncExitStack() as opened:
+        yield lambda **limits: opened.enter_async_context(session_of_a_test(**limits))
+
+
+@pytest.fixture
+async def guest(open_guest: Callable[..., Awaitable[FakeGuest]]) -> FakeGuest:
+    return await open_guest()

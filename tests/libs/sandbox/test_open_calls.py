@@ -2,13 +2,11 @@
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 
 from delf.protocols.sandbox import Crashed, Done
 from delf_sandbox import calls as calls_module
-from delf_sandbox.budget import Budget
 from delf_sandbox.guest.frames import encode
 from support.until import until
 
@@ -270,13 +268,11 @@ async def test_the_number_of_a_call_that_waits_is_in_use(guest, waiting, few):
 # -- large ------------------------------------------------------------------------------------
 
 
-async def test_calls_that_wait_cannot_fill_the_hosts_memory_with_their_arguments(guest):
+async def test_calls_that_wait_cannot_fill_the_hosts_memory_with_their_arguments(open_guest):
+    guest = await open_guest(memory_bytes=10**6)
     release = asyncio.Event()
     guest.host.tools["shop.wait"] = lambda _: release.wait()
     running = await guest.start()
-    guest.session._budget = Budget(
-        replace(guest.session._spec.limits, memory_bytes=10**6, frame_bytes=10**5)
-    )
 
     async def calls():
         for number in range(60):
@@ -293,7 +289,8 @@ async def test_calls_that_wait_cannot_fill_the_hosts_memory_with_their_arguments
     assert isinstance(await running, Done)
 
 
-async def test_a_guest_that_was_too_busy_is_read_again_once_its_script_is_over(guest):
+async def test_a_guest_that_was_too_busy_is_read_again_once_its_script_is_over(open_guest):
+    guest = await open_guest(memory_bytes=10**6)
     release = asyncio.Event()
 
     async def wait(_):
@@ -303,8 +300,6 @@ async def test_a_guest_that_was_too_busy_is_read_again_once_its_script_is_over(g
 
     guest.host.tools["shop.wait"] = wait
     running = await guest.start()
-    limits = replace(guest.session._spec.limits, memory_bytes=10**6, frame_bytes=10**5)
-    guest.session._budget = Budget(limits)
     frames = [call(number, "x" * 90_000) for number in range(12)]
     guest.session.data_received(b"".join(encode(frame, 10**5) for frame in [*frames, DONE]))
     assert isinstance(await ended(running), Done)

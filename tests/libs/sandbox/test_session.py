@@ -1,7 +1,6 @@
 import asyncio
 import json
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,15 +11,12 @@ from delf.protocols.sandbox import (
     Done,
     Failed,
     LimitReached,
-    Limits,
     Raised,
     Rerun,
     Returned,
     ToolMessage,
 )
 from delf_sandbox import budget as budget_module
-from delf_sandbox.budget import Budget
-from delf_sandbox.guest.frames import FrameReader
 from delf_sandbox.guest.output import MAX_FILES
 from delf_sandbox.session import WireSession
 from support.guests import FakeProcess
@@ -41,8 +37,9 @@ async def test_a_script_runs_to_its_end(guest):
 
 
 @pytest.mark.slow
-async def test_others_have_their_turns_while_a_large_frame_is_parsed(guest):
+async def test_others_have_their_turns_while_a_large_frame_is_parsed(open_guest):
     """However long that takes, and what arrives behind it waits."""
+    guest = await open_guest(frame_bytes=10_000_000)
     turns = 0
 
     async def count():
@@ -51,8 +48,6 @@ async def test_others_have_their_turns_while_a_large_frame_is_parsed(guest):
             turns += 1
             await asyncio.sleep(0)
 
-    guest.session._reader = FrameReader(10_000_000)
-    guest.session._budget = Budget(Limits())
     running = await guest.start()
     paths = [Path("a/b")] * 100_000
     counting = asyncio.create_task(count())
@@ -63,9 +58,8 @@ async def test_others_have_their_turns_while_a_large_frame_is_parsed(guest):
     assert guest.host.text == "a"
 
 
-async def test_a_large_frame_that_is_none_ends_the_sandbox(guest):
-    guest.session._reader = FrameReader(10_000_000)
-    guest.session._budget = Budget(Limits())
+async def test_a_large_frame_that_is_none_ends_the_sandbox(open_guest):
+    guest = await open_guest(frame_bytes=10_000_000)
     running = await guest.start()
     await guest.send(["nonsense", "x" * 1_000_000], ["print", "too late"])
     message = "the sandbox sent an unknown frame 'nonsense'"
@@ -472,9 +466,9 @@ async def test_closing_twice_and_killing_afterwards_is_safe(guest):
 # -- what a hostile guest could cost the host ---------------------------------------------
 
 
-async def test_a_guest_that_calls_without_end_is_ended(guest):
+async def test_a_guest_that_calls_without_end_is_ended(open_guest):
+    guest = await open_guest(calls=3)
     running = await guest.start()
-    guest.session._budget = Budget(replace(guest.session._spec.limits, calls=3))
     await guest.send(*(["call", number, "echo", "", [], {}] for number in range(9)))
     outcome = await running
     assert (outcome.limit, outcome.message) == ("calls", "a task can make 3 tool calls")
@@ -482,12 +476,13 @@ async def test_a_guest_that_calls_without_end_is_ended(guest):
     assert guest.process.kills
 
 
-async def test_a_guest_that_does_not_read_cannot_fill_the_hosts_memory(guest):
+async def test_a_guest_that_does_not_read_cannot_fill_the_hosts_memory(open_guest):
+    guest = await open_guest(memory_bytes=10**6)
+
     async def much():
         return "x" * 90_000
 
     running = await guest.start()
-    guest.session._budget = Budget(replace(guest.session._spec.limits, memory_bytes=10**6))
     guest.host.tools["shop.find"] = much
     await guest.send(*(["call", number, "shop", "find", [], {}] for number in range(100)))
     outcome = await running
@@ -507,10 +502,10 @@ async def test_a_guest_that_does_not_read_cannot_fill_the_hosts_memory(guest):
     ],
     ids=["ready", "cancel", "clock", "file", "call", "print"],
 )
-async def test_a_flood_of_frames_that_say_nothing_ends_the_session(guest, frames, monkeypatch):
+async def test_a_flood_of_frames_that_say_nothing_ends_the_session(open_guest, frames, monkeypatch):
     monkeypatch.setattr(budget_module, "_SPARE_FRAMES", 500)
+    guest = await open_guest(calls=500)
     running = await guest.start()
-    guest.session._budget = Budget(replace(guest.session._spec.limits, calls=500))
     with suppress(OSError):
         for _ in range(3_000):
             await guest.send(*frames)
@@ -519,9 +514,9 @@ async def test_a_flood_of_frames_that_say_nothing_ends_the_session(guest, frames
     assert not guest.session.alive
 
 
-async def test_a_flood_between_scripts_ends_the_session(guest, monkeypatch):
+async def test_a_flood_between_scripts_ends_the_session(open_guest, monkeypatch):
     monkeypatch.setattr(budget_module, "_SPARE_FRAMES", 500)
-    guest.session._budget = Budget(replace(guest.session._spec.limits, calls=0))
+    guest = await open_guest(calls=0)
     await guest.send(*[["ready"]] * 1_000)
     await until(lambda: not guest.session.alive)
     assert not guest.session.alive
@@ -537,11 +532,10 @@ PADDED = {
 
 
 @pytest.mark.parametrize("name", PADDED)
-async def test_a_flood_of_bytes_that_say_nothing_ends_the_session(guest, name, monkeypatch):
+async def test_a_flood_of_bytes_that_say_nothing_ends_the_session(open_guest, name, monkeypatch):
     monkeypatch.setattr(budget_module, "_SPARE_BYTES", 100_000)
+    guest = await open_guest(calls=10)
     running = await guest.start()
-    guest.session._budget = Budget(replace(guest.session._spec.limits, calls=10))
-    guest.session._budget.begin_script()
     with suppress(OSError):
         for _ in range(20):
             await guest.send_payload(PADDED[name] % (b" " * 90_000))
@@ -569,12 +563,11 @@ async def test_a_flood_of_bytes_after_the_end_ends_the_session(guest, payload):
     assert not guest.session.alive
 
 
-async def test_all_that_a_script_may_send_is_within_its_bytes(guest, monkeypatch):
+async def test_all_that_a_script_may_send_is_within_its_bytes(open_guest, monkeypatch):
     monkeypatch.setattr(budget_module, "_SPARE_BYTES", 5_000)
+    guest = await open_guest()
     for _ in range(2):
         running = await guest.start()
-        guest.session._budget = Budget(guest.session._spec.limits)
-        guest.session._budget.begin_script()
         for number in range(100):
             await guest.send(["print", "\x01" * 100])
             await guest.send(["call", number, "echo", "", ["x" * 50_000], {}])

@@ -174,12 +174,8 @@ class Slack:
 
     async def question(self, text: str) -> dict[str, Any]:
         """The message with buttons that shows a text, once it is there."""
-        async with asyncio.timeout(15):
-            while True:
-                for message in self.questions:
-                    if text in texts(message):
-                        return message
-                await asyncio.sleep(0.02)
+        found = await until(lambda: [each for each in self.questions if text in texts(each)])
+        return found[0]
 
     async def shown(self, ts: str, text: str) -> dict[str, Any]:
         """A message once it shows a text."""

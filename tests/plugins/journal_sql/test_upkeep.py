@@ -387,10 +387,7 @@ async def test_tasks_that_wait_go_on_on_another_machine(
     (tmp_path / "there").mkdir()
     async with make("here") as agent:
         waiting = await agent.asubmit("send a mail")
-        asked = None
-        while asked is None:
-            asked = next(iter(await agent.journal.find_requests(waiting=True)), None)
-            await asyncio.sleep(0.01)
+        (asked,) = await until(lambda: agent.journal.find_requests(waiting=True))
         await agent.journal.back_up(tmp_path / "there" / "journal.db")
         agent.cancel(waiting)
     monkeypatch.setattr(owners, "place", lambda: "another machine")

@@ -53,11 +53,7 @@ async def test_a_command_is_killed_with_all_that_it_started(folder: Path) -> Non
     with pytest.raises(DelfError, match=r"killed after 5 seconds; it had written: \d+") as error:
         await shell.run(f'python3 -c "{program}"', timeout=5)
     pid = int(error.value.message.split("had written: ")[1].split()[0])
-    for _ in range(100):
-        if not _alive(pid):
-            return
-        await asyncio.sleep(0.02)
-    pytest.fail("a process that the command started lives on")
+    await until(lambda: not _alive(pid))
 
 
 def _alive(pid: int) -> bool:
@@ -88,11 +84,8 @@ async def test_no_descriptor_is_left(shell: Shell) -> None:
     for command in ("echo a | cat", "echo a | nothing-here", "nothing-here | cat"):
         with contextlib.suppress(DelfError):
             await shell.run(command)
-    for _ in range(100):
-        if len(os.listdir("/proc/self/fd")) <= before:
-            return
-        await asyncio.sleep(0.02)  # the loop closes the pipes of a process after its end
-    pytest.fail("a command left a descriptor open")
+    # The loop closes the pipes of a process after its end.
+    await until(lambda: len(os.listdir("/proc/self/fd")) <= before)
 
 
 async def test_a_command_gets_the_variables_that_are_named(
