@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from dataclasses import replace
 
@@ -251,6 +252,29 @@ async def test_whichever_process_slack_tells_the_press_counts_once(office):
         assert one.box.sent == [("bob", 1)]
         closed = [update["ts"] for update in slack.updates]
         assert sorted(closed) == sorted({m["ts"] for m in questions.values()})
+
+
+async def test_servers_of_one_machine_share_the_port_that_slack_posts_to(office, monkeypatch):
+    slack, opens = office
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        slack.http_port = free.getsockname()[1]
+    monkeypatch.delenv("DELF_APPROVAL_SLACK_APP_TOKEN")
+    monkeypatch.setenv("DELF_APPROVAL_SLACK_SIGNING_SECRET", SECRET)
+    monkeypatch.setenv("DELF_APPROVAL_SLACK_PORT", str(slack.http_port))
+    async with opens() as one, opens() as two:
+        await staffed(one)
+        await staffed(two)
+        tasks = {}
+        for number in range(4):  # whichever of them the system gives a connection to
+            to, server = f"person{number}", (one, two)[number % 2]
+            tasks[to] = await asks(server, to)
+            await slack.question(to)
+        for to in tasks:
+            await slack.press(await slack.question(to), APPROVE, "U0BO")
+        for to, task in tasks.items():
+            assert (await one.until(task, "done"))["result"] == f"sent 1 to {to}"
+        assert (len(one.box.sent), len(two.box.sent)) == (2, 2)
 
 
 async def test_a_question_of_a_server_that_is_gone_is_asked_in_its_own_message(office):
