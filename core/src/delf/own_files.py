@@ -43,16 +43,26 @@ def write_own(path: Path, text: str) -> None:
         ConfigurationError: When others can write to the folder.
         OSError: When it cannot be written.
     """
-    new = path.with_suffix(f".{secrets.token_hex(8)}")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not is_own_folder(path.parent):
         raise ConfigurationError(
             f"others can write to {path.parent}",
             hint=f"make it yours alone: chmod 700 {path.parent}",
         )
+    write_private(path, text.encode())
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that only its owner can read, whole or not at all; with its folder.
+
+    Raises:
+        OSError: When it cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with os.fdopen(os.open(new, _NEW, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(os.open(new, _NEW, 0o600), "wb") as file:
+            file.write(content)
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)

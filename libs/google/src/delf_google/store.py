@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any, Final, cast
+
+from delf.own_files import write_private
 
 _SERVICE: Final = "delf-google"
 
@@ -58,7 +57,7 @@ class TokenStore:
         if _to_keyring(key, text):
             path.unlink(missing_ok=True)
             return "the system's keyring"
-        write_private(path, text)
+        write_private(path, text.encode())
         return str(path)
 
     def delete(self, account: str, client_id: str) -> bool:
@@ -68,20 +67,6 @@ class TokenStore:
         was_file = path.exists()
         path.unlink(missing_ok=True)
         return _drop_from_keyring(key) or was_file
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with 0600
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(name).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise
 
 
 def _key(account: str, client_id: str) -> str:

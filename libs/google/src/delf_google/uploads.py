@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from delf.errors import ConnectionUnavailableError
+from delf.own_files import write_private
 from delf.retries import pause
 from delf_google.errors import GoogleError, LostAnswerError
 from delf_google.requests import Answer, Request
-from delf_google.store import write_private
 from delf_google.transport import Transport
 
 _log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class UploadLog:
     def begin(self, key: str, address: str) -> None:
         """Remember an upload. Without a place to write it goes on, and cannot be resumed."""
         try:
-            write_private(self._path(key), json.dumps({"address": address}))
+            write_private(self._path(key), json.dumps({"address": address}).encode())
         except OSError as error:
             _log.warning("an upload cannot be resumed if it is interrupted: %s", error.strerror)
 

@@ -7,8 +7,6 @@ import contextlib
 import hashlib
 import json
 import logging
-import os
-import tempfile
 import webbrowser
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -25,6 +23,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAu
 from pydantic import ValidationError
 
 from delf.errors import ConnectionConfigurationError, ConnectionUnavailableError
+from delf.own_files import write_private
 from delf_mcp.settings import MCPSettings
 
 if TYPE_CHECKING:
@@ -98,12 +97,7 @@ class TokenFile:
 
     def _write(self, name: str, value: Any) -> None:
         content = {**self._content(), name: value}
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # A new file, which only its owner can read, takes the place of the old one.
-        handle, made = tempfile.mkstemp(dir=self._path.parent, prefix=".tokens-")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(content, file)
-        Path(made).replace(self._path)
+        write_private(self._path, json.dumps(content).encode())
 
 
 class Returning:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
@@ -14,6 +13,7 @@ from typing import Any, BinaryIO, Final, Literal
 from pydantic import BaseModel, ValidationError
 
 from delf.errors import ConnectionUnavailableError
+from delf.own_files import write_private
 from delf_openapi.sources import Source, dumps, path_of, read
 
 _FRESH_SECONDS: Final = 24 * 3600
@@ -88,16 +88,7 @@ class Cache:
     def write(self, name: str, value: Any) -> None:
         """Keep a file, whole or not at all. A folder that cannot be written costs a warning."""
         try:
-            data = dumps(value)
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with tempfile.NamedTemporaryFile(dir=self._folder, suffix=".new", delete=False) as file:
-                try:
-                    file.write(data)
-                    file.close()
-                    Path(file.name).replace(self._folder / name)
-                except BaseException:
-                    Path(file.name).unlink(missing_ok=True)
-                    raise
+            write_private(self._folder / name, dumps(value))
         except (OSError, ValueError, RecursionError) as error:
             _log.warning("%s cannot be kept: %s", name, error)
 

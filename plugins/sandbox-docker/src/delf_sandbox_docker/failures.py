@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from delf.errors import SandboxUnavailableError
+from delf.own_files import write_private
 
 _SECONDS: Final = 600.0
 
@@ -60,13 +59,8 @@ class FailedBuilds:
             error: Why.
         """
         told = {"at": self._clock(), "message": error.message, "hint": error.hint or ""}
-        path = self._path(about)
         with suppress(OSError):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(dir=path.parent)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(told, file)
-            Path(name).replace(path)
+            write_private(self._path(about), json.dumps(told).encode())
 
     def _path(self, about: Sequence[str]) -> Path:
         if self._folder is None:
