@@ -31,6 +31,7 @@ CONTRACTS = frozenset(
         "delf.messages",
         "delf.outages",
         "delf.outputs",
+        "delf.own_files",
         "delf.namesake",
         "delf.notes",
         "delf.official",
@@ -66,7 +67,7 @@ MORE: dict[str, frozenset[str]] = {
     "demo": frozenset({"delf.trust"}),
     "devkit": frozenset({"delf.engine.redact", "delf.plugins", "delf.response"}),
     "filesystem": PROGRAM,
-    "mcp": PROGRAM | {"delf.own_files"},
+    "mcp": PROGRAM,
     "routines": PROGRAM | {"delf.folders", "delf.plugins", "delf.trust"},
     "runner-dbos": PROGRAM
     | {"delf.plugins", "delf.project", "delf.engine.agent_context", "delf.sync"},
