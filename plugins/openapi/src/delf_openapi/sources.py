@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote, urljoin, urlsplit
 
+from delf.addresses import is_public
 from delf.bodies import ACCEPTED, BodyTooLargeError, Inflater
 from delf.errors import ConnectionFileNotFoundError, ConnectionUnavailableError
 from delf.tls import trusted
@@ -24,7 +25,6 @@ from delf_openapi.yaml_reader import parse_yaml
 if TYPE_CHECKING:
     import httpx
 
-_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 _FETCH_TIMEOUT: Final = 30.0
 _FETCH_SECONDS: Final = 300.0
 _MAX_REDIRECTS: Final = 5
@@ -194,17 +194,7 @@ def is_private(host: str) -> bool:
             found = {ipaddress.ip_address(i[4][0]) for i in socket.getaddrinfo(host, None)}
         except (OSError, ValueError):
             return False
-    return any(not _public(address) for address in found)
-
-
-def _public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Tell whether an address is public, and leads to no private one through a gateway."""
-    inner: ipaddress.IPv4Address | None = None
-    if isinstance(address, ipaddress.IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour
-        if address in _NAT64:
-            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    return inner.is_global if inner is not None else address.is_global
+    return any(not is_public(address) for address in found)
 
 
 @contextmanager

@@ -6,20 +6,14 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
+from delf.addresses import Address, is_public
 from delf.errors import ConnectionConfigurationError, ToolExecutionError, ToolRefusedError
 
-Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 """The addresses of a host's name, as text."""
-
-_GLOBAL_V6: Final = ipaddress.ip_network("2000::/3")
-_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
-# Public addresses that lead into the network of a cloud: Azure's services for its machines.
-_INNER_V4: Final = frozenset({ipaddress.ip_address("168.63.129.16")})
-_LAST_32: Final = 0xFFFF_FFFF
 
 
 async def system_resolve(host: str, port: int) -> list[str]:
@@ -31,25 +25,6 @@ async def system_resolve(host: str, port: int) -> list[str]:
     """
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
-
-
-def is_public(address: Address) -> bool:
-    """Tell whether an address is one of the public internet."""
-    if isinstance(address, ipaddress.IPv4Address):
-        return address.is_global and not address.is_multicast and address not in _INNER_V4
-    embedded = _embedded(address)
-    if embedded is not None:
-        return is_public(embedded)
-    return address in _GLOBAL_V6 and address.is_global
-
-
-def _embedded(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """The IPv4 address that a packet to this one ends at."""
-    if address in _NAT64:
-        return ipaddress.IPv4Address(int(address) & _LAST_32)
-    if address.teredo is not None:
-        return address.teredo[1]
-    return address.ipv4_mapped or address.sixtofour
 
 
 class Guard:

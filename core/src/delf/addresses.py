@@ -1,0 +1,33 @@
+"""Addresses of the public internet, told from all others."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Final, TypeAlias
+
+Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_GLOBAL_V6: Final = ipaddress.ip_network("2000::/3")
+_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+# Public addresses that lead into the network of a cloud: Azure's services for its machines.
+_INNER_V4: Final = frozenset({ipaddress.ip_address("168.63.129.16")})
+_LAST_32: Final = 0xFFFF_FFFF
+
+
+def is_public(address: Address) -> bool:
+    """Tell whether an address is one of the public internet, and leads to no other one."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address.is_global and not address.is_multicast and address not in _INNER_V4
+    embedded = _embedded(address)
+    if embedded is not None:
+        return is_public(embedded)
+    return address in _GLOBAL_V6 and address.is_global
+
+
+def _embedded(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """The IPv4 address that a packet to this one ends at."""
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & _LAST_32)
+    if address.teredo is not None:
+        return address.teredo[1]
+    return address.ipv4_mapped or address.sixtofour
