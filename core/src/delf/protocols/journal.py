@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from delf.events import ApprovalDecided, ApprovalRequested, Event, StoppedBy
+from delf.events import ApprovalDecided, ApprovalRequested, ApprovalVoted, Event, StoppedBy
 from delf.protocols.approval import RememberedDecision
 from delf.records import dataclass
 
@@ -168,11 +168,13 @@ class RequestRecord:
         requested: What was asked.
         decided: How it was decided, if it was.
         task: Its task; ``running`` only while a process that lives works on it.
+        votes: While it waits for a second approval, the first one.
     """
 
     requested: ApprovalRequested
     decided: ApprovalDecided | None
     task: TaskRecord
+    votes: Sequence[ApprovalVoted] = ()
 
     @property
     def waits(self) -> bool:

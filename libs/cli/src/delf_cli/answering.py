@@ -257,6 +257,18 @@ def why_not(record: RequestRecord, who: Decider, decision: Decision) -> str | No
     return why_refused(rule, record.task.key, who, decision, waited)
 
 
+def why_not_approve(record: RequestRecord, who: Decider) -> str | None:
+    """Say why somebody's yes to a request would not count; None where it does."""
+    why, asked = why_not(record, who, Approved()), record.requested
+    rule = ApprovalRule.of(asked.rule)
+    if why is None and rule is not None and record.votes:
+        try:
+            voices(rule, who, time.time() - asked.at, votes_in(record.votes, asked.request_id))
+        except DelfError as error:
+            why = error.message
+    return why
+
+
 async def _decided(
     journal: SharedJournal, request_id: str, live: AsyncIterator[Event], note: int
 ) -> ApprovalDecided | ApprovalVoted:

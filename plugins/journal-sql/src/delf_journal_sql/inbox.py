@@ -8,10 +8,11 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from delf.errors import UnknownRequestError
-from delf.events import ApprovalDecided, ApprovalRequested
+from delf.events import ApprovalDecided, ApprovalRequested, ApprovalVoted
 from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import Note, RequestRecord
 from delf.values import from_jsonable
@@ -127,7 +128,24 @@ def find_requests(
         for name, record in found.items()
         if name.startswith((start, f"req_{start}")) and (record.waits or not waiting)
     ]
-    return chosen[-limit:]
+    return [_with_votes(connection, record) for record in chosen[-limit:]]
+
+
+def _with_votes(connection: Connection, record: RequestRecord) -> RequestRecord:
+    """A request with its votes, where it waits for two."""
+    if not record.waits or not record.requested.rule.get("two_of"):
+        return record
+    name = record.task.task_id
+    rows = connection.execute(
+        f"SELECT {EVENT} FROM delf_events AS e "  # noqa: S608 - own names
+        "WHERE e.task = :task AND e.type = 'ApprovalVoted' ORDER BY e.seq",
+        {"task": (key := key_of(connection, name))},
+    )
+    blob = functools.partial(blob_data, connection, key)
+    events = [unpack(name, cast("Any", tuple(row)), blob) for row in rows]
+    asked = record.requested.request_id
+    votes = [e for e in events if isinstance(e, ApprovalVoted) and e.request_id == asked]
+    return replace(record, votes=votes)
 
 
 def find_remembered(connection: Connection) -> list[RememberedDecision]:

@@ -27,6 +27,7 @@ from delf_cli.answering import (
     revoke,
     send,
     why_not,
+    why_not_approve,
 )
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
@@ -156,7 +157,7 @@ class Approvals:
 
 
 def _request(record: RequestRecord, key: Key, **more: Any) -> Request:
-    why = why_not(record, key.decider(""), Approved())
+    why = why_not_approve(record, key.decider(""))
     if "decide" not in key.rights:
         why = "you have no right to decide"
     return Request(

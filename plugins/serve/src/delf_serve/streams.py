@@ -12,7 +12,9 @@ from typing import Any, Final
 from delf.errors import DelfError
 from delf.events import (
     ApprovalDecided,
+    ApprovalEscalated,
     ApprovalRequested,
+    ApprovalVoted,
     Event,
     ModelCalled,
     TaskFinished,
@@ -34,14 +36,9 @@ HELLO: Final = b"retry: 1000\n\n"
 _BEAT_SECONDS: Final = 15.0
 _AT_ONCE: Final = 100
 _MOST_WAITING: Final = 2000
-_CHANGES: Final = (
-    TaskQueued,
-    TaskStarted,
-    TaskResumed,
-    ApprovalRequested,
-    ApprovalDecided,
-    TaskFinished,
-)
+_ASKED: Final = (ApprovalRequested, ApprovalVoted, ApprovalEscalated, ApprovalDecided)
+"""The events after which others may wait for somebody than before."""
+_CHANGES: Final = (TaskQueued, TaskStarted, TaskResumed, *_ASKED, TaskFinished)
 _GATHER_SECONDS: Final = 0.2
 
 
@@ -216,7 +213,7 @@ class Streams:
 
         async def follow() -> None:
             async for event in self._tasks.journal.subscribe():
-                if isinstance(event, (ApprovalRequested, ApprovalDecided)):
+                if isinstance(event, _ASKED):
                     self._tasks.heed_request()
                 if isinstance(event, _CHANGES):
                     changed.add(event.task_id)

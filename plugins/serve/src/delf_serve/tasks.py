@@ -30,7 +30,6 @@ from delf.events import (
 )
 from delf.outages import Outage
 from delf.outputs import Output
-from delf.protocols.approval import Approved
 from delf.protocols.journal import (
     Ages,
     ListPlace,
@@ -42,7 +41,7 @@ from delf.protocols.journal import (
 from delf.protocols.people import SupportsPeople, name_of_holder
 from delf.protocols.sessions import SupportsLogins
 from delf.retention import prune, remove
-from delf_cli.answering import why_not
+from delf_cli.answering import why_not_approve
 from delf_serve.channel import Notices, notice_of_end
 from delf_serve.files import Uploads
 from delf_serve.keys import Key
@@ -129,7 +128,7 @@ def may_decide(record: RequestRecord, key: Key) -> bool:
     """Tell whether somebody may approve a request that waits."""
     if not record.waits or "decide" not in key.rights:
         return False
-    return why_not(record, key.decider(""), Approved()) is None
+    return why_not_approve(record, key.decider("")) is None
 
 
 def task_view(record: TaskRecord, waiting: Waiting, key: Key) -> Task:

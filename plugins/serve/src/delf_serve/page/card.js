@@ -96,7 +96,7 @@ function others(question) {
 export class Card {
   constructor(question, rights) {
     this.question = question;
-    this.may = rights.includes("decide");
+    this.may = this.mayAtAll = rights.includes("decide");
     this.fields = new Map();
     this.editing = false;
     const [shape, words] = effectOf(question.effect);
@@ -129,7 +129,7 @@ export class Card {
     this.update();
     try {
       const known = await get(`approvals/${this.question.request_id}`);
-      this.may = known.can_decide;
+      this.may = this.mayAtAll && known.can_decide;
       this.whyNot = known.why_not;
     } catch (error) { this.whyNot = error.message; }
     this.update();
@@ -197,6 +197,9 @@ export class Card {
     const decided = question.decided;
     this.node.classList.toggle("decided", Boolean(decided));
     if (!decided) {
+      const asked = question.escalated?.length || 0;
+      if (this.asked !== undefined && this.asked !== asked) { this.asked = asked; this.ask(); return; } // more people may decide now
+      this.asked = asked;
       if (!this.buttons.childElementCount) this.offer();
       setText(this.rule, this.ruled());
       setText(this.outcome, this.may ? "" : this.whyNot ? `You cannot decide this: ${this.whyNot}.` : "Your key has no right to decide.");
@@ -327,6 +330,7 @@ export class Card {
     try {
       const decided = await post(`approvals/${this.question.request_id}`, answer);
       say(`${DONE[decided.decision] || decided.decision}`);
+      if (decided.is_final === false) await this.ask(); // another person has to, too
     } catch (error) {
       setText(this.problem, `${error.message}${error.hint ? ` — ${error.hint}` : ""}`);
       if (error.status !== 409) for (const node of this.buttons.querySelectorAll("button, select, textarea")) node.disabled = false;
