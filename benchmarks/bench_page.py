@@ -65,7 +65,8 @@ os.environ["DELF_SERVE_FILES_FOLDER"] = sys.argv[2] + ".files"
 from delf_serve.app import make_app
 from delf_serve.server import bind, serve
 from support.serving import Outbox, make_agent
-agent = make_agent(os.path.dirname(sys.argv[2]), Outbox(), timeout=36_000, approval_timeout=36_000, max_tasks=4)
+long = {"timeout": 36_000, "approval_timeout": 36_000}
+agent = make_agent(os.path.dirname(sys.argv[2]), Outbox(), max_tasks=4, **long)
 options = {"open_tasks": 1_000_000, "grace_seconds": 0, "access_log": False}
 serve(lambda: make_app(agent, options, {}), bind("127.0.0.1", int(sys.argv[3])))
 """
