@@ -152,7 +152,13 @@ def test_many_slow_patterns_take_no_time():
         assert Checker(schema, "x").fault(["a" * 60 + "!"] * 500) is not None
 
 
-@pytest.mark.parametrize("pattern", ["(a{1000}){1000}", "((a{100}){100}){100}"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("(a{1000}){1000}", "((a{100}){100}){100}"),
+        *(r"(?:(?:\b){60000}){60000}b", r"(?=a)(?:(?:\b){600}){0,600}b", r"(?:\b{9000}){9000}"),
+    ],
+)
 def test_patterns_that_are_large_are_no_schema(pattern):
     with quickly(), pytest.raises(ToolDefinitionError):
         Checker({"pattern": pattern}, "x")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
@@ -46,6 +47,10 @@ _ELSEWHERE: Final = ("$dynamicRef", "$recursiveRef")
 _TAGS: Final = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 _LINKS: Final = re.compile(r"!?\[([^\[\]]{0,200})\]\([^()\s]{0,500}\)")
 
+
+_REPEATED: Final = re.compile(r"(?:\)|\\[bBAzZ]|[\^$])\{(\d{1,9})(?:,(\d{0,9}))?\}")
+"""A repeat of a group, or of an assertion: within each other their numbers multiply."""
+_MOST_REPEATED: Final = 100_000
 
 Target = Callable[[str], Any]
 
@@ -154,6 +159,8 @@ class Checker:
             cheap = cheap and not any(name in found for name in _DEAR)
             cheap = cheap and len(_listed(found.get("enum"))) <= _VALUES_A_STEP
             self._check_addresses(found)
+            for pattern in (found.get("pattern"), *_mapped(found.get("patternProperties"))):
+                _check_pattern(pattern)
             if here.weight(found) > _HEAVY and any(name in found for name in _UNEVALUATED):
                 raise ValueError("it would take too long to see what it has looked at")
             left += self._inner(found)
@@ -324,6 +331,21 @@ def at(root: Any, ref: str) -> Any:
         else:
             raise ValueError(f"$ref {clean(ref)!r} leads nowhere")
     return node
+
+
+def _check_pattern(pattern: object) -> None:
+    """Refuse a pattern that repeats nothing so often that a single look takes minutes.
+
+    The engine limits what a compiled pattern holds; repeats of nothing hold nothing.
+
+    Raises:
+        ValueError: For such a one.
+    """
+    if isinstance(pattern, str):
+        found = _REPEATED.finditer(pattern)
+        times = math.prod(max(int(match[1]), int(match[2] or 0), 1) for match in found)
+        if times > _MOST_REPEATED:
+            raise ValueError("a pattern of it repeats too often")
 
 
 def _compiled(schema: dict[str, Any]) -> Validator:
