@@ -8,6 +8,7 @@ from playwright.async_api import expect
 
 from plugins.serve.test_page import accessible, browser, open_page  # noqa: F401 - fixtures
 from plugins.serve.test_people import add, person
+from support.forks import kill_guests
 from support.serving import Outbox, bearer, doing, make_agent, serving
 
 pytestmark = [
@@ -70,6 +71,30 @@ async def test_two_people_and_a_rule_of_four_eyes_in_two_browsers(ruled, open_pa
     await expect(other.get_by_text("Nothing waits for you.")).to_be_visible()
     await expect(one.locator(".ask .outcome")).to_contain_text("approved by bo (page, 127.0.0.1)")
     await expect(one.locator(".state")).to_contain_text("done")
+    assert ruled.box.sent == [("bob", 1)]
+
+
+async def test_the_page_says_who_stopped_a_task_and_from_where(ruled, open_page):  # noqa: F811
+    name = await ask(ruled, "print(await send('bob'))")
+    one, other = await open_page(f"{ruled.url}/#/{name}"), await open_page(f"{ruled.url}/#/{name}")
+    await logged_in(one, "ada-key")
+    await logged_in(other, "bo-key")
+    await other.get_by_role("button", name="Stop", exact=True).click()
+    for page in (one, other):
+        await expect(page.locator(".meta")).to_contain_text("stopped by bo (page, 127.0.0.1)")
+        await expect(page.locator(".meta")).to_contain_text("asked by ada from 127.0.0.1")
+
+
+async def test_a_question_whose_sandbox_died_says_what_happened(ruled, open_page):  # noqa: F811
+    name = await ask(ruled, "print(await send('bob'))")
+    page = await open_page(f"{ruled.url}/#/{name}")
+    await logged_in(page, "bo-key")
+    await expect(page.locator(".ask .primary")).to_have_count(1)
+    assert kill_guests()
+    told = page.locator(".ask").filter(has_text="This is asked again")
+    await expect(told).to_contain_text("the sandbox of its script ended before anybody answered")
+    await told.get_by_role("button", name="Approve").click()
+    await expect(page.locator(".state")).to_contain_text("done")
     assert ruled.box.sent == [("bob", 1)]
 
 

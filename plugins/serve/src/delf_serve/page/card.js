@@ -83,7 +83,7 @@ class Field {
 const PLACED = new Set(["request_id", "task_id", "task", "call_id", "action", "permission", "effect", "arguments",
   "defaults", "description", "digest", "action_digest", "shown_digest", "reason", "preview", "outcome_unknown",
   "changed", "code", "actions", "effects", "script", "because", "changes", "changes_before", "made_before", "line",
-  "worker", "origins", "flow", "message", "at", "decided", "chapter", "asked_by", "rule", "votes", "escalated"]);
+  "worker", "origins", "flow", "message", "at", "decided", "chapter", "asked_by", "rule", "votes", "escalated", "again"]);
 
 /** Every other field by its name, so that a new one shows without a line here. */
 function others(question) {
@@ -114,6 +114,7 @@ export class Card {
       caution(question),
       question.reason ? el("p", {}, `Why approval is needed: ${question.reason}`) : null,
       question.changed ? el("p", { class: "warn" }, "The call has changed since it was shown. This is the call that would be made now.") : null,
+      question.again ? el("p", { class: "quiet" }, `This is asked again. The question before it expired${EXPIRED[question.again] || ""}.`) : null,
       others(question),
       this.body, this.extra, this.rule, this.problem, this.buttons, this.outcome);
     this.show();

@@ -180,6 +180,8 @@ export class Story {
 
   onApprovalRequested(data, at) {
     const question = { ...data, at, decided: null };
+    const earlier = data.call_id ? [...this.questions.values()].findLast((one) => one.call_id === data.call_id && one.action === data.action) : null;
+    if (earlier?.decided?.decision === "expired") question.again = earlier.decided.source;
     this.questions.set(data.request_id, question);
     question.chapter = this.chapter;
     if (data.call_id) {

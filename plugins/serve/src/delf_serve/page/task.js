@@ -292,6 +292,11 @@ export class TaskView {
 
   drawQuestion(question) {
     let card = this.cards.get(question.request_id);
+    if (card && card.question.at !== question.at) { // asked again under its name, as after the death of a sandbox
+      const again = new Card(question, this.at === null ? this.session.rights : []);
+      card.node.replaceWith(again.node);
+      this.cards.set(question.request_id, card = again);
+    }
     if (!card) {
       card = new Card(question, this.at === null ? this.session.rights : []);
       this.cards.set(question.request_id, card);
