@@ -10,6 +10,8 @@ from typing import Final
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 TESTS: Final = Path(__file__).parents[1]
 ASSERTING: Final = frozenset(
     {
