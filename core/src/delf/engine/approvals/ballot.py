@@ -32,13 +32,13 @@ def why_refused(
         return None  # whoever asked may take it back
     if is_asker and rule.four_eyes:
         return "who asked for it does not decide it: another person has to"
+    if rule.deciders and not _may(rule, asker, who, waited):
+        return f"only {' or '.join(_allowed(rule, waited))} may decide it"
     is_local = who.key is None and LOCAL not in _allowed(rule, waited)
     if is_local and rule.four_eyes and not isinstance(decision, Rejected):
         return (
             "delf does not know who uses this machine: it may be who asked; the rule can name local"
         )
-    if rule.deciders and not _may(rule, asker, who, waited):
-        return f"only {' or '.join(_allowed(rule, waited))} may decide it"
     if rule.two_of and isinstance(decision, Edited):
         return "two people have to approve the same call: reject it, and say what to change"
     return None
