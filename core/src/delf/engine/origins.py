@@ -50,6 +50,9 @@ MOST_LEAVES: Final = 500
 """Values of one call that are looked for."""
 _MOST_NEEDLES: Final = 24
 """Pieces of one value that are looked for."""
+_NEWEST: Final = 3
+_FIRST_ROWS: Final = 50
+"""Results, and rows of each, that are looked through before they are taken in."""
 _LEAST: Final = 3
 """Characters of a value that says something about where it came from."""
 _SHORT: Final = 12
@@ -384,8 +387,7 @@ class Origins:
         if any(code.mention(text) for code in self._clean_code):
             return Origin(kind="script", trust="own")
         letters = _letters(text)
-        own = self._own_record(text, letters)
-        if own is not None and not self._author.read:
+        if not self._author.read and (own := self._own_record(text, letters)) is not None:
             return own
         found = self._find(text, letters)
         if found is not None and not found.is_part and found.is_sure:
@@ -433,6 +435,8 @@ class Origins:
         """
         if len(letters) >= _SHORT:
             return None
+        if (newest := self._newest_record(text)) is not None:
+            return newest
         known, paths = self._records, self._record_paths
         for index in range(self._recorded, len(self._results)):
             event = self._results[index]
@@ -446,10 +450,24 @@ class Origins:
         plain = _without_spaces(text)
         if plain not in known:
             return None
-        event, path = self._results[known[plain]], paths[plain]
-        return Origin(
-            kind="result", trust="own", call_id=event.call_id, action=event.action, path=path
-        )
+        return _own_origin(self._results[known[plain]], paths[plain])
+
+    def _newest_record(self, text: str) -> Origin | None:
+        """The same among what was returned just now, before all of it is taken in.
+
+        Most scripts change what they read last.
+        """
+        for event in reversed(self._results[max(self._recorded, len(self._results) - _NEWEST) :]):
+            trust = self._wording_of(event.action).trust
+            rows: object = event.result
+            if isinstance(trust, str) or not isinstance(rows, list):
+                continue
+            own = [name for name, whose in trust.items() if whose == "own" and name != "*"]
+            for at, row in enumerate(islice(cast("list[Any]", rows), _FIRST_ROWS)):
+                for name in own if type(row) is dict else ():
+                    if cast("dict[Any, Any]", row).get(name) == text:
+                        return _own_origin(event, f"[{at}].{name}")
+        return None
 
     def _find(self, text: str, letters: str) -> Origin | None:
         """The result that a value is from, others' words before one's own."""
@@ -462,6 +480,10 @@ class Origins:
             return self._haystack.find_own(letters, text)
         whole = self._haystack.find(letters, text, exact=len(letters) < _SHORT)
         return self._haystack.find_part(text) if whole is None else whole
+
+
+def _own_origin(event: CallFinished, path: str) -> Origin:
+    return Origin(kind="result", trust="own", call_id=event.call_id, action=event.action, path=path)
 
 
 class _Haystack:
