@@ -163,3 +163,8 @@ def test_every_list_comes_in_pages():
             given = operation.query.model_fields.keys()
             assert "limit" in given, operation.path
             assert given & {"offset", "after", "before"}, operation.path
+
+
+def test_a_table_is_a_type_of_answer_that_the_document_knows():
+    told = OWN["paths"]["/figures"]["get"]["responses"]["200"]["content"]
+    assert told.keys() == {"application/json", "text/csv"}

@@ -212,6 +212,8 @@ def _responses(operation: Operation) -> dict[str, Any]:
     usual: dict[str, Any] = {"description": operation.summary}
     if operation.status != 204:
         usual["content"] = {operation.media: content}
+        if operation.also is not None:
+            usual["content"][operation.also] = {"schema": {"type": "string"}}
     responses: dict[str, Any] = {str(operation.status): usual}
     problem = {MEDIA: {"schema": {"$ref": _PLACE.format(model="Problem")}}}
     takes = operation.body is not None or operation.sent != "application/json"

@@ -34,6 +34,7 @@ class Operation:
         status: The usual status.
         other: Further statuses by what they mean.
         media: The type of the answer where it is not JSON.
+        also: A further type of the answer, as a text, where the query asks for it.
         frames: Of a stream of events, the schema of each one's data.
         sent: The type of the body where it is not JSON.
         headers: Further headers that are heeded.
@@ -51,6 +52,7 @@ class Operation:
     status: int = 200
     other: tuple[tuple[int, str], ...] = ()
     media: str = JSON
+    also: str | None = None
     frames: str | None = None
     sent: str = JSON
     headers: tuple[str, ...] = ()

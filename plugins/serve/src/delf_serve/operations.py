@@ -870,6 +870,7 @@ OPERATIONS: Final = (
     Operation(method="GET", path="/figures", name="figures",
               summary="Tasks, tokens, cost and waiting time by day, person, tool or model.",
               right="read", handler=figures, query=s.FiguresQuery, answer=s.FigureList,
+              also="text/csv",
               other=((409, "The time zone is unknown."), _NO_SEARCH)),
     Operation(method="GET", path="/tasks/{task_id}", name="get_task",
               summary="A task with its result.", right="read", handler=get_task,
