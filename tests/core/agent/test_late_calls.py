@@ -11,7 +11,13 @@ import pytest
 
 from delf import Agent, AlreadyDone, Chat, Edited, tool
 from delf import events as ev
-from delf.errors import AgentStateError, DelfError, SandboxUnavailableError, TaskTimeoutError
+from delf.errors import (
+    AgentStateError,
+    DelfError,
+    SandboxUnavailableError,
+    TaskStoppedError,
+    TaskTimeoutError,
+)
 from delf.plugins.in_process_journal import InProcessJournal
 from delf.protocols.sandbox import Outcome, SandboxSession, ScriptHost, SessionSpec
 from delf.specs import JournalSpec, SandboxSpec
@@ -479,3 +485,45 @@ async def test_a_sandbox_that_cannot_be_closed_does_not_keep_a_task_from_its_end
     assert isinstance(events[-1], ev.TaskFinished)
     assert "could not be closed" in caplog.text
     assert "the service does not answer" in caplog.text
+
+
+class Swallows:
+    """A strategy that takes every failure for an answer."""
+
+    async def solve(self, host: Any) -> str:
+        try:
+            return str((await host.execute("print(await die())")).printed)
+        except Exception as error:
+            return f"swallowed {type(error).__name__}"
+
+
+async def test_no_strategy_keeps_a_task_from_another_sandbox(bench: Bench) -> None:
+    death = Death()
+    death.begin()
+    async with bench.agent(death.die, strategy=Swallows()) as agent:
+        response = (await agent.arun("Die.")).raise_for_status()
+    assert (response.text.strip(), death.lives) == ("back", 2)
+    events = await bench.journal.read(response.trace.task_id)
+    assert sum(isinstance(e, (ev.TaskStarted, ev.TaskResumed)) for e in events) == 1
+    assert sum(isinstance(e, ev.TaskFinished) for e in events) == 1
+
+
+async def test_a_task_that_is_stopped_as_its_sandbox_dies_has_one_end(bench: Bench) -> None:
+    """Whoever stops it then does not leave it as one that was interrupted."""
+    death = Death()
+    death.begin()
+    bench.model.writes("print(await die())")
+    started: list[str] = []
+
+    def listen(event: ev.Event) -> None:
+        started.append(event.task_id)
+        if isinstance(event, ev.Warned) and "run once more" in event.message:
+            running.cancel()
+
+    async with bench.agent(death.die) as agent:
+        running = asyncio.ensure_future(agent.arun("Die.", listeners=[listen]))
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        events = await bench.journal.read(started[0])
+    ends = [e for e in events if isinstance(e, ev.TaskFinished)]
+    assert [(e.status, e.code) for e in ends] == [(False, TaskStoppedError.code)]
