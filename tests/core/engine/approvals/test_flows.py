@@ -324,6 +324,29 @@ def test_what_decides_in_a_record_is_looked_for_at_any_depth(pays):
     assert not pays(f"mails()\nprint(pay_all([{{'iban': '{OWN}', 'amount': 250}}]))")
 
 
+def test_a_question_says_where_the_key_of_a_record_came_from(delf_host, scripted_model):
+    @tool(effect="write", confirm=False)
+    def share(users: dict[str, str]) -> str:
+        """Share with users, each with a role."""
+        return "shared"
+
+    scripted_model.writes("s = mails()[0]['body'].split()[1]\nprint(share({'x' + s: 'writer'}))")
+    asked = []
+    with Agent(
+        tools=[mails, share],
+        llm="scripted",
+        host=delf_host,
+        approvals=[],
+        flows="guard",
+        on_confirm=lambda request: asked.append(request) or True,
+    ) as agent:
+        agent.run("Share it")
+    (request,) = asked
+    path, _, text = request.flow.partition(": ")
+    assert path == "users[key 0]"
+    assert request.origins[path]["text"] == text
+
+
 def test_of_more_values_than_are_looked_for_a_person_decides(pays):
     own = f"[{{'iban': '{OWN}'}}] * 600"
     assert pays(f"mails()\nprint(pay_all({own} + [{{'iban': mails()[0]['sender']}}]))")

@@ -64,7 +64,9 @@ def flow_of(
         allowed: Flows that are no reason, as ``mail.read.sender -> mail.send.to``.
     """
     reason = reason_of(origins, bound, arguments, allowed)
-    return Flow(origins=origins.of(arguments), reason=reason)
+    decisive = _decisive_in(bound, arguments, _sinks_of(bound, arguments))[:MOST_LEAVES]
+    found = {**origins.of(arguments), **origins.of_values(decisive)}
+    return Flow(origins=found, reason=reason)
 
 
 def reason_of(
