@@ -18,7 +18,7 @@ class Row {
     this.words = el("span", { class: "row-words" });
     this.when = el("time", {});
     this.figures = el("span", { class: "row-figures" });
-    this.node = el("a", { class: "row", href: `#/${task.task_id}` }, this.words,
+    this.node = el("a", { class: "row", href: `#/${task.task_id}`, "data-task": task.task_id }, this.words,
       place in PLACES ? el("span", { class: "excerpt" }, el("span", { class: "quiet" }, `${PLACES[place]} `), excerpt) : null, el("span", { class: "row-line" }, this.state, this.figures, this.when));
     this.update(task);
   }
@@ -291,10 +291,21 @@ export class List {
     this.rows.get(taskId)?.node.setAttribute("aria-current", "page");
   }
 
+  /** Move to the next row or the one before, even where it is not there yet. */
   key(event) {
-    if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
-    const all = [...this.scroller.querySelectorAll(".row")];
-    const next = all[all.indexOf(document.activeElement) + (event.key === "ArrowDown" ? 1 : -1)];
-    if (next) { next.focus(); event.preventDefault(); }
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const at = this.tasks.get(document.activeElement?.dataset.task);
+    if (!step || !at) return;
+    const blocks = [...this.groups.values()].flatMap((group) => group.blocks).filter((block) => block.ids.length);
+    let { block } = at;
+    let n = block.ids.indexOf(at.task.task_id) + step;
+    if (n < 0 || n >= block.ids.length) {
+      block = blocks[blocks.indexOf(block) + step];
+      n = step > 0 ? 0 : (block?.ids.length ?? 0) - 1;
+    }
+    if (!block) return;
+    block.show();
+    this.rowOf(block.ids[n]).node.focus();
+    event.preventDefault();
   }
 }
