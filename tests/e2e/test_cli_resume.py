@@ -123,3 +123,5 @@ def test_a_folder_that_is_gone(here: Path, tmp_path: Path) -> None:
     failed = delf("resume", task, cwd=here)
     assert failed.returncode == 2
     assert "gone' cannot be entered: No such file or directory" in failed.stderr
+    moved = delf("resume", task, "--here", "--approve", "all", cwd=here)
+    assert moved.returncode == 0, moved.stderr

@@ -18,7 +18,7 @@ from delf.events import TaskFinished, TaskPostponed, TaskQueued
 from delf_journal_sql import SqlJournal
 from delf_runner_dbos import runner as module
 from delf_runner_dbos.queue import Ticket
-from delf_runner_dbos.runner import Runner, RunnerOptions
+from delf_runner_dbos.runner import Runner, RunnerOptions, is_here
 from delf_runner_dbos.settings import QueueSettings
 from support import program
 
@@ -340,3 +340,12 @@ async def test_a_schedule_hands_in_one_task_however_often_its_workflow_is_run(
     (_, first) = await journal.find()
     assert (first.task_id, first.state, first.queue) == (name, "queued", "q")
     assert [event.task_id for event in queue.enqueued[:2]] == [name, name]
+
+
+def test_a_task_of_a_folder_that_the_project_had_before_is_of_this_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    old = "/srv/shop"
+    assert is_here({}, ())
+    assert is_here({"folder": str(tmp_path)}, ())
+    assert not is_here({"folder": old}, ())
+    assert is_here({"folder": old}, [old])

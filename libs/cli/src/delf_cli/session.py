@@ -433,7 +433,8 @@ def as_before(state: State, options: Options, record: Mapping[str, Any]) -> Opti
         os.chdir(folder)
     except OSError as error:
         raise ConfigurationError(
-            f"the task's folder {folder!r} cannot be entered: {error.strerror}"
+            f"the task's folder {folder!r} cannot be entered: {error.strerror}",
+            hint="if the project was moved: delf resume ID --here, in its folder of today",
         ) from None
     state.config = state.config or record["config"]
     flags = {name: value for name, value in options.flags.items() if value is not None}

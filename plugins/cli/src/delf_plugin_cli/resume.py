@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -35,15 +36,16 @@ _NOT_SHARED: Final = {"no_journal"}
     show_default=True,
     help="What to do with calls that were begun and may have changed something.",
 )
+@click.option("--here", is_flag=True, help="Go on in this folder: the project was moved here.")
 @click.pass_context
-def resume(ctx: click.Context, task_id: str, settle: Settle, **given: Any) -> None:
+def resume(ctx: click.Context, task_id: str, settle: Settle, here: bool, **given: Any) -> None:
     """Go on with the task ID of the journal, which may be shortened while it is unique.
 
-    The task runs with the options that it was started with, in its folder; those that are given
-    here come first. What it did is not done again: the answers of models and calls come from the
-    journal. Of a call that was begun and may have changed something, a person is asked. Where
-    nobody can be, the task stays interrupted; --settle says beforehand what to do: make such calls
-    again, or take them as done, with no result.
+    The task runs with the options that it was started with, in its folder, or with --here in this
+    one; options that are given now come first. What it did is not done again: the answers of models
+    and calls come from the journal. Of a call that was begun and may have changed something, a
+    person is asked. Where nobody can be, the task stays interrupted; --settle says beforehand what
+    to do: make such calls again, or take them as done, with no result.
 
     \b
     delf runs list --state interrupted
@@ -59,6 +61,8 @@ def resume(ctx: click.Context, task_id: str, settle: Settle, **given: Any) -> No
     options = Options(flags=flags, **rest_of(given), resumes=True)
     name, started = asyncio.run(find_task(state, options, task_id))
     record: Mapping[str, Any] = {} if started is None else started.setup
+    if here and "folder" in record:
+        record = {**record, "folder": str(Path.cwd())}
     options = as_before(state, options, record)
     if started is not None and record.get("chat"):
         options = replace(options, conversation=started.conversation)

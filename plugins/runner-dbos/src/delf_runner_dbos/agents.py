@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +14,7 @@ from delf import Agent
 from delf.errors import ConfigurationError
 from delf_cli.session import Options, Setup, as_before
 from delf_cli.state import State
+from delf_runner_dbos.runner import is_here
 
 _KEPT: Final = 8
 _NOTHING_GIVEN: Final[Mapping[str, Any]] = dict.fromkeys(
@@ -27,11 +28,13 @@ class Agents:
     Args:
         state: The program's flags.
         more: Parameters of every agent.
+        former: Folders that the project had before, whose tasks are done here.
     """
 
-    def __init__(self, state: State, more: Mapping[str, Any]) -> None:
+    def __init__(self, state: State, more: Mapping[str, Any], former: Collection[str] = ()) -> None:
         self._state = state
         self._more = more
+        self._former = frozenset(former)
         self._agents: OrderedDict[str, Agent] = OrderedDict()
         self._lock = asyncio.Lock()
         self._busy: dict[str, int] = {}
@@ -71,13 +74,14 @@ class Agents:
     def _make(self, setup: Mapping[str, Any]) -> Agent:
         state, options = replace(self._state), Options(flags=_NOTHING_GIVEN)
         if setup:
-            folder = Path(str(setup.get("folder", "")))
-            if folder.resolve() != Path.cwd().resolve():
+            folder, here = setup.get("folder", ""), Path.cwd()
+            if not is_here(setup, self._former):
                 raise ConfigurationError(
-                    f"the task is of the folder {folder}, and this runner is in {Path.cwd()}",
-                    hint=f"start a runner in {folder}",
+                    f"the task is of the folder {folder}, and this runner is in {here}",
+                    hint=f"start a runner in {folder}; if the project was moved here, name that "
+                    "folder in former_folders under [plugins.runner-dbos]",
                 )
-            options = as_before(state, options, setup)
+            options = as_before(state, options, {**setup, "folder": str(here)})
         return Setup.of(state, options).agent(**self._more)
 
     async def aclose(self) -> None:

@@ -81,6 +81,7 @@ def runner(ctx: click.Context, queues: tuple[str, ...], concurrency: int, grace:
         concurrency=concurrency,
         lease=settings.lease,
         grace=grace,
+        former=settings.former_folders,
     )
     asyncio.run(_work(state, project, settings, options))
 
@@ -123,7 +124,7 @@ async def _work(
     journal = _journal(state, project, options.lease)
     name = journal_name(project, state.discover(project.environ))
     more = {"lease": options.lease, "journal": name, "max_tasks": options.concurrency}
-    agents = Agents(state, more)
+    agents = Agents(state, more, options.former)
     url = _url(project, settings)
     queue = DbosQueue(url)
     work = Runner(journal, queue, agents, options)

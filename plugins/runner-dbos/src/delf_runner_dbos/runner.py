@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -47,12 +47,14 @@ class RunnerOptions:
         concurrency: How many at once.
         lease: Seconds of silence after which another one takes its tasks.
         grace: Seconds that begun tasks have when it is to end.
+        former: Folders that the project had before.
     """
 
     queues: Mapping[str, QueueSettings]
     concurrency: int
     lease: float
     grace: float
+    former: Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -359,7 +361,7 @@ class Runner:
                 last = records[-1].place
             for task_id in await self._queue.left_out(waiting[::-1]):
                 queued = _queued(await self._journal.read(task_id))
-                if _is_here(queued):
+                if is_here(queued.setup, self._options.former):
                     await self._queue.restore(queued)
 
     async def _forget(self) -> None:
@@ -386,9 +388,15 @@ def _is_due(record: TaskRecord) -> bool:
     return record.not_before is None or record.not_before <= time.time()
 
 
-def _is_here(task: TaskQueued) -> bool:
-    """Tell whether a task is of this folder, or of none."""
-    return Path(task.setup.get("folder", "")).resolve() == Path.cwd()
+def is_here(setup: Mapping[str, Any], former: Collection[str]) -> bool:
+    """Tell whether a task is of this folder, of none, or of one that the project had before.
+
+    Args:
+        setup: Of the task.
+        former: Those folders.
+    """
+    folder = str(setup.get("folder", ""))
+    return folder in former or Path(folder).resolve() == Path.cwd().resolve()
 
 
 def _lost(count: int) -> DelfError:

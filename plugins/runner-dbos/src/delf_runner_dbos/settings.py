@@ -61,6 +61,11 @@ class RunnerSettings(PluginSettings, QueueSettings):
         ge=1,
         description="Seconds of silence after which a runner's tasks are handed on.",
     )
+    former_folders: list[str] = Field(
+        default_factory=list,
+        description="Folders that the project had before, as on another machine: runners do their "
+        "tasks here.",
+    )
     queues: dict[str, QueueSettings] = Field(
         default_factory=dict,
         description="What holds for single queues, by their names; the rest holds for the others.",
