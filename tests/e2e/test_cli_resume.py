@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.program import DELF, delf, environment, start
+from support.program import DELF, delf, environment, start, write_recording
 from support.waiting import FREE_TO_CLOSE, Run, running, sent
 
 pytestmark = pytest.mark.timeout(120)
@@ -123,5 +123,6 @@ def test_a_folder_that_is_gone(here: Path, tmp_path: Path) -> None:
     failed = delf("resume", task, cwd=here)
     assert failed.returncode == 2
     assert "gone' cannot be entered: No such file or directory" in failed.stderr
-    moved = delf("resume", task, "--here", "--approve", "all", cwd=here)
+    model = write_recording(here / "answers.jsonl", SCRIPT)
+    moved = delf("resume", task, "--here", "--approve", "all", "--llm", model, cwd=here)
     assert moved.returncode == 0, moved.stderr
