@@ -740,3 +740,21 @@ async def test_a_task_is_forked_and_nothing_of_it_is_done_again(serve):
     late = await server.client.post(place, json={"at": 10_000})
     assert (late.status_code, late.json()["param"]) == (422, "at")
     assert (await server.client.post("/tasks/task_none/fork", json={})).status_code == 404
+
+
+async def test_a_servers_task_is_taken_up_behind_newer_ones_of_other_programs(
+    serve, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("delf_serve.tasks._PAGE", 1)
+    box = Outbox()
+    async with serving(make_agent(str(tmp_path), box), box) as one:
+        own = (await one.run("print(await send('bob'))"))["task_id"]
+        await one.until(own, "waiting")
+    program = make_agent(str(tmp_path), Outbox())
+    seen: list[str] = []
+    listeners = [lambda event: seen.append(type(event).__name__)]
+    await program.asubmit(doing("print(await hold())"), listeners=listeners)
+    await until(lambda: "CallStarted" in seen)
+    await program.astop(leave=True)
+    two = await serve()
+    await two.until(own, "waiting")

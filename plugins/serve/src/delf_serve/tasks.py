@@ -71,6 +71,8 @@ MARK: Final = "serve"
 CANCEL: Final = "cancel"
 """The kind of note that asks the process of a task to stop it."""
 _LOOK_SECONDS: Final = 5.0
+_PAGE: Final = 1000
+"""Interrupted tasks that are read at once."""
 _FORGET_SECONDS: Final = 3600.0
 _CANCEL_SECONDS: Final = 10.0
 _MOST_LIVES: Final = 5
@@ -650,8 +652,11 @@ class Tasks:
         outage = Outage(_log, "what other processes left is not seen", self.journal.place)
         while True:
             with outage.noted(DelfError):
-                for record in await self.journal.find(1000, state="interrupted"):
-                    await self._adopt(record.task_id)
+                place: ListPlace | None = None
+                while found := await self.journal.find(_PAGE, state="interrupted", after=place):
+                    for record in found:
+                        await self._adopt(record.task_id)
+                    place = found[-1].place
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _adopt(self, name: str) -> None:
