@@ -17,8 +17,8 @@ from delf.errors import ConfigurationError, ConnectionUnavailableError
 from delf.events import TaskFinished, TaskPostponed, TaskQueued
 from delf_journal_sql import SqlJournal
 from delf_runner_dbos import runner as module
-from delf_runner_dbos.queue import Ticket
-from delf_runner_dbos.runner import Runner, RunnerOptions, is_here
+from delf_runner_dbos.queue import Ticket, is_here
+from delf_runner_dbos.runner import Runner, RunnerOptions
 from delf_runner_dbos.settings import QueueSettings
 from support import program
 

@@ -14,7 +14,7 @@ from delf import Agent
 from delf.errors import ConfigurationError
 from delf_cli.session import Options, Setup, as_before
 from delf_cli.state import State
-from delf_runner_dbos.runner import is_here
+from delf_runner_dbos.queue import is_here
 
 _KEPT: Final = 8
 _NOTHING_GIVEN: Final[Mapping[str, Any]] = dict.fromkeys(

@@ -83,6 +83,17 @@ def task_id_of(workflow_id: str) -> str:
     return workflow_id.partition(":")[0]
 
 
+def is_here(setup: Mapping[str, Any], former: Collection[str]) -> bool:
+    """Tell whether a task is of this folder, of none, or of one that the project had before.
+
+    Args:
+        setup: Of the task.
+        former: Those folders.
+    """
+    folder = str(setup.get("folder", ""))
+    return folder in former or Path(folder).resolve() == Path.cwd().resolve()
+
+
 class DbosQueue:
     """Implements :class:`delf.protocols.queues.TaskQueue`; runners use it, too.
 

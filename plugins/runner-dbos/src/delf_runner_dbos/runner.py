@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +17,7 @@ from delf.events import Event, TaskFinished, TaskQueued, end_of
 from delf.outages import Outage
 from delf.protocols.journal import ListPlace, SharedJournal, SupportsUpkeep, TaskRecord
 from delf.retention import prune
-from delf_runner_dbos.queue import DbosQueue, Ticket, task_id_of
+from delf_runner_dbos.queue import DbosQueue, Ticket, is_here, task_id_of
 
 if TYPE_CHECKING:
     from delf_runner_dbos.agents import Agents
@@ -386,17 +385,6 @@ class Runner:
 
 def _is_due(record: TaskRecord) -> bool:
     return record.not_before is None or record.not_before <= time.time()
-
-
-def is_here(setup: Mapping[str, Any], former: Collection[str]) -> bool:
-    """Tell whether a task is of this folder, of none, or of one that the project had before.
-
-    Args:
-        setup: Of the task.
-        former: Those folders.
-    """
-    folder = str(setup.get("folder", ""))
-    return folder in former or Path(folder).resolve() == Path.cwd().resolve()
 
 
 def _lost(count: int) -> DelfError:
