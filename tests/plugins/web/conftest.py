@@ -1,36 +1,11 @@
-import asyncio.unix_events
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from delf_web import Web
-from support import program
 from support.raw_http import RawServer, Reply, Seen, raw_server
 
 Serve = Callable[[str, Reply], str]
-
-
-@pytest.fixture(autouse=True)
-def quick_readers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that read pages are forks of one that has imported the parsers.
-
-    Tests that are slow start them as users do.
-    """
-    if request.node.get_closest_marker("slow"):
-        return
-
-    def start(command: Sequence[str], *, shell: bool, **options: Any) -> subprocess.Popen[Any]:
-        assert not shell
-        if list(command[:3]) != [sys.executable, "-I", "-c"]:
-            return subprocess.Popen(command, **options)
-        return program.start(command[2:], imported=("delf_web.child",), **options)
-
-    started = SimpleNamespace(Popen=start, PIPE=subprocess.PIPE, DEVNULL=subprocess.DEVNULL)
-    monkeypatch.setattr(asyncio.unix_events, "subprocess", started)
 
 
 @pytest.fixture
