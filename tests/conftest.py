@@ -69,11 +69,13 @@ OF_IMAGES: Final = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
 """What images of containers say to every Python: programs that tests start would begin cold."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Whichever test is a service's first also waits for its start, on a busy machine.
 
     Slow tests come first: one that came last would leave the other workers nothing to do.
     """
+    if not any(line.startswith("slow:") for line in config.getini("markers")):
+        return  # a test runs a suite in a process of its own, without the project's settings
     for item in items:
         for name in _kinds(item):
             item.add_marker(name)

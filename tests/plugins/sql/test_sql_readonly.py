@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import delf_sql.gate
 from delf.errors import DelfError, ToolExecutionError, ToolRefusedError
 from delf_sql.gate import Statement, named
 from delf_sql.tokens import normalise
@@ -59,7 +58,7 @@ def gate_off(monkeypatch):
         sent, tokens = normalise(text, dialect)
         return Statement(sent, tokens, "select", *named(tokens, dialect))
 
-    monkeypatch.setattr(delf_sql.gate, "check_query", check_nothing)
+    monkeypatch.setattr("delf_sql.connection.check_query", check_nothing)
 
 
 @pytest.fixture(autouse=True)
