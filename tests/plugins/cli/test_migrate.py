@@ -104,6 +104,24 @@ def test_the_login_is_a_section_to_copy(run, delfhos):
     assert "refresh" not in done.stdout
 
 
+def test_what_it_writes_is_trusted(run, here, delfhos, monkeypatch, tmp_path_factory):
+    monkeypatch.delenv("DELF_TRUST")
+    done = run("migrate", "delfhos")  # the record of what is trusted would lie in the folder
+    assert "cannot be kept" in done.stderr
+    assert not (here / "pricing.json").exists()
+    assert not (here / "journal.db").exists()
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+    done = run("migrate", "delfhos")
+    assert done.exit_code == 0, done.output
+    for command in (("memory", "list"), ("migrate", "delfhos")):
+        done = run(*command)
+        assert done.exit_code == 0, done.output
+    (here / "pricing.json").write_text('{"cheap": {"input_per_million": 0}}')
+    assert "not as it was" in run("migrate", "delfhos").stderr
+    assert "gpt-*" not in (here / "pricing.json").read_text()
+
+
 def test_own_prices_stay(run, here, delfhos):
     own = {"models": {"gpt-*": {"input": 1, "output": 1}}}
     (here / "pricing.json").write_text(json.dumps(own))

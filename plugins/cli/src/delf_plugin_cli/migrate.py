@@ -206,14 +206,14 @@ def _take(state: State, found: _Found) -> _Taken:
 
     project = state.load_project()
     taken = _Taken(logins=found.logins)
+    if found.prices:  # first, as a folder that cannot be trusted takes none
+        _take_prices(project, found.prices, taken)
     if found.chats:
         context = AgentContext.of(project, state.discover(project.environ), project.agent)
         need_durable_journal(context.host, "a chat that is kept")
         work_with(context.open_conversations(), lambda journal: _take_chats(journal, found, taken))
     if found.facts:
         asyncio.run(_take_facts(project, state, found.facts, taken))
-    if found.prices:
-        _take_prices(project.root / PRICES_FILE, found.prices, taken)
     return taken
 
 
@@ -256,18 +256,25 @@ async def _take_facts(
             await store.aclose()
 
 
-def _take_prices(file: Path, prices: Mapping[str, Any], taken: _Taken) -> None:
+def _take_prices(project: Any, prices: Mapping[str, Any], taken: _Taken) -> None:
+    from delf.trust import items_of
+
+    file: Path = project.root / PRICES_FILE
     own: dict[str, Any] = {}
     if file.exists():
         from delf.project.prices import read_prices
 
         read_prices(file)  # one that is wrong is told before it is written
-        own = json.loads(file.read_text(encoding="utf-8"))
+        before = file.read_text(encoding="utf-8")
+        project.trust.check(file.parent, {file.name: items_of(file.name, before)})
+        own = json.loads(before)
     models = own.get("models", own)
     new = {name: entry for name, entry in prices.items() if name not in models}
     models.update(new)
+    after = json.dumps(own, ensure_ascii=False, indent=2) + "\n"
+    project.trust.keep(file.parent, {file.name: items_of(file.name, after)})
     try:
-        file.write_text(json.dumps(own, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        file.write_text(after, encoding="utf-8")
     except OSError as error:
         raise DelfError(f"{file} cannot be written: {error.strerror}") from error
     taken.prices += len(new)
