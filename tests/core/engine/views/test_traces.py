@@ -218,6 +218,20 @@ def test_a_snapshot_at_every_moment(count):
     json.dumps(taken.to_dict())
 
 
+def test_a_call_that_was_made_again_is_told_as_it_ended():
+    at = {"task_id": "task_1", "at": 1.0, "action": "shop.find"}
+    call = {"call_id": 1, "arguments": {}, "effect": "read", "digest": "d"}
+    ends = [{"status": "cancelled", "duration_ms": 900.0}, {"status": "ok", "duration_ms": 2.0}]
+    events = [
+        ev.CallStarted(seq=1, **at, **call),
+        *(ev.CallFinished(seq=n, call_id=1, **at, **end) for n, end in enumerate(ends, 2)),
+    ]
+    (line,) = Trace(events).timeline
+    assert (line.status, line.duration_ms) == ("success", 2)
+    (line,) = Trace(events[:2]).timeline
+    assert (line.status, line.duration_ms) == ("error", 900)
+
+
 def test_a_snapshot_of_a_failed_task():
     events = story()
     last = dataclasses.replace(events[-1], status=False, error="no")

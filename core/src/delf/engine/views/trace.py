@@ -60,6 +60,7 @@ class Trace:
         self._asked: dict[str, ApprovalTrace] = {}
         self._origins: dict[int, Mapping[str, Any]] = {}
         self._running: dict[str | int, StreamEvent] = {}
+        self._stopped: dict[int, StreamEvent] = {}
         self._step = ""
         self._script_ms = 0.0
         self._utterances: list[str] = []
@@ -248,9 +249,13 @@ class Trace:
             self._note_call(call)
         call.status, call.result, call.error = event.status, event.result, event.error
         call.duration_ms = event.duration_ms
-        line = self._running.pop(event.call_id, None)
+        again = self._stopped.pop(event.call_id, None)  # with its process; it was made once more
+        line = self._running.pop(event.call_id, again)
         if line is not None:
+            line.status = "running"
             _finish(line, event.duration_ms, ok=event.status == "ok")
+        if line is not None and event.status == "cancelled":
+            self._stopped[event.call_id] = line
 
     def _add_output(self, event: ev.CallPrinted) -> None:
         call = self._calls.get(event.call_id)
