@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from delf.errors import DelfError
 from delf.events import ScriptGenerated, TaskStarted
-from delf_workers import arun_worker
+from delf_workers import arun_worker, run_worker
 from support.commands import check_object, json_tables
 from support.program import DELF, delf, environment, run
 
@@ -195,6 +196,17 @@ async def test_run_worker_tells_why_a_worker_did_not_begin(nested):
     assert not response.status
     assert "needs the input 'x'" in response.error
     assert [call.name for call in response.trace.tool_calls] == ["workers.call"]
+
+
+def test_an_error_of_run_worker_has_no_other_behind_it(tmp_path):
+    with pytest.raises(DelfError) as told:
+        run_worker("nobody", project=tmp_path)
+    assert not isinstance(told.value.__context__, RuntimeError)
+
+
+async def test_run_worker_is_not_for_event_loops():
+    with pytest.raises(DelfError, match="cannot be called from an event loop"):
+        run_worker("nobody")
 
 
 async def test_a_listener_that_fails_does_not_end_the_worker(nested):

@@ -187,8 +187,13 @@ def run_worker(worker: str, task: str | None = None, **options: Any) -> Response
     """
     import asyncio
 
+    is_free = False
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(arun_worker(worker, task, **options))
-    raise DelfError("run_worker cannot be called from an event loop", hint="await arun_worker(…)")
+        is_free = True
+    if not is_free:
+        raise DelfError(
+            "run_worker cannot be called from an event loop", hint="await arun_worker(…)"
+        )
+    return asyncio.run(arun_worker(worker, task, **options))  # its errors have no other behind them
