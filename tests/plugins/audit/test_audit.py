@@ -289,8 +289,9 @@ def test_the_digest_to_note_is_a_command(path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="cannot read"):
+    with pytest.raises(ConfigurationError, match="cannot read") as caught:
         AuditTrail(tmp_path / "none.jsonl").check()
+    assert 'observers = ["audit"]' in str(caught.value.hint)
 
 
 class TestAudit(ObserverContract):

@@ -155,7 +155,8 @@ class AuditTrail:
         except OSError as error:
             raise ConfigurationError(
                 f"cannot read {self.path}: {error.strerror}",
-                hint="it is written by the first task that runs with delf-plugin-audit",
+                hint="tasks write it that run with --observe audit, or with "
+                'observers = ["audit"] under [agent] in delf.toml',
             ) from None
         with file:
             for line in file:
