@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from delf.errors import ConnectionUnavailableError
+from delf.errors import ConfigurationError, ConnectionUnavailableError
 from delf.events import TaskQueued
 from delf.settings import SecretStr
 from delf_runner_dbos.queue import DbosQueue, Ticket, task_id_of, task_queue
@@ -127,3 +127,13 @@ def test_each_project_has_a_queue_of_its_own_where_none_is_configured(tmp_path: 
     assert one == RunnerSettings().url(tmp_path, tmp_path / "b" / ".." / "a")
     shared = RunnerSettings(database=SecretStr("postgresql://db/dbos"))
     assert shared.url(tmp_path, tmp_path / "a") == "postgresql://db/dbos"
+
+
+def test_a_data_folder_that_cannot_be_written_is_told(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="cannot be written: Not a directory") as caught:
+        RunnerSettings().url(tmp_path / "file" / "delf", tmp_path)
+    assert "XDG_DATA_HOME" in caught.value.hint
+    monkeypatch.setattr("os.access", lambda *_: False)  # as on a file system that is read-only
+    with pytest.raises(ConfigurationError, match="cannot be written: Permission denied"):
+        RunnerSettings().url(tmp_path, tmp_path)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 from pathlib import Path
 from typing import Final
 
 from pydantic import BaseModel, Field
 
+from delf.errors import ConfigurationError
 from delf.settings import PluginSettings, SecretStr
 
 PLUGIN: Final = "runner-dbos"
@@ -84,9 +87,21 @@ class RunnerSettings(PluginSettings, QueueSettings):
         Args:
             data_dir: The user's data folder; it is made.
             folder: The project's, which has a file of its own there.
+
+        Raises:
+            ConfigurationError: When the data folder cannot be written.
         """
         if self.database is not None:
             return self.database.get_secret_value()
-        data_dir.mkdir(parents=True, exist_ok=True)
+        try:
+            data_dir.mkdir(parents=True, exist_ok=True)
+            if not os.access(data_dir, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        except OSError as error:
+            raise ConfigurationError(
+                f"the folder {data_dir} cannot be written: {error.strerror}",
+                hint="set XDG_DATA_HOME to a folder that can be written, or "
+                f'database = "postgresql://…" under [plugins.{PLUGIN}]',
+            ) from error
         digest = hashlib.sha256(str(folder.resolve()).encode("utf-8", "surrogateescape"))
         return f"sqlite:///{data_dir / f'dbos-{digest.hexdigest()[:12]}.sqlite'}"
