@@ -126,12 +126,13 @@ def test_init_makes_a_project_that_works(tmp_path):
 
 
 def test_init_writes_down_only_what_is_installed(tmp_path):
-    variables = {"DELF_DISABLE_PLUGINS": "filesystem", "ANTHROPIC_API_KEY": "sk-none"}
+    variables = {"DELF_DISABLE_PLUGINS": "filesystem,llm", "ANTHROPIC_API_KEY": "sk-none"}
     env = {**environment(), **variables, "OPENAI_API_KEY": ""}
     made = run([DELF, "init", "."], cwd=tmp_path, env=env, text=True)
     assert made.returncode == 0, made.stderr
     text = (tmp_path / "delf.toml").read_text()
     assert "filesystem" not in text
+    assert "llm.call" not in (tmp_path / "workers" / "summarise.worker").read_text()
     assert 'llm = "claude-haiku-4-5"' in text
     assert "export" not in made.stderr
     checked = run([DELF, "config", "check"], cwd=tmp_path, env=env, text=True)

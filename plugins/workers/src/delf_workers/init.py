@@ -29,6 +29,9 @@ here = { root = ".", mode = "rw", suffixes = [".md", ".txt", ".csv"] }
 """
 }
 """The lines of delf.toml for a plugin's connection that is installed."""
+_ASKING: Final = "read the file, and let `llm.call` sum it up"
+_READING: Final = "show the file with `rerun`, and print your summary in the next one"
+"""What the worker's script does where the plugin `llm` is missing."""
 
 
 @click.command("init")
@@ -57,6 +60,7 @@ def init(ctx: click.Context, folder: str, llm: str | None) -> None:
     model = llm or next(iter(known), _USUAL)
     installed = {spec.name for spec in state_of(ctx).discover().specs(ConnectionSpec)}
     sections = "".join(text for name, text in _OF_PLUGINS.items() if name in installed)
+    how = _ASKING if "llm" in installed else _READING
     root = Path(folder)
     templates = files("delf_workers").joinpath("project")
     try:
@@ -67,7 +71,9 @@ def init(ctx: click.Context, folder: str, llm: str | None) -> None:
                 click.echo(f"{path}: left as it is")
                 continue
             text = templates.joinpath(f"{name}.txt").read_text(encoding="utf-8")
-            text = text.replace("{llm}", model).replace("{sections}", sections)
+            text = (
+                text.replace("{llm}", model).replace("{sections}", sections).replace("{how}", how)
+            )
             path.write_text(text, "utf-8")
             click.echo(str(path))
             if name != "notes.md":
