@@ -133,6 +133,7 @@ def test_an_embedder_without_its_model(doctor, here, monkeypatch):
     )
     hints = [item["hint"] for item in data["findings"] if item["area"] == "embedder"]
     assert hints == ["hf download nobody/nothing, or set download = true for this embedder"]
+    assert "task" not in {item["area"] for item in data["findings"]}, "no line says that one starts"
 
 
 def test_a_journal_that_is_damaged(doctor, here, monkeypatch):

@@ -263,6 +263,8 @@ async def _task(
         if error.message in told:
             return []
         return [Finding(area="task", status="problem", text=error.message, hint=error.hint)]
+    if told:
+        return []  # as of an embedder that was asked for: the last line says that no task can run
     text = (
         f"a task starts in the sandbox {sandbox['name']!r}, isolation {sandbox['isolation']}, and "
         "could ask its model"
