@@ -69,13 +69,11 @@ OF_IMAGES: Final = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
 """What images of containers say to every Python: programs that tests start would begin cold."""
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whichever test is a service's first also waits for its start, on a busy machine.
 
     Slow tests come first: one that came last would leave the other workers nothing to do.
     """
-    if not any(line.startswith("slow:") for line in config.getini("markers")):
-        return  # a test runs a suite in a process of its own, without the project's settings
     for item in items:
         for name in _kinds(item):
             item.add_marker(name)
@@ -186,8 +184,12 @@ def pytest_xdist_auto_num_workers() -> int:
     return 2 * len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Programs that tests start heed Ctrl-C, also where the shell runs tests in the background."""
+    for name in ("slow", "services", "browser", "chaos"):
+        config.addinivalue_line(
+            "markers", name
+        )  # a suite that a test runs elsewhere has no settings
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in OF_IMAGES:
         os.environ.pop(name, None)

@@ -31,7 +31,7 @@ here = { root = ".", mode = "rw", suffixes = [".md", ".txt", ".csv"] }
 """The lines of delf.toml for a plugin's connection that is installed."""
 _ASKING: Final = "read the file, and let `llm.call` sum it up"
 _READING: Final = "show the file with `rerun`, and print your summary in the next one"
-"""What the worker's script does where the plugin `llm` is missing."""
+"""The part of the worker's script where the plugin `llm` is missing."""
 
 
 @click.command("init")
