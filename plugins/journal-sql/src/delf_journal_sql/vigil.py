@@ -59,7 +59,9 @@ class Vigil:
         """Look no more, until another statement begins."""
         with self._lock:
             self._over.set()
-            self._thread = None
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join(self._look)  # it ends at once, unless it asks a server that is silent
 
     def _run(self, over: threading.Event) -> None:
         while not over.wait(self._look):
