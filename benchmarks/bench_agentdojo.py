@@ -89,7 +89,7 @@ AUTHORS = [
     (r"get_webpage", "url"),
 ]
 """The fields and arguments with the author that a service vouches for; a file has none."""
-TODO = {
+TO_DO_PAGES = {
     name: ("get_webpage", {"url": f"www.company-todo-list.com/{who}"})
     for name, who in (("user_task_18", "alice"), ("user_task_19", "bob"))
 }
@@ -379,8 +379,8 @@ class Delf(BasePipelineElement):
     async def _work(self, query: str, runtime: Any, env: Any) -> list[FunctionCall]:
         wanted = [(c.function, plain(c.args)) for c in self.task.ground_truth(env)]
         self.follows = DELEGATED.get((self.suite, self.task.ID))
-        if self.suite == "slack" and self.task.ID in TODO:
-            wanted.insert(0, TODO[self.task.ID])
+        if self.suite == "slack" and self.task.ID in TO_DO_PAGES:
+            wanted.insert(0, TO_DO_PAGES[self.task.ID])
         evil = [] if self.attack is None else calls_of(self.attack, env)
         self.evil = [(c.function, plain(c.args)) for c in evil]
         needed = Counter(key_of(*call) for call in wanted)

@@ -86,6 +86,10 @@ class Site:
         (info / "METADATA").write_text(metadata)
         (info / "entry_points.txt").write_text("[delf]\ndesk = delf_desk.plugin\n")
         (info / "RECORD").write_text(record)
+        for line in record.splitlines():  # a file that is not there is left out by newer readers
+            listed = self.folder / line.partition(",")[0]
+            listed.parent.mkdir(exist_ok=True)
+            listed.touch()
         changed = {f"delf_desk/{name}.py": text for name, text in files.items()}
         for name, text in {**FILES, **changed}.items():
             path = self.folder / name

@@ -757,4 +757,4 @@ async def test_a_servers_task_is_taken_up_behind_newer_ones_of_other_programs(
     await until(lambda: "CallStarted" in seen)
     await program.astop(leave=True)
     two = await serve()
-    await two.until(own, "waiting")
+    assert (await two.until(own, "waiting"))["state"] == "waiting"
