@@ -16,7 +16,7 @@ from delf import errors, events, hookspecs
 from delf.errors import DelfError
 from delf.events import Event
 from delf.hookspecs import HOOKS
-from delf.official import module_of
+from delf.packages.official import module_of
 from delf.settings import PluginSettings
 from delf_plugin_cli.available import purposes
 from delf_serve.openapi import document
@@ -169,7 +169,9 @@ def settings_page() -> str:
 
 def catalogue_page() -> str:
     """Return the catalogue: every plugin by purpose, from its own metadata."""
-    official = json.loads((_ROOT / "core/src/delf/official.json").read_text(encoding="utf-8"))
+    official = json.loads(
+        (_ROOT / "core/src/delf/packages/official.json").read_text(encoding="utf-8")
+    )
     lines = [
         "# Plugins by purpose",
         _CATALOGUE,

@@ -16,37 +16,26 @@ from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Library, imports_o
 CONTRACTS = frozenset(
     {
         "delf.answers",
-        "delf.addresses",
-        "delf.bodies",
-        "delf.sizes",
-        "delf.conversion",
+        "delf.engine.libraries",
         "delf.environment",
         "delf.errors",
         "delf.events",
-        "delf.filenames",
         "delf.hookspecs",
-        "delf.isolation",
-        "delf.json_reader",
-        "delf.libraries",
         "delf.llm",
+        "delf.machine",
         "delf.messages",
-        "delf.outages",
-        "delf.outputs",
-        "delf.own_files",
-        "delf.namesake",
+        "delf.network",
         "delf.notes",
-        "delf.official",
+        "delf.outputs",
+        "delf.packages",
+        "delf.plugins.isolation",
         "delf.protocols",
         "delf.retention",
-        "delf.retries",
         "delf.settings",
         "delf.specs",
-        "delf.threads",
-        "delf.tls",
         "delf.tools",
         "delf.types",
         "delf.values",
-        "delf.zones",
     }
 )
 # The program that a command belongs to.
@@ -55,7 +44,7 @@ CHANGES = "delf.engine.changes"
 VIEWS = "delf.engine.views"
 # What commands share: tasks are run, looked at and decided about, in whatever process.
 SHARED = PROGRAM | {
-    "delf.agent", "delf.background", "delf.config", "delf.folders", "delf.trust", "delf.engine.approvals", "delf.engine.redact", "delf.engine.views", "delf.engine.waiting", "delf.secrets", CHANGES,
+    "delf.agent", "delf.background", "delf.config", "delf.trust", "delf.engine.approvals", "delf.engine.redact", "delf.engine.views", "delf.engine.waiting", "delf.secrets", CHANGES,
     "delf.plugins", "delf.project", "delf.records", "delf.response", "delf.engine.agent_context",
 }  # fmt: skip
 RUN_TASKS = PROGRAM | {"delf.plugins", "delf.engine.agent_context", "delf.sync", CHANGES, VIEWS}
@@ -69,7 +58,7 @@ MORE: dict[str, frozenset[str]] = {
     "devkit": frozenset({"delf.engine.redact", "delf.plugins", "delf.response"}),
     "filesystem": PROGRAM,
     "mcp": PROGRAM,
-    "routines": PROGRAM | {"delf.folders", "delf.plugins", "delf.trust"},
+    "routines": PROGRAM | {"delf.plugins", "delf.trust"},
     "runner-dbos": PROGRAM
     | {"delf.plugins", "delf.project", "delf.engine.agent_context", "delf.sync"},
     "serve": RUN_TASKS,
@@ -134,13 +123,19 @@ def test_the_core_imports_by_name_only_what_somebody_else_named() -> None:
 
 def test_the_guest_needs_the_standard_library_only() -> None:
     guest = ROOT / "libs/sandbox/src/delf_sandbox/guest"
-    shared = [CORE / f"src/delf/{name}.py" for name in ("conversion", "filenames", "values")]
+    names = ("values/conversion", "machine/filenames", "values/encoding")
+    shared = [CORE / f"src/delf/{name}.py" for name in names]
     found = [
         f"{place(path, node)} imports {name}"
         for path in [*shared, *sorted(guest.glob("*.py"))]
         for node, name in imports_of(path, late=False)
         if not name.startswith(
-            ("delf.conversion", "delf.filenames", "delf.values", "delf_sandbox.guest")
+            (
+                "delf.values.conversion",
+                "delf.machine.filenames",
+                "delf.values.encoding",
+                "delf_sandbox.guest",
+            )
         )
         and name.partition(".")[0] not in sys.stdlib_module_names
     ]

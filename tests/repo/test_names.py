@@ -9,7 +9,7 @@ import pytest
 
 from delf.errors import PluginError
 from delf.hookspecs import DISTRIBUTION
-from delf.official import PLUGIN_PREFIX, all_packages
+from delf.packages.official import PLUGIN_PREFIX, all_packages
 from delf_plugin_cli.sources import Sources
 from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, modules, nodes_of, place
 

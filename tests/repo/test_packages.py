@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from delf.hookspecs import DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
-from delf.official import all_packages, packages
+from delf.packages.official import all_packages, packages
 from delf.plugins.host import PluginHost
 from delf.specs import PrefilterSpec
 from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Plugin, imports_of, nodes_of, place
@@ -119,7 +119,7 @@ def test_the_names_that_are_known_are_those_that_our_packages_bring() -> None:
             brought["exports"] |= dict.fromkeys(spec.exports, record.distribution)
     brought["library"] = {library.module: f"delf-{library.name}" for library in LIBRARIES}
     known = {kind: packages(kind) for kind in brought}
-    assert known == brought, "core/src/delf/official.json is to be mended"
+    assert known == brought, "core/src/delf/packages/official.json is to be mended"
     assert all_packages() == {*_names()} - {DISTRIBUTION}
 
 

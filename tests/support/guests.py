@@ -8,7 +8,7 @@ import struct
 from typing import Any
 
 from delf.protocols.sandbox import Crashed, Limits, Outcome
-from delf.values import loads
+from delf.values.encoding import loads
 from delf_sandbox.guest.frames import FrameReader, encode
 from delf_sandbox.session import WireSession
 from support.scripting import NotingHost

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from delf.official import module_of
+from delf.packages.official import module_of
 
 ROOT: Final = Path(__file__).parents[2]
 CORE: Final = ROOT / "core"

@@ -152,7 +152,7 @@ __all__ = [
 
 
 def _warn_of_namesake() -> None:
-    from delf import namesake
+    from delf.packages import namesake
 
     if namesake.is_beside(__file__):
         import warnings

@@ -31,7 +31,6 @@ from delf.errors import (
     UnknownKeywordError,
 )
 from delf.events import StoppedBy, TaskFinished, TaskQueued, TaskStarted
-from delf.folders import working_folder
 from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected, RememberedDecision
 from delf.protocols.journal import Journal, SharedJournal
 from delf.protocols.memory import SupportsStore
@@ -39,6 +38,7 @@ from delf.response import Response, past_response, response_of
 from delf.sync import RuntimeHome
 from delf.terminal import visible
 from delf.tools.function import as_connections
+from delf.trust.folders import working_folder
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from delf.protocols.memory import MemoryStore
     from delf.protocols.people import PersonChange
     from delf.protocols.strategy import Strategy
-    from delf.trust import Trust
+    from delf.trust.decisions import Trust
     from delf.types import Settle
 
     T = TypeVar("T", default=Any)

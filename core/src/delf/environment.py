@@ -1,7 +1,7 @@
 """The environment that settings are read from: the process's own over a ``.env`` file.
 
 Nothing here writes to ``os.environ``: two projects in one process keep their own variables. A
-``.env`` file counts once its folder is trusted, see :mod:`delf.trust`.
+``.env`` file counts once its folder is trusted, see :mod:`delf.trust.decisions`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Final, Literal, Self, TypeAlias
 
 from delf.errors import ConfigurationError
-from delf.folders import ENV_FILE, project_folder, read_file, working_folder
 from delf.records import dataclass
-from delf.trust import Trust
+from delf.trust.decisions import Trust
+from delf.trust.folders import ENV_FILE, project_folder, read_file, working_folder
 
 _log = logging.getLogger(__name__)
 

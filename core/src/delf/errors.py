@@ -56,7 +56,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from delf.official import how_to_install
+from delf.packages.official import how_to_install
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ from delf.errors import DelfError, TaskStoppedError
 from delf.messages import Purpose, ToolCall, Usage
 from delf.records import dataclass
 from delf.types import Effect, Isolation
-from delf.values import PLAIN, from_jsonable, to_jsonable_or_repr, weight
+from delf.values.encoding import PLAIN, from_jsonable, to_jsonable_or_repr, weight
 
 EVENT_VERSION: Final = 1
 

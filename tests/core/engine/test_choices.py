@@ -18,7 +18,6 @@ from delf.errors import (
     PluginError,
     SandboxUnavailableError,
 )
-from delf.isolation import Measured
 from delf.llm import LLMConfig
 from delf.messages import (
     ModelDelta,
@@ -34,6 +33,7 @@ from delf.messages import (
     user,
 )
 from delf.plugins.in_process_journal import InProcessJournal
+from delf.plugins.isolation import Measured
 from delf.project.prices import Prices
 from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import Available, Limits, Unavailable

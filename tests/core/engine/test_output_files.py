@@ -16,7 +16,7 @@ from delf.events import FileWritten
 from delf.plugins.formats import Formats
 from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import FormatSpec
-from delf.values import dumps
+from delf.values.encoding import dumps
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
 

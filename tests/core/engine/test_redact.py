@@ -28,7 +28,7 @@ from delf.secrets import (
     secrets_of_settings,
 )
 from delf.settings import PluginSettings
-from delf.values import dumps
+from delf.values.encoding import dumps
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
 

@@ -10,7 +10,7 @@ from delf.errors import (
     PluginError,
 )
 from delf.hookspecs import hookimpl
-from delf.official import packages
+from delf.packages.official import packages
 from delf.plugins.host import PluginHost
 from delf.settings import PluginSettings, SecretStr
 from delf.specs import ConnectionSpec

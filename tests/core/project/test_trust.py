@@ -10,7 +10,7 @@ from delf import Agent, load_project
 from delf.environment import source_of
 from delf.errors import ConfigurationError, FolderNotTrustedError
 from delf.project.folder import read_folder
-from delf.trust import remember
+from delf.trust.decisions import remember
 
 
 @pytest.fixture(autouse=True)

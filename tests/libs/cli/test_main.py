@@ -9,7 +9,7 @@ import pytest
 
 import delf
 from delf.errors import ConfigurationError, LLMExecutionError
-from delf.official import how_to_install, package_of
+from delf.packages.official import how_to_install, package_of
 from delf.plugins.host import PluginHost
 from delf.specs import CommandSpec
 from delf_cli import main as main_module

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from delf.trust import trusted
+from delf.trust.decisions import trusted
 from support.program import DELF, environment
 from support.terminal import TerminalProcess
 

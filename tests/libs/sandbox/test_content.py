@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from delf.filenames import check_file_name
-from delf.values import loads
+from delf.machine.filenames import check_file_name
+from delf.values.encoding import loads
 from delf_sandbox.guest.content import ContentTooLargeError, make_content
 
 

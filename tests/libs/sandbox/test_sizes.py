@@ -27,7 +27,13 @@ from delf.protocols.sandbox import (
 from delf.response import Response
 from delf.specs import SandboxSpec, StrategySpec
 from delf.testing import ScriptedModel, TestHost
-from delf.values import MAX_DEPTH, MAX_VALUES, TooLargeError, UnsupportedValueError, check_size
+from delf.values.encoding import (
+    MAX_DEPTH,
+    MAX_VALUES,
+    TooLargeError,
+    UnsupportedValueError,
+    check_size,
+)
 
 HUGE = "x" * 5_000_000
 WITHIN = 0.1

@@ -18,7 +18,7 @@ from delf.protocols.sandbox import (
     SessionSpec,
     ToolNames,
 )
-from delf.values import dumps, loads, to_jsonable_or_repr
+from delf.values.encoding import dumps, loads, to_jsonable_or_repr
 from delf_sandbox.guest.frames import FrameReader, FrameTooLargeError, encode, frame_around
 from delf_sandbox.wire import (
     WireError,

@@ -8,7 +8,7 @@ import zipfile
 import pytest
 
 from delf.protocols.sandbox import SessionSpec
-from delf.values import loads
+from delf.values.encoding import loads
 from delf_sandbox import zipapp
 from delf_sandbox.guest.frames import FrameReader, encode
 from delf_sandbox.wire import exec_frame, init_frame
@@ -46,12 +46,12 @@ def test_is_the_same_in_another_process_and_with_another_hash_seed():
 def test_holds_the_guest_and_nothing_else():
     names = zipfile.ZipFile(io.BytesIO(zipapp.guest_zipapp())).namelist()
     plain = {name for name in names if name.endswith(".py")}
-    assert all(
-        name in ("__main__.py", "delf/__init__.py", "delf_sandbox/__init__.py")
-        or name in ("delf/conversion.py", "delf/filenames.py", "delf/values.py")
-        or name.startswith("delf_sandbox/guest/")
-        for name in plain
-    )
+    parents = {f"{name}/__init__.py" for name in ("delf", "delf/machine", "delf/values")}
+    modules = {
+        f"delf/{n}.py" for n in ("values/conversion", "machine/filenames", "values/encoding")
+    }
+    outside = {name for name in plain if not name.startswith("delf_sandbox/guest/")}
+    assert outside == parents | modules | {"__main__.py", "delf_sandbox/__init__.py"}
     assert set(names) == plain | {f"{name}c" for name in plain}
     assert len(zipapp.guest_zipapp()) < 800_000
 

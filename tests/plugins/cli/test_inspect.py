@@ -1,6 +1,6 @@
 import json
 
-from delf.official import packages
+from delf.packages.official import packages
 
 TOML = '[connections.shop]\ntype = "sql"\nurl = "sqlite:///x.db"\nallow = ["query", "write"]\n'
 

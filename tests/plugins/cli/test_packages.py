@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from delf.errors import ConfigurationError, DelfError, PluginError
-from delf.official import all_packages
+from delf.packages.official import all_packages
 from delf_cli.main import cli
 from delf_plugin_cli import installer, packages
 from delf_plugin_cli.available import purposes

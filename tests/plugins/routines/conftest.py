@@ -2,7 +2,7 @@
 
 import pytest
 
-from delf.trust import Trust
+from delf.trust.decisions import Trust
 from delf_routines.store import RoutineStore
 from support.cli_fixtures import *  # noqa: F403 - here, run
 

@@ -9,7 +9,7 @@ import pytest
 
 from delf import Agent, tool
 from delf.errors import ConfigurationError, FolderNotTrustedError
-from delf.trust import Trust
+from delf.trust.decisions import Trust
 from delf_routines.routine import Routine, UsedAction
 from delf_routines.store import RoutineStore
 

@@ -6,7 +6,7 @@ import pytest
 
 from delf import Agent, tool
 from delf.errors import ConfigurationError
-from delf.trust import Trust
+from delf.trust.decisions import Trust
 from delf_routines.connection import Routines
 from delf_routines.routine import Parameter, Routine, UsedAction
 from delf_routines.store import RoutineStore

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from delf.errors import SandboxUnavailableError
-from delf.isolation import measure
+from delf.plugins.isolation import measure
 from delf.protocols.sandbox import Available, SessionSpec
 from delf.testing import PluginContract, SandboxContract
 from delf_sandbox_docker.backend import DockerBackend

@@ -68,7 +68,7 @@ for name in ("/proc/kcore", "/proc/keys", "/proc/timer_list", "/sys/firmware/efi
     attempt(f"read {name}", lambda name=name: os.read(os.open(name, os.O_RDONLY), 1) and 1 or -1)
 attempt("cgroup", os.mkdir, "/sys/fs/cgroup/pwned")""",
     "files of the image": """
-for name in ("/opt/delf/boot.py", "/opt/delf/guest/delf/values.py", "/etc/passwd", "/etc/hosts",
+for name in ("/opt/delf/boot.py", "/opt/delf/guest/delf/values/encoding.py", "/etc/passwd", "/etc/hosts",
              "/etc/resolv.conf", "/etc/hostname", "/workspace/x", "/run/delf/x", "/pwned", "/var/x"):
     attempt(f"write {name}", os.open, name, os.O_WRONLY | os.O_CREAT)
 attempt("unlink", os.unlink, "/opt/delf/boot.py")

@@ -185,7 +185,8 @@ async def test_no_object_in_reach_holds_a_secret_of_the_host(monkeypatch):
     assert not {
         n
         for n in names
-        if n.startswith("delf.") and n not in ("delf.conversion", "delf.filenames", "delf.values")
+        if n.startswith("delf.")
+        and n not in ("delf.values.conversion", "delf.machine.filenames", "delf.values.encoding")
     }
     assert SECRET not in repr(outcome.value)
     assert host_object

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright, expect
 
-from delf.trust import Trust
+from delf.trust.decisions import Trust
 from delf_routines.routine import Parameter, Routine, UsedAction
 from delf_routines.store import RoutineStore
 from support.server import find_program

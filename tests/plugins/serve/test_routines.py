@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from delf.trust import Trust
+from delf.trust.decisions import Trust
 from delf_routines.routine import Parameter, Routine, UsedAction
 from delf_routines.store import RoutineStore
 from support.serving import KEYS, bearer, doing

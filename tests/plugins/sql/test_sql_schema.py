@@ -8,7 +8,7 @@ import sqlite3
 import pytest
 
 from delf.errors import DelfError, ToolExecutionError
-from delf.values import dumps
+from delf.values.encoding import dumps
 from delf_sql.catalog import Column, Relation, Table, by_relevance, find_relation
 from delf_sql.failures import SQLSchemaError
 from delf_sql.render import partial_schema, quoted, table_line

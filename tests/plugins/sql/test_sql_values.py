@@ -14,7 +14,7 @@ import pytest
 
 from delf.errors import ToolRefusedError
 from delf.notes import notes_of_call
-from delf.values import dumps, loads
+from delf.values.encoding import dumps, loads
 
 pytestmark = pytest.mark.services
 

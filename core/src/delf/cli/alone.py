@@ -8,7 +8,7 @@ import sys
 from typing import Final
 
 import delf
-from delf.official import how_to_install, package_of
+from delf.packages.official import how_to_install, package_of
 
 _HELP: Final = """\
 Usage: delf --version | delf plugins [--json]

@@ -17,9 +17,8 @@ from delf.engine.redact import Redactor
 from delf.engine.task import new_task_id
 from delf.environment import current_environ
 from delf.errors import ConfigurationError, ModelConfigurationError, PluginError
-from delf.folders import PRICES_FILE, read_file, working_folder
 from delf.messages import ModelRequest, user
-from delf.official import usual
+from delf.packages.official import usual
 from delf.plugins.embedders import Embedders
 from delf.plugins.host import PluginHost
 from delf.plugins.journals import durable_journal, make_journal
@@ -30,7 +29,8 @@ from delf.protocols.model import ModelContext
 from delf.records import dataclass
 from delf.secrets import secrets_of_agent, secrets_of_model
 from delf.specs import JournalSpec
-from delf.trust import whole
+from delf.trust.decisions import whole
+from delf.trust.folders import PRICES_FILE, read_file, working_folder
 
 if TYPE_CHECKING:
     from delf.config import AgentConfig

@@ -13,6 +13,7 @@ from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.changes import changes_of, used_tools
 from delf.engine.models.client import Draft
+from delf.engine.repair import repaired
 from delf.engine.scripts import ScriptRunner, named_actions
 from delf.engine.task_run import TaskRun
 from delf.engine.toolset import BoundAction, Toolset
@@ -52,7 +53,6 @@ from delf.protocols.strategy import (
     Strategy,
     ToolDescription,
 )
-from delf.repair import repaired
 
 
 class TaskHost:

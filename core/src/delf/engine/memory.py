@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from delf.errors import DelfError, MemoryRetrievalError
+from delf.machine.threads import in_own_thread
 from delf.plugins.shapes import need
 from delf.protocols.memory import DoneTask, Fact, MemoryStore
-from delf.threads import in_own_thread
 
 _log = logging.getLogger(__name__)
 

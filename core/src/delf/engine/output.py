@@ -18,11 +18,11 @@ from typing import Any, Final, cast
 from delf.engine.journal.log import TaskLog
 from delf.errors import ConfigurationError, DelfError
 from delf.events import Event, FileWritten
-from delf.filenames import check_file_name
+from delf.machine.filenames import check_file_name
 from delf.plugins.formats import Formats
 from delf.retention import OUTPUT_PREFIX
-from delf.sizes import has_too_many_values
-from delf.values import MAX_VALUES, loads
+from delf.values.encoding import MAX_VALUES, loads
+from delf.values.sizes import has_too_many_values
 
 _log = logging.getLogger(__name__)
 _MOST_OF_CALLS: Final = 200 * 1024 * 1024

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from delf.environment import using_environ
 from delf.errors import PluginError, did_you_mean
-from delf.official import how_to_install, packages
+from delf.packages.official import how_to_install, packages
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import SupportsClose

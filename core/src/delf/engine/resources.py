@@ -18,6 +18,7 @@ from delf.engine.approvals.pending import PendingRequests
 from delf.engine.approvals.shared import Approvals
 from delf.engine.inputs import TaskFiles, find_inputs, input_files, readers_of
 from delf.engine.journal.observers import Observers, open_observers
+from delf.engine.libraries import applying
 from delf.engine.memory import AgentMemory, Memories
 from delf.engine.models.client import ModelPool
 from delf.engine.models.money import Ledger, load_pricing
@@ -28,7 +29,6 @@ from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
 from delf.engine.toolset import load_toolset
 from delf.environment import using_environ
 from delf.errors import DelfError
-from delf.libraries import applying
 from delf.plugins.embedders import Embedders
 from delf.plugins.factories import check_made, make
 from delf.plugins.formats import Formats

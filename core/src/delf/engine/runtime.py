@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from delf.descriptors import descriptors_left
 from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.contexts import CallContexts
 from delf.engine.calls.gate import Gate
@@ -27,6 +26,7 @@ from delf.engine.task_run import TaskRun
 from delf.engine.waiting import Permit, Stops, to_its_end
 from delf.errors import AgentStateError, ConfigurationError, TaskStoppedError
 from delf.events import Event, StoppedBy, TaskFinished, TaskStarted, end_of
+from delf.machine.descriptors import descriptors_left
 from delf.protocols.connection import Heard, SupportsLearning
 from delf.protocols.journal import Journal, SharedJournal
 from delf.tools.context import ChildResult

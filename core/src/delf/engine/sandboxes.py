@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from delf.config import AgentConfig
+from delf.engine.libraries import applying
 from delf.errors import ConfigurationError, SandboxUnavailableError
-from delf.libraries import applying
-from delf.official import how_to_install, packages, usual
+from delf.packages.official import how_to_install, packages, usual
 from delf.plugins.host import PluginHost
 from delf.plugins.sandboxes import LIMIT_NAMES, Tried, make_sandbox
 from delf.protocols.sandbox import (

@@ -46,7 +46,7 @@ from delf.protocols.sandbox import (
     check_script,
 )
 from delf.protocols.strategy import CallGuard
-from delf.values import UnsupportedValueError, check_size, kind_name
+from delf.values.encoding import UnsupportedValueError, check_size, kind_name
 
 _ANY_PYTHON: Final = "Python 3.11 or newer"
 _LEAST_SECONDS: Final = 0.1

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import ConfigurationError, DelfError, TaskLeftError
 from delf.events import TaskQueued, TaskStarted
+from delf.machine.zones import Zone, local_zone
 from delf.messages import system, user
 from delf.records import dataclass
 from delf.types import Trust
-from delf.zones import Zone, local_zone
 
 if TYPE_CHECKING:  # an agent is made without what tasks need
     from delf.config import AgentConfig

@@ -31,13 +31,13 @@ from delf.engine.waiting import Permit, TaskClock
 from delf.errors import DelfError
 from delf.events import TaskStarted, Warned
 from delf.llm import LLMConfig
+from delf.machine.zones import local_zone
 from delf.messages import ModelRequest, Purpose, user
 from delf.plugins.strategies import with_strategy
 from delf.protocols.formats import InputFile
 from delf.protocols.sandbox import SessionSpec
 from delf.tools.stubs import stubs_of
 from delf.types import Trust
-from delf.zones import local_zone
 
 _log = logging.getLogger(__name__)
 _MOST_SEARCHED: Final = 20

@@ -26,7 +26,7 @@ from delf.secrets import without_secrets
 from delf.tools.action import Action
 from delf.tools.permissions import check_permission_names, is_allowed, needs_confirmation
 from delf.tools.tolerance import respelled
-from delf.values import dumps
+from delf.values.encoding import dumps
 
 RESERVED: Final = frozenset(
     {"rerun", "add_to_output_files", "asyncio", "files", "llm", "ToolError", "ToolException"}

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from delf.errors import DelfError
 from delf.events import StoppedBy
-from delf.outages import Outage
+from delf.network.outages import Outage
 from delf.protocols.journal import Journal, SharedJournal
 
 _log = logging.getLogger(__name__)

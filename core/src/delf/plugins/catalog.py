@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from delf.errors import PluginError, did_you_mean
 from delf.llm import LLMConfig
-from delf.official import how_to_install, package_of, packages, usual_model
+from delf.packages.official import how_to_install, package_of, packages, usual_model
 from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.loader import Outcome
 from delf.plugins.report import PluginRecord

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from delf.environment import using_environ
 from delf.errors import PluginError
-from delf.official import how_to_install, package_of, packages, usual
+from delf.packages.official import how_to_install, package_of, packages, usual
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import SupportsClose

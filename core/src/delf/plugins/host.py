@@ -10,7 +10,7 @@ from typing import Any, Final, Self, TypeVar, cast
 
 from delf.errors import DelfError, OptionalDependencyError, PluginError, did_you_mean
 from delf.llm import LLMConfig, as_llm_config
-from delf.official import package_of
+from delf.packages.official import package_of
 from delf.plugins import discovery, loader
 from delf.plugins.catalog import Catalog
 from delf.plugins.discovery import Candidate, normalise

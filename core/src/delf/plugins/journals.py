@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from delf.environment import using_environ
 from delf.errors import OptionalDependencyError
-from delf.official import packages, usual
+from delf.packages.official import packages, usual
 from delf.plugins.factories import make
 from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import JournalSpec

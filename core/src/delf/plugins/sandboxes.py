@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from delf.isolation import Measured, Measurements, measure
 from delf.plugins.factories import make, signature_of
 from delf.plugins.host import PluginHost
+from delf.plugins.isolation import Measured, Measurements, measure
 from delf.protocols.sandbox import Available, Limits, SandboxBackend
 from delf.specs import SandboxSpec
 from delf.types import ISOLATION_ORDER, Isolation, isolation_rank

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from delf.errors import ConfigurationError
 from delf.plugins.journals import durable_journal
-from delf.trust import Trust
+from delf.trust.decisions import Trust
 from delf.types import IN_PROCESS
 
 if TYPE_CHECKING:

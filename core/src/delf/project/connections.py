@@ -25,7 +25,7 @@ from delf.project.values import Values
 from delf.records import dataclass
 from delf.specs import ConnectionSpec
 from delf.tools.connection import Connection
-from delf.trust import Trust
+from delf.trust.decisions import Trust
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from typing import Any, Final, cast
 
 from delf.config import LLM_KEYS, AgentConfig
 from delf.errors import ConfigurationError, ToolDefinitionError, did_you_mean
-from delf.folders import CONFIG_FILE, is_file, parse_toml, project_folder, read_file
 from delf.tools.signature import check_name
+from delf.trust.folders import CONFIG_FILE, is_file, parse_toml, project_folder, read_file
 
 RULES: Final = "rules"
 SECTIONS: Final = ("agent", "approvals", "connections", "plugins", "journal")

@@ -12,7 +12,11 @@ from typing import Any, Final, cast
 from delf.config import LLM_FIELDS
 from delf.environment import EnvFile
 from delf.errors import ConfigurationError
-from delf.folders import (
+from delf.project.files import read_config
+from delf.project.values import substitute
+from delf.records import dataclass
+from delf.trust.decisions import Items, whole
+from delf.trust.folders import (
     CONFIG_FILE,
     ENV_FILE,
     PRICES_FILE,
@@ -22,10 +26,6 @@ from delf.folders import (
     read_file,
     said,
 )
-from delf.project.files import read_config
-from delf.project.values import substitute
-from delf.records import dataclass
-from delf.trust import Items, whole
 
 WORKERS: Final = "workers"
 ROUTINES: Final = "routines"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from delf.config import LLM_FIELDS, AgentConfig, make_config
 from delf.environment import Source, beside, source_of
 from delf.errors import ConfigurationError
-from delf.official import PLUGIN_PREFIX, packages, usual
+from delf.packages.official import PLUGIN_PREFIX, packages, usual
 from delf.project import texts
 from delf.project.connections import Connector
 from delf.project.entries import ConnectionEntry, PluginOptions, entries_of
@@ -21,7 +21,7 @@ from delf.project.folder import read_folder
 from delf.project.values import Values, substitute
 from delf.records import dataclass
 from delf.secrets import secrets_of_headers, secrets_of_options
-from delf.trust import Trust
+from delf.trust.decisions import Trust
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from delf.records import dataclass
-from delf.values import dumps
+from delf.values.encoding import dumps
 
 if TYPE_CHECKING:
     from delf.llm import LLMConfig

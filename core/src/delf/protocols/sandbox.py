@@ -7,9 +7,9 @@ from dataclasses import field
 from itertools import islice
 from typing import Any, Final, Protocol, cast, runtime_checkable
 
+from delf.machine.zones import Zone, local_zone
 from delf.records import dataclass
 from delf.types import Isolation
-from delf.zones import Zone, local_zone
 
 MAX_SCRIPT: Final = 2**17
 """Letters of a script; the longest that models write have some ten thousand."""

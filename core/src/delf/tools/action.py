@@ -19,7 +19,7 @@ from delf.tools.signature import (
     read_signature,
 )
 from delf.types import Effect, Trust
-from delf.values import dumps
+from delf.values.encoding import dumps
 
 EFFECTS: Final[tuple[Effect, ...]] = get_args(Effect)
 TRUSTS: Final[tuple[Trust, ...]] = ("own", "outside")

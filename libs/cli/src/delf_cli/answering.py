@@ -25,7 +25,7 @@ from delf.events import (
 from delf.protocols.approval import Approved, Decider, Decision, Edited, RememberedDecision
 from delf.protocols.journal import Journal, RequestRecord, SharedJournal
 from delf.protocols.rules import ApprovalRule
-from delf.values import to_jsonable_or_repr
+from delf.values.encoding import to_jsonable_or_repr
 from delf_cli.ids import check_names
 
 _SECONDS: Final = 15.0

@@ -73,8 +73,8 @@ def task_ids(ctx: click.Context) -> Iterable[str]:
 
 def document(ctx: click.Context) -> dict[str, Any]:
     """Read the ``delf.toml`` that applies here, where its folder is trusted."""
-    from delf.folders import CONFIG_FILE, parse_toml, project_folder, read_file, said
-    from delf.trust import Trust
+    from delf.trust.decisions import Trust
+    from delf.trust.folders import CONFIG_FILE, parse_toml, project_folder, read_file, said
 
     state = state_of(ctx)
     file = project_folder(Path.cwd()) / CONFIG_FILE

@@ -16,10 +16,10 @@ from typing import Any, Final, Literal, cast
 
 from delf.config import LLM_FIELDS
 from delf.errors import ConfigurationError
-from delf.folders import is_file, leaves, parse_toml, path_text, read_file
 from delf.project.folder import Folder, texts_in
 from delf.records import dataclass
-from delf.trust import whole
+from delf.trust.decisions import whole
+from delf.trust.folders import is_file, leaves, parse_toml, path_text, read_file
 
 Kind = Literal["start", "run", "contact", "read", "loosen", "reach", "ask", "set"]
 KINDS: Final[Mapping[Kind, str]] = {

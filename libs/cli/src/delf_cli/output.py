@@ -14,7 +14,7 @@ import click
 
 from delf.events import Event, TaskFinished, encode
 from delf.terminal import visible
-from delf.values import UnsupportedValueError, to_jsonable
+from delf.values.encoding import UnsupportedValueError, to_jsonable
 from delf_cli import colours
 from delf_cli.errors import say
 from delf_cli.story import cut, printed_so_far

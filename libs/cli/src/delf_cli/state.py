@@ -57,7 +57,7 @@ class State:
             ConfigurationError: Naming the file, the key and what is allowed.
         """
         from delf.project.project import load_project
-        from delf.trust import Trust
+        from delf.trust.decisions import Trust
 
         trust = Trust.here(*self.trust)
         while True:

@@ -14,7 +14,7 @@ from delf_cli import errors
 
 if TYPE_CHECKING:
     from delf.project.folder import Folder
-    from delf.trust import Change
+    from delf.trust.decisions import Change
     from delf_cli.effects import Effect
 
 _MOST: Final = 8
@@ -37,7 +37,7 @@ def ask(config: str | None, clean: Callable[[str], str]) -> bool:
         config: The ``delf.toml`` that was named, if one was.
         clean: Takes secrets out of a line.
     """
-    from delf.trust import remember
+    from delf.trust.decisions import remember
 
     folder = read(Path.cwd(), config)
     for line in lines(folder, clean, everything=False):
@@ -63,7 +63,7 @@ def read(start: Path, config: str | None) -> Folder:
 
 def changes_since(folder: Folder) -> list[Change] | None:
     """List the changes since it was trusted; None where it never was."""
-    from delf.trust import trusted
+    from delf.trust.decisions import trusted
 
     known = trusted(folder.root)
     return None if known is None else list(known.changes(folder.items))

@@ -63,7 +63,7 @@ def trust(ctx: click.Context, folder: str | None, **given: bool) -> None:
 
 def _settle(folder: Folder, *, yes: bool) -> bool:
     """Tell whether the folder is trusted, in the end."""
-    from delf.trust import remember
+    from delf.trust.decisions import remember
 
     if changes_since(folder) == []:
         return True
@@ -95,7 +95,7 @@ def _as_data(folder: Folder) -> dict[str, Any]:
 
 
 def _revoke(root: Path) -> None:
-    from delf.trust import revoke
+    from delf.trust.decisions import revoke
 
     if not revoke(root):
         raise ConfigurationError(f"{root} was not trusted", hint="delf trust --list")
@@ -103,7 +103,7 @@ def _revoke(root: Path) -> None:
 
 
 def _list(*, as_json: bool) -> None:
-    from delf.trust import all_trusted
+    from delf.trust.decisions import all_trusted
 
     found = all_trusted()
     if as_json:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, Final, cast
 
-from delf.own_files import write_private
+from delf.machine.own_files import write_private
 
 _SERVICE: Final = "delf-google"
 

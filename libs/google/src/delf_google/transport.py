@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
-from delf.bodies import ACCEPTED, BodyEncodingError, BodyTooLargeError, read_body
 from delf.errors import ConnectionUnavailableError
-from delf.retries import FIRST_PAUSE, pause, retry_after
-from delf.tls import trusted
+from delf.network.bodies import ACCEPTED, BodyEncodingError, BodyTooLargeError, read_body
+from delf.network.retries import FIRST_PAUSE, pause, retry_after
+from delf.network.tls import trusted
 from delf_google.credentials import Tokens
 from delf_google.errors import GoogleError, LostAnswerError, Problem
 from delf_google.requests import Answer, Request

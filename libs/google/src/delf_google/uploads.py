@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from delf.errors import ConnectionUnavailableError
-from delf.own_files import write_private
-from delf.retries import pause
+from delf.machine.own_files import write_private
+from delf.network.retries import pause
 from delf_google.errors import GoogleError, LostAnswerError
 from delf_google.requests import Answer, Request
 from delf_google.transport import Transport

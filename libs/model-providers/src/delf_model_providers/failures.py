@@ -9,8 +9,8 @@ from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
-from delf import retries
 from delf.errors import DelfError, LLMExecutionError, ModelConfigurationError
+from delf.network import retries
 from delf_model_providers.endpoint import Endpoint
 
 Retry = Literal["no", "few", "yes"]

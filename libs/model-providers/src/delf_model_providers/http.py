@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from delf.bodies import BodyEncodingError, BodyTooLargeError, pieces
+from delf.network.bodies import BodyEncodingError, BodyTooLargeError, pieces
 from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.failures import (
     Failure,

@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
-from delf.bodies import ACCEPTED
-from delf.tls import trusted
+from delf.network.bodies import ACCEPTED
+from delf.network.tls import trusted
 from delf_model_providers.http import RefusedError, read
 
 if TYPE_CHECKING:

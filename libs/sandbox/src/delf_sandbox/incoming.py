@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from delf.filenames import check_file_name
+from delf.machine.filenames import check_file_name
 from delf.protocols.sandbox import Crashed, LimitReached, Limits, ScriptHost
 from delf_sandbox.guest.output import MAX_FILES
 from delf_sandbox.wire import WireError

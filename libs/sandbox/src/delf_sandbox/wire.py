@@ -23,8 +23,8 @@ from delf.protocols.sandbox import (
     SessionSpec,
     ToolMessage,
 )
-from delf.sizes import cost, cost_of_values, has_too_many_values
-from delf.values import MAX_VALUES, UnsupportedValueError, loads
+from delf.values.encoding import MAX_VALUES, UnsupportedValueError, loads
+from delf.values.sizes import cost, cost_of_values, has_too_many_values
 from delf_sandbox.guest.frames import FrameTooLargeError, encode, frame_around
 from delf_sandbox.modules import modules_of
 

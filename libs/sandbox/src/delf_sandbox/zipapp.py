@@ -9,22 +9,27 @@ import marshal
 from functools import cache
 from pathlib import Path
 
-import delf.conversion
-import delf.filenames
-import delf.values
+import delf.machine.filenames
+import delf.values.conversion
+import delf.values.encoding
 
 _HERE = Path(__file__).resolve().parent
-_OF_DELF = (delf.conversion, delf.filenames, delf.values)
+_OF_DELF = (delf.values.conversion, delf.machine.filenames, delf.values.encoding)
 _EPOCH = (2020, 1, 1, 0, 0, 0)
-_PACKAGES = ("delf/__init__.py", "delf_sandbox/__init__.py")
+_PACKAGES = (
+    "delf/__init__.py",
+    "delf/machine/__init__.py",
+    "delf/values/__init__.py",
+    "delf_sandbox/__init__.py",
+)
 
 
 def _sources() -> dict[str, str]:
     """The guest's files by their names in the archive."""
     files: dict[str, str] = dict.fromkeys(_PACKAGES, "")
     for module in _OF_DELF:
-        path = Path(str(module.__file__))
-        files[f"delf/{path.name}"] = path.read_text("utf-8")
+        name = module.__name__.replace(".", "/")
+        files[f"{name}.py"] = Path(str(module.__file__)).read_text("utf-8")
     for path in sorted((_HERE / "guest").glob("*.py")):
         files[f"delf_sandbox/guest/{path.name}"] = path.read_text("utf-8")
     files["__main__.py"] = (

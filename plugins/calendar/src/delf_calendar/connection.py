@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Final, Literal, TypedDict
 
 from delf import CallContext, action
 from delf.errors import ToolRefusedError, did_you_mean
+from delf.network.retries import pause
 from delf.protocols.connection import Allowed, ProposedCall
-from delf.retries import pause
 from delf.types import Trust
 from delf_calendar.events import (
     Event,

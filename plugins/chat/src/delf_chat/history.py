@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast, get_args
 
 from delf.errors import ConfigurationError, DelfError
+from delf.machine.threads import in_own_thread
 from delf.messages import Message, Role, TextPart, user
 from delf.protocols.conversation import ChatMessage
-from delf.threads import in_own_thread
 
 Transform = Callable[[list[ChatMessage]], Any]
 """Given the messages that a task would see, returns those that it shall see; plain or async."""

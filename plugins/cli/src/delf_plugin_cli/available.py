@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from delf.official import PLUGIN_PREFIX
+from delf.packages.official import PLUGIN_PREFIX
 from delf_cli.streams import wrapped
 from delf_plugin_cli.sources import is_installed
 

@@ -103,8 +103,8 @@ def set_command(ctx: click.Context, key: str, value: str) -> None:
     What is there stays as it is, with its comments, and stays trusted. A value that does not fit is
     refused. A secret belongs into .env: write '${NAME}' in its place.
     """
-    from delf.folders import CONFIG_FILE, parse_toml, read_file, said
     from delf.project.texts import from_override, scalar
+    from delf.trust.folders import CONFIG_FILE, parse_toml, read_file, said
 
     state = state_of(ctx)
     section, path, parsed = from_override(f"{key}={value}", label="")

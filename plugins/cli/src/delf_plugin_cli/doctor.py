@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from delf import __version__, namesake
+from delf import __version__
 from delf.errors import DelfError, JournalUnavailableError
 from delf.hookspecs import DISTRIBUTION
-from delf.official import how_to_install, packages, usual
+from delf.packages import namesake
+from delf.packages.official import how_to_install, packages, usual
 from delf.specs import (
     ApprovalSpec,
     EmbedderSpec,

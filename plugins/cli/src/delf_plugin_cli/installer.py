@@ -17,7 +17,7 @@ from typing import Final
 import click
 
 from delf.errors import ConfigurationError, DelfError
-from delf.namesake import NAMESAKE
+from delf.packages.namesake import NAMESAKE
 from delf.terminal import visible
 
 _SHOWN: Final = 40

@@ -17,12 +17,12 @@ from urllib.parse import quote
 import click
 
 from delf.errors import ConfigurationError, DelfError, PluginError
-from delf.folders import PRICES_FILE
 from delf.messages import Role
 from delf.plugins.factories import make
 from delf.plugins.journals import need_durable_journal
 from delf.protocols.conversation import ChatMessage, ConversationStore
 from delf.specs import MemorySpec
+from delf.trust.folders import PRICES_FILE
 from delf_cli.journals import work_with
 from delf_cli.state import State, state_of
 
@@ -257,7 +257,7 @@ async def _take_facts(
 
 
 def _take_prices(project: Any, prices: Mapping[str, Any], taken: _Taken) -> None:
-    from delf.trust import items_of
+    from delf.trust.decisions import items_of
 
     file: Path = project.root / PRICES_FILE
     own: dict[str, Any] = {}

@@ -71,8 +71,8 @@ def quickstart(
 
     Keys in the environment and local servers (Ollama, LM Studio, llama.cpp) are found.
     """
-    from delf.folders import CONFIG_FILE
-    from delf.trust import Trust, items_of
+    from delf.trust.decisions import Trust, items_of
+    from delf.trust.folders import CONFIG_FILE
 
     state = state_of(ctx)
     found = _Found(model=llm, base_url=base_url, why="--llm") if llm else _ask_model(base_url)
@@ -121,7 +121,7 @@ def _new_file(folder: str | Path) -> Path:
     Raises:
         ConfigurationError: When it has one.
     """
-    from delf.folders import CONFIG_FILE
+    from delf.trust.folders import CONFIG_FILE
 
     file = Path(folder).expanduser() / CONFIG_FILE
     if file.exists():

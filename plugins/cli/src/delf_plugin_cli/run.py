@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import click
 
 from delf.errors import ConfigurationError, did_you_mean
-from delf.trust import Trust
+from delf.trust.decisions import Trust
 from delf_cli.options import HANDING, flags_of, rest_of, run_options
 from delf_cli.state import state_of
 from delf_cli.story import tell_of_event

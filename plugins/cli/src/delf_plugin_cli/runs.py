@@ -18,7 +18,7 @@ from delf.protocols.journal import SharedJournal, TaskRecord
 from delf.protocols.people import name_of_holder
 from delf.retention import prune as prune_tasks
 from delf.terminal import visible
-from delf.trust import Trust
+from delf.trust.decisions import Trust
 from delf_cli import complete
 from delf_cli.ids import short_ids, whole_ids
 from delf_cli.journals import find_id, history_journal, work_with

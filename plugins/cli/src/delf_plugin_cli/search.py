@@ -11,10 +11,10 @@ import click
 
 from delf.engine.views.figures import figures_csv
 from delf.errors import DelfError
+from delf.machine.zones import local_zone
 from delf.protocols.journal import SharedJournal
 from delf.protocols.search import FigureBy, Figures, FoundTask, SupportsSearch, TaskFilter
 from delf.terminal import visible
-from delf.zones import local_zone
 from delf_cli.ids import short_ids
 from delf_cli.journals import history_journal, work_with
 from delf_cli.output import json_text

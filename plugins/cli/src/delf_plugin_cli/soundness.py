@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from delf.hookspecs import DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
-from delf.official import PLUGIN_PREFIX, all_packages, package_of
+from delf.packages.official import PLUGIN_PREFIX, all_packages, package_of
 from delf.plugins.discovery import installed, normalise
 from delf.plugins.shapes import faults, has, members
 from delf.protocols import approval, connection, embedder, formats, journal, model, sandbox

@@ -23,8 +23,8 @@ from packaging.version import Version
 
 from delf.errors import PluginError
 from delf.hookspecs import DISTRIBUTION
-from delf.namesake import NAMESAKE
-from delf.official import PLUGIN_PREFIX, all_packages, package_bringing
+from delf.packages.namesake import NAMESAKE
+from delf.packages.official import PLUGIN_PREFIX, all_packages, package_bringing
 
 _A_TYPO: Final = 0.8
 """The similarity of a foreign plugin's name to one of delf's own that counts as a typo."""

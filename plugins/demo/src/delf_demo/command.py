@@ -17,7 +17,7 @@ from typing import Final
 import click
 
 from delf import ConfigurationError
-from delf.trust import Trust, items_of, whole
+from delf.trust.decisions import Trust, items_of, whole
 from delf_cli.usual_models import usual_models
 from delf_demo.shop import make_shop
 

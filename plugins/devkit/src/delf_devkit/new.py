@@ -16,7 +16,7 @@ import click
 
 from delf import __version__
 from delf.hookspecs import DISTRIBUTION, PLUGIN_API
-from delf.official import PLUGIN_PREFIX, all_packages, module_of, package_of
+from delf.packages.official import PLUGIN_PREFIX, all_packages, module_of, package_of
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

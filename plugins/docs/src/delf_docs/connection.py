@@ -12,8 +12,8 @@ from weakref import WeakValueDictionary
 
 from delf import CallContext, action
 from delf.errors import ToolRefusedError, did_you_mean
+from delf.network.retries import pause
 from delf.protocols.connection import Allowed, ProposedCall
-from delf.retries import pause
 from delf.settings import PluginSettings
 from delf.types import Trust
 from delf_docs.blocks import blocks_of, units

@@ -8,7 +8,7 @@ import io
 from collections.abc import Mapping
 from typing import Any, Final, TypedDict
 
-from delf.conversion import unique_names
+from delf.values.conversion import unique_names
 
 NATIVE: Final = "application/vnd.google-apps."
 FOLDER: Final = f"{NATIVE}folder"

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
-from delf.json_reader import MOST_NAMED, JSONReader, listed
 from delf.notes import note
+from delf.values.json_reader import MOST_NAMED, JSONReader, listed
 
 
 def read_json(text: str, about: str) -> Any:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from delf.json_reader import JSONReader
+from delf.values.json_reader import JSONReader
 from delf_files.json_text import Lines
 from delf_files.tables import END, columns_of, named_separator, reader_of, separator_of
 from delf_files.text import encoding_of_file

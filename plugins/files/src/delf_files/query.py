@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
-from delf.conversion import unique_names
 from delf.errors import OptionalDependencyError, ToolExecutionError, ToolRefusedError
 from delf.notes import note
 from delf.protocols.formats import FileFormats, InputFile
-from delf.values import dumps, loads
+from delf.values.conversion import unique_names
+from delf.values.encoding import dumps, loads
 from delf_files import query_child
 from delf_files.forms import LOOKED_AT, check_form
 from delf_files.json_text import read_json, read_json_lines

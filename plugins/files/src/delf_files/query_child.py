@@ -1,8 +1,8 @@
 """DuckDB in a process of its own, which can be bounded and killed.
 
 Started as a script with delf's package on its path: takes one question from standard input, in
-the form of :mod:`delf.values`, and answers it. It can open the files of the question and nothing
-else, load no extension, and change no setting.
+the form of :mod:`delf.values.encoding`, and answers it. It can open the files of the question and
+nothing else, load no extension, and change no setting.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from delf.notes import note, notes_of_call
-from delf.values import dumps, loads
+from delf.values.encoding import dumps, loads
 from delf_files.large import utf8_of, write_lines, write_table, write_values
 
 _OPEN_FILES: Final = 256

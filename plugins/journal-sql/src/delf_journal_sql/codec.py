@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from delf.events import Event, content_of, decode, encode, size_of
-from delf.sizes import LARGE, apart
-from delf.values import UnsupportedValueError, dumps, to_jsonable
+from delf.values.encoding import UnsupportedValueError, dumps, to_jsonable
+from delf.values.sizes import LARGE, apart
 from delf_journal_sql.errors import JournalError
 
 _LEVEL: Final = 1

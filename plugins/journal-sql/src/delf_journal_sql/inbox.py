@@ -15,7 +15,7 @@ from delf.errors import UnknownRequestError
 from delf.events import ApprovalDecided, ApprovalRequested, ApprovalVoted
 from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import Note, RequestRecord
-from delf.values import from_jsonable
+from delf.values.encoding import from_jsonable
 from delf_journal_sql.codec import unpack
 from delf_journal_sql.database import Connection
 from delf_journal_sql.owners import COLUMNS, looking

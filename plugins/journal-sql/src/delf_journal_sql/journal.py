@@ -27,7 +27,7 @@ from delf.protocols.people import Person
 from delf.protocols.search import FigureBy, Figures, Found, TaskFilter
 from delf.protocols.sessions import SessionRecord
 from delf.settings import check_variables
-from delf.values import to_jsonable
+from delf.values.encoding import to_jsonable
 from delf_journal_sql import inbox, index, people, search, sessions, store
 from delf_journal_sql.codec import Packed, encode_large, pack, put_together, take_out
 from delf_journal_sql.conversations import SqlConversations, namespaces

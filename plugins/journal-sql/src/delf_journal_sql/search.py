@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from delf.errors import DelfError
 from delf.protocols.search import FigureBy, Figures, Found, FoundTask, Place, TaskFilter
-from delf.values import to_jsonable
+from delf.values.encoding import to_jsonable
 from delf_journal_sql.blobs import blob_data
 from delf_journal_sql.codec import unpack
 from delf_journal_sql.database import Connection, Database, SqlRow

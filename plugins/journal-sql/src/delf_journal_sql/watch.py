@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from typing import Any, Final, Generic, Self, TypeVar
 from weakref import WeakSet
 
-from delf.outages import Outage
+from delf.network.outages import Outage
 from delf_journal_sql.database import Changes, Connection, Database
 from delf_journal_sql.errors import ConnectionLostError, JournalError
 from delf_journal_sql.store import changed_since, newest_position

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from delf.errors import DelfError
 from delf.events import Event
-from delf.outages import Outage
+from delf.network.outages import Outage
 from delf.protocols.journal import PerhapsAlive
 from delf_journal_sql.codec import Packed
 from delf_journal_sql.database import Connection, Database, transaction

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from delf.errors import ConfigurationError
-from delf.own_files import is_own_folder, read_own, write_own
+from delf.machine.own_files import is_own_folder, read_own, write_own
 from delf_mcp.settings import MCPSettings
 
 _log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAu
 from pydantic import ValidationError
 
 from delf.errors import ConnectionConfigurationError, ConnectionUnavailableError
-from delf.own_files import write_private
+from delf.machine.own_files import write_private
 from delf_mcp.settings import MCPSettings
 
 if TYPE_CHECKING:

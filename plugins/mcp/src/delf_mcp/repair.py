@@ -8,8 +8,8 @@ import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
-from delf.json_reader import JSONReader
 from delf.notes import note, notes_of_call
+from delf.values.json_reader import JSONReader
 
 _HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
 """An escape of half a character; with its other half beside it, it is one."""

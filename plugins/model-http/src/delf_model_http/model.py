@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qs, urlsplit
 
-from delf.bodies import BodyError, pieces
 from delf.environment import SourcedText, source_of
 from delf.errors import ModelConfigurationError
 from delf.llm import SERVER_SIDE_TOOLS, LLMConfig
 from delf.messages import ModelDelta, ModelReply, ModelRequest, Price
+from delf.network.bodies import BodyError, pieces
 from delf.protocols.model import ModelContext
 from delf_model_http import catalog
 from delf_model_http.answer import Answer, ToldError

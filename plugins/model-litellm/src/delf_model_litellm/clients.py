@@ -10,8 +10,8 @@ from contextvars import ContextVar, copy_context
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from delf.bodies import ACCEPTED
-from delf.tls import trusted
+from delf.network.bodies import ACCEPTED
+from delf.network.tls import trusted
 from delf_model_providers.endpoint import Endpoint
 
 _PREPARATION: Final = 1.0

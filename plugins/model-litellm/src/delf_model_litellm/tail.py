@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import httpx
 
-from delf.bodies import BodyError, Inflater
+from delf.network.bodies import BodyError, Inflater
 from delf_model_litellm.streams import StreamedError, WholeError, wants_stream
 from delf_model_providers.failures import UnreadableError
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from email.message import EmailMessage
 from typing import Any, Final, cast
 
-from delf.json_reader import JSONReader
 from delf.notes import note
 from delf.tools.json_schema import clean
+from delf.values.json_reader import JSONReader
 from delf_openapi.bodies import kind_of
 from delf_openapi.compiler import responses_of
 from delf_openapi.document import Document

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final, Literal
 from pydantic import BaseModel, ValidationError
 
 from delf.errors import ConnectionUnavailableError
-from delf.own_files import write_private
+from delf.machine.own_files import write_private
 from delf_openapi.sources import Source, dumps, path_of, read
 
 _FRESH_SECONDS: Final = 24 * 3600

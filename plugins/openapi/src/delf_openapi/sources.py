@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote, urljoin, urlsplit
 
-from delf.addresses import is_public
-from delf.bodies import ACCEPTED, BodyTooLargeError, Inflater
 from delf.errors import ConnectionFileNotFoundError, ConnectionUnavailableError
-from delf.tls import trusted
+from delf.network.addresses import is_public
+from delf.network.bodies import ACCEPTED, BodyTooLargeError, Inflater
+from delf.network.tls import trusted
 from delf_openapi.failures import SpecError
 from delf_openapi.yaml_reader import parse_yaml
 

@@ -9,10 +9,10 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit
 
-from delf.bodies import ACCEPTED, BodyEncodingError, BodyTooLargeError, read_body
 from delf.errors import ConnectionUnavailableError, OutcomeUnknownError, ToolExecutionError
-from delf.retries import pause, retry_after
-from delf.tls import trusted
+from delf.network.bodies import ACCEPTED, BodyEncodingError, BodyTooLargeError, read_body
+from delf.network.retries import pause, retry_after
+from delf.network.tls import trusted
 from delf_openapi.answers import LOOK, Answer, scrub
 from delf_openapi.requests import IDEMPOTENT, Request
 from delf_openapi.settings import OpenAPISettings

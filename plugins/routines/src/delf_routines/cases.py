@@ -16,7 +16,7 @@ from delf.protocols.strategy import StrategyHost
 from delf.tools.action import Action
 from delf.tools.signature import Parameter
 from delf.types import Permission
-from delf.values import dumps, from_jsonable
+from delf.values.encoding import dumps, from_jsonable
 from delf_routines.guard import is_same
 from delf_routines.routine import NO_MODEL, Routine, UsedAction
 

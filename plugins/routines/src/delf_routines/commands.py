@@ -18,7 +18,7 @@ from delf.events import Event, TaskQueued, TaskStarted
 from delf.protocols.journal import SharedJournal, TaskRecord
 from delf.protocols.strategy import ToolDescription
 from delf.terminal import visible
-from delf.trust import Trust
+from delf.trust.decisions import Trust
 from delf_cli import complete, errors
 from delf_cli.complete import completes
 from delf_cli.ids import short_id

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from delf import Agent, Response
     from delf.events import Event
     from delf.protocols.journal import Journal
-    from delf.trust import Trust
+    from delf.trust.decisions import Trust
     from delf_routines.drafting import Draft
 
 _PLACE: Final = "the routine of this task"

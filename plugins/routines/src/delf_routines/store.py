@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from delf.errors import ConfigurationError, did_you_mean
-from delf.folders import read_file
-from delf.trust import Trust, part_of
+from delf.trust.decisions import Trust, part_of
+from delf.trust.folders import read_file
 from delf_routines.routine import FOLDER, Routine, check_name, is_name
 
 CASES = "cases"

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from delf.errors import SandboxUnavailableError
-from delf.outages import Outage
-from delf.threads import in_own_thread
+from delf.machine.threads import in_own_thread
+from delf.network.outages import Outage
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

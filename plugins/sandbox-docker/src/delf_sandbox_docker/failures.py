@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from delf.errors import SandboxUnavailableError
-from delf.own_files import write_private
+from delf.machine.own_files import write_private
 
 _SECONDS: Final = 600.0
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from delf.errors import SandboxUnavailableError
+from delf.machine.zones import Zone
 from delf.protocols.sandbox import Availability, Available, SessionSpec, Unavailable
 from delf.types import Isolation
-from delf.zones import Zone
 from delf_sandbox.folders import remove_folder
 from delf_sandbox.inputs import WORKSPACE, InputNames
 from delf_sandbox_monty.session import SCRATCH, MontySession

@@ -25,8 +25,8 @@ from delf.protocols.sandbox import (
     ToolMessage,
     check_script,
 )
-from delf.sizes import is_large
-from delf.values import TooLargeError, UnsupportedValueError, check_size, dumps, loads
+from delf.values.encoding import TooLargeError, UnsupportedValueError, check_size, dumps, loads
+from delf.values.sizes import is_large
 from delf_sandbox.budget import Budget
 from delf_sandbox.folders import remove_folder, used_space
 from delf_sandbox.guest.names import taken_note

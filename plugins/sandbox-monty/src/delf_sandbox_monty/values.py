@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import PurePath
 from typing import Any, Final, cast
 
-from delf.values import PLAIN, VALUE_BYTES, TooLargeError, UnsupportedValueError, kind_name
+from delf.values.encoding import PLAIN, VALUE_BYTES, TooLargeError, UnsupportedValueError, kind_name
 
 _FIRST: Final = frozenset("dr<")
 _SHOWN: Final = re.compile(

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from delf.engine.views.compare import PARTS, compared
 from delf.errors import DelfError
-from delf.outages import Outage
+from delf.network.outages import Outage
 from delf.protocols.journal import SharedJournal
 from delf.protocols.search import Figures, FoundTask, SupportsSearch, TaskFilter
 from delf_serve import schemas as s

@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any, Final, cast
 
-from delf.values import TAG
+from delf.values.encoding import TAG
 
 _SIGNS: Final = (f'"{TAG}"', "NaN", "Infinity")
 """The signs of a value in JSON that is not plain."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from delf.errors import DelfError
-from delf.outages import Outage
+from delf.network.outages import Outage
 from delf.protocols.sessions import SessionRecord
 from delf_serve.keys import Key, Keys
 from delf_serve.problems import ProblemError

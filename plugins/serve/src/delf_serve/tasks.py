@@ -28,7 +28,7 @@ from delf.events import (
     TaskResumed,
     TaskStarted,
 )
-from delf.outages import Outage
+from delf.network.outages import Outage
 from delf.outputs import Output
 from delf.protocols.journal import (
     Ages,

@@ -8,8 +8,8 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
-from delf.addresses import Address, is_public
 from delf.errors import ConnectionConfigurationError, ToolExecutionError, ToolRefusedError
+from delf.network.addresses import Address, is_public
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]

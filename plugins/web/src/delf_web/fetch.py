@@ -12,9 +12,9 @@ from typing import Final
 import httpcore
 import httpx
 
-from delf.bodies import ACCEPTED, BodyEncodingError, BodyTooLargeError, read_body
 from delf.errors import ToolExecutionError, ToolRefusedError
-from delf.tls import trusted
+from delf.network.bodies import ACCEPTED, BodyEncodingError, BodyTooLargeError, read_body
+from delf.network.tls import trusted
 from delf_web.addresses import Guard, Resolve, system_resolve
 from delf_web.document import Document
 from delf_web.manners import FREE, Pace, Robots

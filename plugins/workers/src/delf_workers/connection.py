@@ -23,7 +23,7 @@ from delf_workers.running import DEFAULT_TASK
 from delf_workers.settings import WorkersOptions, WorkersSettings
 
 if TYPE_CHECKING:
-    from delf.trust import Trust
+    from delf.trust.decisions import Trust
 
 STRATEGY: Final = "worker"
 """The strategy that gives a whole task to a worker."""

@@ -54,7 +54,7 @@ def init(ctx: click.Context, folder: str, llm: str | None) -> None:
     delf workers run summarise --attach notes.md
     """  # noqa: D301 - click's mark for lines that stay as they are
     from delf.specs import ConnectionSpec
-    from delf.trust import Trust, items_of
+    from delf.trust.decisions import Trust, items_of
 
     known = dict(usual_models(os.environ))
     model = llm or next(iter(known), _USUAL)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import yaml
 
 from delf.errors import ConfigurationError, did_you_mean
-from delf.trust import Trust, part_of
+from delf.trust.decisions import Trust, part_of
 from delf_workers import frontmatter
 from delf_workers.definition import SUFFIX, WorkerDefinition, from_front_matter
 

@@ -9,7 +9,7 @@ import pytest
 
 from delf.engine.calls.results import Results
 from delf.engine.redact import REDACTED, Redactor
-from delf.values import UnsupportedValueError, loads
+from delf.values.encoding import UnsupportedValueError, loads
 
 SECRET = "sk-a-secret-of-the-host-4f1c"
 SLICE = 180_000

@@ -14,6 +14,7 @@ from delf.engine.approvals.decision import Answer, check_fits, well_formed
 from delf.engine.redact import Redactor
 from delf.engine.task import TaskRequest
 from delf.errors import DelfError
+from delf.machine.threads import in_own_thread
 from delf.protocols.approval import (
     ApprovalChannel,
     ApprovalRequest,
@@ -23,7 +24,6 @@ from delf.protocols.approval import (
     Rejected,
 )
 from delf.records import dataclass
-from delf.threads import in_own_thread
 
 _log = logging.getLogger(__name__)
 

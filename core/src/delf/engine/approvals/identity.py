@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from delf.values import UnsupportedValueError, dumps
+from delf.values.encoding import UnsupportedValueError, dumps
 
 _SIMPLE: Final = frozenset(
     {str, int, float, bool, type(None), complex, bytes, decimal.Decimal, uuid.UUID}

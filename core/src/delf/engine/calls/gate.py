@@ -53,9 +53,9 @@ from delf.protocols.sandbox import (
     ToolMessage,
 )
 from delf.protocols.strategy import CallGuard, ScriptCall
-from delf.sizes import is_large
 from delf.tools.tolerance import fitting
-from delf.values import UnsupportedValueError
+from delf.values.encoding import UnsupportedValueError
+from delf.values.sizes import is_large
 
 _log = logging.getLogger(__name__)
 

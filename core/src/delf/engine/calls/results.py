@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final, cast
 
-from delf.conversion import plain
 from delf.engine.redact import Redactor
-from delf.sizes import apart, is_large
-from delf.values import UnsupportedValueError, dumps, loads
+from delf.values.conversion import plain
+from delf.values.encoding import UnsupportedValueError, dumps, loads
+from delf.values.sizes import apart, is_large
 
 _SMALL: Final = frozenset({type(None), bool, int, float})
 

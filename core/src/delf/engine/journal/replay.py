@@ -17,9 +17,9 @@ from delf.engine.journal.claims import Predecessor
 from delf.engine.journal.recording import RecordedCall, RecordedScript, Recording
 from delf.engine.journal.retrying import as_untried
 from delf.errors import ReplayMismatch
+from delf.machine.zones import Zone
 from delf.messages import ModelReply, Purpose
 from delf.protocols.sandbox import LimitReached
-from delf.zones import Zone
 
 PATIENCE_SECONDS: Final = 10.0
 """The seconds beyond the recorded ones in which a script may do nothing that is recorded."""

@@ -10,7 +10,7 @@ from delf.engine.views.trace import Trace
 from delf.events import Event, TaskFinished
 from delf.protocols.journal import TaskRecord
 from delf.records import dataclass
-from delf.values import to_jsonable_or_repr
+from delf.values.encoding import to_jsonable_or_repr
 
 Part = Literal["scripts", "calls", "answer"]
 PARTS: Final[tuple[Part, ...]] = ("scripts", "calls", "answer")

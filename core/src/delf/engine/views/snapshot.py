@@ -11,7 +11,7 @@ from delf import events as ev
 from delf.engine.views.records import StreamEvent
 from delf.engine.views.trace import Trace
 from delf.records import dataclass
-from delf.values import to_jsonable
+from delf.values.encoding import to_jsonable
 
 
 @dataclass(frozen=True, kw_only=True)

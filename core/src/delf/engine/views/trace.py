@@ -18,7 +18,7 @@ from delf.engine.views.records import (
     ToolCallTrace,
 )
 from delf.messages import Usage
-from delf.values import to_jsonable, to_jsonable_or_repr
+from delf.values.encoding import to_jsonable, to_jsonable_or_repr
 
 MAX_LINES: Final = 1_000
 """Printed lines that a trace holds one by one."""

@@ -9,7 +9,7 @@ from threading import RLock
 from time import perf_counter  # before scripts get another
 from typing import Any
 
-from delf.values import make_loads
+from delf.values.encoding import make_loads
 from delf_sandbox.guest.frames import FrameReader, encode
 from delf_sandbox.guest.records import Record
 from delf_sandbox.guest.spin import SPIN_SECONDS, Spin

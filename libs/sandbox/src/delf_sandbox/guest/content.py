@@ -2,7 +2,7 @@
 
 Text and bytes are written as they are, dicts and lists as JSON, rows as CSV, TSV or HTML by the
 name's ending. Workbooks are made on the host, from rows: the guest has the standard library
-only. Values of data libraries follow the rules of :mod:`delf.conversion`.
+only. Values of data libraries follow the rules of :mod:`delf.values.conversion`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from collections.abc import (
 from itertools import chain, islice
 from typing import Any, TypeGuard, cast
 
-from delf.conversion import Table, fields_of, plain_or_as_is, table_of
-from delf.values import TooLargeError, UnsupportedValueError, check_size, dumps
+from delf.values.conversion import Table, fields_of, plain_or_as_is, table_of
+from delf.values.encoding import TooLargeError, UnsupportedValueError, check_size, dumps
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 _LINES = (".jsonl", ".ndjson")

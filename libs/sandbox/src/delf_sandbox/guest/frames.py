@@ -25,8 +25,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from delf.conversion import plain_or_as_is
-from delf.values import TooLargeError, UnsupportedValueError, check_size, dumps
+from delf.values.conversion import plain_or_as_is
+from delf.values.encoding import TooLargeError, UnsupportedValueError, check_size, dumps
 
 _LENGTH = struct.Struct(">I")
 HEADER = _LENGTH.size

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic  # before scripts get another
 from typing import Any
 
-from delf.filenames import check_file_name
+from delf.machine.filenames import check_file_name
 from delf_sandbox.guest.content import ContentTooLargeError, make_content
 from delf_sandbox.guest.scratch import Scratch
 

@@ -10,8 +10,8 @@ import pathlib
 import uuid
 from typing import Any, NoReturn, cast
 
-from delf import values
-from delf.conversion import plain_or_as_is
+from delf.values import encoding as values
+from delf.values.conversion import plain_or_as_is
 
 _AS_DICT = frozenset({"model_dump", "dict", "to_dict", "_asdict"})
 """The methods by which records of other kinds become a dict."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from delf.filenames import check_file_name
+from delf.machine.filenames import check_file_name
 
 _Mark = tuple[int, int]
 

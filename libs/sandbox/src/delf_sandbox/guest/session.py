@@ -16,7 +16,7 @@ import warnings
 from asyncio import FIRST_COMPLETED, wait  # before scripts get another
 from typing import Any, NoReturn
 
-from delf.values import dumps, loads
+from delf.values.encoding import dumps, loads
 from delf_sandbox.guest import records
 from delf_sandbox.guest.calls import (
     EXCEPTIONS,

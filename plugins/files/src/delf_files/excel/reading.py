@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from delf.errors import ToolExecutionError
-from delf.json_reader import listed
 from delf.notes import note
+from delf.values.json_reader import listed
 from delf_files.excel.scan import MAX_ROWS, Area, check_archive, check_sheet
 from delf_files.forms import LOOKED_AT, form_of
 from delf_files.text import decode_if_text

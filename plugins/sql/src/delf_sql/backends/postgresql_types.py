@@ -6,8 +6,8 @@ import contextlib
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from delf.json_reader import JSONReader
 from delf.notes import notes_of_call
+from delf.values.json_reader import JSONReader
 from delf_sql.values import AsText
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ import json
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 from delf import Connection, action
-from delf.bodies import ACCEPTED, BodyError, read_body
 from delf.errors import (
     ConnectionConfigurationError,
     ConnectionUnavailableError,
@@ -15,10 +14,11 @@ from delf.errors import (
     ToolRefusedError,
 )
 from delf.llm import LLMConfig
+from delf.network.bodies import ACCEPTED, BodyError, read_body
+from delf.network.tls import trusted
 from delf.protocols.context import PluginContext
 from delf.protocols.model import ModelContext
 from delf.settings import SourcedText, current_environ
-from delf.tls import trusted
 from delf_model_providers.endpoint import Endpoint, resolve
 from delf_model_providers.failures import (
     by_status,

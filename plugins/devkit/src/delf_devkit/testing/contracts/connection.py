@@ -33,7 +33,7 @@ from delf.specs import SandboxSpec
 from delf.tools.action import EFFECTS, Action
 from delf.tools.connection import Connection
 from delf.tools.signature import check_name
-from delf.values import dumps, loads
+from delf.values.encoding import dumps, loads
 from delf_devkit.testing.contracts.base import (
     TURNS,
     Contract,

@@ -11,7 +11,7 @@ import pytest
 
 from delf.errors import ToolExecutionError
 from delf.protocols.formats import FileFormat
-from delf.values import dumps, loads
+from delf.values.encoding import dumps, loads
 from delf_devkit.testing.contracts.base import Contract, missing, needs
 
 _AT_ONCE = 8

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 
 import pytest
 
-from delf.isolation import Measured, measure
+from delf.plugins.isolation import Measured, measure
 from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Limits, SandboxBackend
 from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, missing, needs
 from delf_devkit.testing.contracts.bench import Bench, Running, gone, processes_below

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import delf
-from delf import namesake
+from delf.packages import namesake
 from support.workspace import CORE
 
 

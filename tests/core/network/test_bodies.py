@@ -11,10 +11,10 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from delf.bodies import BodyEncodingError, BodyTooLargeError, Inflater, pieces, read_body
 from delf.errors import DelfError
 from delf.llm import LLMConfig
 from delf.messages import ModelRequest, user
+from delf.network.bodies import BodyEncodingError, BodyTooLargeError, Inflater, pieces, read_body
 from delf.protocols.model import ModelContext
 from delf_model_http.model import HttpModel
 from delf_openapi import APITool

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, ParamSpec, TypeVar
 
-from delf.values import MAX_VALUES, weight
+from delf.values.encoding import MAX_VALUES, weight
 
 LARGE: Final = 100_000
 """Bytes of memory that are encoded, decoded or searched in a few milliseconds."""

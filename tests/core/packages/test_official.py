@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from delf.official import all_packages, how_to_install, package_of, usual, usual_model
+from delf.packages.official import all_packages, how_to_install, package_of, usual, usual_model
 
 
 def test_a_missing_package_is_installed_by_what_is_there(monkeypatch):

@@ -52,7 +52,7 @@ MAX_DEPTH = 500
 _TOO_DEEP = "the value is nested too deeply or contains itself"
 _COSTS = {str: 0, bytes: 10, int: 0, float: 0, bool: 0, type(None): 0, list: 2, dict: 6}
 _COST = 12
-"""The cost of a value on the wire beside its parts, in values: see :mod:`delf.sizes`."""
+"""The cost of a value on the wire beside its parts, in values: see :mod:`delf.values.sizes`."""
 VALUE_BYTES = 32
 """The bytes of a value in memory beside its letters, about."""
 _TAG_BYTES = b'"$t"'

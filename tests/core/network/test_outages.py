@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from delf.outages import Outage
+from delf.network.outages import Outage
 
 
 def test_it_warns_once_and_tells_of_the_number_at_the_end(caplog: pytest.LogCaptureFixture) -> None:

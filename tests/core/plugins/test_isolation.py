@@ -16,7 +16,7 @@ import pytest
 from delf.config import AgentConfig
 from delf.engine.sandboxes import choose_sandbox
 from delf.errors import SandboxUnavailableError
-from delf.isolation import Measured, Measurements, measure
+from delf.plugins.isolation import Measured, Measurements, measure
 from delf.specs import SandboxSpec
 from delf.testing import SandboxContract, TestHost
 from delf_sandbox_local.backend import LocalBackend

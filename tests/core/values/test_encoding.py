@@ -18,7 +18,14 @@ from typing import NamedTuple
 import pydantic
 import pytest
 
-from delf.values import UnsupportedValueError, dumps, from_jsonable, loads, to_jsonable, weight
+from delf.values.encoding import (
+    UnsupportedValueError,
+    dumps,
+    from_jsonable,
+    loads,
+    to_jsonable,
+    weight,
+)
 
 ZONE = dt.timezone(dt.timedelta(hours=5, minutes=30))
 
@@ -159,7 +166,7 @@ def test_a_set_of_records_becomes_a_list_of_them():
 
 SETS = """
 import datetime as dt
-from delf.values import dumps
+from delf.values.encoding import dumps
 words = [f"word {n}" for n in range(40)]
 print(*map(dumps, [
     set(words),

@@ -10,7 +10,7 @@ import pytest
 
 from delf.environment import EnvFile, current_environ, source_of
 from delf.errors import ConfigurationError, FolderNotTrustedError
-from delf.trust import (
+from delf.trust.decisions import (
     Trust,
     all_trusted,
     part_of,

@@ -3,7 +3,7 @@ import ssl
 import certifi
 import httpx
 
-from delf.tls import trusted
+from delf.network.tls import trusted
 
 
 def test_it_is_what_httpx_trusts_and_made_once(monkeypatch):

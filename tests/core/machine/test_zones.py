@@ -1,7 +1,7 @@
 """The zone of the user, as sandboxes are told it."""
 
-from delf import zones
-from delf.zones import local_zone
+from delf.machine import zones
+from delf.machine.zones import local_zone
 
 
 def test_a_zone_by_name(monkeypatch):

@@ -5,7 +5,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from delf.retries import pause, retry_after
+from delf.network.retries import pause, retry_after
 
 
 def test_seconds_and_dates_are_understood():

@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from delf.addresses import is_public
+from delf.network.addresses import is_public
 
 
 @pytest.mark.parametrize(

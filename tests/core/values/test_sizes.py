@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from delf.sizes import apart, has_too_many_values, is_large
-from delf.values import MAX_VALUES, dumps
+from delf.values.encoding import MAX_VALUES, dumps
+from delf.values.sizes import apart, has_too_many_values, is_large
 
 
 @pytest.mark.parametrize(

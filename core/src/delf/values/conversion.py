@@ -25,7 +25,7 @@ from collections.abc import (
 from itertools import chain
 from typing import Any, Final, NamedTuple, cast
 
-from delf.values import PLAIN, UnsupportedValueError, dumps, kind_name
+from delf.values.encoding import PLAIN, UnsupportedValueError, dumps, kind_name
 
 _LIBRARIES: Final = frozenset({"numpy", "pandas", "polars", "pyarrow", "duckdb", "_duckdb"})
 _MAX_TEXT: Final = 10_000

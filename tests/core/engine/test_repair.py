@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from delf.repair import repaired
+from delf.engine.repair import repaired
 
 MENDED = {
     "typographic quotes": ("print(“a”, ‘b’)", "ab"),

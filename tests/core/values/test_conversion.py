@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from pydantic import BaseModel
 
-from delf.conversion import plain, plain_or_as_is, table_of
-from delf.values import UnsupportedValueError, dumps, loads
+from delf.values.conversion import plain, plain_or_as_is, table_of
+from delf.values.encoding import UnsupportedValueError, dumps, loads
 
 SALES = pd.DataFrame({"region": ["north", "south", "north"], "sales": [1, 2, 3]})
 BY_REGION = SALES.groupby("region")[["sales"]].sum()

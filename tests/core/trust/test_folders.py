@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from delf.errors import ConfigurationError
-from delf.folders import parse_toml, project_folder, read_file, said
+from delf.trust.folders import parse_toml, project_folder, read_file, said
 
 
 @pytest.fixture

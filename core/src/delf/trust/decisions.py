@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from delf.errors import ConfigurationError, FolderNotTrustedError
-from delf.folders import CONFIG_FILE, parse_toml, said
-from delf.own_files import is_own_folder, read_own, write_own
+from delf.machine.own_files import is_own_folder, read_own, write_own
 from delf.records import dataclass
+from delf.trust.folders import CONFIG_FILE, parse_toml, said
 
 VARIABLE: Final = "DELF_TRUST"
 """The variable of the process that names folders to be trusted as they are."""

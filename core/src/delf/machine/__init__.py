@@ -1,0 +1,1 @@
+"""The machine that delf runs on: files, threads, descriptors and time zones."""

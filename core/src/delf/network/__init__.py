@@ -1,0 +1,1 @@
+"""Parts for services over a network: addresses, bodies, pauses, trust of TLS, outages."""

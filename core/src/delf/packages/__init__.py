@@ -1,0 +1,1 @@
+"""Installed packages: delf's own, and another project's of the same name."""

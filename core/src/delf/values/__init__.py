@@ -1,0 +1,1 @@
+"""Values between processes and from outside: encoded, converted, read and limited."""
