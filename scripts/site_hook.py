@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from mkdocs.structure.files import File
 
-from docs_site.command_line import with_help
+from docs_site.command_line import with_commands
 from docs_site.reference import PAGES, errors_table
 
 _ROOT: Final = Path(__file__).parents[1]
@@ -56,7 +56,7 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Fill in what is made from the code, and turn links into links of the site."""
     uri = page.file.src_uri
     if uri == "cli.md":
-        markdown = with_help(markdown)
+        markdown = with_commands(markdown)
     if uri == "errors.md":
         markdown = markdown.replace(_ERRORS, errors_table())
     if uri in PAGES:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import cleandoc
 from typing import Final
 
 import click
 
 from delf_cli.main import cli
 
-_PLACE: Final = re.compile(r"<!-- help: ([^\n]*?) -->\n")
+_PLACE: Final = "<!-- commands -->"
 _EVERYWHERE: Final = ("--debug", "--no-plugins", "--config", "--trust", "--help")
 
 
@@ -52,16 +53,44 @@ def options_of(ctx: click.Context) -> list[Option]:
     return [Option(*map(_one_line, record)) for record in records if record is not None]
 
 
-def help_of(ctx: click.Context, known: Mapping[str, Sequence[Option]]) -> str:
-    """Return what the page says of a command's help.
+def with_commands(text: str) -> str:
+    """Return a page with all commands in the place that it has for them."""
+    found = commands()
+    everywhere = [option for option in options_of(found["delf"]) if option.flag in _EVERYWHERE]
+    run = [option for option in options_of(found["delf run"]) if option not in everywhere]
+    sections: list[str] = []
+    for words, ctx in found.items():
+        known: dict[str, Sequence[Option]] = {}
+        if words not in ("delf", "delf run"):
+            known["`delf run`"] = run
+        if words != "delf":
+            known["every command"] = everywhere
+        level = "##" if len(words.split()) < 3 else "###"
+        sections += [f"{level} {words}", *_text_of(ctx.command), *_options_table(ctx, known)]
+    return text.replace(_PLACE, "\n\n".join(sections))
+
+
+def _text_of(command: click.Command) -> Iterator[str]:
+    """Yield the paragraphs of a command's help; those that click would not wrap are examples."""
+    for paragraph in cleandoc(command.help or "").split("\n\n"):
+        lines = paragraph.strip("\n").splitlines()
+        if lines and lines[0].strip() == "\b":
+            yield "\n".join(["```sh", *lines[1:], "```"])
+        elif lines:
+            yield _prose(_one_line(paragraph))
+    if command.epilog:
+        yield _prose(_one_line(command.epilog))
+
+
+def _options_table(ctx: click.Context, known: Mapping[str, Sequence[Option]]) -> Iterator[str]:
+    """Yield the usage and the options of a command.
 
     Args:
         ctx: The command.
         known: Options of other commands, by their words; those that are the same are only named.
     """
-    usage = ctx.command.get_usage(ctx).removeprefix("Usage: ")
+    yield f"`{_one_line(ctx.command.get_usage(ctx).removeprefix('Usage: '))}`"
     own = options_of(ctx)
-    lines = [f"`{_one_line(usage)}`", ""]
     shared: list[str] = []
     for words, options in known.items():
         same = [option for option in own if option in options]
@@ -70,35 +99,9 @@ def help_of(ctx: click.Context, known: Mapping[str, Sequence[Option]]) -> str:
             names = ", ".join(f"`{option.flag}`" for option in same)
             shared.append(f"As in {words}: {names}.")
     if own:
-        lines += ["| option | what it does |", "|---|---|"]
-        lines += [f"| `{_cell(option.names)}` | {_prose(option.meaning)} |" for option in own]
-        lines += [""]
-    for text in shared:
-        lines += [text, ""]
-    return "\n".join(lines)
-
-
-def with_help(text: str) -> str:
-    """Return a page with the help of commands in the places that name them."""
-    found = commands()
-    everywhere = [option for option in options_of(found["delf"]) if option.flag in _EVERYWHERE]
-    run = [option for option in options_of(found["delf run"]) if option not in everywhere]
-
-    def make(match: re.Match[str]) -> str:
-        words = match[1]
-        known: dict[str, Sequence[Option]] = {}
-        if words not in ("delf", "delf run"):
-            known["`delf run`"] = run
-        if words != "delf":
-            known["every command"] = everywhere
-        return f"{help_of(found[words], known)}\n"
-
-    return _PLACE.sub(make, text)
-
-
-def documented(text: str) -> list[str]:
-    """Return the commands that a page has a place for."""
-    return [match[1] for match in _PLACE.finditer(text)]
+        rows = [f"| `{_cell(option.names)}` | {_prose(option.meaning)} |" for option in own]
+        yield "\n".join(["| option | meaning |", "|---|---|", *rows])
+    yield from shared
 
 
 def _one_line(text: str) -> str:

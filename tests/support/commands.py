@@ -1,4 +1,4 @@
-"""What ``docs/cli.md`` says of the JSON that commands write."""
+"""What ``docs/json.md`` says of the JSON that commands write."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from support.workspace import ROOT
 
-PAGE: Final = ROOT / "docs/cli.md"
+PAGE: Final = ROOT / "docs/json.md"
 _JSON: Final = re.compile(r"<!-- json: ([^\n]+?) -->\n((?:\|[^\n]*\n)+)")
 _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
     "text": (str,),
