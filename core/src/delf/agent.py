@@ -853,7 +853,7 @@ class Agent(Generic[T]):
         return self._pending.decide(request_id, Rejected(reason=reason))
 
     def edit(self, request_id: str, arguments: Mapping[str, Any]) -> bool:
-        """Let a call be made with other arguments, which are checked again.
+        """Approve a call with other arguments, which are checked again.
 
         A script, or a call that was begun, cannot be edited (``DelfError``); it goes on waiting.
         """

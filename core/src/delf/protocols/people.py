@@ -55,7 +55,7 @@ class Person:
         rights: What they may do.
         scope: Whose tasks they see.
         teams: The teams that they belong to; rules for approvals name them, too.
-        mail: Their address, by which a login may know them.
+        mail: The person's mail address, which a login can use.
         keys: Their keys, the oldest first.
         away_until: Until when somebody else decides in their place, as Unix time.
         delegate: The name of that person.

@@ -17,7 +17,7 @@ from delf_cli.state import State, take_everywhere
 
 COMMANDS: Final = {
     "plugins": ("delf_cli.plugins:plugins", "List the plugins and their state."),
-    "trust": ("delf_cli.trusting:trust", "Look at what a folder's files would do, and trust them."),
+    "trust": ("delf_cli.trusting:trust", "Show what a folder's files would do, and trust them."),
 }
 
 

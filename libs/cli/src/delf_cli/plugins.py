@@ -26,7 +26,7 @@ _COLOURS: Final = {
 @click.option("--json", "as_json", is_flag=True, help="Write the list as JSON.")
 @click.pass_context
 def plugins(ctx: click.Context, as_json: bool) -> None:
-    """List the plugins: what they bring, where from, and why one cannot be used."""
+    """List the plugins with what they add, their packages and their state."""
     if ctx.invoked_subcommand is None:
         _show(ctx, as_json)
 

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @click.pass_context
 def trust(ctx: click.Context, folder: str | None, **given: bool) -> None:
-    """Show what the files of FOLDER would do (here, when omitted), and ask whether they may.
+    """Show what the files of FOLDER (by default this one) would do, and ask you to trust them.
 
-    Without that, what a project's files say has no effect: delf.toml, .env, pricing.json, workers,
-    and the files that these name. It is asked about once, and again when it changes.
+    Without trust, a project's files have no effect: delf.toml, .env, pricing.json, workers, and
+    the files that these name. delf asks you once, and again after a change.
 
     \b
     delf trust

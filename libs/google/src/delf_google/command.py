@@ -86,7 +86,7 @@ def login_command(
     account: str | None,
     no_browser: bool,
 ) -> None:
-    """Log in with a browser; for the least that the connections need."""
+    """Log in with a browser, with only the rights that the connections need."""
     store = TokenStore()
     by_hand = no_browser or not can_browse()
     ask: Callable[[str], str] | None = click.prompt if by_hand else None
@@ -109,7 +109,7 @@ def login_command(
 def logout_command(
     ctx: click.Context, names: tuple[str, ...], credentials: str | None, account: str | None
 ) -> None:
-    """Have Google forget the login, and delete it here."""
+    """End the login at Google, and delete it here."""
     store = TokenStore()
     for login in _logins(ctx, names, credentials, account):
         kept = store.read(login.account, login.client_id)
@@ -140,7 +140,7 @@ def status_command(
     account: str | None,
     as_json: bool,
 ) -> None:
-    """Show which logins there are, and whether they suffice; nothing is asked of Google."""
+    """List the logins, and show if their rights are sufficient; Google is not asked."""
     store = TokenStore()
     rows = [_status(login, store) for login in _logins(ctx, names, credentials, account)]
     if as_json:

@@ -53,9 +53,9 @@ request_argument = click.argument("request_id", metavar="ID", shell_complete=_re
 def approvals() -> None:
     """Look at calls that wait for approval in any process, and decide about them.
 
-    An ID may be shortened while it is unique. A decision needs six characters of it, and asks
-    once more at a terminal unless the ID is whole. What answers first counts: this, the terminal
-    of the run, or its program.
+    You may shorten an ID if it stays unique. A decision needs at least six characters of it. At
+    a terminal, a decision with a shortened ID asks you once more. The first answer counts, from
+    here, from the terminal of the run, or from its program.
 
     \b
     delf approvals list
@@ -71,7 +71,7 @@ def approvals() -> None:
 @as_json_option
 @click.pass_context
 def list_command(ctx: click.Context, as_json: bool) -> None:
-    """List what waits, the oldest first."""
+    """List the calls that wait for approval, the oldest first."""
     found = ask_journal(ctx, lambda journal: journal.find_requests(waiting=True))
     if as_json:
         click.echo(json_text([answering.request_data(record) for record in found], indent=2))
@@ -88,7 +88,7 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
 @as_json_option
 @click.pass_context
 def show(ctx: click.Context, request_id: str, as_json: bool) -> None:
-    """Show a request in full: the call with its arguments, or the script, and why it is asked."""
+    """Show a request in full: the call with its arguments or the script, and the reason to ask."""
     record = ask_journal(ctx, lambda journal: answering.find_request(journal, request_id))
     if as_json:
         click.echo(json_text(answering.request_data(record), indent=2))
@@ -120,7 +120,7 @@ def approve(
     note: str | None,
     as_json: bool,
 ) -> None:
-    """Let a call be made, or a script run."""
+    """Approve a call, or a script."""
     if any_arguments and remember is None:
         raise click.UsageError("--any-arguments goes with --remember", ctx)
     lasts: Remember = "until_revoked" if remember == "until-revoked" else "task"
@@ -143,7 +143,7 @@ def approve(
 @as_json_option
 @click.pass_context
 def reject(ctx: click.Context, request_id: str, reason: str, as_json: bool) -> None:
-    """Refuse a call, or a script."""
+    """Reject a call, or a script."""
     _answer(ctx, request_id, lambda _: Rejected(reason=reason), as_json=as_json)
 
 
@@ -160,7 +160,8 @@ def settle(
 ) -> None:
     """Say that an interrupted call did happen, so that it is not made again.
 
-    Only of calls that were begun when their process died; approving one makes it again.
+    This works only for a call that was begun when its process died. If you approve such a call,
+    it is made again.
     """
     try:
         value = None if result is None else json.loads(result)
@@ -189,10 +190,10 @@ def edit(
     arguments: str | None,
     as_json: bool,
 ) -> None:
-    """Let a call be made with other arguments, which are checked again.
+    """Approve a call with other arguments, which are checked again.
 
-    KEY=VALUE sets one argument. Where it was text, VALUE is the text; else VALUE is JSON if it
-    reads like it. KEY:=VALUE is JSON in any case. Arguments that are not named stay.
+    KEY=VALUE sets one argument. VALUE is a text if the argument was a text. Otherwise it is read
+    as JSON if possible. KEY:=VALUE is always JSON. The other arguments stay as they are.
     """
     if not changes and arguments is None:
         raise click.UsageError("name the arguments to change: KEY=VALUE, or --arguments", ctx)
@@ -218,9 +219,9 @@ def edit(
 @as_json_option
 @click.pass_context
 def remembered(ctx: click.Context, revoke: str | None, as_json: bool) -> None:
-    """List decisions that let calls pass without a question until they are revoked.
+    """List the decisions that allow later calls until you revoke them.
 
-    An ID is that of the request that was approved; it may be shortened while it is unique.
+    The ID of a decision is that of its request. You may shorten it if it stays unique.
     """
     if revoke is not None:
         decision = ask_journal(ctx, lambda journal: answering.revoke(journal, revoke, _BY))

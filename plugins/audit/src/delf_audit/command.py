@@ -45,10 +45,11 @@ def _configured(state: Any) -> str | None:
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @click.pass_obj
 def verify(trail: AuditTrail, head: str | None, *, as_json: bool) -> None:
-    """Check who wrote the records, and that none was changed or taken away.
+    """Check who wrote the records, and that none was changed or removed.
 
-    That takes DELF_AUDIT_KEY, and as --head a digest that was noted elsewhere before: whoever may
-    write the file can write a whole new one. Without them it says what is not proven, and fails.
+    A full check needs DELF_AUDIT_KEY and --head, a digest that you kept in another place. A
+    person who can write the file could otherwise replace it. Without them, the command lists
+    what is not proven, and fails.
     """
     checked = trail.check(head)
     if as_json:
@@ -75,7 +76,7 @@ def _tell(trail: AuditTrail, checked: Checked) -> None:
 @audit.command()
 @click.pass_obj
 def head(trail: AuditTrail) -> None:
-    """Print the digest of the last line, to be noted elsewhere."""
+    """Print the digest of the last line; keep it in another place."""
     click.echo(trail.check().head)
 
 

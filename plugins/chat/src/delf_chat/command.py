@@ -79,11 +79,11 @@ async def arun_chat(agent: Agent, *, timeout: float | None = None, **options: An
 )
 @click.pass_context
 def chat(ctx: click.Context, **given: Any) -> None:
-    """Do tasks that are typed one after another; each knows those before it.
+    """Do the tasks that you type; each task knows the earlier ones.
 
-    Conversations are kept where a journal that lasts is installed.
-    Commands begin with a slash: /help shows them. Ctrl-C stops a task, Ctrl-D leaves. Where no
-    terminal is, each line of the standard input is a task.
+    Conversations are kept if a journal plugin is installed. Commands begin with a slash; /help
+    lists them. Ctrl-C stops a task, and Ctrl-D leaves. Without a terminal, each line of the
+    standard input is a task.
 
     \b
     delf chat -c shop

@@ -53,7 +53,7 @@ def _shared(command: F) -> F:
             "overrides",
             metavar="KEY=VALUE",
             multiple=True,
-            help="A setting, as plugins.journal-sql.url=… May be repeated.",
+            help="A setting, such as plugins.journal-sql.url=… May be repeated.",
         ),
     ):
         command = option(command)
@@ -177,7 +177,7 @@ def _the_one(name: str, known: Sequence[_Kept]) -> _Kept:
 
 @click.command("prune")
 @prune_options(
-    older_than="Forget those in which nothing was said for so long.",
+    older_than="Forget conversations without a message for this time.",
     keep="Keep the newest N of each namespace.",
 )
 @_shared

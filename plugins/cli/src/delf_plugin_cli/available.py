@@ -24,8 +24,8 @@ DIRECTORY: Final = Path(__file__).with_name("directory.json")
 def available(as_json: bool) -> None:
     """List delf's own plugins by purpose, then those of others, and which are installed.
 
-    `delf plugins install NAME` takes any of them. Those of others are named in full, as
-    delf-plugin-NAME: nobody of delf has looked at them.
+    `delf plugins install NAME` installs any of them. Plugins of other people need their full
+    name, delf-plugin-NAME; delf's authors have not reviewed them.
     """
     table = dict(purposes())
     if known := others():

@@ -42,7 +42,7 @@ key_argument = click.argument("key", shell_complete=_keys)
 
 @click.group("config", cls=BareGroup, bare="show")
 def config() -> None:
-    """Look at the configuration that applies here, and change delf.toml.
+    """Show the configuration that applies here, and change delf.toml.
 
     \b
     delf config show
@@ -79,9 +79,9 @@ def show(ctx: click.Context, as_json: bool) -> None:
 @as_json_option
 @click.pass_context
 def get(ctx: click.Context, key: str, as_json: bool) -> None:
-    """Write the value of KEY, as agent.timeout: what is set, or else its default.
+    """Write the value of KEY, such as agent.timeout, or its default.
 
-    The exit status is 1 where there is none.
+    The exit status is 1 if there is no value.
     """
     state = state_of(ctx)
     value = state.clean_data(_value(state.load_project(), key))
@@ -100,8 +100,8 @@ def get(ctx: click.Context, key: str, as_json: bool) -> None:
 def set_command(ctx: click.Context, key: str, value: str) -> None:
     """Write KEY = VALUE into the nearest delf.toml, or into a new one here.
 
-    What is there stays as it is, with its comments, and stays trusted. A value that does not fit is
-    refused. A secret belongs into .env: write '${NAME}' in its place.
+    The rest of the file stays as it is, with its comments, and stays trusted. A wrong value is
+    refused. Put a secret into .env, and write '${NAME}' here.
     """
     from delf.project.texts import from_override, scalar
     from delf.trust.folders import CONFIG_FILE, parse_toml, read_file, said
@@ -137,7 +137,7 @@ def set_command(ctx: click.Context, key: str, value: str) -> None:
 @as_json_option
 @click.pass_context
 def path_command(ctx: click.Context, as_json: bool) -> None:
-    """Write the path of the delf.toml that applies here; status 1 where there is none."""
+    """Write the path of the delf.toml that applies here; the exit status is 1 without one."""
     from delf.project.files import find_config
 
     given = state_of(ctx).config
@@ -156,7 +156,7 @@ def path_command(ctx: click.Context, as_json: bool) -> None:
 def check(ctx: click.Context, as_json: bool) -> None:
     """Check every value: the agent's, those of connections, those of plugins.
 
-    The exit status is 0 if all fit and 2 if not.
+    The exit status is 0 if all values are valid, and 2 if not.
     """
     from delf_plugin_cli.doctor import examine_config, write_findings
 

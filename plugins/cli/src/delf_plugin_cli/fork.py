@@ -31,16 +31,16 @@ _NOT_SHARED: Final = {"no_journal"}
     "--script",
     type=click.File(encoding="utf-8"),
     metavar="FILE",
-    help="A script that runs in place of the one that the model wrote next; - reads stdin.",
+    help="A script to run instead of the model's next script; - reads the standard input.",
 )
 @click.pass_context
 def fork(
     ctx: click.Context, task_id: str, at: int | None, script: TextIO | None, **given: Any
 ) -> None:
-    """Do the task ID again from one of its events on, as a new task.
+    """Repeat the task ID from one of its events on, as a new task.
 
-    What was done by then is not done again: the answers of models and calls come from the journal.
-    The new task has the options of the other one; those that are given here come first.
+    Earlier work is not repeated, because answers and results come from the journal. The new task
+    has the options of the old one; options that you give now replace them.
 
     \b
     delf runs events 3f9a

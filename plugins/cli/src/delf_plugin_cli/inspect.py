@@ -52,7 +52,7 @@ class _Look:
     "overrides",
     metavar="KEY=VALUE",
     multiple=True,
-    help="A setting of CONNECTION, as url=… May be repeated.",
+    help="A setting of CONNECTION, such as url=… May be repeated.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Also show parameters and settings.")
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
@@ -62,7 +62,7 @@ def inspect(
 ) -> None:
     """Show the actions of CONNECTION: one of delf.toml, or a type such as sql.
 
-    Without its credentials, its type is shown.
+    If its credentials are missing, only its type is shown.
     """
     state = state_of(ctx)
     look = _look(state, connection, overrides)

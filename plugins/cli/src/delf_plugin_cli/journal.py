@@ -28,7 +28,7 @@ _AT_ONCE: Final = 32
 
 @click.group("journal", cls=LazyGroup, group="journal ", bare="size")
 def journal() -> None:
-    """Look after the journal: its size, old tasks, copies.
+    """Manage the journal: its size, old tasks, copies.
 
     \b
     delf journal size
@@ -65,7 +65,7 @@ journal.add_command(prune, "prune")
 @journal.command("check")
 @click.pass_context
 def check(ctx: click.Context) -> None:
-    """Read all of it, and say whether some of it is damaged."""
+    """Read the whole journal, and report damage."""
     work_with(history_journal(ctx), lambda kept: kept.check())
     click.echo("nothing is damaged")
 
@@ -74,10 +74,10 @@ def check(ctx: click.Context) -> None:
 @click.argument("path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
 @click.pass_context
 def backup(ctx: click.Context, path: Path) -> None:
-    """Copy the journal into a new FILE, as it is at one moment; tasks may run meanwhile.
+    """Copy the journal into a new FILE; tasks may run meanwhile.
 
-    The file is a journal of SQLite, also that of one on PostgreSQL: give it as
-    plugins.journal-sql.url, put it in the place of the one that was lost, or import it.
+    FILE becomes a SQLite journal, also if the journal is in PostgreSQL. To restore it, name it
+    in plugins.journal-sql.url, put it in the place of the lost file, or import it.
     """
     _refuse_to_overwrite(path)
     work_with(history_journal(ctx), lambda kept: _upkeep(kept).back_up(path))
@@ -100,10 +100,10 @@ def export(ctx: click.Context, path: Path) -> None:
 )
 @click.pass_context
 def import_(ctx: click.Context, path: Path) -> None:
-    """Add the tasks of a FILE that `export` wrote, or all that a FILE of `backup` holds.
+    """Add the tasks of a FILE from `export`, or restore a FILE from `backup`.
 
-    Tasks that are here already stay as they are; a backup needs an empty journal. A task that was
-    not over is interrupted here, and can be resumed; a queued one waits for a runner.
+    Tasks that the journal already has stay as they are; a backup needs an empty journal. A task
+    that was not over becomes interrupted, and can be resumed; a queued one waits for a runner.
     """
     with path.open("rb") as file:
         is_backup = file.read(len(_SQLITE)) == _SQLITE

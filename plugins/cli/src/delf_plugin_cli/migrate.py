@@ -71,7 +71,7 @@ class _Taken:
 
 @click.group("migrate")
 def migrate() -> None:
-    """Take what another framework keeps along.
+    """Import the data of another framework.
 
     \b
     delf migrate delfhos --dry-run
@@ -90,9 +90,9 @@ def migrate() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @click.pass_context
 def delfhos(ctx: click.Context, source: Path | None, dry_run: bool, as_json: bool) -> None:
-    """Take facts, chats, prices and logins of Delfhos along; its own files stay as they are.
+    """Import facts, chats, prices and logins of Delfhos; its own files stay as they are.
 
-    What delf has already is not taken twice.
+    Data that delf already has is not imported again.
     """
     folder = source or Path.home() / "delfhos"
     found = _read(

@@ -57,7 +57,7 @@ def _official_names(_: click.Context) -> Iterable[str]:
     "--find-links",
     metavar="DIR",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="A folder of wheels to look into first.",
+    help="A folder with wheels, which is searched first.",
 )
 @click.option("-e", "--editable", is_flag=True, help="Install folders in place, like pip's -e.")
 @click.option("-U", "--upgrade", is_flag=True, help="Upgrade the named packages.")
@@ -73,9 +73,9 @@ def install(
 ) -> None:
     """Install plugins into the environment of this delf.
 
-    NAME is that of one of delf's own plugins, as sql or "sql[postgresql]", another's in full, as
-    delf-plugin-tickets, a folder as ".[test]", or a wheel. What is run is shown and asked for.
-    Where delf was installed from a clone, its own packages come from there.
+    NAME is one of delf's own plugins (sql, "sql[postgresql]"), the full name of another plugin
+    (delf-plugin-tickets), a folder (".[test]"), or a wheel. delf shows the command that it would
+    run, and asks you. If delf was installed from a clone, its own packages come from there.
     """
     state, here = state_of(ctx), sources(find_links)
     items, before = here.items(names, editable=editable), set(state.discover().names)
@@ -125,11 +125,11 @@ def uninstall(ctx: click.Context, names: tuple[str, ...], yes: bool) -> None:
 )
 @click.pass_context
 def check(ctx: click.Context, names: tuple[str, ...] = (), release: bool = False) -> None:
-    """Check plugins: that each fits this delf, loads, and brings what it says.
+    """Check that each plugin fits this delf, loads, and has all that it offers.
 
-    Everything that a plugin offers is imported. Of those that are not delf's own, it is told what
-    their authors should fix, and what does not work with them. The exit status is 1 if one is
-    not sound.
+    Everything that a plugin offers is imported. For plugins of other people, the command lists
+    faults that the authors should fix, and features that do not work. The exit status is 1 if
+    a plugin is faulty.
     """
     state = state_of(ctx)
     host = state.discover()

@@ -9,12 +9,12 @@ from delf.hookspecs import hookimpl
 from delf.specs import CommandSpec
 
 _COMMANDS: Final = (
-    ("resume", "Go on with a task whose process was killed.", "resume:resume"),
+    ("resume", "Resume a task whose process died.", "resume:resume"),
     ("runs", "Look at the tasks in the journal.", "runs:runs"),
-    ("journal", "Look after the journal: its size, old tasks, copies.", "journal:journal"),
+    ("journal", "Manage the journal: its size, old tasks, copies.", "journal:journal"),
     ("quickstart", "Ask three questions and write delf.toml.", "quickstart:quickstart"),
-    ("migrate", "Take another framework's data along.", "migrate:migrate"),
-    ("config", "Look at the configuration, and change it.", "config:config"),
+    ("migrate", "Import the data of another framework.", "migrate:migrate"),
+    ("config", "Show the configuration, and change it.", "config:config"),
     ("doctor", "Check whether tasks can run on this machine.", "doctor:doctor"),
     ("inspect", "Show what a connection can do.", "inspect:inspect"),
     ("plugins available", "List delf's own plugins by purpose.", "available:available"),

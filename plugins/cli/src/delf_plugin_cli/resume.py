@@ -36,16 +36,18 @@ _NOT_SHARED: Final = {"no_journal"}
     show_default=True,
     help="What to do with calls that were begun and may have changed something.",
 )
-@click.option("--here", is_flag=True, help="Go on in this folder: the project was moved here.")
+@click.option(
+    "--here", is_flag=True, help="Continue in this folder, to which the project was moved."
+)
 @click.pass_context
 def resume(ctx: click.Context, task_id: str, settle: Settle, here: bool, **given: Any) -> None:
-    """Go on with the task ID of the journal, which may be shortened while it is unique.
+    """Resume the task ID of the journal; you may shorten ID if it stays unique.
 
-    The task runs with the options that it was started with, in its folder, or with --here in this
-    one; options that are given now come first. What it did is not done again: the answers of models
-    and calls come from the journal. Of a call that was begun and may have changed something, a
-    person is asked. Where nobody can be, the task stays interrupted; --settle says beforehand what
-    to do: make such calls again, or take them as done, with no result.
+    The task continues in its folder, or with --here in this one. It has the options with which it
+    was started; options that you give now replace them. Finished work is not repeated, because
+    answers and results come from the journal. If a call was begun and may have changed something,
+    a person is asked. If nobody can be asked, the task stays interrupted. With --settle you decide
+    in advance: make such calls again, or count them as done without a result.
 
     \b
     delf runs list --state interrupted

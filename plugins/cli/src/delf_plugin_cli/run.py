@@ -62,11 +62,11 @@ class _RunCommand(click.Command):
 )
 @click.pass_context
 def run(ctx: click.Context, words: tuple[str, ...], **given: Any) -> None:
-    """Do TASK, which is said in plain words, in quotes or not; "-" reads it from standard input.
+    """Do TASK, which is in plain words, with or without quotes; "-" reads the standard input.
 
-    One word alone is the name of a routine. The answer goes to the standard output and everything
-    else to the standard error. On a terminal, calls that change things are shown and wait for a
-    yes.
+    A single word is the name of a routine. The answer goes to the standard output, and everything
+    else to the standard error. At a terminal, a call that changes something is shown and waits
+    for your approval.
 
     \b
     delf run "How many orders are open?" -c shop

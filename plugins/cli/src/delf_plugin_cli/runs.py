@@ -46,7 +46,7 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it 
 
 @click.group("runs", cls=LazyGroup, group="runs ", bare="list")
 def runs() -> None:
-    """Look at the tasks in the journal; an ID may be shortened, and `last` is the newest task.
+    """Look at the tasks in the journal; you may shorten an ID, and `last` is the newest task.
 
     \b
     delf runs
@@ -68,9 +68,7 @@ def runs() -> None:
     metavar="N",
     help="The most tasks to show.",
 )
-@click.option(
-    "--after", metavar="ID", help="Go on with the tasks that follow this one in the list."
-)
+@click.option("--after", metavar="ID", help="Begin the list after this task.")
 @as_json_option
 @click.pass_context
 def list_command(
@@ -84,8 +82,8 @@ def list_command(
 ) -> None:
     """List tasks, the newest first.
 
-    A task is done, failed, stopped (by a person), queued for a runner, running, waiting for a
-    person, or interrupted: its process ended before it did.
+    A task is queued (for a runner), running, waiting (for a person), done, failed, stopped (by a
+    person), or interrupted (its process died).
     """
     begin = None if since is None else time.time() - since
     journal = history_journal(ctx)
@@ -228,7 +226,7 @@ def _show_prompts(events: Sequence[Event], as_json: bool) -> None:
 
 @runs.command("events")
 @task_argument
-@click.option("-f", "--follow", is_flag=True, help="Follow the task until it is over.")
+@click.option("-f", "--follow", is_flag=True, help="Continue until the task is over.")
 @as_json_option
 @click.pass_context
 def events(ctx: click.Context, task_id: str, follow: bool, as_json: bool) -> None:
@@ -295,7 +293,9 @@ def export(ctx: click.Context, task_id: str, out: Path | None) -> None:
 
 
 @runs.command("prune")
-@prune_options(older_than="Remove tasks that ended so long ago.", keep="Keep the newest N tasks.")
+@prune_options(
+    older_than="Remove tasks that ended longer ago than this.", keep="Keep the newest N tasks."
+)
 @as_json_option
 @click.pass_context
 def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:

@@ -37,9 +37,9 @@ def _filters(command: CommandT) -> CommandT:
     for option in reversed(
         (
             click.option("--person", metavar="NAME", help="Only tasks that this person asked for."),
-            click.option("--connection", metavar="NAME", help="Only tasks that called it."),
-            click.option("--action", metavar="NAME", help="Only tasks that called it."),
-            click.option("--model", metavar="NAME", help="Only tasks that asked it."),
+            click.option("--connection", metavar="NAME", help="Only tasks that called this."),
+            click.option("--action", metavar="NAME", help="Only tasks that called this."),
+            click.option("--model", metavar="NAME", help="Only tasks that asked this model."),
             click.option("--state", type=click.Choice(_STATES), help="Only tasks in this state."),
             click.option(
                 "--since", type=DURATION, metavar="AGE", help="Only tasks of the last 2h, 7d, …"
@@ -49,7 +49,7 @@ def _filters(command: CommandT) -> CommandT:
                 "least_cost",
                 type=click.FloatRange(min=0),
                 metavar="USD",
-                help="Only tasks that cost so much or more.",
+                help="Only tasks with at least this cost.",
             ),
         )
     ):
@@ -71,7 +71,7 @@ def _wanted(text: str | None, since: float | None, given: dict[str, Any]) -> Tas
     default=20,
     show_default=True,
     metavar="N",
-    help="At most so many tasks.",
+    help="The most tasks to show.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @click.pass_context
@@ -85,7 +85,7 @@ def search(
 ) -> None:
     """Find tasks by what happened in them: words of a task, script, call, answer or error.
 
-    Words in double quotes have to follow each other; the last word may be the beginning of one.
+    Words in double quotes must follow each other. The last word may be the beginning of a word.
 
     \b
     delf runs search invoice Müller
@@ -141,13 +141,16 @@ def _tell(name: str, one: FoundTask) -> None:
     type=click.Choice(get_args(FigureBy)),
     default="day",
     show_default=True,
-    help="What tasks are added up by.",
+    help="How to group the figures.",
 )
 @_filters
 @click.option(
-    "--zone", default=None, metavar="NAME", help="Time zone of the days; else this machine's."
+    "--zone",
+    default=None,
+    metavar="NAME",
+    help="The time zone of the days; by default this machine's.",
 )
-@click.option("--csv", "as_csv", is_flag=True, help="Write it for a spreadsheet.")
+@click.option("--csv", "as_csv", is_flag=True, help="Write the figures as CSV.")
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @click.pass_context
 def figures(

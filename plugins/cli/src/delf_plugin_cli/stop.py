@@ -19,9 +19,9 @@ from delf_cli.state import State, state_of
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @click.pass_context
 def stop(ctx: click.Context, task_id: str, *, as_json: bool) -> None:
-    """Stop a task, in whatever process or on whatever machine it runs.
+    """Stop a task, on any machine.
 
-    One that waits for a runner, or whose process is gone, is over at once, and is not resumed.
+    A task that waits for a runner, or whose process died, is over at once. It cannot be resumed.
 
     \b
     delf runs stop 3f9a2b1

@@ -13,6 +13,6 @@ def delf_commands() -> Iterable[CommandSpec]:
     """The command ``demo``."""
     yield CommandSpec(
         name="demo",
-        summary="Two tasks on the database of a small shop; needs no key.",
+        summary="Run two tasks on the database of a small shop; no key is needed.",
         factory="delf_demo.command:demo",
     )

@@ -130,8 +130,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 def new(name: str, kind: str, directory: Path | None, as_json: bool) -> None:
     """Start a plugin: a package that works, with tests that pass.
 
-    NAME is what users will type, as in `delf run … -c NAME`: small letters, digits and
-    dashes.
+    Users will type NAME, as in `delf run … -c NAME`. It has small letters, digits and dashes.
     """
     fields = fields_of(name, kind)
     target = directory if directory is not None else Path(fields["distribution"])

@@ -15,9 +15,9 @@ from delf_cli.output import json_text
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON; needs --yes or --dry-run.")
 @click.pass_context
 def undo(ctx: click.Context, task_id: str, *, yes: bool, dry_run: bool, as_json: bool) -> None:
-    """Give back the files that the task ID and its child tasks changed.
+    """Restore the files that the task ID and its child tasks changed.
 
-    A file that has changed since is left as it is. Files that are new are removed.
+    A file that has changed since then stays as it is. New files are removed.
 
     \b
     delf runs undo 3f9a --dry-run

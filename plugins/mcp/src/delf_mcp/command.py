@@ -21,7 +21,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 @click.group("mcp")
 def mcp() -> None:
-    """Offer the project to MCP clients, and look at servers that it uses."""
+    """Serve the project to MCP clients, and check the servers that it uses."""
 
 
 @mcp.command()
@@ -29,10 +29,10 @@ def mcp() -> None:
 @click.option("--accept", is_flag=True, help="Accept the tools as they are now for `effects`.")
 @click.pass_context
 def effects(ctx: click.Context, connection: str, accept: bool) -> None:
-    """Print what the server of CONNECTION says of its tools, as a line for delf.toml.
+    """Print the hints of CONNECTION's server about its tools, as a line for delf.toml.
 
-    By itself it decides nothing. Keep what you believe. A tool that is not in the line asks a
-    person before each call. So does a tool that has changed since its line first held.
+    The line has an effect only in delf.toml; keep the parts that you believe. Each call of any
+    other tool needs approval. So does a tool that has changed since you declared it.
 
     \b
     delf mcp effects git
@@ -92,11 +92,11 @@ def toml_key(name: str) -> str:
 def serve(
     ctx: click.Context, connections: tuple[str, ...], llm: str | None, http: str | None
 ) -> None:
-    """Be an MCP server: the project's connections as tools, and `run` for whole tasks.
+    """Start an MCP server with the project's connections as tools, and `run` for whole tasks.
 
-    Without --http it speaks on standard input and output, as clients that start it expect. Calls
-    that need approval ask the client's user by elicitation. An address that is not loopback needs
-    a key in DELF_MCP_KEY, which clients send as a bearer's token.
+    Without --http it uses the standard input and output. If a call needs approval, the client
+    asks its user (elicitation). An address outside this machine needs a key in DELF_MCP_KEY,
+    which clients send as a bearer token.
 
     \b
     delf mcp serve

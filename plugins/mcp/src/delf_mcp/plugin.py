@@ -31,6 +31,6 @@ def delf_strategies() -> Iterable[StrategySpec]:
 def delf_commands() -> Iterable[CommandSpec]:
     yield CommandSpec(
         name="mcp",
-        summary="Offer the project to MCP clients; look at servers.",
+        summary="Serve the project to MCP clients; check servers.",
         factory="delf_mcp.command:mcp",
     )

@@ -34,7 +34,7 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it 
 @click.option("--namespace", metavar="NAME", help="The memory's name; by default the agent's.")
 @click.pass_context
 def memory(ctx: click.Context, namespace: str | None) -> None:
-    """Look at what is remembered; add, search, forget.
+    """Show, add, search and forget remembered facts.
 
     \b
     delf memory add notes.md
@@ -199,7 +199,7 @@ def export(opened: _Opened) -> None:
 )
 @click.pass_obj
 def import_command(opened: _Opened, file: str, chosen: str | None) -> None:
-    """Remember the facts of an export, or of a memory of Delfhos; all of a source or nothing."""
+    """Add the facts of an export or of a Delfhos memory; each source as a whole or not at all."""
     path = Path(file)
     if file != "-" and is_database(path):
         batches = _of_delfhos(path, chosen)

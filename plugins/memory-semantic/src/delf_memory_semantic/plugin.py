@@ -32,6 +32,6 @@ def delf_connections() -> Iterable[ConnectionSpec]:
 def delf_commands() -> Iterable[CommandSpec]:
     yield CommandSpec(
         name="memory",
-        summary="Look at what is remembered; add, search, forget.",
+        summary="Show, add, search and forget remembered facts.",
         factory="delf_memory_semantic.command:memory",
     )

@@ -125,8 +125,8 @@ def show(ctx: click.Context, name: str, as_json: bool) -> None:
 def save(ctx: click.Context, task_id: str, name: str, fixed: tuple[str, ...], yes: bool) -> None:
     """Save the task TASK of the journal, or the last one, as the routine NAME.
 
-    It is shown first, with a diff where it replaces one of that name. A run of the routine NAME
-    itself is kept as a further recorded run, which `delf routines test` compares with.
+    delf shows the routine first, with a diff if it replaces one of that name. If TASK is a run of
+    the routine NAME itself, it becomes one more recorded run for `delf routines test`.
     """
     state = state_of(ctx)
     record, events = _load(ctx, task_id)
@@ -185,11 +185,11 @@ def _keep_run(
     "inputs",
     metavar="NAME=VALUE",
     multiple=True,
-    help="A parameter with another value than in the saved task. May be repeated.",
+    help="A new value for a parameter. May be repeated.",
 )
 @click.pass_context
 def run(ctx: click.Context, name: str, inputs: tuple[str, ...], **given: Any) -> None:
-    """Run the routine NAME. No model is asked; all else is as for any task."""
+    """Run the routine NAME as a task, without a model."""
     if given["as_json"] and given["events"]:
         raise click.UsageError("--json and --events cannot be used together", ctx)
     state = state_of(ctx)
@@ -257,7 +257,7 @@ def _junit(results: dict[str, list[str]]) -> str:
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=_names)
 @click.pass_context
 def check(ctx: click.Context, names: tuple[str, ...]) -> None:
-    """Read each routine, or those named, and compare its actions with those that there are."""
+    """Read all routines, or the named ones, and compare their actions with the existing ones."""
     state = state_of(ctx)
     store = _store(state)
     wrong = 0
@@ -285,13 +285,13 @@ def _told(found: Sequence[Drift]) -> str:
     return "; ".join(visible(str(drift)) for drift in found)
 
 
-@routines.command("diff", short_help="Show what of a routine is proposed to change.")
+@routines.command("diff", short_help="Show the proposed change of a routine.")
 @name_argument
 @click.pass_context
 def diff(ctx: click.Context, name: str) -> None:
     """Show the change of the routine NAME that `accept` takes.
 
-    It is the script that a model repaired, or else the actions as they are now.
+    The change is a script that a model repaired, or the actions as they are now.
     """
     state = state_of(ctx)
     store = _store(state)
@@ -302,14 +302,14 @@ def diff(ctx: click.Context, name: str) -> None:
         click.echo(f"nothing of {name} changes", err=True)
 
 
-@routines.command("accept", short_help="Take what is proposed for a routine.")
+@routines.command("accept", short_help="Accept the proposed change of a routine.")
 @name_argument
 @click.option("-y", "--yes", is_flag=True, help="Do not ask: I have looked at it.")
 @click.pass_context
 def accept(ctx: click.Context, name: str, yes: bool) -> None:
-    """Take the change of the routine NAME that `diff` shows, after you looked at it.
+    """Accept the change of the routine NAME that `diff` shows; look at it first.
 
-    A repaired script is run against the results of the task that it was repaired in first.
+    A repaired script is first tested with the recorded results of the task that repaired it.
     """
     state = state_of(ctx)
     store = _store(state)
@@ -336,11 +336,11 @@ def accept(ctx: click.Context, name: str, yes: bool) -> None:
     store.drop_proposal(name)
 
 
-@routines.command("reject", short_help="Delete what is proposed for a routine.")
+@routines.command("reject", short_help="Delete the proposed change of a routine.")
 @name_argument
 @click.pass_context
 def reject(ctx: click.Context, name: str) -> None:
-    """Delete the script that a model repaired for the routine NAME; it stays as it is."""
+    """Delete the script that a model repaired for the routine NAME; the routine stays as it is."""
     store = _store(state_of(ctx))
     store.find(name)
     if store.proposed(name) is None:

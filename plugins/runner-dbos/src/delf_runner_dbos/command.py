@@ -62,10 +62,10 @@ _SETUP: Final = frozenset({"connections", "tool_files", "strategy"})
 )
 @click.pass_context
 def runner(ctx: click.Context, queues: tuple[str, ...], concurrency: int, grace: float) -> None:
-    """Do the tasks of a queue, as `delf run --detach` hands them in.
+    """Do the tasks of a queue, which `delf run --detach` submits.
 
-    Any number of runners may run, on any number of machines that share a journal. Of one that
-    dies, others take the tasks over.
+    Any number of runners may run, on any number of machines that share a journal. If one dies,
+    the others continue its tasks.
 
     \b
     delf runner --queue reports --concurrency 8
@@ -144,7 +144,7 @@ async def _work(
 
 @click.group()
 def schedule() -> None:
-    """Have a task done again and again, by the runners of a queue.
+    """Let the runners of a queue do a task at set times.
 
     \b
     delf schedule add morning "0 8 * * 1-5" "Tell what came in overnight."
@@ -174,7 +174,7 @@ def add(
     tool_files: tuple[str, ...],
     strategy: str | None,
 ) -> None:
-    r"""Have TASK done whenever CRON says so: minute, hour, day, month, weekday.
+    r"""Do TASK at the times of CRON: minute, hour, day, month, weekday.
 
     \b
     delf schedule add morning "0 8 * * 1-5" "Tell what came in overnight."

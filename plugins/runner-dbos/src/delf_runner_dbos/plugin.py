@@ -18,6 +18,6 @@ def delf_commands() -> Iterable[CommandSpec]:
     )
     yield CommandSpec(
         name="schedule",
-        summary="Have a task done again and again.",
+        summary="Let runners do a task at set times.",
         factory="delf_runner_dbos.command:schedule",
     )

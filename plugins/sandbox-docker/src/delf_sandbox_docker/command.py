@@ -44,7 +44,7 @@ def build_command(
     fresh: bool,
     as_json: bool,
 ) -> None:
-    """Build the image now rather than on first use."""
+    """Build the image now, instead of at its first use."""
     with _open(engine) as opened:
         recipe = Recipe(base=base_image, libraries=libs, network=network)
         needed = fresh or not is_built(opened, recipe)
@@ -85,7 +85,7 @@ def status_command(engine: str | None, base_image: str, as_json: bool) -> None:
 @click.option("--all", "everything", is_flag=True, help="Also remove current images.")
 @_as_json
 def prune_command(engine: str | None, everything: bool, as_json: bool) -> None:
-    """Remove images of other versions of delf, and containers of hosts that are gone."""
+    """Remove images of other versions of delf, and containers whose process died."""
     with _open(engine) as opened:
         swept = opened.sweep()
         current = __version__

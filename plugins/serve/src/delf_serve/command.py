@@ -76,7 +76,7 @@ def asgi_app(agent: Agent, **options: Any) -> Application:
     "trusted_proxies",
     multiple=True,
     metavar="ADDRESS",
-    help="A reverse proxy whose word on who asks is believed.",
+    help="A reverse proxy whose headers about the client are trusted.",
 )
 @click.option(
     "--processes", default=1, show_default=True, type=click.IntRange(1, 64), help="Processes."

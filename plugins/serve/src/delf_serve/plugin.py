@@ -19,7 +19,7 @@ def delf_commands() -> Iterable[CommandSpec]:
     )
     yield CommandSpec(
         name="users",
-        summary="Look after the people of a server: keys, rights, teams, sessions.",
+        summary="Manage the people of a server: keys, rights, teams, sessions.",
         factory="delf_serve.users:users",
     )
 

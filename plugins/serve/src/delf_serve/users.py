@@ -40,9 +40,9 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it 
 
 @click.group("users", cls=LazyGroup, group="users ", bare="list")
 def users() -> None:
-    """Look after the people of a server: their keys, rights, teams and sessions.
+    """Manage the people of a server: their keys, rights, teams and sessions.
 
-    They are in the journal. A server heeds a change within a second or two.
+    The journal keeps them. A server follows a change within a second or two.
 
     \b
     delf users add ada --rights read+run+decide --scope team --team finance
@@ -53,12 +53,16 @@ def users() -> None:
 
 @users.command("add")
 @click.argument("name", metavar="NAME")
-@click.option("--key", "label", default=_FIRST, show_default=True, help="What the key is for.")
-@click.option("--no-key", is_flag=True, help="Make none: they log in by another way.")
-@click.option("--rights", metavar="RIGHTS", help="As read+run; all of: read, run, decide, delete.")
-@click.option("--scope", type=click.Choice(SCOPES), help="Whose tasks are seen.")
-@click.option("--team", "teams", multiple=True, metavar="TEAM", help="A team they belong to.")
-@click.option("--mail", default="", help="Their address, by which a login may know them.")
+@click.option("--key", "label", default=_FIRST, show_default=True, help="A name for the key.")
+@click.option("--no-key", is_flag=True, help="Make no key; the person logs in in another way.")
+@click.option(
+    "--rights",
+    metavar="RIGHTS",
+    help="Rights such as read+run: read, run, decide, delete; by default all.",
+)
+@click.option("--scope", type=click.Choice(SCOPES), help="Whose tasks the person sees.")
+@click.option("--team", "teams", multiple=True, metavar="TEAM", help="A team of the person.")
+@click.option("--mail", default="", help="The person's mail address, which a login can use.")
 @as_json_option
 @click.pass_context
 def add(
@@ -73,11 +77,11 @@ def add(
     mail: str,
     as_json: bool,
 ) -> None:
-    """Add a person with a key, or a further key to one who is known.
+    """Add a person with a key, or another key for a person.
 
-    The key is shown once. A new person has all rights and sees their own tasks, if nothing else is
-    said. A further key has at most the rights and the scope of its person; --team and --mail
-    change the person.
+    The key is shown only once. By default a new person has all rights and sees their own tasks. A
+    further key has at most the rights and the scope of its person; --team and --mail change the
+    person.
     """
     wanted = None if rights is None else _rights(rights)
     asked: Scope | None = cast("Scope | None", scope)
@@ -158,10 +162,10 @@ def list_users(ctx: click.Context, *, as_json: bool) -> None:
 
 @users.command("revoke")
 @click.argument("name", metavar="NAME")
-@click.option("--key", "label", help="Only this key of theirs.")
+@click.option("--key", "label", help="Remove only this key.")
 @click.pass_context
 def revoke(ctx: click.Context, name: str, *, label: str | None) -> None:
-    """Take a person's rights away, with all keys and sessions; or one of their keys."""
+    """Remove a person with all keys and sessions, or one of their keys."""
 
     def change(known: Person | None) -> Person:
         person, now = present(known, name), time.time()
@@ -181,14 +185,14 @@ def revoke(ctx: click.Context, name: str, *, label: str | None) -> None:
 
 @users.command("away")
 @click.argument("name", metavar="NAME")
-@click.option("--days", type=click.FloatRange(min=0.01), help="For how long.")
+@click.option("--days", type=click.FloatRange(min=0.01), help="The days of the absence.")
 @click.option("--to", "delegate", help="The person who decides in their place meanwhile.")
-@click.option("--back", is_flag=True, help="They are back.")
+@click.option("--back", is_flag=True, help="The person is back.")
 @click.pass_context
 def away(
     ctx: click.Context, name: str, *, days: float | None, delegate: str | None, back: bool
 ) -> None:
-    """Let somebody else decide in a person's place while they are away."""
+    """Name somebody who decides in a person's place while the person is away."""
     if back == (days is not None and delegate is not None):
         raise click.UsageError("give --days and --to, or --back", ctx)
     if delegate == name:
@@ -207,11 +211,11 @@ def away(
 
 @users.command("sessions")
 @click.argument("name", metavar="[NAME]", required=False)
-@click.option("--end", "session", metavar="ID", help="End this one.")
+@click.option("--end", "session", metavar="ID", help="End the session with this ID.")
 @as_json_option
 @click.pass_context
 def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_json: bool) -> None:
-    """List the sessions on the page, of all or of one person, and end one."""
+    """List the sessions on the page, of all people or of one; or end one."""
 
     async def look(kept: SharedJournal) -> list[dict[str, Any]]:
         if not isinstance(kept, SupportsLogins):

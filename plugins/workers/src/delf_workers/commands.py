@@ -26,7 +26,7 @@ _NOT_SHARED: Final = {"connections", "files", "strategy"}
 
 @click.group("workers", cls=BareGroup, bare="list")
 def workers() -> None:
-    """Agents that are written down in files: NAME.worker in the folder workers.
+    """List, show, check and run workers: agents that are declared in files.
 
     \b
     delf workers list
@@ -35,10 +35,12 @@ def workers() -> None:
 
 
 @workers.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Write one JSON object for each worker.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Write a list with a JSON object for each worker."
+)
 @click.pass_context
 def list_command(ctx: click.Context, *, as_json: bool) -> None:
-    """List the workers; one whose file is wrong is listed with what is wrong."""
+    """List the workers, and the faults of wrong files."""
     state = state_of(ctx)
     registry = _registry(ctx, state)
     rows: list[dict[str, Any]] = []
@@ -72,7 +74,7 @@ def list_command(ctx: click.Context, *, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Write the worker as one JSON object.")
 @click.pass_context
 def show(ctx: click.Context, name: str, *, as_json: bool) -> None:
-    """Show the worker NAME: its file, checked."""
+    """Check the file of the worker NAME, and show it."""
     state = state_of(ctx)
     found = _registry(ctx, state).find(name)
     if as_json:
@@ -85,10 +87,12 @@ def show(ctx: click.Context, name: str, *, as_json: bool) -> None:
 
 @workers.command("check", epilog="Exit status: 0 all workers are valid, 2 one is not.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--json", "as_json", is_flag=True, help="Write one JSON object for each worker.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Write a list with a JSON object for each worker."
+)
 @click.pass_context
 def check(ctx: click.Context, names: tuple[str, ...], *, as_json: bool) -> None:
-    """Check workers, all when none is named: their files, and the connections that they name."""
+    """Check all workers, or the named ones: their files and the connections in them."""
     state = state_of(ctx)
     registry = _registry(ctx, state)
     wrong: dict[str, DelfError] = {}
@@ -157,7 +161,7 @@ class _Checking:
 )
 @click.pass_context
 def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
-    """Let the worker NAME do TASK, or what its instructions say without one.
+    """Let the worker NAME do TASK; without TASK it follows its instructions.
 
     \b
     delf workers run summarise --attach plan.md --input words=50

@@ -45,8 +45,8 @@ _READING: Final = "show the file with `rerun`, and print your summary in the nex
 def init(ctx: click.Context, folder: str, llm: str | None) -> None:
     """Start a small project in FOLDER: delf.toml, a worker, a file with tools, and one to read.
 
-    Files that are there already are left as they are; those that are made are trusted. Only what is
-    installed is written down.
+    Existing files stay as they are, and new files are trusted. The files name only installed
+    plugins.
 
     \b
     delf init papers
