@@ -55,7 +55,7 @@ except ImportError:
     raise SystemExit from None
 
 from delf import Agent, tool
-from delf.engine.outline import FOLLOWED
+from delf.engine.origins.outline import FOLLOWED
 from delf.messages import ModelReply, ModelRequest, ToolCall
 from delf.testing import ScriptedModel, TestHost
 from delf_strategy_stream.strategy import StreamStrategy

@@ -20,7 +20,8 @@ from functools import partial
 from typing import Any
 
 from delf import tool
-from delf.engine.origins import Origins, Wording
+from delf.engine.origins.fold import Origins
+from delf.engine.origins.origin import Wording
 from delf.events import CallFinished, ModelCalled, ScriptGenerated
 from support import script_agent
 

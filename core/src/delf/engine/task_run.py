@@ -22,8 +22,9 @@ from delf.engine.journal.replay import PATIENCE_SECONDS, Replay
 from delf.engine.memory import AgentMemory, is_from_others
 from delf.engine.models.client import ModelClient
 from delf.engine.models.money import Ledger
-from delf.engine.origins import CONVERSATION, MEMORY, PARENT, Origins, Wording
-from delf.engine.outline import FOLLOWED, OUTLINE_QUESTION
+from delf.engine.origins.fold import CONVERSATION, MEMORY, PARENT, Origins
+from delf.engine.origins.origin import Wording
+from delf.engine.origins.outline import FOLLOWED, OUTLINE_QUESTION
 from delf.engine.output import OutputFiles, OutputFolder, written_before
 from delf.engine.resources import Resources
 from delf.engine.task import TaskContext, TaskRequest, moment

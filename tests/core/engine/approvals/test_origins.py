@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from delf.engine.origins import Origins, Wording
+from delf.engine.origins.fold import Origins
+from delf.engine.origins.origin import Wording
 from delf.events import CallFinished, ModelCalled, ScriptGenerated
 
 SEEN = {"task_id": "t", "seq": 0, "at": 0.0}

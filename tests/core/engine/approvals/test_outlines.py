@@ -3,7 +3,7 @@
 import pytest
 
 from delf import Agent, tool
-from delf.engine.outline import Outline
+from delf.engine.origins.outline import Outline
 from delf.events import ModelReplied
 
 OWN = "GB33BUKB20201555555555"

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from delf.engine.origins import leaves_of
+from delf.engine.origins.values import leaves_of
 from delf.events import ApprovalRequest, CallStarted, Event
 from delf.protocols.journal import Journal
 from delf.protocols.search import SupportsSearch

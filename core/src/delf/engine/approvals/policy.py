@@ -20,7 +20,6 @@ from delf.engine.approvals.decision import (
     why_not,
     with_secrets,
 )
-from delf.engine.approvals.flows import addresses_of
 from delf.engine.approvals.identity import call_digest
 from delf.engine.approvals.novelty import with_novelty
 from delf.engine.approvals.remembered import (
@@ -30,6 +29,7 @@ from delf.engine.approvals.remembered import (
     refused_calls,
 )
 from delf.engine.approvals.shared import Approvals
+from delf.engine.approvals.sinks import addresses_of
 from delf.engine.approvals.task_flows import TaskFlows
 from delf.engine.calls.call import Call
 from delf.engine.changes import situation
@@ -164,7 +164,7 @@ class TaskApprovals:
     async def must_look(self, bound: BoundAction, arguments: Mapping[str, Any]) -> bool:
         """Tell whether a person has to look at a call for its flow, that needs no approval else."""
         flows = self._flows if self._shared.guards else None
-        return flows is not None and await flows.must_look(bound, arguments)
+        return flows is not None and await flows.reason_left(bound, arguments) is not None
 
     async def decide(
         self,
@@ -189,19 +189,21 @@ class TaskApprovals:
         flows, guards = self._flows, self._shared.guards
         flow = None
         if flows is not None and guards:
-            arguments, worker = call.arguments, self._task.worker
-            flow = await flows.find_guarded(bound, arguments, self._remembered, worker)
-        suspicious = flow is not None and flow.reason is not None
+            flow = await flows.reason_left(
+                bound,
+                call.arguments,
+                lambda: self._remembered.flow_rules(bound.name, bound.digest, self._task.worker),
+            )
         # By digest: a question in the midst of a call may have the name of an action.
         rule = self._shared.rule_of(bound.name)
-        is_free = not (outcome_unknown or suspicious or rule)
+        is_free = not (outcome_unknown or flow or rule)
         if is_free and self._granted and bound.digest in self._granted:
             return Answer(Approved(reason="approved with its script"), source="policy")
         needs_approval = isinstance(verdict, NeedsApproval)
         if is_free and self._is_pre_approved(bound) and not needs_approval:
             return Answer(Approved(reason="pre-approved"), source="policy")
         if flows is not None and not guards:
-            flow = flows.find(bound, call.arguments)
+            flow = flows.reason(bound, call.arguments)
         safe = self._log.redactor.text
         left_out = {n: v for n, v in bound.action.defaults.items() if n not in call.arguments}
         request = self._request(
@@ -221,8 +223,8 @@ class TaskApprovals:
             changed=changed,
             fit=bound.action.validate,
             line=call.line,
-            origins={} if flow is None else copy_of(flow.data()),
-            flow=None if flow is None else flow.reason,
+            origins={} if flows is None else copy_of(flows.sources(bound, call.arguments)),
+            flow=flow,
             rule={} if rule is None else rule.data(),
         )
         question = await self._question_of(request, past)

@@ -1,4 +1,4 @@
-"""The flows of one task: the sources of its calls' values, and who has to look at them."""
+"""The flows of one task: the sources of its calls' values, and why a person has to look at them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from delf.engine.approvals.flows import Flow, flow_of, reason_of
-from delf.engine.approvals.remembered import RememberedDecisions
+from delf.engine.approvals.flows import origins_in, reason_of
 from delf.engine.journal.log import TaskLog
-from delf.engine.origins import Origins
+from delf.engine.origins.fold import Origins
 from delf.engine.toolset import BoundAction
 
 
@@ -38,54 +37,50 @@ class TaskFlows:
         self._outlines_asked = 0
         self._outlining = asyncio.Lock()
 
-    def find(
+    def sources(
+        self, bound: BoundAction, arguments: Mapping[str, Any]
+    ) -> Mapping[str, dict[str, Any]]:
+        """Find the sources of a call's values, as plain data by the path of each."""
+        return origins_in(self._now(), bound, self._log.redactor.value(arguments))
+
+    def reason(
         self, bound: BoundAction, arguments: Mapping[str, Any], learned: Sequence[str] = ()
-    ) -> Flow:
-        """Find the sources of a call's values.
+    ) -> str | None:
+        """Find why a person should look at a call, by what is known now.
 
         Args:
             bound: What is called.
             arguments: Its validated arguments.
             learned: Rules that a person's yes made, beside those of the settings.
         """
-        self._origins.follow(self._log.events)
         safe = self._log.redactor.value(arguments)
-        return flow_of(self._origins, bound, safe, (*self._allowed, *learned))
+        return reason_of(self._now(), bound, safe, (*self._allowed, *learned))
 
-    async def find_guarded(
+    async def reason_left(
         self,
         bound: BoundAction,
         arguments: Mapping[str, Any],
-        remembered: RememberedDecisions,
-        worker: str | None,
-    ) -> Flow:
-        """Find a call's flow by all that may let it pass, from the cheapest on.
+        learned: Callable[[], Awaitable[Sequence[str]]] | None = None,
+    ) -> str | None:
+        """Find the reason that is left after all that may let a call pass, from the cheapest on.
 
         Args:
             bound: What is called.
             arguments: Its validated arguments.
-            remembered: Earlier decisions, which may allow flows.
-            worker: The name of the worker whose task it is.
+            learned: Reads the rules that a person's yes made, where they count.
         """
-        flow = self.find(bound, arguments)
-        if flow.reason is None:
-            return flow
-        learned = await remembered.flow_rules(bound.name, bound.digest, worker)
-        flow = self.find(bound, arguments, learned) if learned else flow
-        while flow.reason is not None and await self._has_more_outline(self._origins.outlines):
-            flow = self.find(bound, arguments, learned)
-        return flow
-
-    async def must_look(self, bound: BoundAction, arguments: Mapping[str, Any]) -> bool:
-        """Tell whether a person has to look at a call for its flow, that needs no approval else."""
-        if bound.action.effect == "read" and not bound.action.egress:
-            return False
-        self._origins.follow(self._log.events)
-        safe = self._log.redactor.value(arguments)
-        reason = reason_of(self._origins, bound, safe, self._allowed)
+        reason = self.reason(bound, arguments)
+        rules: Sequence[str] = ()
+        if reason is not None and learned is not None and (rules := await learned()):
+            reason = self.reason(bound, arguments, rules)
         while reason is not None and await self._has_more_outline(self._origins.outlines):
-            reason = reason_of(self._origins, bound, safe, self._allowed)
-        return reason is not None
+            reason = self.reason(bound, arguments, rules)
+        return reason
+
+    def _now(self) -> Origins:
+        """The origins with all that happened so far."""
+        self._origins.follow(self._log.events)
+        return self._origins
 
     async def _has_more_outline(self, known: int) -> bool:
         """Tell whether the task's outline says more than its first answers, and ask for the next.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from delf.engine.origins import Origins, Wording
+from delf.engine.origins.fold import Origins
+from delf.engine.origins.origin import Wording
 from delf.events import CallStarted, Event, TaskStarted
 
 _MOST_CALLS: Final = 200

@@ -7,7 +7,7 @@ the user's words alone ask for, so that a call can be told apart that only a str
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from typing import Any, Final
 
@@ -104,6 +104,20 @@ class Outline:
             stated=self.stated + other.stated,
         )
 
+    def sources_of(self, action: str, parameter: str) -> frozenset[str]:
+        """The actions whose results the user's words ask for as a parameter."""
+        goal = (action, parameter)
+        return frozenset(source for source, *where in self.flows if tuple(where) == goal)
+
+    def states(self, action: str, arguments: Mapping[str, Any]) -> bool:
+        """Tell whether it has such a call with literals, and each of them is the argument here."""
+        return any(
+            name == action
+            and literals
+            and all(arguments.get(each) == value for each, value in literals.items())
+            for name, literals in self.stated
+        )
+
 
 def _orders_in(node: ast.AST) -> Iterator[Order]:
     for each in ast.walk(node):
@@ -126,14 +140,9 @@ def _literals_of(call: ast.Call) -> Mapping[str, Any]:
 
 
 def _flows_in(tree: ast.AST) -> Iterator[tuple[str, str, str]]:
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
-            continue
-        for keyword in node.keywords:
-            for name in _calls_in(keyword.value):
-                yield name, ast.unparse(node.func), str(keyword.arg)
-
-
-def _calls_in(node: ast.AST) -> Sequence[str]:
-    calls = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
-    return [ast.unparse(call.func) for call in calls]
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    for call in calls:
+        for keyword in call.keywords:
+            for inner in ast.walk(keyword.value):
+                if isinstance(inner, ast.Call):
+                    yield ast.unparse(inner.func), ast.unparse(call.func), str(keyword.arg)

@@ -1,0 +1,160 @@
+"""Forms of a text in which it is found again: its letters, its words, its pieces."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import html
+import re
+import unicodedata
+from collections.abc import Iterator
+from decimal import Decimal
+from functools import cached_property
+from itertools import islice
+from typing import Final
+from urllib.parse import unquote
+
+LEAST: Final = 3
+"""Letters of a value that says something about where it came from."""
+SHORT: Final = 12
+"""Letters from which on a value may be a part of another one."""
+LONGEST_BARE: Final = 4
+"""Characters of a number that is in any text, and is a record's only where it is named."""
+
+_PIECE: Final = 24
+"""Letters of a piece of a longer text, at least; of a long text's twice as many."""
+_MOST_PIECES: Final = 24
+"""Pieces of one value that are looked for."""
+_WORD: Final = re.compile(r"[\w.@+:/%-]{6,}")
+_NAME: Final = re.compile(r"[\w.-]{6,}")
+_TELLING: Final = re.compile(r"[\d@/]|\.\w|.{15}")
+"""Signs of a word that is rare, such as an address; common words are in any two texts."""
+_SHORTEST_CODE: Final = 20
+_BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{20,}={0,2}")
+_URL_SAFE: Final = str.maketrans("-_", "+/")
+_LONGEST_WORD: Final = 300
+_BEFORE: Final = r"(?<![\w@])(?<!\w[.+-])"
+_AFTER: Final = r"(?![\w@]|[.+-]\w)"
+_NUMBER: Final = re.compile(r"\d{1,15}(?:[\d,]{0,20}\.\d{1,15}|(?:,\d{3}){0,6})")
+_SCHEMES: Final = ("http://", "https://", "mailto:")
+_NAMES_NEXT: Final = re.compile(
+    r"(?:['\"#`“‘]|\b(?:id|no|nr|num|number|file|mail|e-?mail|event|record|order)\b\W{0,4})$",
+    re.IGNORECASE,
+)
+"""The signs ahead of a record's number."""
+_LINKS: Final = re.compile(r"\w@\w|://|\bwww\.|\b[\w-]+\.[a-z]{2,12}/|[A-Z]{2}\d{10}")
+_MARKS: Final = bytes(code for code in range(1, 128) if not chr(code).isalnum())
+_FOREIGN_MARKS: Final = re.compile(r"[^\w\x00-\x7f]+")
+
+
+class Words:
+    """A text in which values are looked for as words of their own, exactly as they are.
+
+    Case and spaces do not count, and a number is the same however it is written. Other marks do:
+    ``ada@example.co.m`` is not ``ada@example.com``.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._plain = without_spaces(text)
+
+    @cached_property
+    def _numbers(self) -> frozenset[str]:
+        matches = _NUMBER.finditer(self.text)
+        return frozenset(number_text(float(m[0].replace(",", "").rstrip("."))) for m in matches)
+
+    def mention(self, text: str) -> bool:
+        """Say if a value stands there."""
+        if text[:1].isdigit() and _NUMBER.fullmatch(text):
+            return number_text(float(text.replace(",", ""))) in self._numbers
+        text = text.strip()
+        if text.startswith(_SCHEMES):
+            text = text.partition(":")[2].removeprefix("//")
+        text = text.rstrip("/")
+        if not text or without_spaces(text) not in self._plain:
+            return False
+        if len(text) > _LONGEST_WORD:
+            return True
+        if text.replace(" ", "").isalnum() and any(map(str.isdigit, text)):
+            parts = map(re.escape, "".join(text.split()))  # as people write accounts, in groups
+            pattern = r"[ \u00a0]?".join(parts)
+        else:
+            pattern = r"\s+".join(map(re.escape, text.split()))
+        return re.search(rf"{_BEFORE}{pattern}{_AFTER}", self.text, re.IGNORECASE) is not None
+
+
+def names(text: str, number: str) -> bool:
+    """Tell whether a text names a short number as a record's.
+
+    ``11`` in "June 11" is not a record's number; in "file '11'" or "the mail with the ID 11" it is.
+    """
+    if number not in text:
+        return False
+    pattern = rf"{_BEFORE}{re.escape(number)}{_AFTER}"
+    places = (match.start() for match in re.finditer(pattern, text, re.IGNORECASE))
+    return any(_NAMES_NEXT.search(text[max(0, at - 12) : at]) for at in places)
+
+
+def has_link(text: str) -> bool:
+    """Tell whether a text holds an address that somebody could follow or pay to."""
+    return _LINKS.search(text) is not None
+
+
+def without_spaces(text: str) -> str:
+    """Write a text in small letters without its spaces."""
+    return "".join(text.split()).casefold()
+
+
+def number_text(value: float | Decimal) -> str:
+    """Write a number in one way, however it is written elsewhere: ``1,250.00`` is ``1250``."""
+    return f"{value:.12g}" if isinstance(value, (float, Decimal)) else str(value)
+
+
+def letters_of(text: str) -> str:
+    """Letters and digits of a text, which spaces, marks, case and invisible characters leave."""
+    text = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+    if not text.isascii():
+        text = _FOREIGN_MARKS.sub("", text)
+    return as_bytes(text).translate(None, _MARKS).decode(errors="surrogatepass")
+
+
+def as_bytes(text: str) -> bytes:
+    """Encode a text that may hold halves of characters."""
+    return text.encode(errors="surrogatepass")
+
+
+def decoded(text: str) -> Iterator[str]:
+    """Decode percent signs, HTML and base64 in a text."""
+    if len(text) < _SHORTEST_CODE:
+        return
+    if "%" in text and (plain := unquote(text)) != text:
+        yield plain
+    if "&" in text and (plain := html.unescape(text)) != text:
+        yield plain
+    long = " ".join(word for word in text.split() if len(word) >= _SHORTEST_CODE)
+    for match in islice(_BASE64.finditer(long), 8):
+        if match[0].islower():
+            continue  # a long word
+        padded = match[0].rstrip("=").translate(_URL_SAFE)
+        try:
+            yield base64.b64decode(padded + "=" * (-len(padded) % 4)).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            continue
+
+
+def pieces_of(text: str) -> Iterator[str]:
+    """Letters of what a text hides by an encoding, of its rare words, and of cuts of it."""
+    readings = (text, *decoded(text))
+    pieces = dict.fromkeys(map(letters_of, readings[1:]))
+    for reading in readings:
+        words = (*_WORD.findall(reading), *_NAME.findall(reading))
+        telling = [word for word in words if _TELLING.search(word)]
+        letters = letters_of(reading)
+        size = min(max(_PIECE, len(letters) // 4), 2 * _PIECE)
+        step = max(size, len(letters) // _MOST_PIECES)
+        rare = map(letters_of, sorted(telling, key=len, reverse=True))
+        cuts = (letters[at : at + size] for at in range(0, len(letters) - size, step))
+        for piece in (*rare, *cuts):
+            if len(piece) >= 2 * LEAST:
+                pieces.setdefault(piece)
+    return islice(filter(None, pieces), _MOST_PIECES)
