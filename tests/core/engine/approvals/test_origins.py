@@ -109,6 +109,7 @@ def test_others_words_come_before_ones_own():
         ("ada@example.co.m", "to ada@example.com", False),
         ("ample.com", "to ada@example.com", False),
         ("1250", "pay 1,250.00 euros", True),
+        ("1,250", "pay 1250 euros", True),
         ("https://example.org/", "see example.org", True),
         ("12", "pay 1,250.00 euros", False),
     ],
