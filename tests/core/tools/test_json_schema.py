@@ -196,3 +196,20 @@ def test_schemas_as_people_write_them_are_checked():
     choice = {"anyOf": [{"const": n} for n in range(300)]}
     assert Checker(choice, "x").fault(299) is None
     assert Checker({"$id": "http://x.example/s", "$ref": "#/$defs/a", "$defs": {"a": {}}}, "x")
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"kind": "bank", "iban": 5}, 'iban: 5 is not of type "string"'),
+        ({"kind": "cash"}, 'kind: "cash" is not one of "card"; or "cash" is not one of "bank"'),
+        (7, '7 is not of type "object"'),
+    ],
+)
+def test_of_several_alternatives_the_one_that_was_meant_is_spoken_of(value, told):
+    def kind(word, name):
+        known = {"kind": {"enum": [word]}, name: {"type": "string"}}
+        return {"type": "object", "properties": known}
+
+    schema = {"anyOf": [kind("card", "number"), kind("bank", "iban")]}
+    assert str(Checker(schema, "it").fault(value)) == told

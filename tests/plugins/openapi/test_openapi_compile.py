@@ -686,5 +686,5 @@ async def test_patterns_are_checked(pattern: str, good: str, bad: str) -> None:
     found = param("q", schema={"type": "string", "pattern": pattern})
     (action,) = (await actions_of(one({"parameters": [found]}))).values()
     assert action.validate({"q": good}) == {"q": good}
-    with pytest.raises(ToolRefusedError, match="must match the pattern"):
+    with pytest.raises(ToolRefusedError, match="does not match"):
         action.validate({"q": bad})

@@ -425,7 +425,7 @@ async def test_damaged_specifications_never_break_the_plugin(seed: int) -> None:
 
 
 async def test_a_choice_of_very_many_values(open_api):
-    values = [f"value-{number}" for number in range(100_000)]
+    values = [f"value-{number}" for number in range(10_000)]
     tool = open_api(one({"parameters": [param("q", schema={"enum": values})]}))
     (action,) = await tool.actions()
     assert len(action.signature) < 400

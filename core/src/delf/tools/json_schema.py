@@ -61,10 +61,12 @@ class Fault(NamedTuple):
     Args:
         path: Where in it, from the outside in.
         message: What is wrong there, in one line.
+        unchecked: Whether all that is wrong is that it cannot be checked.
     """
 
     path: tuple[str | int, ...]
     message: str
+    unchecked: bool = False
 
     def __str__(self) -> str:
         place = ".".join(map(str, self.path))
@@ -118,7 +120,7 @@ class Checker:
         try:
             size = _size(value)
             if not self._is_cheap and not self._takes_few_steps(value, size):
-                return [Fault((), "it would take too long to check")]
+                return [Fault((), "it would take too long to check", unchecked=True)]
             if self._validator.is_valid(value):
                 return []
             if most > 1 and size <= _LARGE:
@@ -127,7 +129,8 @@ class Checker:
         except jsonschema_rs.ValidationError as error:
             return [_fault(error)]
         except (ValueError, TypeError, RecursionError, OverflowError) as error:
-            return [Fault((), f"it cannot be checked: {clean(str(error), _MESSAGE)}")]
+            told = f"it cannot be checked: {clean(str(error), _MESSAGE)}"
+            return [Fault((), told, unchecked=True)]
         return []
 
     # -- the schema ---------------------------------------------------------------------
@@ -200,7 +203,23 @@ class Checker:
 
 
 def _fault(error: Any) -> Fault:
-    return Fault(tuple(error.instance_path), clean(error.message, _MESSAGE))
+    """The fault; of several alternatives that do not fit, of the one that fits furthest."""
+    branches: list[list[Any]] = getattr(error.kind, "context", None) or []
+    inner = [error for branch in branches for error in branch]
+    if not inner:
+        return Fault(tuple(error.instance_path), clean(error.message, _MESSAGE))
+    best = max(inner, key=_likeness)
+    place = best.instance_path
+    alike = [e for e in inner if e.instance_path == place and _likeness(e) == _likeness(best)]
+    if len(alike) == 1:
+        return _fault(best)
+    told = dict.fromkeys(error.message for error in alike)
+    return Fault(tuple(place), clean("; or ".join(told), _MESSAGE))
+
+
+def _likeness(error: Any) -> tuple[int, bool]:
+    """Return how far into a value an error is; a word that another alternative has counts less."""
+    return len(error.instance_path), error.kind.name not in ("enum", "const")
 
 
 class _Here:

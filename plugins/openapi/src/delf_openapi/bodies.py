@@ -157,7 +157,7 @@ def _flatten(
     if merged is None or merged.nullable:
         return None, None
     writable = {
-        name: part for name, part in merged.properties.items() if not _is_read_only(document, part)
+        name: part for name, part in merged.properties.items() if not document.is_read_only(part)
     }
     if len(writable) > _MAX_FIELDS:
         return None, None
@@ -176,10 +176,3 @@ def _flatten(
     if merged.additional:
         extra = unique("extra_fields", {*taken, *names})
     return fields, extra
-
-
-def _is_read_only(document: Document, part: Any) -> bool:
-    try:
-        return document.resolve(part).get("readOnly") is True
-    except SpecError:
-        return False

@@ -209,6 +209,13 @@ class Document:
                 return self.resolve({k: v for k, v in mapping.items() if k in _NOTES})
         return self.resolve(node)
 
+    def is_read_only(self, schema: Any) -> bool:
+        """Tell whether a schema is of what only the service says."""
+        try:
+            return isinstance(schema, dict) and self.resolve(schema).get("readOnly") is True
+        except SpecError:
+            return False
+
     def path_item(self, node: Any) -> dict[str, Any]:
         """A path item; what stands beside its reference wins over what the reference leads to."""
         found = self.reference(node)

@@ -26,6 +26,16 @@ def matches(pattern: str, text: str) -> bool:
     return validator is None or validator.is_valid(text)
 
 
+def readable(pattern: object) -> str | None:
+    """Return a pattern without the slashes around it; None where only the service reads it."""
+    known = isinstance(pattern, str) and _validator(pattern) is not None
+    return _bare(pattern) if known and isinstance(pattern, str) else None
+
+
+def _bare(pattern: str) -> str:
+    return pattern[1:-1] if pattern[:1] == "/" and pattern[-1:] == "/" else pattern
+
+
 @lru_cache(512)
 def _validator(pattern: str) -> Draft202012Validator | None:
     """A check by the pattern; None where the engine, which never goes back, cannot read it."""
@@ -33,9 +43,10 @@ def _validator(pattern: str) -> Draft202012Validator | None:
 
     if len(pattern) > _MAX_CHARS or any(mark in pattern for mark in _OTHER_MEANING):
         return None
-    text = pattern[1:-1] if pattern[:1] == "/" and pattern[-1:] == "/" else pattern
     linear = jsonschema_rs.RegexOptions(size_limit=_MAX_BYTES, dfa_size_limit=_MAX_BYTES)
     try:
-        return jsonschema_rs.Draft202012Validator({"pattern": text}, pattern_options=linear)
+        return jsonschema_rs.Draft202012Validator(
+            {"pattern": _bare(pattern)}, pattern_options=linear
+        )
     except ValueError:
         return None

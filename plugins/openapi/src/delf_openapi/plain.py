@@ -21,15 +21,10 @@ class Misfit(Exception):  # noqa: N818 - a finding
     Args:
         path: Where in the value.
         reason: What is wrong, without the value.
-        other: Whether another of several alternatives is likely meant: this one says a word
-            that the value does not.
     """
 
-    def __init__(self, path: str, reason: str, *, other: bool = False) -> None:
+    def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
-        self.path = path
-        self.reason = reason
-        self.other = other
 
 
 def plain(value: Any, path: str, depth: int = 0) -> Any:

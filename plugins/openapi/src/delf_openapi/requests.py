@@ -9,6 +9,7 @@ from urllib.parse import quote, urlsplit
 
 from delf.errors import ConnectionConfigurationError, ToolRefusedError, did_you_mean
 from delf.settings import revealed
+from delf.tools.json_schema import Fault
 from delf_openapi.bodies import Body, kind_of
 from delf_openapi.compiler import responses_of
 from delf_openapi.document import Document
@@ -115,7 +116,6 @@ class RequestBuilder:
             ToolRefusedError: Naming each argument that does not fit, and the right signature.
         """
         problems: list[str] = []
-        bad: set[str] = set()
         given: dict[str, Any] = {}
         body = self.operation.body
         known = {*self._params, *self._fields, *self._body_names(body)}
@@ -127,15 +127,14 @@ class RequestBuilder:
                 problems.append(f"unknown argument {arg!r}{did_you_mean(arg, known)}")
                 continue
             try:
-                self._take(arg, value, given)
+                problems += self._take(arg, value, given)
             except Misfit as misfit:
                 problems.append(f"argument {misfit}")
-                bad.add(arg)
             except UnicodeEncodeError:
                 raise self._unsendable() from None
         missing = [p.arg for p in self._params.values() if p.required]
         missing += self._needed_of_body(body, arguments) if body is not None else []
-        missing = [arg for arg in missing if arg not in given and arg not in bad]
+        missing = [arg for arg in missing if arg not in given and arguments.get(arg) is None]
         problems += [f"missing argument {arg!r}" for arg in missing]
         if body is not None and not problems:
             problems += self._check_body(body, given)
@@ -148,42 +147,32 @@ class RequestBuilder:
         names = (body.whole, body.extra) if body is not None else ()
         return tuple(n for n in names if n is not None)
 
-    def _take(self, arg: str, value: Any, given: dict[str, Any]) -> None:
+    def _take(self, arg: str, value: Any, given: dict[str, Any]) -> list[str]:
+        """Take an argument; what is wrong with it."""
         param = self._params.get(arg)
         if param is not None:
             if value is None:
-                return  # a parameter that is None is one that is left out
-            value = plain(value, arg)
-            given[arg] = self._checker.parameter(param.schema, value, arg)
-            self._try_to_write(param, given[arg])
-            return
-        item = self._fields.get(arg)
-        value = plain(value, arg)
-        if item is not None:
-            if value is None and not self._takes_none(item.schema):
-                if self.operation.body is not None and self.operation.body.is_patch:
-                    given[arg] = None  # in a merge patch this takes the property away
-                return
-            self._checker.content(item.schema, _bare(value) if self._is_form() else value, arg)
+                return []  # a parameter that is None is one that is left out
+            value = self._checker.loosened(param.schema, plain(value, arg))
+            faults = self._checker.faults(param.schema, value)
+            if faults:
+                return [_told(fault, arg) for fault in faults]
             given[arg] = value
-            return
-        body = self.operation.body
+            self._try_to_write(param, value)
+            return []
+        item, body = self._fields.get(arg), self.operation.body
+        if item is not None and value is None and self._checker.faults(item.schema, None):
+            if body is not None and body.is_patch:
+                given[arg] = None  # in a merge patch this takes the property away
+            return []
+        value = plain(value, arg)
         if body is not None and arg == body.extra:
             if value is None:
-                return
+                return []
             if not isinstance(value, dict):
                 raise Misfit(arg, "must be a dict")
         given[arg] = value
-
-    def _is_form(self) -> bool:
-        return self.operation.body is not None and self.operation.body.kind == "multipart"
-
-    def _takes_none(self, schema: Any) -> bool:
-        try:
-            self._checker.content(schema, None, "")
-        except Misfit:
-            return False
-        return True
+        return []
 
     def _try_to_write(self, param: Param, value: Any) -> None:
         """Refuse a value that cannot be written now, and not after its approval."""
@@ -202,30 +191,28 @@ class RequestBuilder:
         return [f.arg for f in self._fields.values() if f.required]
 
     def _check_body(self, body: Body, given: dict[str, Any]) -> list[str]:
-        """List the faults of the body as a whole."""
+        """List the faults of the body."""
         if body.fields is None:
-            if body.whole not in given:
+            if body.whole is None or body.whole not in given:
                 return []
+            value = given[body.whole]
             if body.kind in ("text", "binary", "multipart"):
-                return _misfit_of(body, given[body.whole])
-            try:
-                self._checker.content(body.schema, given[body.whole], body.whole)
-            except Misfit as misfit:
-                return [f"argument {misfit}"]
-            return []
-        some = any(arg in given for arg in self._fields) or (body.extra or "") in given
-        if not some and not body.required:
+                return _misfit_of(body, value)
+            return [_told(fault, body.whole) for fault in self._checker.faults(body.schema, value)]
+        whole = self._object(body, given)
+        if not whole and not body.required:
             return []
         if body.kind == "multipart":
-            return []
-        whole = self._object(body, given)
+            whole = {name: _bare(value) for name, value in whole.items()}
         if body.is_patch:
             whole = {name: value for name, value in whole.items() if value is not None}
-        try:
-            self._checker.content(body.schema, whole, "the body")
-        except Misfit as misfit:
-            return [str(misfit).removeprefix("the body.")]
-        return []
+        args = {f.name: arg for arg, f in self._fields.items()}
+        return [
+            _told(fault._replace(path=fault.path[1:]), args.get(str(fault.path[0]), fault.path[0]))
+            if fault.path
+            else fault.message
+            for fault in self._checker.faults(body.schema, whole)
+        ]
 
     # -- building -----------------------------------------------------------------------
 
@@ -349,6 +336,10 @@ class RequestBuilder:
         value = {f.name: given[arg] for arg, f in self._fields.items() if arg in given}
         more: Any = given.get(body.extra) if body.extra else None
         return {**cast("dict[str, Any]", more), **value} if isinstance(more, dict) else value
+
+
+def _told(fault: Fault, arg: str | int) -> str:
+    return f"argument {fault._replace(path=(arg, *fault.path))}"
 
 
 def _misfit_of(body: Body, value: Any) -> list[str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from delf.tools.json_schema import clean
 from delf_openapi.bodies import kind_of
+from delf_openapi.bundles import bundled
 from delf_openapi.compiler import responses_of
 from delf_openapi.failures import SpecError
 from delf_openapi.patterns import matches
@@ -29,16 +30,8 @@ MOST_BYTES: Final = 2_000_000
 """A longer response is neither validated nor typed."""
 
 _SECONDS: Final = 5.0
-_MOST_NODES: Final = 200_000
 _FAULTS: Final = 5
 _FAULT_CHARS: Final = 200
-# These lead elsewhere, or to data: none of them says what a value must be.
-_LEFT_OUT: Final = frozenset(
-    {"$id", "$schema", "$anchor", "$dynamicRef", "$dynamicAnchor", "discriminator", "example"}
-    | {"examples", "xml", "externalDocs", "default", "x-model"}
-)
-_DATA: Final = frozenset({"enum", "const"})
-_NAMED: Final = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})
 _MOMENT: Final = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,6}0*)?(?:[Zz]|[+-]\d\d:\d\d)"
 )
@@ -129,7 +122,7 @@ class Responses:
 
     def _made(self, schema: Any) -> SchemaUnmarshaller | str:
         try:
-            spec = _bundled(self._document, schema)
+            spec = {"openapi": "3.1.0", **bundled(self._document, schema)}
             return _unmarshaller(spec, self._document.version)
         except SpecError as error:
             return f"its schema cannot be read: {clean(error.message, _FAULT_CHARS)}"
@@ -150,53 +143,6 @@ def _of_media(content: Any, media: str, document: Document) -> Any:
         if kind_of(str(name).partition(";")[0].strip().lower()) == "json":
             return document.reference(spec).get("schema")
     return None
-
-
-def _bundled(document: Document, schema: Any) -> dict[str, Any]:
-    """A schema with all that it refers to, as a specification that stands for itself.
-
-    Raises:
-        SpecError: When a reference leads nowhere, or to too much.
-    """
-    names: dict[str, str] = {}
-    waiting: list[str] = []
-    left = _MOST_NODES
-
-    def copied(node: Any, *, named: bool = False) -> Any:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise SpecError("the schema is too large to validate by")
-        if isinstance(node, list):
-            return [copied(item) for item in cast("list[Any]", node)]
-        if not isinstance(node, dict):
-            return node
-        result: dict[str, Any] = {}
-        for key, value in cast("dict[Any, Any]", node).items():
-            word = str(key)
-            if named:
-                result[word] = copied(value)
-            elif word == "$ref" and isinstance(value, str):
-                ref = document.absolute(value)
-                if ref not in names:
-                    names[ref] = f"s{len(names)}"
-                    waiting.append(ref)
-                result["$ref"] = f"#/components/schemas/{names[ref]}"
-            elif word in _DATA:
-                result[word] = value
-            elif word not in _LEFT_OUT:
-                result[word] = copied(value, named=word in _NAMED and isinstance(value, dict))
-        if "patternProperties" in result and not named:
-            for word in ("patternProperties", "additionalProperties", "unevaluatedProperties"):
-                result.pop(word, None)
-        return result
-
-    whole = copied(schema)
-    schemas: dict[str, Any] = {}
-    while waiting:
-        ref = waiting.pop()
-        schemas[names[ref]] = copied(document.at(ref))
-    return {"openapi": "3.1.0", "schema": whole, "components": {"schemas": schemas}}
 
 
 def _unmarshaller(spec: dict[str, Any], version: tuple[int, int]) -> SchemaUnmarshaller:

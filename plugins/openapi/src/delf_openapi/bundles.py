@@ -1,0 +1,111 @@
+"""Schemas that stand for themselves: with all that they refer to, for libraries that check by them.
+
+What the two forms differ in: one for what is sent is a JSON Schema of 2020, whatever the version of
+the specification, and says no more than what a service surely refuses.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+from delf_openapi.document import Document
+from delf_openapi.failures import SpecError
+from delf_openapi.patterns import readable
+
+_MOST_NODES: Final = 200_000
+# These lead elsewhere, or to data: none of them says what a value must be.
+_LEFT_OUT: Final = frozenset(
+    {"$id", "$schema", "$anchor", "$dynamicRef", "$dynamicAnchor", "discriminator", "example"}
+    | {"examples", "xml", "externalDocs", "default", "x-model"}
+)
+_DATA: Final = frozenset({"enum", "const"})
+_NAMED: Final = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})
+_TYPES: Final = ("string", "integer", "number", "boolean", "array", "object", "null")
+_FORMATS: Final = {
+    "date": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
+    "uuid": r"^(urn:uuid:)?\{?[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}\}?$",
+}
+"""The formats that services agree about."""
+
+
+def bundled(document: Document, schema: Any, *, sent: bool = False) -> dict[str, Any]:
+    """A schema, and under ``components`` all that it refers to.
+
+    Args:
+        document: Follows references.
+        schema: The schema.
+        sent: Whether it is of what is sent.
+
+    Raises:
+        SpecError: When a reference leads nowhere, or to too much.
+    """
+    names: dict[str, str] = {}
+    waiting: list[str] = []
+    left = _MOST_NODES
+
+    def copied(node: Any, *, named: bool = False) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise SpecError("the schema is too large to validate by")
+        if isinstance(node, list):
+            return [copied(item) for item in cast("list[Any]", node)]
+        if not isinstance(node, dict):
+            return node
+        result: dict[str, Any] = {}
+        for key, value in cast("dict[Any, Any]", node).items():
+            word = str(key)
+            if named:
+                result[word] = copied(value)
+            elif word == "$ref" and isinstance(value, str):
+                ref = document.absolute(value)
+                if ref not in names:
+                    names[ref] = f"s{len(names)}"
+                    waiting.append(ref)
+                result["$ref"] = f"#/components/schemas/{names[ref]}"
+            elif word in _DATA:
+                result[word] = value
+            elif word not in _LEFT_OUT:
+                result[word] = copied(value, named=word in _NAMED and isinstance(value, dict))
+        if "patternProperties" in result and not named:
+            for word in ("patternProperties", "additionalProperties", "unevaluatedProperties"):
+                result.pop(word, None)
+        own = cast("dict[str, Any]", node)
+        return result if named or not sent else _of_2020(document, result, own)
+
+    whole = copied(schema)
+    schemas: dict[str, Any] = {}
+    while waiting:
+        ref = waiting.pop()
+        schemas[names[ref]] = copied(document.at(ref))
+    return {"schema": whole, "components": {"schemas": schemas}}
+
+
+def _of_2020(document: Document, made: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """A copied schema in the words of 2020, without rules that only the service can judge by."""
+    if "oneOf" in made:  # many alternatives overlap, and services take what fits several
+        one, other = made.pop("oneOf"), made.pop("anyOf", None)
+        made |= {"anyOf": one} if other is None else {"allOf": [{"anyOf": one}, {"anyOf": other}]}
+    kind = made.get("type")
+    if isinstance(kind, str) and kind not in _TYPES:
+        del made["type"]
+    for word, strict in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if isinstance(made.get(strict), bool):
+            made |= {strict: made.pop(word)} if made.pop(strict) and word in made else {}
+    if not isinstance(made.get("multipleOf"), int):
+        made.pop("multipleOf", None)  # fractions are not exact
+    form = made.get("format")
+    if kind == "string" and isinstance(form, str) and form in _FORMATS:
+        made.setdefault("pattern", _FORMATS[form])
+    if "pattern" in made and (pattern := readable(made.pop("pattern"))) is not None:
+        made["pattern"] = pattern
+    if isinstance(made.get("required"), list):
+        listed: Any = own.get("properties")
+        known = cast("dict[str, Any]", listed) if isinstance(listed, dict) else {}
+        needed = [n for n in made["required"] if isinstance(n, str)]
+        made["required"] = [n for n in needed if not document.is_read_only(known.get(n))]
+    if own.get("nullable") is not True:
+        return made
+    if isinstance(kind, str) and not {"enum", "const", "allOf", "anyOf"} & made.keys():
+        return {**made, "type": [kind, "null"]}
+    return {"anyOf": [made, {"type": "null"}]}
