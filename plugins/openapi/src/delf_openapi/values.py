@@ -50,7 +50,8 @@ class Checker:
             whole: Any = {"not": {}} if made["schema"] is False else made["schema"]
             if not isinstance(whole, dict):
                 return None
-            return json_schema.Checker({**cast("Any", whole), "components": made["components"]}, "it")
+            root = {**cast("dict[str, Any]", whole), "components": made["components"]}
+            return json_schema.Checker(root, "it")
         except (SpecError, ToolDefinitionError, RecursionError):
             return None
 
