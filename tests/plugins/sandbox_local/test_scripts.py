@@ -1,5 +1,6 @@
 """What scripts do in the real sandbox: every shape of Python that models write."""
 
+import asyncio
 from datetime import date, datetime
 from textwrap import dedent
 
@@ -794,3 +795,17 @@ async def test_what_a_thread_prints_after_its_script_ended_is_not_sent():
         assert host.text.startswith("first\n")
         assert host.text.endswith("third\n")
         assert session.alive
+
+
+async def test_what_was_printed_arrives_while_the_script_sleeps():
+    host = NotingHost()
+    code = "import time\nprint('one')\nprint('two')\ntime.sleep(1e9)"
+    async with local_session() as session:
+        running = asyncio.ensure_future(session.execute(code, host))
+        async with asyncio.timeout(20):
+            while "two" not in host.text:
+                await host.spoke.wait()
+                host.spoke.clear()
+        assert not running.done()
+        running.cancel()
+        await asyncio.wait({running})

@@ -80,6 +80,17 @@ class Host:
         self.real.wrote_file(name, data)
 
 
+class LateHost(Host):
+    """A host that is not told of prints."""
+
+    def __init__(self, real):
+        super().__init__(real)
+        self.texts = []
+
+    def printed(self, text):
+        self.texts.append(text)
+
+
 def hosted(host):
     """A session class that puts a host of one's own between."""
 
@@ -131,6 +142,18 @@ class TestLosesText(Suite):
         pass
 
     kind.session = hosted(session_host)
+
+
+class TestKeepsTextUntilTheEnd(Suite):
+    breaks = ("test_prints_come_while_a_script_is_busy",)
+
+    class kind(Backend):
+        class session(Session):
+            async def execute(self, code, host):
+                kept = LateHost(host)
+                outcome = await super().execute(code, kept)
+                host.printed("".join(kept.texts))
+                return outcome
 
 
 class TestNoValues(Suite):

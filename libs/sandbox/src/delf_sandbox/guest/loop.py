@@ -121,14 +121,16 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
     def take_notes(self) -> list[int]:
         """Return the notes since the last time."""
-        notes, self._notes = self._notes, []
+        count = len(self._notes)  # more may be noted meanwhile
+        notes = self._notes[:count]
+        del self._notes[:count]
         return notes
 
     def note(self, what: int) -> None:
         """Note that in this turn a call was answered; 0 for a timer."""
         if self._left > 0:
             self._left -= 1
-            self._notes += (self._turn, what)
+            self._notes.extend((self._turn, what))
 
     @property
     def repeats(self) -> bool:

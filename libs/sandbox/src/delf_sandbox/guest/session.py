@@ -119,6 +119,7 @@ class GuestSession:
         self._loop.add_reader(read_fd, self._channel.take)
         sys.modules["__main__"] = self._module
         sys.stdout = sys.stderr = self._printer
+        self._printer.use_alarm()
         sys.stdin = None
         sys.argv = ["script.py"]  # argparse reads it
         await self.rehearse()  # a forked process gets memory of its own when it uses it

@@ -154,6 +154,19 @@ for number in range(40):
             assert not run.session.alive
             await self._works(bench)
 
+    async def test_prints_come_while_a_script_is_busy(self, backend: Any) -> None:
+        async with Bench(backend) as bench:
+            host = _Listening()
+            run = await bench.open(host)
+            work = asyncio.ensure_future(run("print('one')\nprint('two')\nwhile True: pass"))
+            try:
+                while host.text != "one\ntwo\n":
+                    await self.within(host.spoke.wait())
+                    host.spoke.clear()
+            finally:
+                work.cancel()
+                await self.within(asyncio.wait({work}))
+
     async def test_cancelling_cancels_calls(self, backend: Any) -> None:
         begun, host = asyncio.Event(), RecordingScriptHost()
 
@@ -345,6 +358,19 @@ for number in range(40):
         work.cancel()
         await self.within(asyncio.wait({work}), min(10.0, self.seconds))
         assert work.cancelled()
+
+
+class _Listening(RecordingScriptHost):
+    """A host that is waited for until something is printed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spoke = asyncio.Event()
+
+    def printed(self, text: str) -> None:
+        """Keep what was printed."""
+        super().printed(text)
+        self.spoke.set()
 
 
 def _names_in(folder: Path) -> list[str]:
