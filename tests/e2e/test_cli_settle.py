@@ -35,7 +35,7 @@ def test_what_is_shown_of_it(here):
         assert "hint: delf resume" not in delf("runs", "show", task, cwd=here).stdout
         assert "again? desk.close(number=7)" in approvals(here, "list").stdout
         shown = approvals(here, "show", name).stdout
-        assert "The call was begun when its process died" in shown
+        assert "The call was begun and interrupted; whether it happened" in shown
         data = json.loads(approvals(here, "show", name, "--json").stdout)
         assert (data["outcome_unknown"], data["effect"]) == (True, "write")
         refused = approvals(here, "edit", name, "number=8")
@@ -148,7 +148,7 @@ def test_with_nobody_to_ask_it_stays_interrupted(here):
     for _ in range(2):  # as cron does
         done = delf("resume", task, cwd=here)
         assert done.returncode == 3
-        assert "desk.close was begun when its process died" in done.stderr
+        assert "desk.close was begun and then interrupted" in done.stderr
         assert "nobody could be asked about it" in done.stderr
         assert "--settle again, or --settle done" in done.stderr
         (listed,) = json.loads(delf("runs", "list", "--json", cwd=here).stdout)

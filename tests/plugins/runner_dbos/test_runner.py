@@ -349,3 +349,17 @@ def test_a_task_of_a_folder_that_the_project_had_before_is_of_this_one(tmp_path,
     assert is_here({"folder": str(tmp_path)}, ())
     assert not is_here({"folder": old}, ())
     assert is_here({"folder": old}, [old])
+
+
+async def test_tasks_of_a_folder_that_is_gone_are_told_of(
+    runner: Runner, journal: SqlJournal, queue: NotedQueue, tmp_path: Path, caplog: Any
+) -> None:
+    (tmp_path / "other").mkdir()
+    for name, folder in (("t", "gone"), ("u", "gone"), ("v", "other")):
+        await journal.append(waits(task_id=name, setup={"folder": str(tmp_path / folder)}))
+    queue.lost = ["t", "u", "v"]
+    await runner._restore()  # pyright: ignore[reportPrivateUsage]
+    assert queue.enqueued == []
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told.startswith(f"2 tasks wait that are of the folder {tmp_path / 'gone'}, ")
+    assert "former_folders" in told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from dataclasses import replace
 
@@ -249,6 +250,23 @@ async def test_files_are_removed_when_they_are_old(serve, tmp_path):
     await serve(file_days=1e-9)
     await until(lambda: not any(file.is_file() for file in (tmp_path / "files").rglob("*")))
     assert (await first.client.get("/files")).json()["files"] == []
+
+
+async def test_what_a_killed_server_had_begun_to_take_is_removed(serve, tmp_path):
+    first = await serve()
+    await first.client.post("/files", params={"name": "a"}, content=b"x")
+    (owner,) = (tmp_path / "files").iterdir()
+    for name, hours in (("left", 2), ("comes", 0)):
+        half = owner / f"coming_file_{name}" / "b"
+        half.parent.mkdir()
+        half.write_bytes(b"half")
+        at = time.time() - hours * 3600
+        os.utime(half, (at, at))
+        os.utime(half.parent, (time.time() - 7200,) * 2)
+    await serve()
+    await until(lambda: not (owner / "coming_file_left").exists())
+    assert (owner / "coming_file_comes/b").read_bytes() == b"half"
+    assert len((await first.client.get("/files")).json()["files"]) == 1
 
 
 async def test_the_same_order_again_keeps_no_further_files(serve, tmp_path):

@@ -382,6 +382,37 @@ async def test_a_source_and_a_listener_that_fail_end_no_task() -> None:
     assert "from_outside" in results_in(bench.last_prompt)[0]
 
 
+async def test_what_a_source_and_a_listener_wait_for_may_be_cancelled() -> None:
+    async def source() -> list[str]:
+        feed = asyncio.ensure_future(asyncio.sleep(60))
+        feed.cancel()
+        await feed
+        return []
+
+    def listener(_: Any) -> None:
+        raise asyncio.CancelledError
+
+    look = f"<execute>[{call('look', name='a')}]</execute>"
+    response = await Bench(look, "Done.", notifications=source, listener=listener).run()
+    assert response.text == "Done."
+    assert "the source of notifications failed: CancelledError" in response.trace.warnings
+
+
+async def test_a_task_that_is_cancelled_while_its_source_is_asked_ends() -> None:
+    asked = asyncio.Event()
+
+    async def source() -> list[str]:
+        asked.set()
+        await asyncio.sleep(60)
+        return []
+
+    running = asyncio.ensure_future(Bench("Done.", notifications=source).run())
+    await asyncio.wait_for(asked.wait(), 10)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(running, 10)
+
+
 async def test_errors_of_untrusted_tools_are_set_apart_as_results_are() -> None:
     calls = [call("look", name="nowhere"), call("look", nome="a")]
     bench = Bench(f"<execute>[{', '.join(calls)}]</execute>", "Done.", untrusted=["look"])

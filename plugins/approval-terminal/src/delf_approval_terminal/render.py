@@ -410,7 +410,7 @@ def about(request: ApprovalRequest, *, whole: bool) -> Iterator[str]:
     if request.changed:
         yield "! it has changed since it was shown; this is what would be done now"
     if request.outcome_unknown:
-        yield "The call was begun when its process died; whether it happened is not recorded."
+        yield "The call was begun and interrupted; whether it happened is not recorded."
     if request.permission not in ("", request.action, request.action.rpartition(".")[2]):
         yield f"permission: {escape(request.permission)}"
     if request.description:

@@ -6,9 +6,11 @@ import asyncio
 import hashlib
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -352,6 +354,7 @@ class Runner:
 
     async def _restore(self) -> None:
         """Enqueue what no workflow does any more, as after a loss of DBOS's database."""
+        gone: Counter[str] = Counter()
         for state in ("interrupted", "queued"):
             waiting: list[str] = []
             last: ListPlace | None = None
@@ -360,8 +363,19 @@ class Runner:
                 last = records[-1].place
             for task_id in await self._queue.left_out(waiting[::-1]):
                 queued = _queued(await self._journal.read(task_id))
+                folder = str(queued.setup.get("folder", ""))
                 if is_here(queued.setup, self._options.former):
                     await self._queue.restore(queued)
+                elif not await asyncio.to_thread(Path(folder).is_dir):
+                    gone[folder] += 1
+        for folder, count in gone.items():  # where it exists, its own runner does them
+            _log.warning(
+                "%d tasks wait that are of the folder %s, which is not here; if the project was "
+                "moved to %s, name that folder in former_folders under [plugins.runner-dbos]",
+                count,
+                folder,
+                Path.cwd(),
+            )
 
     async def _forget(self) -> None:
         """Remove what has been over for longer than the journal keeps it."""

@@ -28,6 +28,8 @@ _MOST_BYTES: Final = 255
 _LEAST_BYTES: Final = 4096
 """The bytes that the smallest file counts: an empty one takes room, too."""
 _LOOK_SECONDS: Final = 3600.0
+_SILENT_SECONDS: Final = 3600.0
+"""After which a file does not come any more: its server was killed."""
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -143,7 +145,7 @@ class Uploads:
         await asyncio.to_thread(work)
 
     async def keep_forgetting(self) -> None:
-        """Remove what was sent in long ago, from time to time."""
+        """Remove what was sent in long ago, or never came to its end, from time to time."""
         while True:
             await asyncio.to_thread(self._forget_old)
             await asyncio.sleep(_LOOK_SECONDS)
@@ -180,13 +182,14 @@ class Uploads:
         return used
 
     def _forget_old(self) -> None:
-        before = time.time() - self._settings.file_days * 86_400
+        now, longest = time.time(), self._settings.file_days * 86_400
         for place in self._folder.glob("*/*_*"):
+            is_coming = place.name.startswith(_COMING)
             try:
-                is_old = place.stat().st_mtime < before
+                written = max(one.stat().st_mtime for one in (place, *place.iterdir()))
             except OSError:  # another process has removed it
                 continue
-            if is_old:
+            if written < now - (min(longest, _SILENT_SECONDS) if is_coming else longest):
                 shutil.rmtree(place, ignore_errors=True)
 
 

@@ -211,7 +211,9 @@ class _Task:
             try:
                 async with asyncio.timeout(_SOURCE_SECONDS):
                     return "\n".join(await source())
-            except Exception as error:  # of a source that may be anybody's
+            except (Exception, asyncio.CancelledError) as error:  # of a source of anybody's
+                if _is_cancelled(error):
+                    raise
                 why = f"{type(error).__name__}: {error}".rstrip(": ")
                 await self._host.warn(f"the source of notifications failed: {why}")
                 return ""
@@ -274,8 +276,15 @@ class _Heard:
         """Show it an event."""
         try:
             self._listener(event)
-        except Exception:
+        except (Exception, asyncio.CancelledError):  # what waits for nothing is not cancelled
             _log.warning("a listener of the strategy failed", exc_info=True)
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Tell whether it is this task that was cancelled, and not one that it waits for."""
+    task = asyncio.current_task()
+    is_asked = task is not None and task.cancelling() > 0
+    return isinstance(error, asyncio.CancelledError) and is_asked
 
 
 async def _said(text: str) -> str:

@@ -229,7 +229,7 @@ def _nobody(failures: Sequence[str]) -> str:
 
 def _undecided(request: ApprovalRequest, why: str) -> UndecidedCallError:
     return UndecidedCallError(
-        f"{request.action} was begun when its process died, its end is not recorded, and {why}"
+        f"{request.action} was begun and then interrupted, its end is not recorded, and {why}"
     )
 
 
