@@ -61,8 +61,9 @@ def served(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str],
     )
     try:
         assert process.stderr is not None
-        found = re.search(r"http://\S+", process.stderr.readline())
-        assert found, process.stderr.read()
+        said = next((line for line in process.stderr if "serves" in line), "")
+        found = re.search(r"http://\S+", said)
+        assert found, f"it ended with {process.wait()}"
         yield process, found[0]
     finally:
         if process.poll() is None:
@@ -146,11 +147,13 @@ async def test_workers_end_when_they_are_told_to(project):
         assert await asyncio.to_thread(process.wait, 30) == 0
 
 
-def test_workers_that_cannot_start_are_not_started_again_and_again(project):
-    journal = project / "journal.db"
-    journal.write_bytes(b"no database" * 1000)
-    with served(project, "--processes", "2") as (process, _):
-        _, told = process.communicate(timeout=60)
-    assert process.returncode == 2
-    assert "is damaged, or no SQLite file" in told
-    assert "takes its place" not in told
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_server_that_cannot_start_says_so_alone(project, processes):
+    """It does not say where it serves, and processes are not started again and again."""
+    (project / "journal.db").write_bytes(b"no database" * 1000)
+    command = [DELF, "serve", "--port", "0", "--processes", processes]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert "is damaged, or no SQLite file" in done.stderr
+    assert "takes its place" not in done.stderr

@@ -33,8 +33,8 @@ def serve_agent(agent: Agent, *, host: str = HOST, port: int = PORT, **options: 
 
     app = asgi_app(agent, **options)
     with bind(host, port) as listener:
-        click.echo(f"delf serves on {address_of(listener)}", err=True)
-        serve(lambda: app, listener)
+        said = f"delf serves on {address_of(listener)}"
+        serve(lambda: app, listener, lambda: click.echo(said, err=True))
 
 
 def asgi_app(agent: Agent, **options: Any) -> Application:

@@ -302,7 +302,13 @@ class Protocol(HttpToolsProtocol):
             self._timer = None
 
 
-def make_server(app: Application, *, log_level: str = "error") -> uvicorn.Server:
+def _say_nothing() -> None:
+    """As a server that somebody else speaks for."""
+
+
+def make_server(
+    app: Application, *, announce: Callable[[], None] = _say_nothing, log_level: str = "error"
+) -> uvicorn.Server:
     """A server of an application, to be given a socket that listens."""
     settings = app.settings
     own = {"head_seconds": settings.header_seconds, "places": Places(_room(settings.connections))}
@@ -320,7 +326,7 @@ def make_server(app: Application, *, log_level: str = "error") -> uvicorn.Server
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         timeout_keep_alive=int(_IDLE_SECONDS),
     )
-    return _Server(config, app)
+    return _Server(config, app, announce)
 
 
 def _room(most: int) -> int:
@@ -350,9 +356,18 @@ def _raise_limit(most: int) -> None:
 class _Server(uvicorn.Server):
     """Ends event streams and waits when it is told to end: it would wait for them."""
 
-    def __init__(self, config: uvicorn.Config, app: Application) -> None:
+    def __init__(
+        self, config: uvicorn.Config, app: Application, announce: Callable[[], None]
+    ) -> None:
         super().__init__(config)
         self._delf = app
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and say so once requests are answered."""
+        await super().startup(sockets)
+        if self.started:
+            self._announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End."""
@@ -360,19 +375,24 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve(make: Callable[[], Application], listener: socket.socket) -> None:
+def serve(
+    make: Callable[[], Application],
+    listener: socket.socket,
+    announce: Callable[[], None] = _say_nothing,
+) -> None:
     """Serve until the process is told to end.
 
     Args:
         make: Makes the application.
         listener: The socket.
+        announce: Says that it serves, once the agent is started.
 
     Raises:
         ConfigurationError: When it cannot be started.
     """
     app = make()
     _raise_limit(app.settings.connections)
-    server = make_server(app)
+    server = make_server(app, announce=announce)
 
     async def main() -> None:
         await app.start()  # what is wrong with the configuration is said as such

@@ -66,13 +66,13 @@ def serve_project(
     app = make_application(state, options, own)
     app.first_tasks = tuple(tasks)
     with bind(host, port) as listener:
-        click.echo(f"delf serves on {address_of(listener)} - Ctrl-C ends it", err=True)
+        said = f"delf serves on {address_of(listener)} - Ctrl-C ends it"
         if processes == 1:
-            serve(lambda: app, listener)
+            serve(lambda: app, listener, lambda: click.echo(said, err=True))
             return 0
         start = app.service.start
         return _Pool(
-            lambda: make_application(state, options, own, start), listener, processes
+            lambda: make_application(state, options, own, start), listener, processes, said
         ).run()
 
 
@@ -105,12 +105,14 @@ class _Pool:
         make: Makes the application, in each of them.
         listener: The socket.
         count: How many.
+        said: What the first of them says once it serves.
     """
 
-    def __init__(self, make: Any, listener: socket.socket, count: int) -> None:
+    def __init__(self, make: Any, listener: socket.socket, count: int, said: str) -> None:
         self._make = make
         self._listener = listener
         self._count = count
+        self._said: str | None = said
         self._began: dict[int, float] = {}
         self._ending = False
         self._life, self._held = os.pipe()  # at its end when this process is, however it ended
@@ -139,6 +141,7 @@ class _Pool:
         pid = os.fork()
         if not pid:
             self._work()
+        self._said = None
         self._began[pid] = time.monotonic()
         if self._ending:  # told between two looks
             os.kill(pid, signal.SIGTERM)
@@ -150,7 +153,7 @@ class _Pool:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             os.close(self._held)
             threading.Thread(target=_end_with, args=(self._life,), daemon=True).start()
-            serve(self._make, self._listener)
+            serve(self._make, self._listener, self._say)
             status = 0
         except DelfError as error:
             status = _REFUSED
@@ -160,6 +163,10 @@ class _Pool:
         finally:
             sys.stderr.flush()
             os._exit(status)
+
+    def _say(self) -> None:
+        if self._said is not None:
+            click.echo(self._said, err=True)
 
     def _end(self, _number: int = 0, _frame: FrameType | None = None) -> None:
         self._ending = True
