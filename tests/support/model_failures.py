@@ -125,13 +125,30 @@ class ModelFailures:
         assert "3600 s" in error.hint
         assert pauses.seconds == []
 
-    async def test_no_credit_left_is_not_a_rate_limit(self, openai_server, make_model, pauses):
-        said = "You exceeded your current quota, please check your plan and billing details."
-        server = openai_server([Reply(status=429, error=said, error_code="insufficient_quota")])
+    @pytest.mark.parametrize(
+        ("status", "said", "code"),
+        [
+            (429, "Quota exceeded, please check your plan and billing.", "insufficient_quota"),
+            (402, "Insufficient Balance", "invalid_request_error"),
+            (400, "Your credit balance is too low to access the API.", "invalid_request_error"),
+        ],
+    )
+    async def test_no_credit_left_is_not_a_rate_limit(
+        self, status, said, code, openai_server, make_model, pauses
+    ):
+        server = openai_server([Reply(status=status, error=said, error_code=code)])
         with pytest.raises(LLMExecutionError) as caught:
             await make_model(base_url=server.base_url).complete(ask())
+        assert f"has no credit left ({status}): " in caught.value.message
+        assert "limits the rate" not in caught.value.message
         assert "billing" in caught.value.hint
         assert pauses.seconds == []
+
+    async def test_a_quota_that_comes_back_is_waited_for(self, openai_server, make_model, pauses):
+        said = "You exceeded your current quota, please check your plan and billing details."
+        server = openai_server([Reply(status=429, error=said, headers={"Retry-After": "3"}), "ok"])
+        assert (await make_model(base_url=server.base_url).complete(ask())).text == "ok"
+        assert pauses.seconds == [3.0]
 
     async def test_a_refused_connection(self, call, make_model, pauses):
         port = free_port()

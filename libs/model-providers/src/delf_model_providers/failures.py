@@ -22,6 +22,10 @@ _TOO_LONG: Final = re.compile(
     r"|input token count.{0,40}exceeds|exceeds the maximum number of tokens|too many tokens",
     re.IGNORECASE,
 )
+_NO_CREDIT: Final = re.compile(
+    r"insufficient_quota|check your plan and billing|credit balance is too low", re.IGNORECASE
+)
+"""Gemini says the second of a limit a minute, too, and then for how long to wait."""
 _BAD_KEY: Final = re.compile(r"api key not valid|api_key_invalid|api key expired", re.IGNORECASE)
 _TOKENS: Final = re.compile(
     r"(?<=[?&]key=)[^&\s'\"]+|(?<=Bearer )[\w.~+/=-]{6,}|\b(?:sk|rk|pk|gsk|xai)-[\w*.-]{6,}"
@@ -166,12 +170,13 @@ def by_status(
     elif status == 407:
         message = f"{proxy_words(endpoint)} wants a login (407): {said}"
         hint = "give it in the variable: http://user:password@host:port"
+    elif status == 402 or (_NO_CREDIT.search(said) and not retry_after):
+        retry, message = "no", f"the account at {who} has no credit left ({status}): {said}"
+        hint = "check its plan and billing with the provider; waiting does not help"
     elif status == 429:
         message = f"{who} limits the rate of calls (429): {said}"
         hint = "wait, run fewer tasks at once, or raise the limit with the provider"
-        if "insufficient_quota" in said or "check your plan and billing" in said:
-            retry, hint = "no", "the account has no credit left: check its plan and billing"
-        elif retry_after:
+        if retry_after:
             hint = f"the provider asks to wait {retry_after:.0f} s; {hint}"
     elif 300 <= status < 400:
         message = f"{who} answered with a redirect ({status}), which is not followed"
