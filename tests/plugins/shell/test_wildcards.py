@@ -3,10 +3,11 @@
 import random
 import shutil
 import subprocess
+from typing import Any
 
 import pytest
 
-from delf.protocols.connection import Allowed, ProposedCall, Refused
+from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused
 from delf_shell import Shell
 from delf_shell.sed import only_prints
 
@@ -264,3 +265,58 @@ def test_a_rule_may_be_a_prefix(pattern: str, command: str, fits: bool) -> None:
     shell = Shell(rules=[rule])
     judged = shell.check(ProposedCall(action="run", arguments={"command": command}))
     assert isinstance(judged, Allowed) is fits
+
+
+READING = """
+find|find . -type f -name '*.py'
+grep|grep -rn --include='*.py' TODO src
+ls|ls -la src
+sort|sort -t: -k2,2nr data.csv
+tail|tail -n 5 notes.md
+git log|git log --oneline --stat -n 20 main -- src
+git diff|git diff --name-only HEAD~2
+git status|git status
+git|git show -C HEAD
+wc|wc
+make test|make test
+"""
+DOUBTFUL = """
+find|find . -delete
+find|find . -name x -exec rm +
+find|find . -fprint0 out
+find|find /
+ls|ls ../secret
+cat|cat /etc/passwd
+grep|grep -f/etc/passwd x
+wc|wc --files0-from=names
+sort|sort -no out data.csv
+sort|sort --outp=out data.csv
+sort|sort --compress-prog=./x data.csv
+uniq|uniq in out
+git log|git log --output=x
+git diff|git diff --ext-diff
+git grep|git grep -Oless x
+git fsck|git fsck --lost-found
+git|git push
+git|git -c core.pager=x log
+git|git --exec-path=x log
+make|make clean
+unheard|unheard --of
+xargs|xargs rm
+"""
+
+
+@pytest.mark.parametrize("line", READING.strip().splitlines())
+def test_further_words_that_read_ask_nobody(line):
+    assert isinstance(judged_as_reading(line), Allowed)
+
+
+@pytest.mark.parametrize("line", DOUBTFUL.strip().splitlines())
+def test_further_words_that_may_do_more_ask(line):
+    assert isinstance(judged_as_reading(line), NeedsApproval)
+
+
+def judged_as_reading(line: str) -> Any:
+    pattern, _, command = line.partition("|")
+    rule = {"pattern": pattern, "approval_required": False, "match": "reading"}
+    return Shell(rules=[rule]).check(ProposedCall(action="run", arguments={"command": command}))

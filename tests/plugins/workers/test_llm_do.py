@@ -4,6 +4,7 @@ import pytest
 
 from delf import events as ev
 from delf.errors import ConfigurationError, ToolRefusedError
+from delf.project.folder import read_folder
 from delf_workers import Workers
 from delf_workers.registry import Registry
 
@@ -193,3 +194,89 @@ async def test_a_worker_is_called_as_llm_do_calls_it(bench, call, told):
     response = await bench.run(f"print(await {call})", Workers())
     assert response.text == "helped"
     assert [child.task for child in bench.children] == [told]
+
+
+def program(folder, **texts):
+    """A program as llm-do's users lay it out: ``main.worker`` in its own folder."""
+    for name, text in texts.items():
+        path = folder / name.replace("__", "/").replace("_of", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+async def test_a_program_of_llm_do_is_a_project_as_it_is(bench):
+    """Its entry lies in the folder, with the functions of all its workers and a text beside it."""
+    factorial = "custom: {factorial: {pre_approved: true}}"
+    calls = "delegation: {allow_workers: [helper]}"
+    program(
+        bench.folder,
+        main_ofworker=f"---\ntoolsets: {{{factorial}, {calls}}}\n---\n{{{{ file('STEPS.md') }}}}",
+        STEPS_ofmd="ask the helper",
+        tools_ofpy=PLAIN,
+        workers__helper_ofworker=f"---\ntoolsets: {{{factorial}}}\n---\nHelp out.",
+    )
+    bench.answers("Help out.", "print(await factorial(4))")
+    bench.answers("ask the helper", "print(await worker_call('helper'), await factorial(5))")
+    response = await bench.run("print(await workers.call('main', 'go'))", Workers())
+    assert response.text == "24 120"
+
+
+ANALYSER = """---
+name: main
+toolsets:
+  shell:
+    rules:
+    - {pattern: find, approval_required: false}
+    - {pattern: wc, approval_required: false}
+    - {pattern: git log, approval_required: false}
+    - {pattern: sort, approval_required: true}
+    - {pattern: cat, approval_required: false, sandbox_paths: [input]}
+---
+Count the code.
+"""
+
+
+async def test_rules_of_its_shell_fit_what_begins_with_them(bench):
+    """Without a change of the file; what is more than reading asks, and here nobody can be asked."""
+    program(bench.folder, main_ofworker=ANALYSER, a_oftxt="one\ntwo\n")
+    commands = [
+        "find . -type f -name '*.txt'",
+        "wc -l ./a.txt",
+        "find . -delete",
+        "sort a.txt",
+        "cat a.txt",
+        "findmnt",
+        "git push",
+    ]
+    code = f"""for command in {commands}:
+    try:
+        print((await shell.run(command))["stdout"].strip())
+    except ToolError as error:
+        print("asks" if "approval" in str(error) else "blocked")"""
+    bench.answers("Count the code.", code)
+    response = await bench.run("print(await workers.call('main', 'go'))", Workers())
+    told = response.text.split("\n")
+    assert told == ["./a.txt", "2 ./a.txt", "asks", "asks", "asks", "blocked", "blocked"]
+    assert (bench.folder / "a.txt").exists()
+
+
+def test_rules_of_connections_stay_those_of_delf(tmp_path):
+    head = "connections: {shell: {rules: [{pattern: find}]}}"
+    assert worker(tmp_path, head, "x").connections["shell"] == {"rules": [{"pattern": "find"}]}
+    head = "toolsets: {shell: {rules: [{pattern: find, match: words}]}}"
+    (rule,) = worker(tmp_path, head, "x").connections["shell"]["rules"]
+    assert rule["match"] == "words"
+
+
+@pytest.mark.parametrize("name", ["main.worker", "tools.py", "STEPS.md"])
+def test_what_a_program_says_is_trusted_with_its_folder(tmp_path, name):
+    program(
+        tmp_path,
+        main_ofworker="---\nname: main\n---\n{{ file('STEPS.md') }}",
+        STEPS_ofmd="x",
+        tools_ofpy=PLAIN,
+        README_ofmd="not of the program",
+    )
+    items = read_folder(tmp_path, None, {}).items
+    assert name in items
+    assert "README.md" not in items

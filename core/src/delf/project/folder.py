@@ -31,6 +31,8 @@ WORKERS: Final = "workers"
 ROUTINES: Final = "routines"
 _GENERATED: Final = "generated"
 _WORKER: Final = ".worker"
+_MAIN_WORKER: Final = f"main{_WORKER}"
+_TOOLS: Final = "tools.py"
 _OF_WORKERS: Final = frozenset({_WORKER, ".py", ".md", ".txt", ".json", ".jinja", ".jinja2", ".j2"})
 """Suffixes of what a worker is made of: its code, and what its instructions take in."""
 _RECORDED: Final = "recorded:"
@@ -130,7 +132,10 @@ def _said_by(
 ) -> Iterator[Path]:
     """The files that count beside ``delf.toml``, ``.env`` and the prices."""
     yield from _named(root, document, env, environ)
-    yield from _workers(root, document)
+    workers = [*_main_worker(root), *_workers(root, document)]
+    yield from workers
+    if workers and is_file(root / _TOOLS):
+        yield root / _TOOLS
     yield from _routines(root)
 
 
@@ -183,6 +188,17 @@ def _in_folder(root: Path, name: str) -> Path | None:
     path = Path(os.path.normpath(root / os.path.expanduser(name)))  # noqa: PTH111
     inside = path.is_relative_to(root) and is_file(path)
     return path if inside and path.resolve().is_relative_to(root.resolve()) else None
+
+
+def _main_worker(root: Path) -> Iterator[Path]:
+    """The worker in the project's own folder, and the files beside it that it names."""
+    text = read_file(root / _MAIN_WORKER, root)
+    if text is None:
+        return
+    yield root / _MAIN_WORKER
+    for path in sorted(root.iterdir()):
+        if path.suffix in _OF_WORKERS and path.name.encode() in text and is_file(path):
+            yield path
 
 
 def _workers(root: Path, document: Mapping[str, Any]) -> Iterator[Path]:

@@ -85,7 +85,7 @@ class Shell(Connection):
             rule = next((rule for rule in self._rules if rule.fits(words)), None)
             if rule is None and self.settings.default is None:
                 return Refused(message=self._blocked(words))
-            asks = rule.ask if rule is not None else self._asks_by_default
+            asks = rule.asks(words) if rule is not None else self._asks_by_default
             if asks:
                 asked.append(words[0])
         if not asked:

@@ -86,6 +86,17 @@ def may_cover(command: Words, covered: Collection[int]) -> bool:
     return not {program, _VERSION.sub("", program)} & _ACTS
 
 
+def only_reads(command: Words, options: Sequence[str]) -> bool:
+    """Tell whether options leave a program at reading; those of unknown programs may not.
+
+    Args:
+        command: All words of a command.
+        options: Those of its words that begin with ``-``.
+    """
+    acts = _OPTIONS_THAT_ACT.get(command[0])
+    return not options or (acts is not None and not any(map(acts.match, options)))
+
+
 def _git(command: Words, covered: Collection[int]) -> bool:
     """Words of commands that read; none that names another way of transport."""
     at = 1
@@ -125,6 +136,22 @@ def _one_is_read(command: Words, covered: Collection[int]) -> bool:
 def _operands(command: Words) -> Sequence[int]:
     return [place for place, word in enumerate(command) if place and not word.startswith("-")]
 
+
+_NONE_ACTS: Final = re.compile(r"(?!)")
+_OPTIONS_THAT_ACT: Final[dict[str, re.Pattern[str]]] = {
+    **dict.fromkeys(
+        _words(
+            "basename cat cmp cut diff dirname echo grep head ls nl od paste pwd stat tail tr uniq"
+        ),
+        _NONE_ACTS,
+    ),
+    # Letters may stand together, and long names be shortened.
+    "sort": re.compile(r"-[^-]*[oT]|--(?:o|co|t|fil)"),
+    "wc": re.compile(r"--f"),
+    "find": re.compile(r"-(?:delete|exec|ok|fprint|fls|files0)"),
+    "git": re.compile(r"-O|--(?:ou|op|ext|exec|te|lo|git-dir|work-tree|config-env|namespace)"),
+}
+"""Programs that read, and their options that write, run something or read names from a file."""
 
 _OWN: Final[dict[str, Covers]] = {
     "git": _git,

@@ -7,7 +7,8 @@ Nor does it for a word that its program runs, writes to or sends (:mod:`delf_she
 Those are how a harmless command is made to do something else: ``git -c core.pager=…``,
 ``find -exec``, ``sed '1e …'``, ``tar --checkpoint-action=…``, ``cat /etc/passwd``. In an option
 that a pattern names, a wildcard stands for its value. ``**`` at the end stands for any further
-words at all, and so does a rule with ``match="prefix"``.
+words at all, and so does a rule with ``match="prefix"``. With ``match="reading"`` a person is
+asked about further words that may do more than read what is in the folder.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 
 from delf.errors import ConnectionConfigurationError
 from delf_shell.parse import Words
-from delf_shell.programs import may_cover
+from delf_shell.programs import may_cover, only_reads
 from delf_shell.settings import RuleSettings
 
 _NUMBER = re.compile(r"[\d.,:+]*")
@@ -34,10 +35,24 @@ class Rule:
     Args:
         words: The pattern.
         ask: Whether a person is asked.
+        reading: Whether a person is asked where further words may do more than read.
     """
 
     words: tuple[str, ...]
     ask: bool
+    reading: bool = False
+
+    def asks(self, command: Words) -> bool:
+        """Tell whether a person is asked about a command that fits."""
+        if self.ask or not self.reading:
+            return self.ask
+        further = range(len(self.words) - 1, len(command))
+        plain = [place for place in further if not command[place].startswith("-")]
+        options = [command[place] for place in further if command[place].startswith("-")]
+        inside = not any(_LEADS_OUT.search(command[place]) for place in further) and not any(
+            "/" in word for word in options if not word.startswith("--")
+        )
+        return not (inside and may_cover(command, plain) and only_reads(command, options))
 
     def fits(self, command: Words) -> bool:
         """Tell whether a command is of this pattern."""
@@ -108,7 +123,7 @@ def read_rules(rules: Sequence[RuleSettings], name: str) -> tuple[Rule, ...]:
                 f"{name}: the pattern {rule.pattern!r} does not begin with the name of a program",
                 hint='a pattern is as "git log *"; default is for commands that no rule names',
             )
-        if rule.match == "prefix" and words[-1] != "**":
+        if rule.match != "words" and words[-1] != "**":
             words = (*words, "**")
-        read.append(Rule(words, rule.approval_required))
+        read.append(Rule(words, rule.approval_required, reading=rule.match == "reading"))
     return tuple(read)

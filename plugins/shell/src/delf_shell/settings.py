@@ -19,8 +19,10 @@ class RuleSettings(BaseModel):
 
     pattern: str = Field(min_length=1, description='Words with wildcards: "git log *".')
     approval_required: bool = Field(default=True, description="Ask a person before each.")
-    match: Literal["words", "prefix"] = Field(
-        default="words", description="`prefix`: any further words at all may follow the pattern."
+    match: Literal["words", "prefix", "reading"] = Field(
+        default="words",
+        description="`prefix`: any further words at all may follow the pattern. `reading`: the "
+        "same, but a person is asked where they may do more than read what is in the folder.",
     )
     shell: bool = Field(
         default=False, description="Give exactly this text, and no other, to /bin/sh."

@@ -230,7 +230,7 @@ def from_front_matter(
     if "toolsets" in table:
         if "connections" in table:
             raise front.error("connections say the same", ("toolsets",))
-        table["connections"] = table.pop("toolsets")
+        table["connections"] = _toolsets(table.pop("toolsets"))
         lines |= {
             key.replace("toolsets", "connections", 1): line
             for key, line in lines.items()
@@ -252,6 +252,27 @@ def from_front_matter(
         raise _explained(front, error) from None
     _check(front, made, name)
     return made
+
+
+def _toolsets(given: Any) -> Any:
+    """``toolsets`` of llm-do as ``connections``: its shell's rules fit what begins with them."""
+    named = cast("dict[str, Any]", given if isinstance(given, dict) else {})
+    own = named.get("shell")
+    shell = cast("dict[str, Any]", own if isinstance(own, dict) else {})
+    rules = shell.get("rules")
+    if not isinstance(rules, list):
+        return cast("Any", given)
+    read = [_prefix_rule(rule) for rule in cast("list[Any]", rules)]
+    return {**named, "shell": {**shell, "rules": read}}
+
+
+def _prefix_rule(rule: Any) -> Any:
+    if not isinstance(rule, dict):
+        return rule
+    given = {"match": "reading", **cast("dict[str, Any]", rule)}
+    if given.pop("sandbox_paths", None):
+        given["approval_required"] = True  # a person sees whether the paths are of these folders
+    return given
 
 
 def _take_policy(front: frontmatter.FrontMatter, table: dict[str, Any]) -> None:

@@ -18,10 +18,15 @@ from delf_workers.definition import SUFFIX, WorkerDefinition, from_front_matter
 FOLDER: Final = "workers"
 GENERATED: Final = "generated"
 _INSIDE: Final = f"worker{SUFFIX}"
+MAIN: Final = "main"
+"""The worker that may lie in the project's own folder, as in a program of llm-do."""
+TOOLS_FILE: Final = "tools.py"
 
 
 class Registry:
     """The workers of some folders. Each is a file ``NAME.worker``, or ``NAME/worker.worker``.
+
+    ``main.worker`` may lie in the project's folder.
 
     Args:
         folders: Looked through in order; the first worker of a name counts. In each the folder
@@ -58,6 +63,8 @@ class Registry:
     def files(self) -> dict[str, Path]:
         """The file of each worker, by name, in the order of the names."""
         found: dict[str, Path] = {}
+        if self._root is not None and (main := self._root / f"{MAIN}{SUFFIX}").is_file():
+            found[MAIN] = main
         for folder in (*self.folders, *(folder / GENERATED for folder in self.folders)):
             for name, path in _in_folder(folder):
                 found.setdefault(name, path)
@@ -79,6 +86,14 @@ class Registry:
             )
         front = frontmatter.of_bytes(path, self.read(path))
         return from_front_matter(front, name, generated=self.is_generated(path), read=self.read)
+
+    def tools_file(self, worker: WorkerDefinition) -> Path:
+        """The functions of a worker: in ``tools.py`` beside it, else in the project's folder."""
+        beside = worker.file.parent / TOOLS_FILE
+        if self._root is None or beside.is_file():
+            return beside
+        of_project = self._root / TOOLS_FILE
+        return of_project if of_project.is_file() else beside
 
     def is_generated(self, path: Path) -> bool:
         """Tell whether a worker's file lies where workers are kept that models made."""

@@ -126,7 +126,7 @@ class Workshop:
         self, worker: WorkerDefinition, settings: Mapping[str, Any], where: str
     ) -> Iterator[ConnectionLike]:
         """The functions of ``tools.py`` that a worker names."""
-        path = worker.file.parent / "tools.py"
+        path = self.registry.tools_file(worker)
         found = {t.name: t for t in load_tools(path, self.environ, self.registry.read, settings)}
         for name, options in settings.items():
             if name not in found:
