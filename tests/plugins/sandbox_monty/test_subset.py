@@ -18,10 +18,10 @@ async def bench():
 
 LACKS = {
     "yield": ("x = 1\ndef g():\n    y = yield 1", "build a list and return it", 3),
-    "inheritance": ("class A(dict): pass", "without a base class", 1),
+    "inheritance": ("class A(dict): pass", "without a base", 1),
     "del": ("class A:\n    pass\na = A()\na.x = 1\ndel a.x", "without the item", None),
-    "a property that is set": (
-        "class A:\n    @property\n    def x(self): return 1\n    @x.setter\n    def x(self, n): 1",
+    "a property": (
+        "class A:\n    @property\n    def x(self): return 1",
         "plain method",
         None,
     ),
@@ -32,7 +32,7 @@ LACKS = {
     ),
     "a module": (
         "import uuid\nuuid.uuid4()",
-        "without 'uuid'; it has: abc, asyncio",
+        "without 'uuid'; it has: asyncio",
         1,
     ),
     "a refused module": (
@@ -50,11 +50,7 @@ LACKS = {
         "without cancelling tasks: do not begin",
         4,
     ),
-    "an enum's member that is compared": (
-        "from enum import IntEnum\nclass P(IntEnum):\n    LOW = 1\nprint(P.LOW > 0)",
-        "'member of an enum' and 'int'",
-        4,
-    ),
+    "an exception of one's own": ("class A(ValueError): pass", "raise ValueError", 1),
     "input": ("input()", "nobody can answer", 1),
     "the line of what was rewritten": (
         "x = [\n    1,\n]\nfor n in x:\n    y = desk.find() + n\n    y.z\n",

@@ -17,36 +17,3 @@ script raises or catches them otherwise."""
 PREAMBLE: Final = "import decimal as _decimal\n" + "\n".join(
     f"{name} = _decimal.{alias}" for name, alias in ALIASES.items()
 )
-
-OWN: Final = (
-    "FloatOperation",
-    "ConversionSyntax",
-    "DivisionImpossible",
-    "InvalidContext",
-    "Underflow",
-    "Overflow",
-)
-"""The parents of scripts' exceptions, by which a script catches them."""
-
-PARENTS: Final = {
-    "Exception": "BaseException",
-    "ArithmeticError": "Exception",
-    "AssertionError": "Exception",
-    "AttributeError": "Exception",
-    "ImportError": "Exception",
-    "IndexError": "LookupError",
-    "KeyError": "LookupError",
-    "LookupError": "Exception",
-    "NameError": "Exception",
-    "NotImplementedError": "RuntimeError",
-    "OSError": "Exception",
-    "PermissionError": "OSError",
-    "RuntimeError": "Exception",
-    "TimeoutError": "OSError",
-    "ToolError": "Exception",
-    "ToolException": "Exception",
-    "TypeError": "Exception",
-    "ValueError": "Exception",
-    "ZeroDivisionError": "ArithmeticError",
-}
-"""The parents of Python's and delf's exceptions."""

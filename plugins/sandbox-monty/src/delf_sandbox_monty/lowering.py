@@ -14,6 +14,7 @@ from delf_sandbox.guest.nodes import (
     ITER,
     SETTLE,
     TOOLS,
+    AmbiguousError,
     at,
     attribute,
     awaited,
@@ -42,17 +43,12 @@ _INSTEAD: Final = {
     "asyncio": "asyncio",
     "json": "__delf_json_module__",
     "sys": "__delf_sys_module__",
-    "abc": "__delf_abc_module__",
     "html": "__delf_html_module__",
-    "logging": "__delf_logging_module__",
     "pprint": "__delf_pprint_module__",
-    "string": "__delf_string_module__",
-    "types": "__delf_types_module__",
     "statistics": "__delf_statistics_module__",
     "heapq": "__delf_heapq_module__",
     "io": "__delf_io_module__",
     "operator": "__delf_operator_module__",
-    "textwrap": "__delf_textwrap_module__",
 }
 """Modules in whose place the prelude has another object."""
 SHIMS: Final = frozenset(_INSTEAD) | {"nest_asyncio"}
@@ -66,6 +62,14 @@ _TAKING: Final = frozenset({"map", "filter", "sorted", "min", "max", "reduce"})
 _UNWRAPPED: Final = frozenset({ASYNC_ITER, ITER, ASYNC_WITH})
 _OF_DICTS: Final = frozenset(dir(dict))
 """The attributes of a record that are not items."""
+_METHODS: Final = frozenset(
+    {"__init__", "__post_init__", "__repr__", "__str__", "__eq__", "__hash__", "__contains__"}
+    | {"__call__", "__getitem__", "__setitem__", "__iter__", "__next__", "__int__"}
+    | {"__enter__", "__exit__", "__aenter__", "__aexit__"}
+    | {"__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__", "__pow__"}
+    | {"__radd__", "__iadd__", "__neg__"}
+)
+"""The methods with names of Python's that Monty calls."""
 _STORE: Final = ast.Store()
 _ORDERED: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
@@ -171,12 +175,11 @@ class Lowering(ast.NodeTransformer):
 
     Args:
         tools: The names of tools that mean nothing else.
-        enums: Those of enums.
     """
 
-    def __init__(self, tools: Collection[str], enums: Collection[str] = ()) -> None:
+    def __init__(self, tools: Collection[str]) -> None:
         self._tools = tools
-        self._modules: set[str] = set(enums)
+        self._modules: set[str] = set()
         self._wrapped: set[str] = set()
         """The functions that ``functools.wraps`` is given; its result has another's name here."""
         self._number = 0
@@ -239,6 +242,14 @@ class Lowering(ast.NodeTransformer):
         return None
 
     # -- classes ------------------------------------------------------------------------
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> Any:
+        """A ``TypedDict`` is a dict; what Monty would not call of a class is refused."""
+        if [label_of(base) for base in node.bases] in (["TypedDict"], ["typing.TypedDict"]):
+            return assigned(node, node.name, name(node, "dict"))
+        _check_methods(node)
+        self.generic_visit(node)
+        return node
 
     # -- loops, contexts and statements -------------------------------------------------
 
@@ -496,6 +507,22 @@ def _unbound(node: ast.Attribute) -> ast.expr:
     takes = ast.arguments(posonlyargs=[], args=[given], kwonlyargs=[], kw_defaults=[], defaults=[])
     body = call_of(attribute(name(node, "given"), node.attr), [])
     return ast.Lambda(args=takes, body=body, **at(node))
+
+
+def _check_methods(node: ast.ClassDef) -> None:
+    """Refuse methods that Monty does not call, where Python would.
+
+    Raises:
+        AmbiguousError: For the first of them.
+    """
+    for part in node.body:
+        word = getattr(part, "name", "")
+        if word.startswith("__") and word not in _METHODS:
+            raise AmbiguousError.about(
+                part,
+                f"this sandbox runs a subset of Python without {word} of classes: write a method "
+                "of another name and call it",
+            )
 
 
 def mark_called(tree: ast.AST) -> None:

@@ -14,7 +14,6 @@ from delf_sandbox.guest.names import Known
 from delf_sandbox.guest.nodes import AmbiguousError, at
 from delf_sandbox.guest.script import VALUE, bound_names, call_forgotten, keep_last_value
 from delf_sandbox_monty.aliases import ALIASES
-from delf_sandbox_monty.classes import Classes
 from delf_sandbox_monty.lowering import LATER, Lowering, MontyRewriting, assigned, mark_called
 
 
@@ -43,18 +42,17 @@ class Prepared:
         return LATER in self.code or "create_task" in self.code or "ensure_future" in self.code
 
 
-def prepare(source: str, known: Known, classes: Classes) -> Prepared | Failed:
+def prepare(source: str, known: Known) -> Prepared | Failed:
     """The script for Monty, or why it cannot be run at all.
 
     Args:
         source: What the model wrote.
         known: What it finds when it begins.
-        classes: Those of the session's scripts so far.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return _prepared(source, known, classes)
+            return _prepared(source, known)
     except AmbiguousError as error:
         return _failed("AmbiguousError", error, source)
     except SyntaxError as error:
@@ -70,14 +68,13 @@ def _failed(kind: str, error: SyntaxError, source: str) -> Failed:
     )
 
 
-def _prepared(source: str, known: Known, classes: Classes) -> Prepared:
+def _prepared(source: str, known: Known) -> Prepared:
     tree = ast.parse(source)
     before = ast.dump(tree)
     call_forgotten(tree)
-    classes.lower(tree)
     done = MontyRewriting(tree, known).done
     mark_called(tree)
-    Lowering(set(known.tools).difference(done.taken), classes.enums).lower(tree)
+    Lowering(set(known.tools).difference(done.taken)).lower(tree)
     _let_main_outlive(tree)
     _keep_value(tree)
     names = frozenset(bound_names(tree))

@@ -35,7 +35,6 @@ from delf_sandbox.guest.scratch import Scratch
 from delf_sandbox.modules import modules_of
 from delf_sandbox.wire import size_in_memory
 from delf_sandbox_monty.aliases import ALIASES, PREAMBLE
-from delf_sandbox_monty.classes import Classes
 from delf_sandbox_monty.lowering import SHIMS, method_name
 from delf_sandbox_monty.script import Prepared, known_of, prelude, prepare
 from delf_sandbox_monty.values import for_monty, plain, shown
@@ -85,7 +84,6 @@ class MontySession:
         self._forget = forget
         self._tools = {tool.name: tool.methods for tool in spec.tools}
         self._known, self._left, self._async = known_of(spec.tools, MODULES | SHIMS)
-        self._classes = Classes()
         self._taken: set[str] = set()
         self._left_calls: int | None = None
         self._sources: dict[str, Source] = {}
@@ -130,7 +128,7 @@ class MontySession:
             return Crashed(message="the sandbox is gone")
         if (too_long := check_script(code)) is not None:
             return too_long
-        prepared = prepare(code, self._known, self._classes)
+        prepared = prepare(code, self._known)
         if isinstance(prepared, Failed):
             return prepared
         await self._give_names_back()
@@ -224,9 +222,8 @@ class MontySession:
             if ended_itself(error):
                 return Done()
             limits = self._spec.limits
-            names = {alias: own for own, alias in self._classes.errors.items()}
             modules = modules_of(self._spec)
-            ended = describe(error, self._sources, self._tools, modules, limits, names)
+            ended = describe(error, self._sources, self._tools, modules, limits)
             if isinstance(ended, Failed):
                 return replace(ended, call_id=self._raised.get((ended.kind, ended.message)))
             return ended

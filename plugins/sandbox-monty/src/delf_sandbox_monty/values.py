@@ -62,8 +62,6 @@ class _Copy:
 
         self._take(VALUE_BYTES)
         match value:
-            case MontyClassProxy() if "delf_mixed" in value.attributes:  # a member of an enum
-                return self.of(value.attributes["value"])
             case MontyClassProxy():
                 return {str(name): self.of(item) for name, item in value.attributes.items()}
             case list() | tuple() | set() | frozenset() | dict():

@@ -15,7 +15,6 @@ from delf_sandbox_monty.script import line_of
 
 MODULES: Final = frozenset(
     {
-        "abc",
         "asyncio",
         "base64",
         "binascii",
@@ -33,7 +32,6 @@ MODULES: Final = frozenset(
         "io",
         "itertools",
         "json",
-        "logging",
         "math",
         "operator",
         "pathlib",
@@ -41,11 +39,8 @@ MODULES: Final = frozenset(
         "random",
         "re",
         "statistics",
-        "string",
-        "textwrap",
         "time",
         "tomllib",
-        "types",
         "typing",
         "unicodedata",
     }
@@ -55,7 +50,7 @@ MODULES: Final = frozenset(
 _REAL_NAMES: Final = {alias: name for name, alias in ALIASES.items()}
 
 _INSTEAD: Final = {
-    "class inheritance": "write plain functions, dicts or a dataclass without a base class",
+    "class inheritance": "write functions, dicts or a dataclass without a base; raise ValueError",
     "yield": "build a list and return it",
     "'del'": "leave the name, or make a new list or dict without the item",
     "decorator": "write a plain method and call it",
@@ -79,25 +74,18 @@ _OBJECTS: Final = {
     "Task": "task",
     "Later": "call that is not awaited",
     "Loop": "event loop",
-    "Member": "member of an enum",
-    "Enum": "enum",
 } | {
     word.capitalize(): word
     for word in (
         "asyncio",
         "sys",
-        "abc",
         "html",
         "json",
-        "logging",
         "pprint",
         "statistics",
-        "string",
-        "types",
         "heapq",
         "io",
         "operator",
-        "textwrap",
     )
 }
 """The kinds of the prelude's objects in a script."""
@@ -136,7 +124,6 @@ def describe(
     tools: Mapping[str, Sequence[str]],
     modules: Sequence[str],
     limits: Limits,
-    names: Mapping[str, str],
 ) -> Failed | LimitReached:
     """Read the end of a script from an exception of Monty.
 
@@ -146,7 +133,6 @@ def describe(
         tools: Methods by connection.
         modules: What the policy lets scripts import.
         limits: Of the session.
-        names: The scripts' exceptions by the names that Monty has for them.
     """
     inner: BaseException = error.exception()
     text = str(inner)[: MAX_MESSAGE + 1]  # before anything looks through it
@@ -160,8 +146,7 @@ def describe(
     if isinstance(inner, OSError) and "disk write limit" in text:
         message = f"the script filled its scratch space of {limits.scratch_bytes:,} bytes"
         return LimitReached(limit="file", message=message, line=line, source=source)
-    known_as = type(inner).__name__
-    kind = names.get(known_as) or _REAL_NAMES.get(known_as, known_as)
+    kind = _REAL_NAMES.get(type(inner).__name__, type(inner).__name__)
     if isinstance(inner, SystemExit):
         text = f"the script ended itself: {text}"
     kind, text = _explain(kind, text, tools, modules)
