@@ -709,49 +709,6 @@ print(type(datetime.max - timedelta(1)) is datetime, repr(Day(2020, 1, 2)), repr
 """
 
 
-KINDS = """
-from dataclasses import dataclass
-from datetime import date, datetime
-from enum import Enum, EnumType
-
-
-class Holiday(date, Enum):
-    NEW_YEAR = 2024, 1, 1
-    CHRISTMAS = 2024, 12, 25
-
-
-class Meta(type):
-    def __new__(cls, name, bases, names, *, mark=""):
-        made = super().__new__(cls, name, bases, names)
-        made.mark = mark
-        return made
-
-    def __init__(cls, name, bases, names, **_):
-        super().__init__(name, bases, names)
-
-
-class Marked(datetime, metaclass=Meta, mark="m"):
-    pass
-
-
-class Plain(date):
-    def next(self):
-        return super().replace(day=self.day + 1)
-
-
-print(Holiday.NEW_YEAR < Holiday.CHRISTMAS, Holiday(date(2024, 12, 25)).name, len(Holiday))
-print(isinstance(Holiday.NEW_YEAR, date), isinstance(Holiday, EnumType))
-print(Marked.mark, Marked(2024, 1, 2).day, type(Marked).__mro__[1].__name__)
-print(Plain(2024, 1, 1).next().day)
-"""
-
-
-async def test_classes_of_dates_may_have_another_metaclass():
-    outcome, host = await run_script(KINDS, NotingHost())
-    assert isinstance(outcome, Done), outcome
-    assert host.text.splitlines() == ["True CHRISTMAS 2", "True True", "m 2 Meta", "2"]
-
-
 async def test_dates_are_as_everywhere():
     async def find() -> dict[str, object]:
         return {"at": datetime(2020, 5, 6, 7, 8), "day": date(2020, 5, 6)}

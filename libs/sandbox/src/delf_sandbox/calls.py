@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Final
 
 from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, ScriptHost
-from delf_sandbox.starting import start_task
 from delf_sandbox.wire import WireError
 
 _log = logging.getLogger(__name__)
@@ -125,11 +124,7 @@ class OpenCalls:
 
     def _start(self, call: OpenCall) -> None:
         self.served[call.request.call_id] = call
-        task = start_task(self._loop, self._serve(call))
-        if not task.done():
-            call.task = task
-            if self.served.get(call.request.call_id) is not call:  # it ended the session
-                call.give_up()
+        call.task = self._loop.create_task(self._serve(call), name="delf-call")
 
     def _start_waiting(self) -> None:
         self._start_soon = None

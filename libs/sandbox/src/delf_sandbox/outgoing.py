@@ -50,25 +50,20 @@ class Outgoing:
         """Count the bytes that are held because the guest has no room for them."""
         return self._held_size
 
-    def flush(self) -> bool:
-        """Write what was added, or as much of it as there is room for.
-
-        Returns:
-            Whether all of it was handed on.
-        """
+    def flush(self) -> None:
+        """Write what was added, or as much of it as there is room for."""
         parts, size = self._next, self._next_size
         self._next, self._next_size = [], 0
         if self._transport is None or self._transport.is_closing():
             self.clear()
-            return False
+            return
         if size < _LARGE and not self._held and not self._paused:
             self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
-            return True
+            return
         self._held.extend(parts)
         self._held_size += size
         if self._pump_soon is None:
             self._pump()
-        return not self._held
 
     def pause(self) -> None:
         """The transport has more than it can write."""

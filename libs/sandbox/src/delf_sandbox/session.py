@@ -25,7 +25,6 @@ from delf.protocols.sandbox import (
 from delf_sandbox.budget import Budget
 from delf_sandbox.calls import OpenCalls
 from delf_sandbox.guest.frames import FrameReader, FrameTooLargeError
-from delf_sandbox.guest.spin import Spin
 from delf_sandbox.incoming import IncomingFiles
 from delf_sandbox.outgoing import Outgoing
 from delf_sandbox.process import GuestProcess
@@ -47,8 +46,6 @@ _log = logging.getLogger(__name__)
 _READ_SIZE = 64 * 1024
 _READ_AT_FIRST = 2 * 1024
 """Some twenty calls: to begin a thousand in one turn of the event loop costs more for each."""
-_LOOK_SECONDS = 100e-6
-"""For how long a script's next call is looked for: it takes less from an answer to the next one."""
 _LARGE = 128 * 1024
 """A frame that takes longer to parse than others of the event loop should wait."""
 
@@ -87,8 +84,6 @@ class WireSession(asyncio.BufferedProtocol):
         self._reading = False
         self._unread: deque[bytes] = deque()
         self._parsing: asyncio.Future[tuple[list[Any], bytes, int]] | None = None
-        self._spin = Spin()
-        self._look_until = 0.0
 
     # -- asyncio.BufferedProtocol -------------------------------------------------------
 
@@ -390,25 +385,10 @@ class WireSession(asyncio.BufferedProtocol):
         elif is_first:
             self._loop.call_soon(self._flush)
 
-    def _look(self) -> None:
-        """Keep the loop awake for the script's next call, which may come at once."""
-        if self._calls.served or self._host is None:
-            self._spin.paid()
-        elif self._loop.time() < self._look_until:
-            self._loop.call_soon(self._look)
-            return
-        else:
-            self._spin.was_in_vain()
-        self._look_until = 0.0
-
     def _flush(self) -> None:
         if not self._out.is_waiting:
             return
-        all_written = self._out.flush()
-        if all_written and not self._calls.served and self._host is not None and self._spin.pays():
-            if not self._look_until:
-                self._loop.call_soon(self._look)
-            self._look_until = self._loop.time() + _LOOK_SECONDS
+        self._out.flush()
         if self._out.unread_bytes > self._budget.unread_bytes:
             message = "the script left more answers unread than its memory could hold"
             self._break(LimitReached(limit="memory", message=message))

@@ -159,7 +159,6 @@ class LocalBackend:
         try:
             await guest.ready(_START_SECONDS)
             guest.initialise(spec, guest.process.scratch, spec.files)
-            guest.process.watch_priority()
         except BaseException:
             await self._discard(guest)
             raise

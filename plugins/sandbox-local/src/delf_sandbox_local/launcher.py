@@ -18,6 +18,7 @@ from delf_sandbox_local import landlock, seccomp, system
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _MANY_SIGNALS = 64
+_NICENESS = 5
 _SYSTEM_FILES = (
     "/dev/null",
     "/dev/random",
@@ -52,8 +53,9 @@ def prepare() -> None:
     When memory runs out, the kernel ends a guest rather than the host. Memory that is locked,
     queues of messages and of signals are stores that all processes of a user share. A process
     that crashes leaves no image of itself: not to a file, and not to a program of the system's
-    that takes such images as root.
+    that takes such images as root. Guests get less of a busy processor than the host.
     """
+    os.nice(_NICENESS)
     with suppress(OSError):
         descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
         os.write(descriptor, b"1000")

@@ -12,7 +12,6 @@ from pathlib import Path
 from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
 from delf_sandbox.folders import remove_folder
 from delf_sandbox_local.cgroup import Group
-from delf_sandbox_local.priority import Priority
 
 _GRACE_SECONDS = 0.2
 _PF_EXITING = 0x4
@@ -44,7 +43,6 @@ class LocalProcess:
         self._limits = limits
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._handle = _open_handle(pid)
-        self._priority = Priority(pid, lambda: self.running)
         self._group = group
         self._owns_scratch = owns_scratch
         self._killed = self._is_hit = False
@@ -66,16 +64,11 @@ class LocalProcess:
         if not self._ended.done():
             self.cpu_seconds = cpu_seconds
             self._ended.set_result(status)
-        self._priority.stop()
         self._close_handle()
 
     def when_ended(self, function: Callable[[], None]) -> None:
         """Have a function called once it has ended."""
         self._ended.add_done_callback(lambda _: function())
-
-    def watch_priority(self) -> None:
-        """Make it give way to others once it has calculated for long."""
-        self._priority.watch()
 
     def kill(self) -> None:
         """Kill the whole process group."""
@@ -160,7 +153,6 @@ class LocalProcess:
     def abandon(self) -> None:
         """Free what is held where nothing can be awaited any more; the process is dead."""
         self._freed = True
-        self._priority.stop()
         self._close_handle()
         self._free()
 

@@ -152,7 +152,7 @@ class _Template:
     def _become_guest(self, request: dict[str, Any], wire: int) -> NoReturn:
         """In the child: leave everything behind, confine, serve."""
         try:
-            os.setpgid(0, 0)  # a session of its own would be scheduled apart, whatever its priority
+            os.setpgid(0, 0)  # a group can be killed whole
             die_with_parent(request["template"])
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn, cast
 
-from delf_sandbox.guest.classes import build_class
 from delf_sandbox.guest.stand_ins import leave
 
 _REFUSED = {
@@ -60,7 +59,6 @@ def make_builtins(
     names["open"] = open_file
     names["__import__"] = _importer(modules, stand_ins)
     names["exit"] = names["quit"] = leave
-    names["__build_class__"] = build_class
     return names
 
 
