@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
 
+from delf.values.duplicate_keys import DECODER, DuplicateKeyError, read_literal
 from delf_strategy_codegen.choice import Reading
 from delf_strategy_codegen.python import cleaned
 
@@ -41,10 +40,6 @@ _DEEP: Final = 6
 BROKEN: Final = "The call in that answer cannot be read: {}."
 
 
-class _TwiceError(ValueError):
-    """An object has a key twice, so that nobody knows which of the two is meant."""
-
-
 def from_arguments(arguments: str, extract: Callable[[str], Reading]) -> Reading:
     """The script in the arguments of a call, as the provider passed them on.
 
@@ -55,7 +50,7 @@ def from_arguments(arguments: str, extract: Callable[[str], Reading]) -> Reading
     if not arguments.lstrip().startswith(("{", "[", '"')):
         return extract(arguments)
     try:
-        content = _json(arguments)
+        content = DECODER.decode(arguments)
     except (ValueError, RecursionError) as error:
         content = _literal(arguments)
         if content is None:
@@ -78,8 +73,8 @@ def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
     while tries < _MOST_TRIES and (begin := _begin(text, place)) >= 0:
         tries += 1
         try:
-            content, place = _DECODER.raw_decode(text, begin)
-        except _TwiceError as error:
+            content, place = DECODER.raw_decode(text, begin)
+        except DuplicateKeyError as error:
             return Reading(None, BROKEN.format(error))
         except (ValueError, RecursionError) as error:
             if _OBJECT.match(text, begin):
@@ -115,30 +110,10 @@ def _begin(text: str, place: int) -> int:
     return min(found, default=-1)
 
 
-def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in made:
-            raise _TwiceError(f"{json.dumps(key, ensure_ascii=False)} is in it twice")
-        made[key] = value
-    return made
-
-
-_DECODER: Final = json.JSONDecoder(strict=False, object_pairs_hook=_object)
-
-
-def _json(text: str) -> Any:
-    return _DECODER.decode(text)  # new lines are often left as they are
-
-
 def _literal(text: str) -> Any:
     """An object in Python's words, where each of its keys stands once."""
     try:
-        tree = ast.parse(text.strip(), mode="eval")
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Dict):
-                _object([(ast.unparse(key), None) for key in node.keys if key is not None])
-        value: Any = ast.literal_eval(tree)
+        value: Any = read_literal(text)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return None
     return value if not isinstance(value, str) and _codes(value) else None
@@ -186,7 +161,7 @@ def _walk(content: Any, depth: int) -> Iterator[str]:
         value = fields.get(key)
         if isinstance(value, str) and value.lstrip().startswith("{"):
             try:
-                value = _json(value)
+                value = DECODER.decode(value)
             except (ValueError, RecursionError):
                 continue
         if isinstance(value, (dict, list)):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import html
 import io
 import json
 import re
 import tokenize
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Final, cast
 
+from delf.values.duplicate_keys import DECODER, DuplicateKeyError, read_literal
 from delf_strategy_stream.events import Called, Misread
 
 _ARGUMENTS: Final = ("args", "arguments", "parameters", "input")
@@ -25,10 +25,6 @@ _UNREADABLE: Final = (
     MemoryError,
     tokenize.TokenError,
 )
-
-
-class _TwiceError(ValueError):
-    """An object has a key twice, so that nobody knows which of the two is meant."""
 
 
 def read_call(text: str) -> Called | Misread:
@@ -45,7 +41,7 @@ def read_call(text: str) -> Called | Misread:
     for way in _WAYS:
         try:
             value = way(text)
-        except _TwiceError as error:
+        except DuplicateKeyError as error:
             return Misread(text, str(error))
         except _UNREADABLE as error:
             if way is _WAYS[0]:
@@ -56,27 +52,14 @@ def read_call(text: str) -> Called | Misread:
     return Misread(text, why)
 
 
-def _json(text: str) -> Any:
-    return json.loads(text, strict=False, object_pairs_hook=_object)
-
-
-def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in made:
-            raise _TwiceError(f"{json.dumps(key, ensure_ascii=False)} is in it twice")
-        made[key] = value
-    return made
-
-
 def _without_last_commas(text: str) -> Any:
-    return _json(_TRAILING.sub(lambda m: m.group(1) or "", text))
+    return DECODER.decode(_TRAILING.sub(lambda m: m.group(1) or "", text))
 
 
 def _unescaped(text: str) -> Any:
     if '"' in text:
         raise ValueError("only some of its quotes are entities")
-    return _json(html.unescape(text))
+    return DECODER.decode(html.unescape(text))
 
 
 def _python(text: str) -> Any:
@@ -85,14 +68,11 @@ def _python(text: str) -> Any:
     kinds = [kind for kind in kinds if kind not in (tokenize.NL, tokenize.NEWLINE)]
     if (tokenize.STRING, tokenize.STRING) in pairwise(kinds):
         raise ValueError("two texts stand side by side")
-    for node in ast.walk(ast.parse(text.strip(), mode="eval")):
-        if isinstance(node, ast.Dict):
-            _object([(ast.unparse(key), None) for key in node.keys if key is not None])
-    return json.loads(json.dumps(ast.literal_eval(text.strip())))
+    return json.loads(json.dumps(read_literal(text)))
 
 
 _WAYS: Final[tuple[Callable[[str], Any], ...]] = (
-    _json,
+    DECODER.decode,
     _without_last_commas,
     _unescaped,
     _python,
@@ -109,8 +89,8 @@ def _call(value: dict[str, Any], text: str) -> Called | Misread:
     arguments: Any = value[given[0]] if given else {}
     if isinstance(arguments, str):
         try:
-            arguments = _json(arguments or "{}")
-        except _TwiceError as error:
+            arguments = DECODER.decode(arguments or "{}")
+        except DuplicateKeyError as error:
             return Misread(text, str(error))
         except (ValueError, RecursionError):
             return Misread(text, '"args" is not an object')
