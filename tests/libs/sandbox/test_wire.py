@@ -7,7 +7,7 @@ import uuid
 from pathlib import PurePath
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from delf.protocols.sandbox import (
@@ -75,6 +75,7 @@ def types_in(value):
             return type(value)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a machine may be busy
 @given(values)
 def test_values_cross_both_ways(value):
     frame = loads(encode(["return", 1, value], 2**30)[4:])

@@ -319,7 +319,7 @@ async def test_a_waiting_container_is_used_once(make_backend, containers):
     backend = make_backend(pool_size=1)
     async with Bench(backend) as bench:
         await backend.warm_up(RecordingScriptHost().spec())
-        await until(lambda: len(backend._idle) == 1, 20)
+        await backend.pool.filled()
         waiting = containers()
         first = await bench.open()
         assert {first.session.container.container} == waiting

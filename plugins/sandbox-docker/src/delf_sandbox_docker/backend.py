@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import re
 import tempfile
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +16,7 @@ from delf.protocols.sandbox import Availability, Available, Limits, SessionSpec,
 from delf.types import Isolation
 from delf_sandbox.folders import remove_folder
 from delf_sandbox.inputs import WORKSPACE, InputNames
+from delf_sandbox.pool import SessionPool
 from delf_sandbox_docker.container import (
     SCRATCH,
     Confinement,
@@ -33,7 +32,6 @@ from delf_sandbox_docker.image import Recipe, build, built_from, is_built, volum
 
 DEFAULT_BASE = "python:3.12-slim"
 _PYTHON_IMAGE: Final = re.compile(r"python:(3\.\d+)")
-_log = logging.getLogger(__name__)
 
 _START_SECONDS = 30.0
 _LOOK_SECONDS = 10.0
@@ -78,23 +76,14 @@ class DockerBackend:
         self._confinement = Confinement(
             cpu_limit=_processors(cpu_limit), pids_limit=pids_limit, runtime=runtime
         )
-        self._pool_size = pool_size
         self._failed = FailedBuilds()
         self._inputs = InputNames()
         self._folder: str | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._closed = False
-        self._reset()
-
-    def _reset(self) -> None:
-        """Reset the parts that belong to one event loop."""
-        self._idle: deque[ContainerSession] = deque()
-        self._kind: Kind | None = None
-        self._open: set[ContainerSession] = set()
-        self._filling: asyncio.Task[None] | None = None
-        self._work: set[asyncio.Task[Any]] = set()
         self._preparing = asyncio.Lock()
         self._prepared: dict[str, tuple[str, ...]] = {}
+        self.pool: SessionPool[ContainerSession, Kind] = SessionPool(
+            pool_size, self._start, usable=lambda session: session.alive, abandon=self._abandon
+        )
 
     # -- SandboxBackend -----------------------------------------------------------------
 
@@ -129,31 +118,26 @@ class DockerBackend:
         Raises:
             SandboxUnavailableError: When it cannot be built, as without a base image.
         """
-        self._follow_loop()
+        self.pool.follow_loop()
         await self._prepare(libraries)
 
     async def open(self, spec: SessionSpec) -> ContainerSession:
         """A session in a container that no other task has used."""
-        self._follow_loop()
-        self._closed = False
         kind = (spec.limits, spec.libraries)
-        session = self._take_idle(kind) or await self._start_for_caller(kind)
-        self._open.add(session)
+        session = await self.pool.take(kind)
         try:
             await session.ready(_START_SECONDS)
             await self._provide(session, spec)
             session.initialise(spec, SCRATCH, [WORKSPACE])
         except BaseException:
-            self._in_background(session.aclose())
+            self.pool.in_background(session.aclose())
             raise
-        self._refill(kind)
+        self.pool.fill(kind)
         return session
 
     async def warm_up(self, spec: SessionSpec) -> None:
         """Build the image if need be, and start containers ahead."""
-        self._follow_loop()
-        self._closed = False
-        self._refill((spec.limits, spec.libraries))
+        self.pool.fill((spec.limits, spec.libraries))
 
     def visible_path(self, path: str) -> str:
         """Below ``/workspace``, by the file's own name; files of one name get numbers.
@@ -165,72 +149,23 @@ class DockerBackend:
 
     async def aclose(self) -> None:
         """End every container and wait until all are gone. Safe to call twice."""
-        self._closed = True
-        if self._loop is not asyncio.get_running_loop():
-            self._abandon()
-        if self._filling is not None:
-            self._filling.cancel()
-            await asyncio.gather(self._filling, return_exceptions=True)
-            self._filling = None
-        sessions = [*self._idle, *self._open]
-        self._idle.clear()
-        self._open.clear()
-        await asyncio.gather(*(session.aclose() for session in sessions))
-        while self._work and await self.engine.finish(set(self._work)):
-            continue  # what was started meanwhile is ended in turn
-        for work in self._work:
-            work.cancel()
+        await self.pool.aclose(self.engine.finish)
         self.engine.close()
         if self._folder is not None:
             remove_folder(self._folder)
             self._folder = None
 
-    # -- the event loop -----------------------------------------------------------------
-
-    def _follow_loop(self) -> None:
-        """Sessions belong to one event loop; after a change of loop they are started again."""
-        loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            self._abandon()
-            self._loop = loop
-
-    def _abandon(self) -> None:
+    def _abandon(self, sessions: Collection[ContainerSession]) -> None:
         """Let go of the containers of a loop that is closed, which ends them."""
-        for session in (*self._idle, *self._open):
+        for session in sessions:
             session.container.abandon()
-        self._reset()
-
-    def _in_background(self, work: Any) -> asyncio.Task[Any]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
-        return task
+        self._preparing = asyncio.Lock()
+        self._prepared.clear()
 
     # -- containers ---------------------------------------------------------------------
 
     def _recipe(self, libraries: tuple[str, ...]) -> Recipe:
         return Recipe(base=self._base_image, libraries=libraries, network=self._build_network)
-
-    def _take_idle(self, kind: Kind) -> ContainerSession | None:
-        while self._idle and kind == self._kind:
-            session = self._idle.popleft()
-            if session.alive:
-                return session
-            self._in_background(session.aclose())
-        return None
-
-    async def _start_for_caller(self, kind: Kind) -> ContainerSession:
-        """A new container; one whose caller is gone when it has started is ended."""
-        starting = self._in_background(self._start(kind))
-        try:
-            return await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            starting.add_done_callback(self._end_unwanted)
-            raise
-
-    def _end_unwanted(self, starting: asyncio.Task[ContainerSession]) -> None:
-        if not starting.cancelled() and starting.exception() is None:
-            self._in_background(starting.result().aclose())
 
     async def _start(self, kind: Kind) -> ContainerSession:
         limits, libraries = kind
@@ -247,12 +182,12 @@ class DockerBackend:
             stream = await self.engine.run(self.engine.attach, container)
             process = ContainerProcess(self.engine, container, stream, folder, limits)
         except BaseException:
-            self._in_background(self.engine.run(self.engine.remove, container))
+            self.pool.in_background(self.engine.run(self.engine.remove, container))
             raise
         try:
             return await self._connect(process, limits)
         except BaseException:
-            self._in_background(process.aclose())
+            self.pool.in_background(process.aclose())
             raise
 
     def _create(
@@ -276,7 +211,7 @@ class DockerBackend:
     async def _connect(self, process: ContainerProcess, limits: Limits) -> ContainerSession:
         """Connect a session to the container and start it."""
         _, session = await asyncio.get_running_loop().create_connection(
-            lambda: ContainerSession(process, limits.frame_bytes, self._open.discard),
+            lambda: ContainerSession(process, limits.frame_bytes, self.pool.open.discard),
             sock=process.stream,
         )
         await self.engine.run(self._start_container, process.container)
@@ -337,27 +272,6 @@ class DockerBackend:
                 f"input files need a Docker engine on this machine, not {self.engine.url}"
             )
         await asyncio.to_thread(self._inputs.copy, spec.files, folder / "workspace")
-
-    # -- the pool -----------------------------------------------------------------------
-
-    def _refill(self, kind: Kind) -> None:
-        if self._closed or self._pool_size <= 0:
-            return
-        if self._filling is None or self._filling.done():
-            self._filling = asyncio.get_running_loop().create_task(self._fill(kind))
-
-    async def _fill(self, kind: Kind) -> None:
-        if kind != self._kind:
-            stale, self._kind = list(self._idle), kind
-            self._idle.clear()
-            await asyncio.gather(*(session.aclose() for session in stale))
-        try:
-            while len(self._idle) < self._pool_size and not self._closed:
-                session = await self._start_for_caller(kind)
-                self._idle.append(session)
-                await session.ready(_START_SECONDS)
-        except SandboxUnavailableError as error:
-            _log.debug("no container could be started ahead: %s", error)
 
 
 def _processors(limit: float | str) -> float:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import stat
 import sys
 import tempfile
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -22,13 +20,12 @@ from delf.protocols.sandbox import (
     Unavailable,
 )
 from delf.types import Isolation
+from delf_sandbox.pool import SessionPool
 from delf_sandbox.session import WireSession
 from delf_sandbox.zipapp import guest_digest, guest_zipapp
 from delf_sandbox_local import landlock, namespaces, seccomp
 from delf_sandbox_local.forkserver import ForkServer
 from delf_sandbox_local.process import LocalProcess
-
-_log = logging.getLogger(__name__)
 
 _START_SECONDS = 20.0
 _NOTHING_HERE = (
@@ -45,7 +42,6 @@ _HINT = (
     'container: --security-opt seccomp=unconfined); sandbox_config = { scratch = "disk" } '
     "accepts it"
 )
-_UNHURRIED_SECONDS = 0.05
 Kind = tuple[Limits, bool, tuple[str, ...]]
 """The options with which a process is started; only equal sessions can use it."""
 
@@ -53,9 +49,17 @@ Kind = tuple[Limits, bool, tuple[str, ...]]
 class _Guest(WireSession):
     """A session that knows its process."""
 
-    def __init__(self, process: LocalProcess, frame_bytes: int) -> None:
+    def __init__(
+        self, process: LocalProcess, frame_bytes: int, forget: Callable[[_Guest], None]
+    ) -> None:
         super().__init__(process, frame_bytes)
         self.process = process
+        self._forget = forget
+
+    async def aclose(self) -> None:
+        """End the process. Safe to call twice."""
+        self._forget(self)
+        await super().aclose()
 
 
 class LocalBackend:
@@ -83,17 +87,14 @@ class LocalBackend:
         python: str | None = None,
     ) -> None:
         self._python = python
-        self._pool_size = pool_size
         self._on_disk = scratch == "disk"
-        self._idle: deque[_Guest] = deque()
-        self._kind: Kind | None = None
-        self._open: set[_Guest] = set()
-        self._filling: asyncio.Task[None] | None = None
-        self._starting: set[asyncio.Task[_Guest]] = set()
-        self._ending: set[asyncio.Task[None]] = set()
         self._server: ForkServer | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._closed = False
+        self.pool: SessionPool[_Guest, Kind] = SessionPool(
+            pool_size,
+            self._start,
+            usable=lambda guest: guest.alive and guest.process.running,
+            abandon=self._abandon,
+        )
 
     async def available(self) -> Availability:
         """Tell whether scripts get mounts of their own here, or the user does without.
@@ -126,7 +127,7 @@ class LocalBackend:
             return None
         if sys.platform != "linux":
             raise SandboxUnavailableError(_NOTHING_HERE, hint=_HINT)
-        self._follow_loop()
+        self.pool.follow_loop()
         server = await self._running_server()
         await server.ready()
         if "mounts" not in server.namespaces:
@@ -135,7 +136,7 @@ class LocalBackend:
 
     async def measures(self) -> Mapping[str, bool]:
         """Return the confinements of scripts here, found by starting a template."""
-        self._follow_loop()
+        self.pool.follow_loop()
         server = await self._running_server()
         await server.ready()
         abi = landlock.version()
@@ -151,24 +152,20 @@ class LocalBackend:
 
     async def open(self, spec: SessionSpec) -> WireSession:
         """A session in a process that no other task has used."""
-        self._follow_loop()
         kind = _kind(spec)
-        self._closed = False
-        guest = self._take_idle(kind) or await self._start_for_caller(kind)
-        self._open.add(guest)
+        guest = await self.pool.take(kind)
         try:
             await guest.ready(_START_SECONDS)
             guest.initialise(spec, guest.process.scratch, spec.files)
         except BaseException:
-            await self._discard(guest)
+            await guest.aclose()
             raise
-        self._refill(kind)
+        self.pool.fill(kind)
         return guest
 
     async def warm_up(self, spec: SessionSpec) -> None:
         """Start processes ahead."""
-        self._follow_loop()
-        self._refill(_kind(spec))
+        self.pool.fill(_kind(spec))
 
     def visible_path(self, path: str) -> str:
         """The same path: the process shares the host's file system."""
@@ -176,64 +173,16 @@ class LocalBackend:
 
     async def aclose(self) -> None:
         """Kill every process."""
-        self._follow_loop()
-        self._closed = True
-        if self._filling is not None:
-            self._filling.cancel()
-            await asyncio.gather(self._filling, return_exceptions=True)
-            self._filling = None
-        while underway := {*self._starting, *self._ending}:
-            await asyncio.wait(underway)
-        guests = [*self._idle, *self._open]
-        self._idle.clear()
-        self._open.clear()
-        await asyncio.gather(*(guest.aclose() for guest in guests), return_exceptions=True)
+        await self.pool.aclose()
         if self._server is not None:
             await self._server.aclose()
             self._server = None
 
-    def _follow_loop(self) -> None:
-        """Processes belong to one event loop; after a change of loop they are started again."""
-        loop = asyncio.get_running_loop()
-        if self._loop is loop:
-            return
+    def _abandon(self, _guests: Collection[_Guest]) -> None:
+        """Free the template of a closed event loop, and its guests with it."""
         if self._server is not None:
             self._server.abandon()
             self._server = None
-        self._idle.clear()
-        self._open.clear()
-        self._starting.clear()
-        self._ending.clear()
-        self._filling = None
-        self._closed = False
-        self._loop = loop
-
-    def _take_idle(self, kind: Kind) -> _Guest | None:
-        if kind != self._kind:
-            return None
-        while self._idle:
-            guest = self._idle.popleft()
-            if guest.alive and guest.process.running:
-                return guest
-        return None
-
-    async def _start_for_caller(self, kind: Kind) -> _Guest:
-        """A new guest; one whose caller is gone when it has started is ended."""
-        starting = asyncio.get_running_loop().create_task(self._start(kind))
-        self._starting.add(starting)
-        starting.add_done_callback(self._starting.discard)
-        try:
-            return await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            starting.add_done_callback(self._end_unwanted)
-            raise
-
-    def _end_unwanted(self, starting: asyncio.Task[_Guest]) -> None:
-        if starting.cancelled() or starting.exception() is not None:
-            return
-        closing = asyncio.get_running_loop().create_task(starting.result().aclose())
-        self._ending.add(closing)
-        closing.add_done_callback(self._ending.discard)
 
     async def _running_server(self) -> ForkServer:
         server = self._server
@@ -250,52 +199,14 @@ class LocalBackend:
         process, wire = await server.fork(limits, libraries=libraries, files=files)
         loop = asyncio.get_running_loop()
         _, guest = await loop.create_connection(
-            lambda: _Tracked(process, limits.frame_bytes, self._open), sock=wire
+            lambda: _Guest(process, limits.frame_bytes, self.pool.open.discard), sock=wire
         )
         process.when_ended(guest.process_ended)
         return guest
 
-    def _refill(self, kind: Kind) -> None:
-        if self._closed or self._pool_size <= 0:
-            return
-        if self._filling is None or self._filling.done():
-            self._filling = asyncio.get_running_loop().create_task(self._fill(kind))
-
-    async def _fill(self, kind: Kind) -> None:
-        if self._idle and kind == self._kind:
-            # There is no hurry, and the script that just began can have the processor.
-            await asyncio.sleep(_UNHURRIED_SECONDS)
-        if kind != self._kind:
-            stale, self._kind = list(self._idle), kind
-            self._idle.clear()
-            await asyncio.gather(*(guest.aclose() for guest in stale))
-        try:
-            while len(self._idle) < self._pool_size and not self._closed:
-                guest = await self._start_for_caller(kind)
-                self._idle.append(guest)
-                await guest.ready(_START_SECONDS)
-        except SandboxUnavailableError as error:
-            _log.debug("no process could be started ahead: %s", error)
-
-    async def _discard(self, guest: _Guest) -> None:
-        self._open.discard(guest)
-        await guest.aclose()
-
 
 def _kind(spec: SessionSpec) -> Kind:
     return spec.limits, bool(spec.libraries), spec.files
-
-
-class _Tracked(_Guest):
-    """Leaves the backend's books when it is closed."""
-
-    def __init__(self, process: LocalProcess, frame_bytes: int, books: set[_Guest]) -> None:
-        super().__init__(process, frame_bytes)
-        self._books = books
-
-    async def aclose(self) -> None:
-        self._books.discard(self)
-        await super().aclose()
 
 
 def _is_ours(path: Path) -> bool:

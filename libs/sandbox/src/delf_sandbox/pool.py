@@ -1,0 +1,151 @@
+"""Sessions that are started ahead of the tasks which use them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from typing import Any, Final, Generic, TypeVar
+
+from delf.errors import SandboxUnavailableError
+from delf_sandbox.session import WireSession
+
+_log = logging.getLogger(__name__)
+_START_SECONDS: Final = 30.0
+S = TypeVar("S", bound=WireSession)
+K = TypeVar("K")
+
+
+class SessionPool(Generic[S, K]):
+    """Keeps some started sessions of one kind; each is handed out once.
+
+    Sessions belong to one event loop. After a change of loop they are started again.
+
+    Args:
+        size: The number of sessions that wait.
+        start: Starts a session of a kind.
+        usable: Tells whether a session that waited can still be handed out.
+        abandon: Frees sessions of a loop that is closed, where nothing can be awaited.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        start: Callable[[K], Coroutine[Any, Any, S]],
+        *,
+        usable: Callable[[S], bool],
+        abandon: Callable[[Collection[S]], None],
+    ) -> None:
+        self._size = size
+        self._start = start
+        self._usable = usable
+        self._abandon = abandon
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self.waiting: deque[S] = deque()
+        """The sessions that are started and not handed out."""
+        self.open: set[S] = set()
+        """The sessions that are handed out and not closed."""
+        self.closed = False
+        self._kind: K | None = None
+        self._filling: asyncio.Task[None] | None = None
+        self._work: set[asyncio.Task[Any]] = set()
+
+    def follow_loop(self) -> None:
+        """Let go of everything that belongs to another event loop than this one."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            if self._loop is not None:
+                self._abandon((*self.waiting, *self.open))
+            self._reset()
+            self._loop = loop
+
+    async def take(self, kind: K) -> S:
+        """Hand out a session that waits, or a new one; it counts as open until it is closed."""
+        self.follow_loop()
+        self.closed = False
+        session = self._take_waiting(kind) or await self._start_for_caller(kind)
+        self.open.add(session)
+        return session
+
+    def fill(self, kind: K) -> None:
+        """Start sessions of a kind in the background until enough wait."""
+        self.follow_loop()
+        if not self.closed and self._size > 0 and (self._filling is None or self._filling.done()):
+            self._filling = asyncio.get_running_loop().create_task(self._fill(kind))
+
+    async def filled(self) -> None:
+        """Wait until enough sessions wait."""
+        if self._filling is not None:
+            await asyncio.wait({self._filling})
+
+    def in_background(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Do something that is over before the pool is closed."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+        return task
+
+    async def aclose(
+        self, finish: Callable[[Collection[asyncio.Task[Any]]], Awaitable[bool]] | None = None
+    ) -> None:
+        """Close every session. Safe to call twice; the pool can be used again.
+
+        Args:
+            finish: Waits for the work in the background, and tells whether it is over; the rest
+                is cancelled.
+        """
+        self.follow_loop()
+        self.closed = True
+        if self._filling is not None:
+            self._filling.cancel()
+            await asyncio.gather(self._filling, return_exceptions=True)
+            self._filling = None
+        while sessions := [*self.waiting, *self.open]:
+            self.waiting.clear()
+            self.open.clear()
+            await asyncio.gather(*(session.aclose() for session in sessions))
+        while self._work:  # what was started meanwhile is ended in turn
+            if finish is None:
+                await asyncio.wait(set(self._work))
+            elif not await finish(set(self._work)):
+                break
+        for work in self._work:
+            work.cancel()
+
+    def _take_waiting(self, kind: K) -> S | None:
+        while self.waiting and kind == self._kind:
+            session = self.waiting.popleft()
+            if self._usable(session):
+                return session
+            self.in_background(session.aclose())
+        return None
+
+    async def _start_for_caller(self, kind: K) -> S:
+        """A new session; one whose caller is gone when it has started is ended."""
+        starting = self.in_background(self._start(kind))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(self._end_unwanted)
+            raise
+
+    def _end_unwanted(self, starting: asyncio.Task[S]) -> None:
+        if not starting.cancelled() and starting.exception() is None:
+            self.in_background(starting.result().aclose())
+
+    async def _fill(self, kind: K) -> None:
+        if kind != self._kind:
+            stale, self._kind = list(self.waiting), kind
+            self.waiting.clear()
+            await asyncio.gather(*(session.aclose() for session in stale))
+        try:
+            while len(self.waiting) < self._size and not self.closed:
+                session = await self._start_for_caller(kind)
+                self.waiting.append(session)
+                await session.ready(_START_SECONDS)
+        except SandboxUnavailableError as error:
+            _log.debug("no session could be started ahead: %s", error)
