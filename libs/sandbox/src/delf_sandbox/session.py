@@ -26,7 +26,6 @@ from delf_sandbox.budget import Budget
 from delf_sandbox.calls import OpenCalls
 from delf_sandbox.guest.frames import FrameReader, FrameTooLargeError
 from delf_sandbox.incoming import IncomingFiles
-from delf_sandbox.outgoing import Outgoing
 from delf_sandbox.process import GuestProcess
 from delf_sandbox.wire import (
     WireError,
@@ -74,7 +73,7 @@ class WireSession(asyncio.BufferedProtocol):
         self._host: ScriptHost | None = None
         self._spec: SessionSpec | None = None
         self._calls = OpenCalls(loop, self._answer)
-        self._out = Outgoing()
+        self._out: list[bytes] = []
         self._files = IncomingFiles()
         self._budget = Budget(Limits())
         self._scripts = 0
@@ -90,15 +89,6 @@ class WireSession(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The streams are connected."""
         self._transport = cast("asyncio.Transport", transport)
-        self._out.connected(self._transport)
-
-    def pause_writing(self) -> None:
-        """The guest reads more slowly than it is written to."""
-        self._out.pause()
-
-    def resume_writing(self) -> None:
-        """The guest has read."""
-        self._out.resume()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return a buffer for the next bytes; a small one, except for a large frame."""
@@ -376,8 +366,8 @@ class WireSession(asyncio.BufferedProtocol):
         """
         if self._lost:
             return
-        is_first = not self._out.is_waiting
-        self._out.add(parts)
+        is_first = not self._out
+        self._out += parts
         if self._reading:
             return
         if not self._calls.served:
@@ -386,10 +376,13 @@ class WireSession(asyncio.BufferedProtocol):
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        if not self._out.is_waiting:
+        data = b"".join(self._out)
+        self._out.clear()
+        transport = self._transport
+        if not data or transport is None or transport.is_closing():
             return
-        self._out.flush()
-        if self._out.unread_bytes > self._budget.unread_bytes:
+        transport.write(data)
+        if transport.get_write_buffer_size() > self._budget.unread_bytes:
             message = "the script left more answers unread than its memory could hold"
             self._break(LimitReached(limit="memory", message=message))
 
