@@ -34,53 +34,12 @@ PRINTS = {
         ),
         "3\n",
     ),
-    "a plain main under dunder main": (
-        "def main():\n    print(1)\nif __name__ == '__main__':\n    main()",
-        "1\n",
-    ),
-    "if and else": ("if False:\n    print(1)\nelif 0:\n    print(2)\nelse:\n    print(3)", "3\n"),
-    "try, except, else, finally": (
-        "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    print(e)\nfinally:\n    print('f')",
-        "division by zero\nf\n",
-    ),
-    "for and else": ("for i in range(2):\n    print(i)\nelse:\n    print('e')", "0\n1\ne\n"),
-    "while and else": ("n = 2\nwhile n:\n    n -= 1\nelse:\n    print(n)", "0\n"),
-    "match": (
-        (
-            "match {'a': [1, 2, 3], 'b': 4}:\n    case {'a': [x, *xs], **rest}:\n"
-            "        print(x, xs, rest)"
-        ),
-        "1 [2, 3] {'b': 4}\n",
-    ),
-    "decorators": (
-        (
-            "import functools\ndef twice(f):\n    @functools.wraps(f)\n    def g(*a):\n"
-            "        return f(*a) * 2\n    return g\n@twice\ndef f(x):\n    return x\nprint(f(4))"
-        ),
-        "8\n",
-    ),
     "an async decorator": (
         (
             "def d(f):\n    async def g():\n        return await f() + 1\n    return g\n"
             "@d\nasync def f():\n    return 1\nprint(await f())"
         ),
         "2\n",
-    ),
-    "classes": (
-        (
-            "class A:\n    n = 1\n    def __init__(self):\n        self.m = 2\n"
-            "    @property\n    def s(self):\n        return self.n + self.m\n"
-            "class B(A):\n    def __init__(self):\n        super().__init__()\n        self.m = 3\n"
-            "print(A().s, B().s)"
-        ),
-        "3 4\n",
-    ),
-    "dataclasses": (
-        (
-            "from dataclasses import dataclass, field\n@dataclass(order=True)\nclass P:\n"
-            "    x: int\n    y: list[int] = field(default_factory=list)\nprint(P(1), P(1) < P(2))"
-        ),
-        "P(x=1, y=[]) True\n",
     ),
     "dataclasses with annotations in text": (
         (
@@ -97,10 +56,6 @@ PRINTS = {
         ),
         "C.A 1 T(a=1) {'a': 1}\n",
     ),
-    "comprehensions": (
-        "k = 2\nprint([i * k for i in range(3)], {i: k for i in 'ab'}, sum(i for i in [k]))",
-        "[0, 2, 4] {'a': 2, 'b': 2} 2\n",
-    ),
     "nested await in a comprehension": (
         (
             "async def f(i):\n    return i\nprint([await f(i) for i in range(3)])\n"
@@ -115,10 +70,6 @@ PRINTS = {
         ),
         "0\n1\n2\n[0, 1, 2]\n",
     ),
-    "a generator": (
-        "def g():\n    x = yield 1\n    yield x\nh = g()\nprint(next(h), h.send(5))",
-        "1 5\n",
-    ),
     "async with": (
         (
             "from contextlib import asynccontextmanager\n@asynccontextmanager\nasync def c():\n"
@@ -126,60 +77,11 @@ PRINTS = {
         ),
         "1\n",
     ),
-    "global in a function": (
-        "n = 0\ndef f():\n    global n\n    n += 1\nf()\nf()\nprint(n)",
-        "2\n",
-    ),
-    "nonlocal": (
-        (
-            "def a():\n    n = 0\n    def b():\n        nonlocal n\n        n += 1\n        return n\n"
-            "    return b\nb = a()\nb()\nprint(b())"
-        ),
-        "2\n",
-    ),
     "global at the top": ("global n\nn = 1\nprint(n)", "1\n"),
-    "walrus": (
-        "if (n := 3) > 2:\n    print(n)\nprint([y := 1, y], [z := i for i in 'ab'], z)",
-        "3\n[1, 1] ['a', 'b'] b\n",
-    ),
-    "del": (
-        "a = 1\ndel a\ntry:\n    a\nexcept NameError as e:\n    print(e)",
-        "name 'a' is not defined\n",
-    ),
     "star import": ("from math import *\nprint(floor(pi))", "3\n"),
-    "imports": (
-        "import json as j, math\nfrom datetime import date as d\nprint(j.dumps(1), math.e > 2, d(2020, 1, 2))",
-        "1 True 2020-01-02\n",
-    ),
     "strptime, which imports by itself": (
         "from datetime import datetime\nprint(datetime.strptime('2020', '%Y').year)",
         "2020\n",
-    ),
-    "strings with odd indentation": (
-        'x = """\n  a\nb\n      c"""\nprint(x)',
-        "\n  a\nb\n      c\n",
-    ),
-    "unicode": (
-        "größe = '日本語 🎉 שלום'\nprint(f'{größe}→', len('\U0001d54f'))",
-        "日本語 🎉 שלום→ 1\n",
-    ),
-    "f-strings": (
-        "a = {'k': 1.5}\nprint(f\"{a['k']:.2f} {a!r:>12} {a=}\")",
-        "1.50   {'k': 1.5} a={'k': 1.5}\n",
-    ),
-    "exceptions with notes": (
-        (
-            "try:\n    e = ValueError('a')\n    e.add_note('n')\n    raise e\n"
-            "except ValueError as x:\n    print(x, x.__notes__)"
-        ),
-        "a ['n']\n",
-    ),
-    "exception groups": (
-        (
-            "try:\n    raise ExceptionGroup('g', [ValueError(1), TypeError(2)])\n"
-            "except* ValueError as g:\n    print(g.exceptions)\nexcept* TypeError as g:\n    print(g)"
-        ),
-        "(ValueError(1),)\ng (1 sub-exception)\n",
     ),
     "a task group": (
         (
@@ -188,23 +90,11 @@ PRINTS = {
         ),
         "[0, 1, 2]\n",
     ),
-    "the type of a class": (
-        "print(type('T', (), {'a': 1}).a, pow(2, 3, 5), divmod(7, 2), slice(1))",
-        "1 3 (3, 1) slice(None, 1, None)\n",
-    ),
     "locals and globals": (
         "x = 1\nprint('x' in globals(), 'x' in locals(), vars() is globals())",
         "True True True\n",
     ),
     "a lambda that awaits later": ("f = lambda: echo(1)\nprint(await f())", "[1, {}]\n"),
-    "pickling and copying": (
-        "import copy\nclass A:\n    pass\nprint(type(copy.deepcopy(A())).__name__)",
-        "A\n",
-    ),
-    "type hints at run time": (
-        "import typing\ndef f(a: 'int') -> str: ...\nprint(typing.get_type_hints(f))",
-        "{'a': <class 'int'>, 'return': <class 'str'>}\n",
-    ),
     "an escape that Python warns of": ("print('\\d', 1 is 1)", "\\d True\n"),
     "print to nothing": (
         "print()\nprint('a', end='')\nprint('b', 'c', sep='-', flush=True)",
