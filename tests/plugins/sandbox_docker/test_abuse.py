@@ -168,16 +168,6 @@ async def test_what_a_script_took_of_the_processor_is_known_after_its_end(make_b
         assert 0.5 <= run.session.cpu_seconds < 30
 
 
-async def test_scratch_space_is_limited(make_backend):
-    code = "with open('big', 'wb') as f:\n    while True: f.write(bytes(1_000_000))"
-    async with Bench(make_backend()) as bench:
-        run = await bench.open()
-        outcome = await run(code)
-        assert not isinstance(outcome, Done)
-        assert "space" in outcome.message or "larger" in outcome.message
-        assert done(await run("1 + 1")).value == 2
-
-
 @pytest.mark.parametrize("then", ["", "\nwhile True: pass"], ids=["waiting", "busy"])
 async def test_no_container_outlives_its_host(docker_engine, containers, then):
     code = f"""
@@ -313,21 +303,6 @@ async def test_sessions_side_by_side_leave_nothing(make_backend, containers, tmp
     assert containers() == set()
     assert list(tmp_path.iterdir()) == []
     assert len(os.listdir("/proc/self/fd")) <= descriptors + 2
-
-
-async def test_a_waiting_container_is_used_once(make_backend, containers):
-    backend = make_backend(pool_size=1)
-    async with Bench(backend) as bench:
-        await backend.warm_up(RecordingScriptHost().spec())
-        await backend.pool.filled()
-        waiting = containers()
-        first = await bench.open()
-        assert {first.session.container.container} == waiting
-        done(await first("secret = 1"))
-        await first.session.aclose()
-        second = await bench.open()
-        assert second.session.container.container not in waiting
-        assert not isinstance(await second("secret"), Done)
 
 
 async def test_input_files_of_one_name(make_backend, tmp_path):

@@ -26,11 +26,7 @@ def script(text: str) -> str:
 @pytest.mark.parametrize(
     "code",
     [
-        "while True: pass",
-        "while True: await asyncio.sleep(0)",
         "import time\ntime.sleep(1e9)",
-        "await asyncio.Event().wait()",
-        "sum(range(10**15))",
         "while True:\n    try:\n        await asyncio.sleep(0)\n    except BaseException: pass",
         "try:\n    while True: pass\nfinally:\n    while True: pass",
     ],
@@ -48,13 +44,6 @@ async def test_a_script_that_never_ends_is_killed_when_it_is_cancelled(code):
         assert not session.alive
         await session.aclose()
         assert not session.process.running
-
-
-async def test_processor_time_is_limited():
-    outcome, _ = await run_script("while True: pass", cpu_seconds=0.3)
-    assert isinstance(outcome, LimitReached)
-    assert outcome.limit == "cpu"
-    assert "0.3 s of CPU time" in outcome.message
 
 
 async def test_a_part_of_a_second_is_rounded_up_for_a_script_that_stops_the_timer():
@@ -86,8 +75,6 @@ async def test_a_script_that_ignores_the_signal_ends_all_the_same():
     "code",
     [
         "x = bytes(3 * 1024**3)",
-        "x = 'a' * (3 * 1024**3)",
-        "x = [0] * 10**9",
         "x = []\nwhile True: x.append(bytes(10**7))",
         "x = 1 << (10**11)",
     ],
@@ -128,15 +115,6 @@ async def test_no_process_program_or_socket_can_be_made(call):
     assert outcome.kind in ("PermissionError", "ZeroDivisionError", "AttributeError"), outcome
 
 
-async def test_a_fork_loop_starts_nothing():
-    code = (
-        POSIX
-        + "n = 0\nfor _ in range(100):\n    try:\n        posix.fork()\n        n += 1\n    except OSError:\n        pass\nn"
-    )
-    outcome, _ = await run_script(code)
-    assert outcome.value == 0
-
-
 async def test_threads_end_with_the_script_at_the_latest():
     code = POSIX + script("""
         thread = re.enum.sys.modules['_thread']
@@ -166,12 +144,6 @@ async def test_open_files_are_limited():
     assert "Too many open files" in outcome.message
 
 
-async def test_an_output_file_is_limited():
-    outcome, host = await run_script("add_to_output_files('a', 'x' * 2000)", file_bytes=1000)
-    assert outcome.limit == "file"
-    assert host.files == {}
-
-
 async def test_all_output_files_at_once_take_no_memory_of_their_own():
     code = """
         data = bytes(25_000_000)
@@ -190,19 +162,6 @@ async def test_the_number_of_output_files_is_limited():
 
 
 # -- output -------------------------------------------------------------------------------
-
-
-async def test_too_much_output_in_one_print():
-    outcome, host = await run_script("print('x' * 100_000_000)")
-    assert isinstance(outcome, LimitReached)
-    assert outcome.limit == "output"
-    assert host.text == ""
-
-
-async def test_too_much_output_in_many_prints():
-    outcome, host = await run_script("for _ in range(1000): print('x' * 100_000)")
-    assert outcome.limit == "output"
-    assert 10_000_000 < len(host.text) <= 10 * MB
 
 
 async def test_a_script_cannot_go_on_after_too_much_output():
@@ -365,48 +324,12 @@ async def test_a_forged_outcome_is_only_an_outcome():
 # -- calls --------------------------------------------------------------------------------
 
 
-async def test_thousands_of_calls_one_after_another():
-    outcome, host = await run_script("n = 0\nfor i in range(2000):\n    n += (await echo(i))[0]\nn")
-    assert outcome.value == sum(range(2000))
-    assert [call.args[0] for call in host.calls] == list(range(2000))
-
-
 async def test_ten_thousand_calls_at_once():
     outcome, host = await run_script(
         "sum(r[0] for r in await asyncio.gather(*(echo(i) for i in range(10_000))))"
     )
     assert outcome.value == sum(range(10_000))
     assert len(host.calls) == 10_000
-
-
-async def test_calls_overlap_on_the_host():
-    both = asyncio.Barrier(2)
-    host = NotingHost()
-
-    async def wait():
-        await both.wait()
-        return 1
-
-    host.tools["shop.wait"] = wait
-    outcome, _ = await run_script("await asyncio.gather(shop.wait(), shop.wait())", host)
-    assert outcome.value == [1, 1]
-
-
-async def test_a_timeout_in_the_script_cancels_the_call_on_the_host():
-    host, cancelled = NotingHost(), asyncio.Event()
-
-    async def wait():
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-
-    host.tools["shop.wait"] = wait
-    code = "try:\n    await asyncio.wait_for(shop.wait(), 0.05)\nexcept TimeoutError:\n    print('late')\nawait echo()"
-    async with local_session() as session:
-        await session.execute(code, host)
-        await cancelled.wait()
-    assert host.text == "late\n"
 
 
 async def test_tools_by_other_ways_make_the_same_call():
@@ -430,28 +353,6 @@ async def test_names_that_are_no_tools_reach_the_host_to_be_refused():
     assert [call.method for call in host.calls] == ["drop", "find"]
 
 
-async def test_prints_stand_before_the_calls_that_follow_them():
-    _, host = await run_script(
-        "for i in range(50):\n    print(i)\n    await echo(i)\n    print('.')"
-    )
-    said = "".join(item[6:] if item.startswith("print") else "C" for item in host.order)
-    assert said == "0\nC.\n" + "".join(f"{i}\nC.\n" for i in range(1, 50))
-
-
-async def test_large_values_cross_both_ways():
-    host = NotingHost()
-
-    async def find(data):
-        assert len(data) == 20 * MB
-        return data
-
-    host.tools["shop.find"] = find
-    code = "b = bytes(range(256)) * 80 * 1024\nr = await shop.find(b)\nprint(r == b)\nt = await shop.find('ü' * (20 * 1024**2))\nprint(t[-1], len(t))"
-    outcome, _ = await run_script(code, host)
-    assert isinstance(outcome, Done), outcome
-    assert host.text == f"True\nü {20 * MB}\n"
-
-
 async def test_more_values_than_the_host_takes_are_an_error_in_the_script():
     """A call says so, and as the answer they are told by their size."""
     code = "rows = [[] for _ in range(2_000_000)]\ntry:\n    await echo(rows)\nexcept ToolArgumentError as e:\n    print(e)\nrows"
@@ -472,24 +373,9 @@ async def test_a_process_that_ended_is_noticed_while_its_calls_are_not_answered(
     assert outcome.limit == "cpu"
 
 
-async def test_arguments_that_are_too_large_are_an_error_in_the_script():
-    code = "try:\n    await echo('x' * 2_000_000)\nexcept ToolArgumentError as e:\n    print(e)\n(await echo(1))[0]"
-    outcome, host = await run_script(code, frame_bytes=MB)
-    assert "too large" in host.text
-    assert outcome.value == 1
-
-
 async def test_a_value_that_is_too_large_is_described():
     outcome, _ = await run_script("['x' * 2_000_000]", frame_bytes=MB)
     assert outcome.value == "<list of 1 str>"
-
-
-async def test_unicode_crosses_both_ways():
-    _, host = await run_script(
-        "t = '日本語 🎉 שלום \U0001d54f é\u0301 \\x00'\nprint((await echo(t))[0] == t, (await echo(ключ='ü'))[0])"
-    )
-    assert host.text == "True {'ключ': 'ü'}\n"
-    assert host.calls[0].args == ["日本語 🎉 שלום \U0001d54f é\u0301 \x00"]
 
 
 async def test_errors_of_tools_are_exceptions_that_scripts_know():
@@ -527,24 +413,6 @@ async def test_errors_of_tools_are_exceptions_that_scripts_know():
 # -- several ------------------------------------------------------------------------------
 
 
-async def test_sessions_do_not_mix():
-    meet = asyncio.Barrier(2)
-
-    async def wait():
-        await meet.wait()
-        return 1
-
-    async def one(name):
-        host = NotingHost({"shop.wait": wait})
-        code = f"for i in range(20):\n    print({name!r}, i)\n    await shop.wait()\nadd_to_output_files('f', {name!r})\nx = {name!r}"
-        return (await run_script(code, host))[1]
-
-    a, b = await asyncio.gather(one("a"), one("b"))
-    assert a.text == "".join(f"a {i}\n" for i in range(20))
-    assert b.text == "".join(f"b {i}\n" for i in range(20))
-    assert (a.files, b.files) == ({"f": b"a"}, {"f": b"b"})
-
-
 async def test_what_one_session_changes_no_other_sees():
     from delf_sandbox_local.backend import LocalBackend
 
@@ -558,15 +426,3 @@ async def test_what_one_session_changes_no_other_sees():
             await session.aclose()
     finally:
         await backend.aclose()
-
-
-async def test_returned_values_are_the_hosts():
-    host = NotingHost()
-    rows = [{"a": 1}]
-
-    async def find():
-        return Returned(rows)
-
-    host.tools["shop.find"] = find
-    await run_script("rows = await shop.find()\nrows[0]['a'] = 2\nrows.clear()", host)
-    assert rows == [{"a": 1}]
