@@ -119,15 +119,26 @@ class OpenAIServer:
         script: The replies in order, or a callable; past its end the server answers 400.
         api_key: Refuse other keys with 401; any key is fine when omitted.
         port: 0 takes a free one.
+        models: Names that ``GET /v1/models`` lists, or what it answers, as it is.
     """
 
-    def __init__(self, script: Script = (), *, api_key: str | None = None, port: int = 0) -> None:
+    def __init__(
+        self,
+        script: Script = (),
+        *,
+        api_key: str | None = None,
+        port: int = 0,
+        models: Sequence[str] | bytes = (),
+    ) -> None:
         self.requests: list[Request] = []
         self.connections = 0
         self._script = script
         self._next = 0
         self._key = api_key
         self._port = port
+        listed = {"object": "list", "data": [{"id": name} for name in models]}
+        whole = models if isinstance(models, bytes) else json.dumps(listed).encode()
+        self._models = whole if models else None
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._stop = asyncio.Event()
@@ -202,6 +213,9 @@ class OpenAIServer:
 
     async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> bool:
         """Answer one request; False closes the connection."""
+        if self._models is not None and (request.method, request.path) == ("GET", "/v1/models"):
+            await _send(writer, 200, {}, self._models)
+            return True
         reply = self._reply(request)
         if reply.hold is not None:
             await asyncio.to_thread(reply.hold.wait, 30)

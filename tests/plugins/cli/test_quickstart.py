@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import tomllib
 from contextlib import closing
 
 import pytest
@@ -18,22 +19,65 @@ def nothing_is_set(monkeypatch):
     monkeypatch.setattr(quickstart, "_SERVERS", {})
 
 
-def test_a_server_on_this_machine_is_found_and_the_project_runs(run, here, monkeypatch):
-    answers = ["ok", "```python\nprint(await database.query('SELECT 6 * 7 AS n'))\n```"]
+@pytest.mark.parametrize("name", ["Ollama", "LM Studio", "llama.cpp"])
+def test_a_server_on_this_machine_is_found_and_the_project_runs(name, run, here, monkeypatch):
     with closing(sqlite3.connect(here / "shop.db")) as database:
         database.execute("CREATE TABLE t (a)")
-    with OpenAIServer(answers) as server:
-        port = int(server.base_url.split(":")[2].split("/")[0])
-        monkeypatch.setattr(quickstart, "_SERVERS", {"Ollama": port})
-        monkeypatch.setattr(quickstart, "_models_at", lambda _port: ["qwen3"])
+    answers = ["ok", "```python\nprint(await database.query('SELECT 6 * 7 AS n'))\n```"]
+    with OpenAIServer(answers, models=["text-embedding-nomic", "qwen3"]) as server:
+        monkeypatch.setattr(quickstart, "_SERVERS", {name: server.port, "nobody": 1})
         done = run("quickstart", input="\nshop.db\nnew\n")
         assert done.exit_code == 0, done.output
-        assert "1  qwen3, of Ollama here" in done.stderr
+        assert f"1  qwen3, of {name} here" in done.stderr
+        assert "embed" not in done.stderr
         assert "cd new" in done.stdout
         monkeypatch.chdir(here / "new")
         ran = run("run", "How many?", "--sandbox", "local")
         assert "42" in ran.stdout, ran.output
-    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("typed", ["llama3.2", "llama3.2:latest", "2"])
+def test_a_local_model_is_known_by_its_name(typed, run, here, monkeypatch):
+    with OpenAIServer(["ok"], models=["qwen3", "llama3.2:latest"]) as server:
+        monkeypatch.setattr(quickstart, "_SERVERS", {"Ollama": server.port})
+        done = run("quickstart", "--llm", typed, "--connect", "none", "--folder", ".")
+    assert done.exit_code == 0, done.output
+    written = tomllib.loads((here / "delf.toml").read_text())
+    assert written["agent"]["llm"] == {
+        "model": "llama3.2:latest",
+        "base_url": server.base_url,
+    }
+
+
+def test_models_of_a_server_that_is_named_are_offered(run, here):
+    with OpenAIServer(["ok"], models=["mine"]) as server:
+        done = run("quickstart", "--base-url", server.base_url, input="1\n\n\n")
+    assert done.exit_code == 0, done.output
+    written = tomllib.loads((here / "delf.toml").read_text())
+    assert written["agent"]["llm"] == {"model": "mine", "base_url": server.base_url}
+
+
+def test_a_model_that_does_not_answer_is_asked_for_again(run, here, monkeypatch):
+    with (
+        OpenAIServer(["ok"], models=["qwen3"]) as server,
+        OpenAIServer(["ok"], api_key="right") as provider,
+    ):
+        monkeypatch.setattr(quickstart, "_SERVERS", {"Ollama": server.port})
+        monkeypatch.setenv("OPENAI_API_KEY", "wrong")
+        monkeypatch.setenv("OPENAI_BASE_URL", provider.base_url)
+        done = run("quickstart", input="1\n9\n2\n\n\n")
+    assert done.exit_code == 0, done.output
+    assert "rejected the key (OPENAI_API_KEY)" in done.stderr
+    assert "there is no model of the number 9" in done.stderr
+    assert "qwen3" in (here / "delf.toml").read_text()
+
+
+def test_without_a_terminal_it_says_what_gives_the_answers(run, here):
+    done = run("quickstart", input="")
+    assert done.exit_code == 2
+    assert "nobody answers the question 'Which model?" in done.stderr
+    assert "--llm MODEL" in done.stderr
+    assert not (here / "delf.toml").exists()
 
 
 def test_a_key_that_is_set_is_offered_and_nothing_is_connected(run, here, monkeypatch):
@@ -95,9 +139,9 @@ def test_an_answer_that_cannot_be_used_is_asked_for_again(run, here):
     assert (here / "new/delf.toml").is_file()
 
 
-def test_what_answers_on_a_port_and_is_no_model_server_is_none():
-    with OpenAIServer(["ok"]) as server:
-        port = int(server.base_url.split(":")[2].split("/")[0])
-        found = quickstart._models_at(port)
-    assert isinstance(found, list)
-    assert quickstart._models_at(1) == []
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"data": [1]}', b"\xff"])
+def test_what_answers_on_a_port_and_is_no_model_server_is_none(body, run, monkeypatch):
+    with OpenAIServer(models=body) as server:
+        monkeypatch.setattr(quickstart, "_SERVERS", {"Ollama": server.port})
+        done = run("quickstart", input="")
+    assert "no local server answers" in done.stderr

@@ -204,7 +204,7 @@ def unanswered(kinds: frozenset[str], said: str, endpoint: Endpoint, timeout: fl
     """
     if (setup := _of_the_environment(kinds, said, endpoint)) is not None:
         return setup
-    who, where = endpoint.label, endpoint.address or endpoint.provider
+    who, where = endpoint.label, endpoint.address or "its server"
     server = f"is the server at {where} running?" if endpoint.custom else "check the network"
     retry: Retry = "no"
     if kinds & {"ConnectTimeout", "ConnectionTimeoutError"}:

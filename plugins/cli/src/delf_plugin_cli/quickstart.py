@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import os
 import shlex
-import socket
-import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from delf.errors import ConfigurationError, LLMExecutionError
+from delf.errors import ConfigurationError, DelfError, LLMExecutionError
 from delf_cli import errors
 from delf_cli.state import State, state_of
 from delf_cli.usual_models import usual_models
@@ -75,11 +74,18 @@ def quickstart(
     from delf.trust.folders import CONFIG_FILE
 
     state = state_of(ctx)
-    found = _Found(model=llm, base_url=base_url, why="--llm") if llm else _ask_model(base_url)
-    if not no_call:
-        click.echo(f"asking {found.model} …", err=True)
-        asyncio.run(_call(state, found))
-        click.echo(f"{found.model} answers", err=True)
+    offered = list(_offered(base_url))
+
+    def usable(typed: str) -> _Found:
+        """The model of an answer, which answers itself."""
+        chosen = _chosen(typed, offered, base_url)
+        if not no_call:
+            click.echo(f"asking {chosen.model} …", err=True)
+            asyncio.run(_call(state, chosen))
+            click.echo(f"{chosen.model} answers", err=True)
+        return chosen
+
+    found = _ask_model(usable, offered) if llm is None else usable(llm)
     if connect is None:
         what = "What to connect? A database's URL or a SQLite file (empty: nothing yet)"
         section = _ask(what, _connection, "", show_default=False)
@@ -102,17 +108,22 @@ def quickstart(
     click.echo(f'  delf run "{task}"')
 
 
-def _ask(what: str, read: Callable[[str], T], default: str, **options: Any) -> T:
+def _ask(what: str, read: Callable[[str], T], default: str | None, **options: Any) -> T:
     """Return what is made of an answer; one that cannot be used is told, and asked for again."""
-    wrong: ConfigurationError | None = None
+    wrong: DelfError | None = None
     while True:
         try:
             return read(click.prompt(what, default=default, err=True, **options))
-        except ConfigurationError as error:
+        except DelfError as error:
             errors.report(error)
             wrong = error
-        except click.Abort:  # Ctrl-C, or no further answer
-            raise wrong or click.Abort from None
+        except click.Abort as abort:
+            if wrong is None and isinstance(abort.__context__, EOFError):
+                wrong = ConfigurationError(
+                    f"nobody answers the question {what.partition(' (')[0]!r}",
+                    hint="--llm MODEL, --connect WHAT and --folder DIR give the answers",
+                )
+            raise wrong or abort from None
 
 
 def _new_file(folder: str | Path) -> Path:
@@ -131,51 +142,59 @@ def _new_file(folder: str | Path) -> Path:
     return file
 
 
-def _ask_model(base_url: str | None) -> _Found:
+def _ask_model(usable: Callable[[str], _Found], offered: Sequence[_Found]) -> _Found:
     """The model that the person names, or one of those that were found."""
-    offered = [*_with_keys(), *_of_servers()]
     for number, item in enumerate(offered, 1):
         click.echo(f"  {number}  {item.model}, {item.why}", err=True)
     if not offered:
         click.echo("no key is in the environment, and no local server answers", err=True)
-    typed = click.prompt(
-        "Which model? A number or a name",
-        default="1" if offered else None,
-        err=True,
-    ).strip()
-    if typed.isdecimal() and 1 <= int(typed) <= len(offered):
+    return _ask("Which model? A number or a name", usable, "1" if offered else None)
+
+
+def _chosen(typed: str, offered: Sequence[_Found], base_url: str | None) -> _Found:
+    """The model of a number or a name.
+
+    Raises:
+        ConfigurationError: For a number that was not offered.
+    """
+    typed = typed.strip()
+    if typed.isdecimal():
+        if not 1 <= int(typed) <= len(offered):
+            raise ConfigurationError(
+                f"there is no model of the number {typed}", hint="a number of the list, or a name"
+            )
         return offered[int(typed) - 1]
-    return _Found(model=typed, base_url=base_url, why="you named it")
+    named = _Found(model=typed, base_url=base_url, why="you named it")
+    return next((item for item in offered if item.model in (typed, f"{typed}:latest")), named)
 
 
-def _with_keys() -> Iterator[_Found]:
+def _offered(base_url: str | None) -> Iterator[_Found]:
+    """The models of the server that is named, or those of keys and of local servers."""
+    if base_url is not None:
+        for model in _models_at(base_url):
+            yield _Found(model=model, base_url=base_url, why=f"of {base_url}")
+        return
     for model, key in usual_models(os.environ):
         yield _Found(model=model, why=f"as {key} is set")
-
-
-def _of_servers() -> Iterator[_Found]:
-    """The models of the servers that people run on their own machine, on their usual ports."""
-    with ThreadPoolExecutor(max(1, len(_SERVERS))) as pool:
-        names = list(pool.map(_models_at, _SERVERS.values()))
-    for (server, port), models in zip(_SERVERS.items(), names, strict=True):
+    urls = {server: f"http://127.0.0.1:{port}/v1" for server, port in _SERVERS.items()}
+    with ThreadPoolExecutor(max(1, len(urls))) as pool:
+        names = list(pool.map(_models_at, urls.values()))
+    for (server, url), models in zip(urls.items(), names, strict=True):
         for model in models:
-            yield _Found(
-                model=model, base_url=f"http://127.0.0.1:{port}/v1", why=f"of {server} here"
-            )
+            yield _Found(model=model, base_url=url, why=f"of {server} here")
 
 
-def _models_at(port: int) -> list[str]:
-    """List the models of a local OpenAI-compatible server; nothing where there is none."""
+def _models_at(url: str) -> list[str]:
+    """List the models of an OpenAI-compatible server that can chat, if one answers."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=_LOOK_SECONDS):
-            pass
-        # Not through a proxy: this machine is meant.
+        # Not through a proxy: a server of this machine or its network is meant.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"http://127.0.0.1:{port}/v1/models", timeout=_LOOK_SECONDS) as answer:
+        with opener.open(f"{url.rstrip('/')}/models", timeout=_LOOK_SECONDS) as answer:
             data: Any = json.loads(answer.read(_MOST_BYTES))
-        return [str(item["id"]) for item in data["data"]]
-    except (OSError, ValueError, KeyError, TypeError, urllib.error.URLError):
+        names = [str(item["id"]) for item in data["data"]]
+    except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
         return []  # nobody answers there, or something else does
+    return [name for name in names if "embed" not in name.lower()]
 
 
 async def _call(state: State, found: _Found) -> None:
