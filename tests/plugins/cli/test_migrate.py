@@ -104,6 +104,17 @@ def test_the_login_is_a_section_to_copy(run, delfhos):
     assert "refresh" not in done.stdout
 
 
+def test_prices_that_delfhos_wrote_itself_are_left_out(run, here, delfhos):
+    """It writes its own table as soon as a cost is computed; only what a person changed counts."""
+    shipped = {
+        "gpt-5-mini": {"input_per_million": 0.25, "output_per_million": 1.0},
+        "gpt-4o": {"input_per_million": 2.5, "output_per_million": 9.0},
+    }
+    (delfhos / "pricing.json").write_text(json.dumps({"models": shipped}))
+    assert run("migrate", "delfhos").exit_code == 0
+    assert list(json.loads((here / "pricing.json").read_text())) == ["gpt-4o"]
+
+
 def test_what_it_writes_is_trusted(run, here, delfhos, monkeypatch, tmp_path_factory):
     monkeypatch.delenv("DELF_TRUST")
     done = run("migrate", "delfhos")  # the record of what is trusted would lie in the folder

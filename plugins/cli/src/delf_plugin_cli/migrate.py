@@ -33,6 +33,27 @@ _SUMMARY: Final = "Summary of what was said before"
 _TOKEN: Final = re.compile(r"(?:oauth_)?(gmail|drive|sheets|docs|calendar)(?:_[0-9a-f]{8})?\.json")
 _LOGIN: Final = {"refresh_token", "client_id", "client_secret"}
 _CONVERSATION: Final = "default"
+_SHIPPED: Final = """
+0.1 0.4 gemini-2.5-flash-lite gemini-2.5-flash-lite-preview-09-2025 gemini-3.1-flash-lite
+0.1 0.4 gemini-2.0-flash gpt-4.1-nano
+0.15 0.6 gemini-2.5-flash gpt-4o-mini
+0.5 3 gemini-3-flash-preview gemini-3.1-flash-preview
+1.25 10 gemini-2.5-pro gpt-5
+2 12 gemini-3-pro-preview gemini-3.1-pro-preview
+1.5 9 gemini-3.5-flash
+0.25 1 gpt-5-mini
+0.4 1.6 gpt-4.1-mini
+1.1 4.4 o4-mini
+2 8 gpt-4.1 o3
+2.5 10 gpt-4o
+0.25 1.25 claude-haiku-3
+0.8 4 claude-haiku-3-5
+1 5 claude-haiku-4-5-20251001
+3 15 claude-sonnet-4 claude-sonnet-4-5 claude-sonnet-4-6
+5 25 claude-opus-4-5 claude-opus-4-6
+15 75 claude-opus-4-1
+"""
+"""What Delfhos 0.9 writes into its file of prices by itself: in, out, models."""
 _COMMENT: Final = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 
@@ -173,7 +194,7 @@ def _unix_time(text: str | None) -> float:
 
 
 def _prices(file: Path) -> dict[str, Any]:
-    """Prices as Delfhos reads them, with comments of JavaScript, too."""
+    """Prices as Delfhos reads them, with comments of JavaScript, too; none that it wrote itself."""
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -188,7 +209,21 @@ def _prices(file: Path) -> dict[str, Any]:
         if isinstance(content, dict) and key in content:
             content = cast("dict[str, Any]", content)[key]
     listed = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
-    return {name: entry for name, entry in listed.items() if isinstance(entry, dict)}
+    shipped = _shipped()
+    return {
+        name: entry
+        for name, entry in listed.items()
+        if isinstance(entry, dict) and entry != shipped.get(name)
+    }
+
+
+def _shipped() -> dict[str, dict[str, float]]:
+    prices: dict[str, dict[str, float]] = {}
+    for line in _SHIPPED.strip().splitlines():
+        given, out, *models = line.split()
+        entry = {"input_per_million": float(given), "output_per_million": float(out)}
+        prices |= dict.fromkeys(models, entry)
+    return prices
 
 
 def _counted(found: _Found) -> _Taken:
