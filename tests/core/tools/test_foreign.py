@@ -139,6 +139,75 @@ async def test_the_limits_of_a_schema_hold(wrong):
         action.validate(wrong)
 
 
+WHOLE = {
+    "type": "object",
+    "properties": {
+        "code": {"type": "string", "pattern": "^[A-Z]{2}$"},
+        "step": {"type": "integer", "multipleOf": 5},
+        "same": {"$ref": "#/properties/step"},
+        "rate": {"enum": [0.5, 1.0]},
+        "maybe": {"enum": ["a", None]},
+        "who": {
+            "type": "object",
+            "properties": {"age": {"$ref": "#/$defs/Age"}},
+            "required": ["age"],
+            "additionalProperties": False,
+        },
+        "tags": {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+        "people": {"type": "array", "items": {"type": "object", "required": ["name"]}},
+        "some": {"anyOf": [{"type": "integer", "minimum": 3}, {"type": "null"}]},
+        "both": {"allOf": [{"type": "integer"}, {"minimum": 2}]},
+        "bare": {"minimum": 2},
+        "more": {"$ref": "#/properties/step", "maximum": 20},
+        "free": {"type": "object", "additionalProperties": True},
+    },
+    "$defs": {"Age": {"type": "integer", "minimum": 0}},
+}
+FITS = {
+    "code": "AT", "step": 10, "same": 5, "more": 5, "rate": 0.5, "maybe": None, "who": {"age": 3}, "bare": 2,
+    "tags": ["a", "b"], "people": [{"name": "Ada"}], "some": None, "both": 2, "free": {"x": 1},
+}  # fmt: skip
+FAULTS = [
+    {"code": "abc"}, {"step": 7}, {"same": 7}, {"rate": 0.7}, {"maybe": "b"}, {"who": {"age": -1}},
+    {"who": {}}, {"who": {"age": 1, "more": 2}}, {"tags": ["a", "a"]}, {"people": [{}]},
+    {"some": 1}, {"both": 1}, {"bare": 1}, {"more": 25},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", FAULTS, ids=str)
+@pytest.mark.parametrize("kind", ["OpenAI's schema", "LangChain", "llm", "toolset"])
+async def test_all_that_a_schema_says_holds(kind, wrong):
+    """Before a person is asked, and whatever word of JSON Schema says it."""
+
+    def work(**given: Any) -> Any:
+        return given
+
+    facts: dict[str, Any] = {"name": "f", "description": "x"}
+    item = {
+        "OpenAI's schema": (work, {"name": "f", "parameters": WHOLE}),
+        "LangChain": SimpleNamespace(args_schema=WHOLE, ainvoke=weather_async, **facts),
+        "llm": SimpleNamespace(input_schema=WHOLE, implementation=work, **facts),
+        "toolset": SimpleNamespace(
+            tools=[
+                SimpleNamespace(
+                    function_schema=SimpleNamespace(json_schema=WHOLE), function=work, **facts
+                )
+            ]
+        ),
+    }[kind]
+    (tool,) = as_connections([item])
+    (action,) = await tool.actions()
+    assert action.validate(FITS) == FITS
+    with pytest.raises(ToolRefusedError, match=next(iter(wrong))):
+        action.validate(wrong)
+
+
+def test_a_schema_that_is_none_is_told_where_the_agent_is_made():
+    schema = {"name": "f", "parameters": {"properties": {"x": {"pattern": "("}}}}
+    with pytest.raises(ToolDefinitionError, match="'f': its schema cannot be used"):
+        as_connections([(weather, schema)])
+
+
 def test_names_that_python_lacks():
     schema = {"name": "get-weather", "parameters": {"properties": {"from": {}, "x-y": {}}}}
     (tool,) = as_connections([(lambda **given: given, schema)])

@@ -28,6 +28,12 @@ _TYPES: Final[Mapping[str, Any]] = {
     "null": None,
 }
 _MOST_VALUES: Final = 100
+_WORDS: Final = frozenset(
+    {"title", "description", "default", "examples", "format", "deprecated", "strict", "type"}
+    | {"$defs", "definitions", "$schema", "$id", "$comment", "readOnly", "writeOnly"}
+)
+"""Keys of a schema beside which nothing else holds."""
+_CHOICES: Final = frozenset({"enum", "const", "anyOf", "$ref"})
 _NUMBERS: Final = {
     "minimum": "ge",
     "maximum": "le",
@@ -40,6 +46,8 @@ _LIMITS: Final[Mapping[str, Mapping[str, str]]] = {
     "string": {"minLength": "min_length", "maxLength": "max_length"},
     "array": {"minItems": "min_length", "maxItems": "max_length"},
 }
+_FREE: Final[Mapping[str, Any]] = {"additionalProperties": True, "properties": {}, "required": []}
+_DEEPEST: Final = 8
 
 
 def foreign_functions(item: Any) -> list[Callable[..., Any]] | None:
@@ -72,7 +80,8 @@ def _langchain(item: Any) -> Callable[..., Any] | None:
     async def call(**arguments: Any) -> Any:
         return await item.ainvoke(arguments)
 
-    return _function(item.name, item.description, _schema_of(schema), call)
+    holds = hasattr(item.args_schema, "model_json_schema")
+    return _function(item.name, item.description, _schema_of(schema), call, holds=holds)
 
 
 def _smolagents(item: Any) -> Callable[..., Any] | None:
@@ -94,19 +103,14 @@ def _pydantic_ai(item: Any) -> Callable[..., Any] | None:
         return None
     if getattr(item, "takes_ctx", False):
         raise _takes_context(item.name)
-    return _function(item.name, item.description or "", schema, _validated(item))
-
-
-def _validated(tool: Any) -> Callable[..., Any]:
-    """The function of a pydantic-ai tool with its arguments as that framework makes them."""
-    schema = tool.function_schema
-    if not all(hasattr(schema, name) for name in ("validator", "call")):
-        return cast("Callable[..., Any]", tool.function)
+    made = item.function_schema
+    if not all(hasattr(made, name) for name in ("validator", "call")):
+        return _function(item.name, item.description or "", schema, item.function)
 
     async def call(**arguments: Any) -> Any:
-        return await schema.call(schema.validator.validate_python(arguments), None)
+        return await made.call(made.validator.validate_python(arguments), None)
 
-    return call
+    return _function(item.name, item.description or "", schema, call, holds=True)
 
 
 def _abstract_toolset(item: Any) -> list[Callable[..., Any]] | None:
@@ -142,7 +146,8 @@ def _of_toolset(toolset: Any, name: str, tool: Any, run: Any) -> Callable[..., A
         return await toolset.call_tool(name, given, run, tool)
 
     told = tool.tool_def
-    return _function(name, told.description or "", told.parameters_json_schema, call)
+    schema = told.parameters_json_schema
+    return _function(name, told.description or "", schema, call, holds=True)
 
 
 def _takes_context(name: str) -> ToolDefinitionError:
@@ -190,7 +195,7 @@ def _json_schema(part: Mapping[str, Any]) -> dict[str, Any]:
         "min_length": "minLength",
         "max_length": "maxLength",
     }
-    known = {words.get(key, key): value for key, value in part.items()}
+    known = {words.get(key, key): value for key, value in part.items() if key != "required"}
     return {**known, "type": "number" if known.get("type") == "float" else known.get("type")}
 
 
@@ -240,12 +245,17 @@ def _schema_of(given: Any) -> Mapping[str, Any]:
 def _known_type(part: Mapping[str, Any]) -> dict[str, Any]:
     """A parameter of smolagents, whose ``any``, ``image`` and ``audio`` are not types of JSON."""
     kind = part.get("type")
-    known = {key: value for key, value in part.items() if key != "type"}
+    known = {key: value for key, value in part.items() if key not in ("type", "nullable")}
     return {**known, "type": kind} if kind in _TYPES else known
 
 
 def _function(
-    name: str, description: str, schema: Mapping[str, Any], work: Callable[..., Any]
+    name: str,
+    description: str,
+    schema: Mapping[str, Any],
+    work: Callable[..., Any],
+    *,
+    holds: bool = False,
 ) -> Callable[..., Any]:
     """A function with the name, the words and the parameters of a tool.
 
@@ -254,6 +264,7 @@ def _function(
         description: What the model reads.
         schema: A JSON Schema of its arguments.
         work: Is called with them, by keywords.
+        holds: Whether it refuses by itself what does not fit the schema.
     """
     parts = cast("Mapping[str, Mapping[str, Any]]", schema.get("properties") or {})
     needed = set(cast("Iterable[str]", schema.get("required") or ()))
@@ -265,6 +276,8 @@ def _function(
     docs: list[str] = []
     for given, own in names.items():
         hint = _type(parts[own], schema)
+        if not holds and not _is_said(parts[own], schema):
+            hint = _checked(hint, own, schema, name)
         if own not in needed:
             hint = Union[hint, None]  # noqa: UP007 - of a value
         hints[given] = hint
@@ -292,6 +305,67 @@ def _function(
     return whole
 
 
+def _checked(hint: Any, own: str, schema: Mapping[str, Any], tool: str) -> Any:
+    """The type of a parameter of whose schema a type cannot say all: the schema checks it."""
+    from pydantic import AfterValidator
+
+    from delf.tools.json_schema import Checker, Fault
+
+    kept = ("$schema", "$defs", "definitions", "properties")
+    checker = Checker({key: schema[key] for key in kept if key in schema}, f"the tool {tool!r}")
+
+    def check(value: Any) -> Any:
+        if (fault := checker.fault({own: value})) is not None:
+            raise ValueError(str(Fault(fault.path[1:], fault.message)))
+        return value
+
+    return Annotated[hint, AfterValidator(check)]
+
+
+def _is_said(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
+    """Tell whether :func:`_type` says all of a schema."""
+    if not isinstance(part, Mapping):
+        return part is not False
+    schema = cast("Mapping[str, Any]", part)
+    if depth > _DEEPEST:
+        return False
+    further = {key for key in schema.keys() - _WORDS if _FREE.get(key) != schema[key]}
+    if further & _CHOICES:
+        return len(further) == 1 and _is_said_choice(schema, root, depth)
+    kind = schema.get("type")
+    kinds = cast("list[str]", [kind] if isinstance(kind, str) else kind or [])
+    limits = {key for each in kinds for key in _LIMITS.get(each, {})}
+    return (
+        further <= limits | {"items"}
+        and all(_is_number(schema[key]) for key in further & limits)
+        and _is_said(schema.get("items"), root, depth + 1)
+    )
+
+
+def _is_said_choice(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> bool:
+    if "$ref" in schema:
+        return _is_said(_target(str(schema["$ref"]), root), root, depth + 1)
+    if "anyOf" in schema:
+        return all(_is_said(each, root, depth + 1) for each in schema["anyOf"])
+    values = schema["enum"] if "enum" in schema else [schema["const"]]
+    return len(values) <= _MOST_VALUES and all(map(_is_literal, values))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_literal(value: Any) -> bool:
+    return value is None or isinstance(value, (str, int))
+
+
+def _target(ref: str, root: Mapping[str, Any]) -> Any:
+    found: Any = root
+    for step in ref.removeprefix("#/").split("/"):
+        found = cast("Any", found).get(step) if isinstance(found, Mapping) else None
+    return found
+
+
 def _name(text: str) -> str:
     """A name of Python's for any other."""
     name = re.sub(r"\W+", "_", text).strip("_") or "tool"
@@ -301,16 +375,13 @@ def _name(text: str) -> str:
 
 def _type(part: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
     """The type that a JSON Schema describes, as far as a signature can say it."""
-    if not isinstance(part, Mapping) or depth > 8:
+    if not isinstance(part, Mapping) or depth > _DEEPEST:
         return Any
     schema = cast("Mapping[str, Any]", part)
     if isinstance(ref := schema.get("$ref"), str):
-        found: Any = root
-        for step in ref.removeprefix("#/").split("/"):
-            found = cast("Any", found).get(step) if isinstance(found, Mapping) else None
-        return _type(found, root, depth + 1)
+        return _type(_target(ref, root), root, depth + 1)
     values = schema.get("enum") or ([schema["const"]] if "const" in schema else None)
-    if values and len(values) <= _MOST_VALUES and all(isinstance(v, (str, int)) for v in values):
+    if values and len(values) <= _MOST_VALUES and all(map(_is_literal, values)):
         return Literal[tuple(values)]
     several: Sequence[Any] = schema.get("anyOf") or schema.get("oneOf") or ()
     kind: Any = schema.get("type")
@@ -327,7 +398,7 @@ def _type(part: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
     limits = {
         own: schema[name]
         for name, own in _LIMITS.get(kind, {}).items()
-        if isinstance(schema.get(name), (int, float)) and not isinstance(schema[name], bool)
+        if _is_number(schema.get(name))
     }
     if not limits:
         return found
