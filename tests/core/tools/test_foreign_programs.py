@@ -1,5 +1,7 @@
 """Three programs of each other framework, as its own pages write them, moved as docs/migrating says."""
 
+import re
+import runpy
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ from delf import Agent, Response
 from delf.errors import ToolDefinitionError
 from delf.tools.function import as_connections
 from support.program import write_recording
+from support.workspace import ROOT
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -174,6 +177,19 @@ async def test_llm(run):
     assert await run([counter], "print(await count('strawberry'))") == "3"
     code = "await Memory_store('a', '1')\nprint(await Memory_load('a'))"
     assert await run([Memory()], code) == "1"
+
+
+@pytest.mark.parametrize("page", ["langchain", "smolagents", "pydantic-ai"])
+async def test_the_program_of_a_page_on_migrating_runs_as_it_is_printed(page, tmp_path):
+    """With the real package; its own ``pre_approved`` is all that lets the call pass."""
+    text = (ROOT / f"docs/migrating/{page}.md").read_text()
+    (code,) = re.findall(r"```py\n(.*?)```", text, re.DOTALL)
+    model = write_recording(tmp_path / "r.jsonl", "print(await weather(city='Graz'))")
+    file = tmp_path / "page.py"
+    file.write_text(code.replace('llm="gpt-4o-mini"', f'llm="{model}", sandbox="local"'))
+    async with runpy.run_path(str(file))["agent"] as agent:
+        response = await agent.arun("x")
+    assert response.raise_for_status().text.strip() == "it rains in Graz"
 
 
 @pytest.mark.skipif(
