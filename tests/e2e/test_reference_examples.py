@@ -46,6 +46,23 @@ WRONG: Final = {
 }
 """Blocks that cannot work as they are written, and why."""
 
+MEMORY: Final = "from delf import Memory\nmemory = Memory(namespace='kb', embedding_model='off')"
+MORE: Final[dict[int, dict[str, Any]]] = {
+    45: {
+        "pre": "from delf import Agent\nagent = Agent(llm='gpt-5.5')",
+        "rep": [
+            ("from fastapi import FastAPI", "from starlette.applications import Starlette"),
+            ("FastAPI()", "Starlette()"),
+        ],
+        "check": "assert app.routes",
+    },
+    49: {},
+    50: {"pre": f"open('knowledge_base.md', 'w').write('Tea is at five.')\n{MEMORY}"},
+    100: {"pre": MEMORY},
+    101: {"rep": [(", DelfhosToolWarning", "")]},  # a warning in the log, as docs/migrating says
+}
+"""Blocks without a program of their own: what goes before, and what is to be seen."""
+
 OF_DOCKER: Final = (59, 60, 66)
 SEND: Final = "print(await gmail.send('{}', 'News', 'Hello'))"
 SCRIPTS: Final[dict[int, list[str]]] = {
@@ -182,7 +199,8 @@ def test_blocks_with_what_delf_has(
     }
     words = ('namespace="alice_support_agent"', 'namespace="ada", embedding_model="off"')
     chosen[14] = {**blocks()[14], "rep": [words]}
-    assert len(chosen) >= 41 + 20
+    chosen |= {number: {**blocks()[number], **more} for number, more in MORE.items()}
+    assert len(chosen) >= 41 + 20 + len(MORE)
     with postgres_server.database() as database:
         postgres_server.run("CREATE TABLE users (id int)", database)
         values = [
