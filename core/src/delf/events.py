@@ -64,6 +64,10 @@ class _Event:
     at: float
 
 
+ASKED_FROM: Final = "asked_from"
+"""The key of a task's setup with the address from which it was asked for over a network."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskQueued(_Event):
     """A task was submitted for the background; :class:`TaskStarted` says that work on it begins.

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from delf import Agent, tool
 from delf.errors import ConfigurationError
-from delf.events import CallStarted
+from delf.events import ASKED_FROM, CallStarted, TaskQueued, TaskStarted
 from delf.testing import ObserverContract, ScriptedModel, TestHost
 from delf_audit.observer import AuditObserver, trail_at
 from delf_audit.trail import AuditTrail, AuditTrailError
@@ -32,6 +32,14 @@ def stock(product: str) -> int:
 def pay(amount: float) -> str:
     """Pay an amount."""
     return f"paid {amount:g}"
+
+
+async def test_it_says_from_where_a_task_was_asked(path: Path) -> None:
+    at = {"task_id": "t", "at": 1.0, "task": "count", "setup": {ASKED_FROM: "10.0.0.7"}}
+    observer = AuditObserver(path=str(path))
+    await observer.observe(TaskQueued(**at, seq=1))
+    await observer.observe(TaskStarted(**at, seq=2))
+    assert [record["from"] for record in lines(path)] == ["10.0.0.7", "10.0.0.7"]
 
 
 @pytest.fixture

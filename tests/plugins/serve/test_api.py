@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import time
 from pathlib import Path
 
 import pytest
 
+from delf.events import TaskPostponed, TaskQueued
+from delf_journal_sql import SqlJournal
 from delf_serve.keys import ANYBODY
 from support.serving import KEYS, Outbox, bearer, doing, make_agent, serving
 from support.until import until
@@ -396,6 +399,28 @@ async def test_cancel_stops_what_runs_and_what_waits_for_a_place(serve):
         assert (await server.until(task_id, "stopped"))["is_terminal"]
     again = await server.client.post(f"/tasks/{runs['task_id']}/cancel")
     assert again.json()["cancelled"] is False
+
+
+@pytest.mark.parametrize("path", ["/tasks", "/search"])
+async def test_queued_tasks_wait_for_a_place_or_a_runner(serve, journal_url, path):
+    server = await serve(agent={"max_tasks": 1})
+    runs = await server.run("await hold()")
+    await server.until(runs["task_id"], "running")
+    for_a_place = await server.run("print(1)")
+    journal = SqlJournal(journal_url)
+    for name in ("at_first", "again"):
+        fields = {"task_id": f"task_{name}", "at": time.time()}
+        await journal.append(TaskQueued(**fields, seq=1, task="later", queue="delf"))
+    away = {"error": "away", "code": "NET-001", "tries": 1, "not_before": 9e9}
+    await journal.append(TaskPostponed(**fields, seq=2, **away))
+    await journal.aclose()
+    answer = await server.client.get(path, params={"state": "queued"})
+    tasks = [one if path == "/tasks" else one["task"] for one in answer.json()["tasks"]]
+    assert {(task["task_id"], task["state"]) for task in tasks} == {
+        (for_a_place["task_id"], "queued"),
+        ("task_at_first", "queued"),
+        ("task_again", "queued"),
+    }
 
 
 @pytest.mark.parametrize("journal_url", ["sqlite", "postgresql"], indirect=True)

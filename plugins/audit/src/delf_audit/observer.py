@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from delf.events import (
+    ASKED_FROM,
     ApprovalDecided,
     ApprovalEscalated,
     ApprovalRemembered,
@@ -91,6 +92,7 @@ class AuditObserver:
                 what = "queued" if isinstance(event, TaskQueued) else "task"
                 asked = {"what": what, **_who(), "origin": event.origin, "text": event.task}
                 asked["for"] = name_of_holder(event.key)
+                asked["from"] = event.setup.get(ASKED_FROM)
                 parent = None if isinstance(event, TaskQueued) else event.parent
                 return asked if parent is None else {**asked, "parent": parent}
             case TaskResumed():

@@ -47,16 +47,18 @@ async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
     """
     journal = await _searched(tasks)
     before = None if query.before is None else (await tasks.record(query.before, key)).task_id
-    wanted = _filter(query, key)
-    if query.state is not None:
-        wanted = replace(wanted, state=ASKED[query.state])
+    wanted, waiting = _filter(query, key), await tasks.waiting()
     found: list[FoundTask] = []
-    more, behind, waiting = True, 0, await tasks.waiting()
-    while more and len(found) <= query.limit:
-        part = await journal.search(wanted, query.limit, before)
-        found += [one for one in part.tasks if query.state in (None, state_of(one.task, waiting))]
-        more, behind = part.more, part.behind
-        before = part.tasks[-1].task.task_id if part.tasks else before
+    has_more, behind = False, 0
+    for state in (None,) if query.state is None else ASKED[query.state]:
+        of_state, more, place = list[FoundTask](), True, before
+        while more and len(of_state) <= query.limit:
+            part = await journal.search(replace(wanted, state=state), query.limit, place)
+            of_state += [o for o in part.tasks if query.state in (None, state_of(o.task, waiting))]
+            more, behind = part.more, part.behind
+            place = part.tasks[-1].task.task_id if part.tasks else place
+        found, has_more = [*found, *of_state], has_more or more
+    found.sort(key=lambda one: one.task.started_at, reverse=True)
     views = [
         s.FoundTask(
             task=task_view(one.task, waiting, key),
@@ -67,7 +69,7 @@ async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
         )
         for one in found[: query.limit]
     ]
-    return s.FoundList(tasks=views, more=more or len(found) > query.limit, behind=behind)
+    return s.FoundList(tasks=views, more=has_more or len(found) > query.limit, behind=behind)
 
 
 async def figures(tasks: Tasks, query: s.FiguresQuery, key: Key) -> Sequence[Figures]:

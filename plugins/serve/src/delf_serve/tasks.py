@@ -19,6 +19,7 @@ from delf.engine.views import prompts as views
 from delf.engine.views.snapshot import snapshot
 from delf.errors import ConfigurationError, DelfError, UnknownTaskError
 from delf.events import (
+    ASKED_FROM,
     ApprovalDecided,
     ApprovalRequested,
     ApprovalVoted,
@@ -86,16 +87,19 @@ OVER: Final = frozenset({"done", "failed", "stopped"})
 """The states of a journal's tasks that have ended."""
 _AT_REST: Final = OVER | {"waiting"}
 """The states in which a task does nothing before somebody else does."""
-ASKED: Final[Mapping[State, JournalState]] = {
-    "queued": "running",
-    "running": "running",
-    "waiting": "running",
-    "done": "done",
-    "failed": "failed",
-    "stopped": "stopped",
-    "interrupted": "interrupted",
+ASKED: Final[Mapping[State, tuple[JournalState, ...]]] = {
+    "queued": ("queued", "running"),
+    "running": ("running",),
+    "waiting": ("running",),
+    "done": ("done",),
+    "failed": ("failed",),
+    "stopped": ("stopped",),
+    "interrupted": ("interrupted",),
 }
-"""The journal's state of the tasks among which those of a state of the page are."""
+"""The journal's states of the tasks among which those of a state of the page are.
+
+Tasks are queued that wait for a runner, and those that wait for a place in this process.
+"""
 
 
 Waiting = Mapping[str, Sequence[RequestRecord]]
@@ -118,6 +122,8 @@ def state_of(record: TaskRecord, waiting: Collection[str]) -> State:
     match record.state:
         case "done" | "failed" | "stopped" as over:
             return over
+        case "queued":
+            return "queued"
         case _ if record.events <= 1:
             return "queued"
         case "interrupted":
@@ -302,7 +308,7 @@ class Tasks:
                     output=order.output,
                     strategy=strategy,
                     llm=order.llm,
-                    setup={MARK: _mark(key, client, order=digest)},
+                    setup=_setup(key, client, order=digest),
                     listeners=[listen],
                 )
             except BaseException:
@@ -442,23 +448,25 @@ class Tasks:
         key: Key,
     ) -> tuple[list[Task], str | None]:
         """Tasks that somebody sees, the newest first, and where the next page begins, if any."""
-        place = None if after is None else _place(after)
-        asked = None if state is None else ASKED[state]
         found: list[TaskRecord] = []
-        while len(found) <= limit:
-            records = await self.journal.find(
-                limit + 1,
-                state=asked,
-                text=text or None,
-                since=since,
-                keys=key.owners,
-                after=place,
-            )
-            waiting = await self.waiting()
-            found += [r for r in records if state in (None, state_of(r, waiting))]
-            if len(records) <= limit:
-                break
-            place = records[-1].place
+        for asked in (None,) if state is None else ASKED[state]:
+            count, place = 0, None if after is None else _place(after)
+            while count <= limit:
+                records = await self.journal.find(
+                    limit + 1,
+                    state=asked,
+                    text=text or None,
+                    since=since,
+                    keys=key.owners,
+                    after=place,
+                )
+                waiting = await self.waiting()
+                fitting = [r for r in records if state in (None, state_of(r, waiting))]
+                found, count = [*found, *fitting], count + len(fitting)
+                if len(records) <= limit:
+                    break
+                place = records[-1].place
+        found.sort(key=lambda record: record.started_at, reverse=True)
         waiting = await self.waiting()
         views = [task_view(record, waiting, key) for record in found[:limit]]
         return views, _cursor(found[limit - 1]) if len(found) > limit else None
@@ -596,7 +604,7 @@ class Tasks:
         if self._open_of[key.counted] >= self._settings.open_tasks:
             raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
         try:
-            setup = {MARK: _mark(key, client)}
+            setup = _setup(key, client)
             name = await self._agent.afork(
                 record.task_id,
                 wanted.at,
@@ -748,9 +756,9 @@ def _place(cursor: str) -> ListPlace:
     return float(started), task_id
 
 
-def _mark(key: Key, client: str | None, **more: str) -> dict[str, Any]:
+def _setup(key: Key, client: str | None, **more: str) -> dict[str, Any]:
     """Note who asked for a task here, and from where."""
-    return {"key": key.name, "from": client, **more}
+    return {MARK: {"key": key.name, **more}, ASKED_FROM: client}
 
 
 def _submitted(name: str, conversation: str | None, key: Key, *, is_new: bool = True) -> Submitted:
@@ -795,7 +803,7 @@ def _detail(view: Task, events: Sequence[Event], asked: Sequence[str], key: Key)
         conversation_id=None
         if begun is None or begun.conversation is None
         else shown_name(begun.conversation, key),
-        asked_from=None if begun is None else begun.setup.get(MARK, {}).get("from"),
+        asked_from=None if begun is None else begun.setup.get(ASKED_FROM),
         stopped_by=ended.by if isinstance(ended := events[-1], TaskFinished) else None,
         stopped_from=(ended.via or None) if isinstance(ended, TaskFinished) else None,
         decisions=[

@@ -239,6 +239,21 @@ def test_a_snapshot_of_a_failed_task():
     assert (taken.state, taken.result, taken.error) == ("error", None, "no")
 
 
+def test_no_time_passes_while_a_task_is_interrupted():
+    at = {"task_id": "t"}
+    events = [
+        ev.TaskStarted(**at, seq=1, at=100.0, task="count"),
+        ev.Printed(**at, seq=2, at=103.0, text="a"),
+        ev.TaskResumed(**at, seq=3, at=9000.0),
+        ev.TaskFinished(**at, seq=4, at=9002.0, status=True, text="a", duration_ms=2000.0),
+        ev.Warned(**at, seq=5, at=9999.0, message="late"),
+    ]
+    assert snapshot(events[:2], interrupted=True).elapsed_ms == 3000
+    assert snapshot(events[:3], interrupted=True).elapsed_ms == 3000
+    assert snapshot(events).elapsed_ms == 5000
+    assert snapshot(events[:2]).elapsed_ms > 10**9, "what runs goes on"
+
+
 def test_a_call_that_ends_after_its_task_does_not_reopen_it():
     late = ev.CallFinished(
         task_id="t", seq=18, at=1.0, call_id=2, action="a", status="cancelled", duration_ms=1.0

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from delf.errors import UnknownTaskError
 from delf.events import (
+    ASKED_FROM,
     ApprovalDecided,
     ApprovalRemembered,
     ApprovalRequested,
@@ -125,7 +126,8 @@ def forked(
     for number, event in enumerate(before, 1):
         changed = replace(event, task_id=task_id, seq=number)
         if isinstance(changed, TaskStarted):
-            own = {**changed.setup, **(setup or {})}
+            kept = {name: v for name, v in changed.setup.items() if name != ASKED_FROM}
+            own = {**kept, **(setup or {})}
             changed = replace(
                 changed, conversation=None, parent=None, worker=None, key=key, setup=own
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import field
+from itertools import pairwise
 from typing import Any
 
 from delf import events as ev
@@ -23,7 +24,7 @@ class StreamSnapshot:
         state: ``queued``, ``running``, ``done``, ``error``, ``stopped`` (somebody cancelled it),
             or ``interrupted``: its process died, and it can be resumed.
         task: What was asked.
-        elapsed_ms: Since it started.
+        elapsed_ms: Since it was submitted, without the time in which it was interrupted.
         events: The timeline so far.
         output_so_far: What scripts have printed.
         result: The answer, once done.
@@ -80,14 +81,15 @@ def snapshot(events: Sequence[ev.Event], *, interrupted: bool = False) -> Stream
         "files": files,
     }
     if last is None:
-        elapsed = int((time.time() - first.at) * 1000)
+        goes_on = 0.0 if interrupted else time.time() - events[-1].at
+        elapsed = int((_seconds(events) + goes_on) * 1000)
         waits = isinstance(events[-1], (ev.TaskQueued, ev.TaskPostponed))
         state = "queued" if waits else "running"
         state = "interrupted" if interrupted else state
         return StreamSnapshot(state=state, elapsed_ms=elapsed, **common)
     return StreamSnapshot(
         state="error" if last.state == "failed" else last.state,
-        elapsed_ms=int(last.duration_ms),
+        elapsed_ms=int(_seconds([event for event in events if event.seq <= last.seq]) * 1000),
         result=last.text if last.status else None,
         value=last.value,
         error=last.error,
@@ -96,3 +98,9 @@ def snapshot(events: Sequence[ev.Event], *, interrupted: bool = False) -> Stream
         trace=trace,
         **common,
     )
+
+
+def _seconds(events: Sequence[ev.Event]) -> float:
+    """The time between the first and the last event, but for what passed before it was resumed."""
+    steps = pairwise(events)
+    return sum(b.at - a.at for a, b in steps if not isinstance(b, ev.TaskResumed))

@@ -41,6 +41,7 @@ export class Story {
     this.state = "queued";
     this.startedAt = null;
     this.lastAt = null;
+    this.idle = 0; // seconds in which no process worked on it
     this.finishedAt = null;
     this.chapters = [];
     this.calls = new Map();
@@ -73,6 +74,7 @@ export class Story {
   apply({ type, seq, at, data }) {
     if (seq <= this.seq) return;
     this.seq = seq;
+    if (type === "TaskResumed" && this.lastAt !== null) this.idle += at - this.lastAt;
     this.lastAt = at;
     this.startedAt ??= at;
     this[`on${type}`]?.(data, at);
@@ -91,7 +93,7 @@ export class Story {
     this.startedAt = at;
     this.conversation = data.conversation;
     this.askedBy = data.key ? data.key.slice(0, data.key.lastIndexOf(":")) : null;
-    this.askedFrom = data.setup?.serve?.from || null;
+    this.askedFrom = data.setup?.asked_from || null;
   }
 
   onTaskResumed(_data, at) {

@@ -189,8 +189,9 @@ export class TaskView {
 
   drawFigures() {
     const { told } = this;
-    const now = told.over || this.at !== null ? told.lastAt : Date.now() / 1000;
-    const spent = told.startedAt ? duration((now - told.startedAt) * 1000) : "";
+    const stands = told.over || this.at !== null || told.state === "interrupted";
+    const now = stands ? told.lastAt : Date.now() / 1000;
+    const spent = told.startedAt ? duration((now - told.startedAt - told.idle) * 1000) : "";
     const budget = this.hasBudget ? this.session.budget : null;
     const left = budget ? `${money(budget.left_usd)} of the budget of ${money(budget.limit_usd)} left` : "";
     setText(this.figures, [spent, money(told.cost), left, count(told.calls.size, "call"), told.changed ? `${told.changed} changed something` : ""].filter(Boolean).join(" · "));
@@ -398,7 +399,7 @@ export class TaskView {
     const { told } = this;
     const total = this.events.length;
     const shown = this.at ?? total;
-    const ms = told.lastAt && told.startedAt ? duration((told.lastAt - told.startedAt) * 1000) : "";
+    const ms = told.lastAt && told.startedAt ? duration((told.lastAt - told.startedAt - told.idle) * 1000) : "";
     setText(this.moment, `event ${shown} of ${total}${ms ? ` · ${ms}` : ""}`);
     this.forkHere.hidden = !(this.at && this.session.rights.includes("run"));
     this.slider.setAttribute("aria-valuetext", `event ${shown} of ${total}`);
