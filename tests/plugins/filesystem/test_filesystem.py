@@ -12,8 +12,11 @@ from delf.errors import (
     ConnectionFileNotFoundError,
     DelfError,
     OptionalDependencyError,
+    ToolRefusedError,
 )
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall
+from delf.tools.action import actions_of
+from delf.tools.permissions import is_allowed
 from delf_filesystem import Filesystem
 
 
@@ -174,6 +177,20 @@ async def test_the_prompt_names_the_roots(files: Filesystem) -> None:
     assert told is not None
     assert "notes/ (read only)" in told
     assert "out/ (read and write)" in told
+
+
+async def test_a_model_is_told_of_what_is_allowed_alone(notes: Path) -> None:
+    files = Filesystem(roots={"notes": {"root": notes, "mode": "rw"}}, allow=["read_file"])
+    allowed = [a.name for a in actions_of(Filesystem, files, "disk") if is_allowed(files.allow, a)]
+    assert allowed == ["read_file"]
+    assert "notes/ (read only)" in str(await files.context("anything"))
+    assert files.readable("notes/plan.md") is not None
+    whole = Filesystem(roots={"notes": notes}, allow=["read"])
+    allowed = [a.name for a in actions_of(Filesystem, whole, "disk") if is_allowed(whole.allow, a)]
+    assert allowed == ["read_file", "read_document", "read_bytes"]
+    lists = Filesystem(roots={"notes": notes}, allow=["list_files"])
+    with pytest.raises(ToolRefusedError, match="may not read files"):
+        lists.readable("notes/plan.md")
 
 
 def test_documents_are_read_as_markdown(files: Filesystem, notes: Path) -> None:

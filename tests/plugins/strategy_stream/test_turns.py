@@ -11,7 +11,7 @@ import pytest
 
 from delf import Agent, CallContext, tool
 from delf.errors import LLMExecutionError, ModelConfigurationError
-from delf.events import CallStarted, ModelWrote, Noted
+from delf.events import CallStarted, ModelWrote, Noted, SandboxOpened
 from delf.messages import ModelDelta, ModelReply, ModelRequest, ToolCall, ToolResult
 from delf.testing import ScriptedModel, TestHost
 from delf_strategy_stream.context import Turn, compact, tokens_of
@@ -380,6 +380,14 @@ async def test_a_source_and_a_listener_that_fail_end_no_task() -> None:
     told = "\n".join(response.trace.warnings)
     assert "the source of notifications failed: OSError: the feed is away" in told
     assert "from_outside" in results_in(bench.last_prompt)[0]
+
+
+async def test_no_sandbox_is_opened_or_spoken_of() -> None:
+    bench = Bench(f"<execute>[{call('look', name='a')}]</execute>", "Done.")
+    response = await bench.run(sandbox="auto", min_isolation="process")
+    assert response.text == "Done."
+    assert response.trace.warnings == []
+    assert not any(isinstance(event, SandboxOpened) for event in bench.events)
 
 
 async def test_what_a_source_and_a_listener_wait_for_may_be_cancelled() -> None:

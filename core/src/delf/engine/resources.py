@@ -47,7 +47,7 @@ from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
 from delf.protocols.queues import TaskQueue
 from delf.protocols.sandbox import Limits, SessionSpec, SupportsWarmUp
-from delf.protocols.strategy import Strategy
+from delf.protocols.strategy import Strategy, runs_scripts
 from delf.records import dataclass
 from delf.secrets import secrets_of_agent, secrets_of_settings
 from delf.specs import ApprovalSpec, MemorySpec, Spec, StrategySpec
@@ -185,8 +185,6 @@ class Resources:
         found = find_inputs(config.files)
         sandbox = await choose_sandbox(around.host, config, around.plugin_options)
         closing.append(sandbox.backend.aclose)
-        if sandbox.passed_over and sandbox.warning is not None:
-            _log.warning("%s", sandbox.warning, extra={"in_events": True})
         inputs = input_files(found, sandbox.backend.visible_path)
         files = TaskFiles(inputs, Formats(around.host))
         tools = await _tools_of(agent.connections, files, around)
@@ -209,7 +207,9 @@ class Resources:
         observers = open_observers(around.host, config.observers, agent.make, redactor)
         closing.append(observers.aclose)
         models.get(config.main_llm)
-        agent.strategy_named(config.strategy)
+        strategy = agent.strategy_named(config.strategy)
+        if sandbox.passed_over and sandbox.warning is not None and runs_scripts(strategy):
+            _log.warning("%s", sandbox.warning, extra={"in_events": True})
         return cls(
             agent=agent,
             redactor=redactor,
@@ -273,9 +273,10 @@ class Resources:
         """The same for a task with the agent's own tools and files."""
         return self.session_spec(self.tools, self.files.inputs)
 
-    def warnings(self, tools: AgentTools) -> tuple[str, ...]:
+    def warnings(self, tools: AgentTools, strategy: Strategy) -> tuple[str, ...]:
         """Return the warnings that the user needs before a task begins."""
-        own = () if self.sandbox.warning is None else (self.sandbox.warning,)
+        told = self.sandbox.warning if runs_scripts(strategy) else None
+        own = () if told is None else (told,)
         noticing = (c for c in tools.connections if isinstance(c, SupportsNotices))
         return (*own, *(notice for connection in noticing for notice in connection.notices()))
 

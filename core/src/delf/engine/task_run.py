@@ -192,11 +192,6 @@ class TaskRun:
         """Describe its sandbox."""
         return replace(self.resources.session_spec(self.agent_tools, self.inputs), zone=self.zone)
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """The warnings that the user needs before it begins."""
-        return self.resources.warnings(self.agent_tools)
-
     async def ask(self, purpose: Purpose, question: str, llm: LLMConfig | None = None) -> str:
         """A model's answer to one question, the light one's if not told; its cost is the task's.
 

@@ -383,6 +383,19 @@ class Strategy(Protocol):
 
 
 @runtime_checkable
+class SupportsCallsOnly(Strategy, Protocol):
+    """A strategy that may do without scripts."""
+
+    calls_only: bool
+    """True if its tasks run no script: no sandbox is opened for them, nor are people told of it."""
+
+
+def runs_scripts(strategy: Strategy) -> bool:
+    """Tell whether tasks of a strategy may run scripts."""
+    return not (isinstance(strategy, SupportsCallsOnly) and strategy.calls_only)
+
+
+@runtime_checkable
 class SupportsOwnTools(Strategy, Protocol):
     """A strategy with tools of its own, as one that finds tools which the model is not shown."""
 

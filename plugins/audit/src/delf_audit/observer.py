@@ -89,12 +89,12 @@ class AuditObserver:
     def _content(self, event: Event) -> dict[str, Any] | None:
         match event:
             case TaskQueued() | TaskStarted():
-                what = "queued" if isinstance(event, TaskQueued) else "task"
-                asked = {"what": what, **_who(), "origin": event.origin, "text": event.task}
-                asked["for"] = name_of_holder(event.key)
-                asked["from"] = event.setup.get(ASKED_FROM)
+                is_queued = isinstance(event, TaskQueued)
+                told = {"origin": event.origin, "text": event.task}
+                asked = {"for": name_of_holder(event.key), "from": event.setup.get(ASKED_FROM)}
+                begun = {"what": "queued" if is_queued else "task", **_who(), **told, **asked}
                 parent = None if isinstance(event, TaskQueued) else event.parent
-                return asked if parent is None else {**asked, "parent": parent}
+                return begun if parent is None else {**begun, "parent": parent}
             case TaskResumed():
                 return {"what": "resumed", **_who(), "origin": event.origin}
             case ApprovalRequested():

@@ -19,7 +19,7 @@ from delf.protocols.connection import (
     Refused,
     Verdict,
 )
-from delf.tools.action import actions_of
+from delf.tools.action import Action, actions_of
 from delf.tools.permissions import is_allowed, needs_confirmation
 from delf_filesystem.changes import Change, basis_of, preview_of
 from delf_filesystem.copies import keep
@@ -29,6 +29,8 @@ from delf_filesystem.settings import FilesystemOptions, FilesystemSettings
 
 _PIECE: Final = 1_000_000
 _LOOKED_AT: Final = 8192
+_READ: Final = "read"
+"""The name in ``allow`` and ``confirm`` of all that reads one file."""
 _WRITES: Final = ("write_file", "edit_file", "replace")
 
 
@@ -82,10 +84,11 @@ class Filesystem(Connection):
     async def context(self, task: str) -> str | None:
         """The roots, for the prompt."""
         lines = [f"{self.name}: paths begin with one of these folders:"]
+        writes = any(item.effect != "read" for item in self._allowed)
         for place in self._roots:
             settings = place.settings
             kinds = f", only {' '.join(settings.suffixes)}" if settings.suffixes else ""
-            mode = "read and write" if settings.mode == "rw" else "read only"
+            mode = "read and write" if settings.mode == "rw" and writes else "read only"
             lines.append(f"- {place.name}/ ({mode}{kinds})")
         return "\n".join(lines)
 
@@ -98,15 +101,23 @@ class Filesystem(Connection):
         except ToolRefusedError as error:
             return Refused(message=error.message)
 
+    @property
+    def _allowed(self) -> list[Action]:
+        return [
+            item for item in actions_of(type(self), self, self.name) if is_allowed(self.allow, item)
+        ]
+
     def readable(self, path: str) -> ReadableFile | None:
         """A file as whoever gives it to others needs it, such as the plugin ``workers``."""
         if path.lstrip("/").partition("/")[0] not in {place.name for place in self._roots}:
             return None
         place = self._roots.file(path)
-        (read,) = (a for a in actions_of(type(self), self, self.name) if a.name == "read_bytes")
-        if not is_allowed(self.allow, read):
-            raise ToolRefusedError(f"{self.name}.read_file is not allowed here")
-        asks = place.settings.read_approval or needs_confirmation(self.confirm, read)
+        reading_ones = [item for item in self._allowed if item.permission == _READ]
+        if not reading_ones:
+            raise ToolRefusedError(f"{self.name} may not read files here")
+        asks = place.settings.read_approval or any(
+            needs_confirmation(self.confirm, item) for item in reading_ones
+        )
         with reading(place) as file:
             size = os.fstat(file.fileno()).st_size
         return ReadableFile(
@@ -139,7 +150,7 @@ class Filesystem(Connection):
         writable = (place.settings for place in self._roots if place.settings.mode == "rw")
         return self.confirm is not False or any(root.write_approval for root in writable)
 
-    @action(effect="read")
+    @action(_READ, effect="read")
     def read_file(self, path: str, start: int = 1, lines: int | None = None) -> str:
         """The text of a file.
 
@@ -156,7 +167,7 @@ class Filesystem(Connection):
                 return _text(place, _whole(place, file))
             return _text(place, _some_lines(place, file, start, lines))
 
-    @action("read_file", effect="read")
+    @action(_READ, effect="read")
     def read_document(self, path: str) -> str:
         """A PDF, DOCX, HTML or other document as Markdown."""
         from delf_filesystem.documents import as_markdown
@@ -165,7 +176,7 @@ class Filesystem(Connection):
         with reading(place) as file:
             return as_markdown(place, _whole(place, file))
 
-    @action("read_file", effect="read")
+    @action(_READ, effect="read")
     def read_bytes(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         """The bytes of a file, or some of them."""
         place = self._roots.file(path)

@@ -282,7 +282,7 @@ class Gmail(GoogleConnection):
 
     @action("send", effect="irreversible", trust="own", sinks=["draft"])
     async def send_draft(self, draft: str) -> Sent:
-        """Send a draft as it is, by the id that `draft` gave."""
+        """Send a draft as it is, by its id."""
         made = await self._post("send a draft", f"{_ME}/drafts/send", {"id": draft}, once=True)
         return Sent(id=str(made["id"]), thread=str(made["threadId"]))
 

@@ -18,6 +18,8 @@ LIST: Final = "what can be called?"
 class OneCall:
     """Makes the call that the task's text describes, as JSON, and says its result as JSON."""
 
+    calls_only = True
+
     async def solve(self, host: StrategyHost) -> str:
         """The result."""
         if host.task == LIST:

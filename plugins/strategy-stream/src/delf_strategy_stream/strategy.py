@@ -51,6 +51,8 @@ class StreamStrategy:
         ConnectionConfigurationError: For a setting that does not fit.
     """
 
+    calls_only = True
+
     def __init__(
         self,
         *,

@@ -15,6 +15,8 @@ from delf import Agent, CallContext, Connection, action
 from delf.errors import ConfigurationError, ToolExecutionError, ToolRefusedError
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.settings import current_folder, current_trust
+from delf.tools.action import actions_of
+from delf.tools.permissions import is_allowed
 from delf_workers import attachments as files_of
 from delf_workers.definition import WorkerDefinition, check_name
 from delf_workers.registry import FOLDER, Registry
@@ -94,7 +96,10 @@ class Workers(Connection):
         return made
 
     async def context(self, task: str) -> str | None:
-        """The workers, for the prompt."""
+        """The workers, for the prompt, where they may be called."""
+        (calling,) = (a for a in actions_of(type(self), self, self.name) if a.name == "call")
+        if not is_allowed(self.allow, calling):
+            return None
         return await asyncio.to_thread(self._listed)
 
     def _listed(self) -> str:

@@ -50,7 +50,7 @@ from delf.events import (
     cost_of,
 )
 from delf.outputs import AnswerTool
-from delf.protocols.strategy import Strategy, SupportsOwnTools
+from delf.protocols.strategy import Strategy, SupportsOwnTools, runs_scripts
 
 _log = logging.getLogger(__name__)
 _GRACE_SECONDS = 1.0
@@ -144,7 +144,7 @@ class TaskPipeline:
                 worker=None if request.child is None else request.worker,
                 key=request.on_behalf_of,
             )
-        for message in self._run.warnings:
+        for message in run.resources.warnings(run.agent_tools, self._strategy):
             await self._log.record(Warned, message=message)
 
     async def _work(self) -> str:
@@ -166,7 +166,8 @@ class TaskPipeline:
             run.tools = await run.tools.with_builtins(own)
         if run.tools is not tools:
             self._host.use(run.tools)
-        self._host.scripts.open()
+        if runs_scripts(self._strategy):
+            self._host.scripts.open()
         await load_context(run)
         answer: Any = await self._strategy.solve(self._host)
         if not isinstance(answer, str):
