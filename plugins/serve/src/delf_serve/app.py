@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,18 +21,20 @@ from delf.errors import ConfigurationError
 from delf_serve.approvals import Approvals
 from delf_serve.assets import page_file
 from delf_serve.away import Deputies
+from delf_serve.call import Call, Service, shown
 from delf_serve.files import Uploads
 from delf_serve.guard import Guard, Receive, Scope, Send, path_of
 from delf_serve.history import keep_indexing
 from delf_serve.keys import ANYBODY, Key, Keys
 from delf_serve.logins import Logins
 from delf_serve.oidc import OpenIdConnect
-from delf_serve.operation import Operation
-from delf_serve.operations import OF_THE_PAGE, OPERATIONS, Call, Service
+from delf_serve.operation import JSON, Operation
+from delf_serve.operations import OPERATIONS
+from delf_serve.page_operations import OF_THE_PAGE
 from delf_serve.problems import ProblemError
 from delf_serve.readiness import Readiness
 from delf_serve.routines import Routines
-from delf_serve.schemas import RunRequest
+from delf_serve.schemas import NoQuery, RunRequest
 from delf_serve.sessions import Sessions
 from delf_serve.settings import ServeSettings, settings_of
 from delf_serve.streams import Streams
@@ -242,8 +245,27 @@ class _Endpoint:
         operation, key = self._operation, scope.get("delf.key") or _NOBODY
         if operation.right is not None and operation.right not in key.rights:
             raise ProblemError(403, f"this key has no right to {operation.right}")
-        response = await operation.handler(Call(Request(scope, receive, send), self._service, key))
-        await response(scope, receive, send)
+        call = Call(Request(scope, receive, send), self._service, key)
+        result = await operation.handler(call, **await _sent(operation, call))
+        if result is None:
+            result = Response(status_code=operation.status)
+        elif not isinstance(result, Response):
+            result = shown(result, operation.status)
+        await result(scope, receive, send)
+
+
+async def _sent(operation: Operation, call: Call) -> dict[str, BaseModel]:
+    """The query and the body of a request, validated, as far as the operation takes them."""
+    sent: dict[str, BaseModel] = {}
+    if not operation.any_query:
+        query = call.query(operation.query)
+        if operation.query is not NoQuery:
+            sent["query"] = query
+    if operation.body is not None:
+        sent["body"] = await call.body(operation.body)
+    elif operation.method != "GET" and operation.sent == JSON:
+        await call.no_body()
+    return sent
 
 
 def _route(operation: Operation, service: Service) -> Route:

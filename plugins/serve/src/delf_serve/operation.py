@@ -1,10 +1,11 @@
-"""``Operation``: one row of the table that routes and the OpenAPI document are made of."""
+"""Operations of the API: a handler's signature and docstring are its route and its document."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar, get_type_hints
 
 from pydantic import BaseModel
 from starlette.responses import Response
@@ -13,8 +14,9 @@ from delf.protocols.people import Right
 from delf_serve import schemas as s
 
 JSON: Final = "application/json"
-Handler = Callable[[Any], Awaitable[Response]]
-"""Takes a :class:`delf_serve.operations.Call`."""
+Handler = Callable[..., Awaitable[BaseModel | Response | None]]
+"""Takes a :class:`delf_serve.call.Call`, and what was sent as ``query`` and as ``body``."""
+HandlerT = TypeVar("HandlerT", bound=Handler)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +40,7 @@ class Operation:
         frames: Of a stream of events, the schema of each one's data.
         sent: The type of the body where it is not JSON.
         headers: Further headers that are heeded.
+        any_query: Whether any query is taken, as those who ask choose it themselves.
     """
 
     method: str
@@ -46,13 +49,62 @@ class Operation:
     summary: str
     right: Right | None
     handler: Handler
-    body: type[BaseModel] | None = None
-    query: type[BaseModel] = s.NoQuery
-    answer: type[BaseModel] | None = None
-    status: int = 200
+    body: type[BaseModel] | None
+    query: type[BaseModel]
+    answer: type[BaseModel] | None
+    status: int
     other: tuple[tuple[int, str], ...] = ()
     media: str = JSON
     also: str | None = None
     frames: str | None = None
     sent: str = JSON
     headers: tuple[str, ...] = ()
+    any_query: bool = False
+
+
+class Operations(list[Operation]):
+    """Operations in the order in which they are told."""
+
+    def add(
+        self,
+        method: str,
+        path: str,
+        right: Right | None,
+        *,
+        answer: type[BaseModel] | None = None,
+        status: int | None = None,
+        **more: Any,
+    ) -> Callable[[HandlerT], HandlerT]:
+        """Make an operation of a handler: its types are those of query, body and answer.
+
+        Args:
+            method: Of HTTP.
+            path: With its parts in braces.
+            right: What a key needs.
+            answer: What is answered, where the handler's own type does not say it.
+            status: The usual status; 204 for a handler that gives None, and 200 for others.
+            more: Further fields of :class:`Operation`.
+        """
+
+        def decorate(handler: HandlerT) -> HandlerT:
+            types: dict[str, Any] = get_type_hints(handler)
+            given = types["return"]
+            is_model = inspect.isclass(given) and issubclass(given, BaseModel)
+            usual = 204 if given is type(None) else 200
+            operation = Operation(
+                method=method,
+                path=path,
+                name=handler.__name__,
+                summary=(inspect.getdoc(handler) or "").partition("\n")[0],
+                right=right,
+                handler=handler,
+                body=types.get("body"),
+                query=types.get("query", s.NoQuery),
+                answer=answer or (given if is_model else None),
+                status=status or usual,
+                **more,
+            )
+            self.append(operation)
+            return handler
+
+        return decorate

@@ -1,0 +1,187 @@
+"""One request with all that answers it: who asks, what was sent, and the server's objects."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from delf_serve import oidc
+from delf_serve import schemas as s
+from delf_serve.approvals import Approvals
+from delf_serve.away import Deputies
+from delf_serve.clients import client_of
+from delf_serve.files import Uploads
+from delf_serve.keys import Key, Keys
+from delf_serve.logins import Logins
+from delf_serve.operation import JSON
+from delf_serve.plain import json_bytes
+from delf_serve.problems import ProblemError
+from delf_serve.readiness import Readiness
+from delf_serve.routines import Routines
+from delf_serve.sessions import Sessions
+from delf_serve.settings import ServeSettings
+from delf_serve.streams import Streams
+from delf_serve.tasks import Tasks
+
+if TYPE_CHECKING:
+    from delf import Agent
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+T = TypeVar("T")
+_SLOWEST: Final = 20_000
+"""Bytes of a body that give it one second more to arrive."""
+
+
+@dataclass
+class Service:
+    """The objects that the operations work with.
+
+    Args:
+        agent: Does the tasks.
+        settings: The server's.
+        keys: Who may do what.
+        tasks: The tasks.
+        routines: The project's routines.
+        streams: The open event streams.
+        approvals: The questions.
+        uploads: The files that were sent in.
+        sessions: Who is logged in.
+        logins: How people come in without a key.
+        deputies: Who decides in whose place.
+        oidc: The provider of logins, if there is one.
+        readiness: Whether tasks can be taken in.
+        start: The name of this start of the server; its processes share it.
+    """
+
+    agent: Agent
+    settings: ServeSettings
+    keys: Keys
+    tasks: Tasks
+    routines: Routines
+    streams: Streams
+    approvals: Approvals
+    uploads: Uploads
+    sessions: Sessions
+    logins: Logins
+    deputies: Deputies
+    oidc: oidc.OpenIdConnect | None
+    readiness: Readiness
+    start: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request, with who asks."""
+
+    http: HttpRequest
+    service: Service
+    key: Key
+
+    @property
+    def client(self) -> str:
+        """The address from where it is asked."""
+        return client_of(self.http.scope.get("client"))
+
+    @property
+    def via(self) -> str:
+        """From where it is decided: the page or the API, and the address."""
+        is_page = self.cookie is not None or self.http.scope.get("delf.proxy")
+        return f"{'page' if is_page else 'API'}, {self.client}"
+
+    @property
+    def cookie(self) -> str | None:
+        """The cookie of the session that was shown, if one was."""
+        return self.http.scope.get("delf.cookie")
+
+    def part(self, name: str) -> str:
+        """A part of the path."""
+        return str(self.http.path_params[name])
+
+    def query(self, kind: type[ModelT]) -> ModelT:
+        """The parameters of the query, validated; each may come once.
+
+        Raises:
+            ProblemError: Naming the parameter.
+        """
+        sent = self.http.scope["query_string"]
+        pairs = self.http.query_params.multi_items() if sent else []
+        given: dict[str, str] = {}
+        for name, value in pairs:
+            if name in given:
+                raise ProblemError(422, f"{name[:60]}: it comes twice", param=name[:60])
+            given[name] = value
+        return _validated(lambda: kind.model_validate_strings(given))
+
+    async def body(self, kind: type[ModelT]) -> ModelT:
+        """The JSON that was sent, validated.
+
+        Raises:
+            ProblemError: Naming the field.
+        """
+        named = self.http.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if named != JSON:
+            raise ProblemError(415, "the body has to be JSON", f"content-type: {JSON}")
+        data = b"".join([chunk async for chunk in self.chunks()])
+        return _validated(lambda: kind.model_validate_json(data or b" "))
+
+    async def no_body(self) -> None:
+        """Check that nothing was sent where nothing is taken.
+
+        Raises:
+            ProblemError: When something was.
+        """
+        if b"".join([chunk async for chunk in self.chunks()]).strip() not in (b"", b"{}"):
+            raise ProblemError(422, "the body: nothing is taken here", "GET /openapi.json")
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it comes; one that is too slow or too large is given up."""
+        most, began, size, more = self.http.scope["delf.most"], time.monotonic(), 0, True
+        while more:
+            end = began + self.service.settings.body_seconds + size / _SLOWEST
+            try:
+                async with asyncio.timeout(end - time.monotonic()):
+                    message = await self.http.receive()
+            except TimeoutError:
+                raise ProblemError(408, "the body did not arrive in time") from None
+            if message["type"] == "http.disconnect":
+                raise ProblemError(400, "the body broke off")
+            chunk, more = message.get("body", b""), message.get("more_body", False)
+            size += len(chunk)
+            if size > most:
+                raise ProblemError(413, f"the body is larger than {most:,} bytes")
+            if chunk:
+                yield chunk
+
+
+def _validated(make: Callable[[], ModelT]) -> ModelT:
+    try:
+        return make()
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False, include_context=False)
+        named = [(_field(item["loc"]), item["msg"].removeprefix("Value error, ")) for item in found]
+        told = "; ".join(f"{name or 'the body'}: {text}" for name, text in named[:5])
+        raise ProblemError(422, told[:1000], "GET /openapi.json", param=named[0][0]) from None
+
+
+def _field(place: Sequence[int | str]) -> str | None:
+    """The name of a field in a body, or of a parameter, without the kinds of what may be there."""
+    return ".".join(str(part) for part in place if part not in s.VARIANTS) or None
+
+
+def shown(model: BaseModel, status: int = 200, **headers: str) -> Response:
+    """A model as an answer."""
+    data = json_bytes(model.model_dump(mode="json"))
+    return Response(data, status, headers=headers or None, media_type=JSON)
+
+
+def page_of(found: Sequence[T], query: s.PageQuery | s.FiguresQuery) -> tuple[list[T], bool]:
+    """The part of a list that is asked for, and whether there is more after it."""
+    end = query.offset + query.limit
+    return list(found[query.offset : end]), len(found) > end

@@ -1,0 +1,73 @@
+"""Server-sent events as an answer, until they end or whoever looks on is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from starlette.responses import Response
+
+from delf_serve.call import Call
+
+
+class EventStreamResponse(Response):
+    """Frames until they end, the client goes, or its key or session is none any more.
+
+    Sent without a task group for each client.
+
+    Args:
+        call: Who looks on.
+        frames: What there is to see.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(self, call: Call, frames: AsyncGenerator[bytes]) -> None:
+        super().__init__(status_code=200)
+        self._call = call
+        self._frames = frames
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Send the frames."""
+        headers = [
+            (b"content-type", b"text/event-stream; charset=utf-8"),
+            (b"cache-control", b"no-store"),
+            (b"x-accel-buffering", b"no"),
+        ]
+        start = {"type": "http.response.start", "status": self.status_code, "headers": headers}
+        if scope["method"] == "HEAD":
+            await send(start)
+            await send({"type": "http.response.body", "body": b""})
+            return
+        own = asyncio.current_task()
+        assert own is not None  # noqa: S101 - a coroutine runs in a task
+        with self._call.service.sessions.seat(self._call.key, self._call.cookie) as seat:
+            await send(start)
+            is_over = False
+
+            def end() -> None:
+                nonlocal is_over
+                is_over = True
+                own.cancel()
+
+            gone = asyncio.ensure_future(_until_gone(receive))
+            gone.add_done_callback(lambda done: done.cancelled() or end())
+            seat.end = end
+            try:
+                async for chunk in self._frames:
+                    body = {"type": "http.response.body", "body": chunk, "more_body": True}
+                    await send(body)
+            except asyncio.CancelledError:
+                if not is_over:
+                    raise
+            finally:
+                seat.end = int
+                gone.cancel()
+                await self._frames.aclose()
+            await send({"type": "http.response.body", "body": b""})
+
+
+async def _until_gone(receive: Any) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        continue

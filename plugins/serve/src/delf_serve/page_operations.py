@@ -1,0 +1,139 @@
+"""The operations of the page alone: who is logged in, and the API for people."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+from starlette.responses import RedirectResponse, Response
+
+from delf_cli.story import short_name
+from delf_serve import oidc
+from delf_serve import schemas as s
+from delf_serve.assets import page_file
+from delf_serve.call import Call, shown
+from delf_serve.guard import COOKIE, PROXY_TOKEN
+from delf_serve.keys import ANYBODY, Key
+from delf_serve.operation import Operations
+from delf_serve.operations import budget_of
+from delf_serve.problems import ProblemError
+from delf_serve.sessions import csrf_of
+
+OF_THE_PAGE: Final = Operations()
+"""The operations of the page alone."""
+
+
+@OF_THE_PAGE.add("GET", "/docs", "read")
+async def docs(_call: Call) -> Response:
+    """The API for people."""
+    return page_file("docs.html")
+
+
+@OF_THE_PAGE.add("POST", "/login", None, answer=s.Session)
+async def login(call: Call, body: s.LoginRequest) -> Response:
+    """Begin a session."""
+    service = call.service
+    if not service.keys:
+        return shown(_session(call, ANYBODY, None))
+    key = service.keys.find(body.key.encode())
+    if key is None:
+        raise call.http.scope["delf.guard"].wrong_key(call.http.scope, body.key.encode())
+    cookie = await _begin_session(call, key, "key")
+    answer = shown(_session(call, key, cookie))
+    _keep_cookie(call, answer, cookie)
+    return answer
+
+
+@OF_THE_PAGE.add("GET", oidc.BEGIN, None, status=303)
+async def begin_oidc(call: Call) -> Response:
+    """Log in by OpenID Connect: the browser is sent to the provider."""
+    url, cookie = await _oidc(call).begin()
+    answer = RedirectResponse(url, 303)
+    # It comes back from another site: a strict cookie would stay behind.
+    options: dict[str, Any] = {**_cookie_options(call), "samesite": "lax"}
+    answer.set_cookie(oidc.COOKIE, quote(cookie), max_age=oidc.LOGIN_SECONDS, **options)
+    return answer
+
+
+@OF_THE_PAGE.add("GET", oidc.CALLBACK, None, status=303, any_query=True)
+async def finish_oidc(call: Call) -> Response:
+    """Come back from the provider of logins, which begins a session."""
+    cookie = unquote(call.http.cookies.get(oidc.COOKIE, ""))
+    provider = _oidc(call)
+    name, teams = await provider.finish(cookie, dict(call.http.query_params))
+    key = await call.service.logins.person(name, teams, by_mail=provider.by_mail)
+    if key is None:
+        raise ProblemError(
+            403, f"{name[:80]} is not known here", "whoever runs the server can add you"
+        )
+    answer = RedirectResponse(call.http.scope.get("root_path", "") + "/", 303)
+    _keep_cookie(call, answer, await _begin_session(call, key, "oidc"))
+    options: dict[str, Any] = {**_cookie_options(call), "samesite": "lax"}
+    answer.delete_cookie(oidc.COOKIE, **options)
+    return answer
+
+
+@OF_THE_PAGE.add("POST", "/logout", "read", status=204)
+async def logout(call: Call) -> Response:
+    """End a session."""
+    if call.cookie is not None:
+        await call.service.sessions.end(call.cookie)
+    answer = Response(status_code=204)
+    answer.delete_cookie(COOKIE, **_cookie_options(call))
+    return answer
+
+
+@OF_THE_PAGE.add("GET", "/session", None)
+async def session(call: Call) -> s.Session:
+    """The session of the caller."""
+    known: Key | None = call.http.scope.get("delf.key")
+    if known is None:
+        ways = "POST /login" if call.service.oidc is None else f"GET {oidc.BEGIN}"
+        raise ProblemError(401, "nobody is logged in", ways)
+    return _session(call, known, call.cookie)
+
+
+async def _begin_session(call: Call, key: Key, way: str) -> str:
+    """Begin a session, and end the one that the browser had; the value of its cookie."""
+    if call.cookie is not None:
+        await call.service.sessions.end(call.cookie)
+    browser = call.http.headers.get("user-agent", "")
+    return await call.service.sessions.begin(key, way, call.client, browser)
+
+
+def _keep_cookie(call: Call, answer: Response, cookie: str) -> None:
+    """Let a browser keep the cookie of its session."""
+    seconds = int(call.service.settings.session_hours * 3600)
+    answer.set_cookie(COOKIE, cookie, max_age=seconds, **_cookie_options(call))
+
+
+def _cookie_options(call: Call) -> dict[str, Any]:
+    is_encrypted = call.http.url.scheme == "https"
+    is_encrypted |= call.service.settings.public_url.startswith("https://")
+    path = call.http.scope.get("root_path", "") or "/"
+    return {"path": path, "httponly": True, "samesite": "strict", "secure": is_encrypted}
+
+
+def _oidc(call: Call) -> oidc.OpenIdConnect:
+    if call.service.oidc is None:
+        raise ProblemError(404, "no provider of logins is set", "the setting oidc_issuer")
+    return call.service.oidc
+
+
+def _session(call: Call, key: Key, cookie: str | None) -> s.Session:
+    service, is_told = call.service, bool(call.http.scope.get("delf.proxy"))
+    csrf = None if cookie is None or not service.keys else csrf_of(cookie)
+    way = "proxy" if is_told else "session" if cookie is not None else "key"
+    return s.Session(
+        name=key.name,
+        rights=sorted(key.rights),
+        scope=key.scope,
+        teams=sorted(key.teams),
+        way=way if service.keys else "none",
+        csrf=PROXY_TOKEN if is_told else csrf,
+        login=bool(service.keys),
+        server=service.start,
+        model=short_name(service.agent.config.main_llm.model).rpartition("/")[2],
+        models=service.settings.models,
+        budget=budget_of(call, key),
+    )
