@@ -31,7 +31,7 @@ from delf_journal_sql.settings import JournalSettings
 
 FOLDER: Final = Path(__file__).parent.parent / "plugins" / "journal_sql" / "schemas"
 _CALL: Final[dict[str, Any]] = {"call_id": 1, "action": "bank.pay"}
-_STATES: Final = {"done": "done", "bad": "error", "waits": "running"}
+_STATES: Final = {"done": "done", "bad": "failed", "waits": "running"}
 
 
 def file_of(version: int) -> Path:
@@ -71,15 +71,14 @@ def events_of(name: str) -> list[Event]:
     ]  # fmt: skip
 
 
-def fill(raw: sqlite3.Connection, version: int) -> None:
-    """Put tasks into the tables of a version, as a delf of that version did."""
+def fill(raw: sqlite3.Connection) -> None:
+    """Put tasks and a conversation into the tables, as a delf of this version does."""
     for key, (name, state) in enumerate(_STATES.items(), 1):
-        was = "failed" if state == "error" and version >= 5 else state
         over = None if name == "waits" else 8.0
         raw.execute(
             "INSERT INTO delf_tasks (id, task_id, task, origin, state, started_at, finished_at, "
             "error) VALUES (?, ?, ?, 'agent', ?, 1.0, ?, ?)",
-            (key, name, f"pay {name}", was, over, "no" if name == "bad" else None),
+            (key, name, f"pay {name}", state, over, "no" if name == "bad" else None),
         )
         for event in events_of(name):
             record = encode(event)
@@ -87,14 +86,12 @@ def fill(raw: sqlite3.Connection, version: int) -> None:
                 "INSERT INTO delf_events (task, seq, at, type, v, data) VALUES (?, ?, ?, ?, 1, ?)",
                 (key, event.seq, event.at, record["type"], json.dumps(record["data"])),
             )
-    if version >= 2:
-        raw.execute("INSERT INTO delf_notes (task, at, kind, data) VALUES (3, 9.0, 'x', '{}')")
-    if version >= 4:
-        raw.execute(
-            "INSERT INTO delf_conversations (namespace, name, title, updated_at, messages, last, "
-            "summarized) VALUES ('me', 'c', 'hi', 1.0, 1, 1, 0)"
-        )
-        raw.execute("INSERT INTO delf_messages VALUES (1, 1, 'user', 'hi', 1.0, NULL)")
+    raw.execute("INSERT INTO delf_notes (task, at, kind, data) VALUES (3, 9.0, 'x', '{}')")
+    raw.execute(
+        "INSERT INTO delf_conversations (namespace, name, title, updated_at, messages, last, "
+        "summarized) VALUES ('me', 'c', 'hi', 1.0, 1, 1, 0)"
+    )
+    raw.execute("INSERT INTO delf_messages VALUES (1, 1, 'user', 'hi', 1.0, NULL)")
     raw.commit()
 
 
@@ -131,7 +128,7 @@ def main() -> None:
             path = Path(folder) / "journal.db"
             make(path, version)
             with contextlib.closing(sqlite3.connect(path)) as raw:
-                fill(raw, version)
+                fill(raw)
                 text = "\n".join(raw.iterdump())
         file_of(version).write_text(f"{text}\n", encoding="utf-8")
 

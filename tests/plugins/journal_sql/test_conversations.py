@@ -125,17 +125,6 @@ async def test_no_text_is_refused(journal_url, open_journal):
     assert [m.content for m in messages] == ["a\ufffdb?c", "'; DROP TABLE delf_messages; --"]
 
 
-async def test_a_journal_of_the_version_before_gets_the_tables(journal_url, open_journal):
-    settings = JournalSettings.for_instance("journal_sql", {"url": journal_url})
-    database = open_database(settings)
-    migrate(database, MIGRATIONS[:3])
-    database.close()
-    journal = open_journal(journal_url)
-    await journal.append(TaskStarted(task_id="t", seq=1, at=1.0, task="x"))
-    await journal.conversations("a").append("c", [user("x")])
-    assert len(await journal.read("t")) == 1
-
-
 WRITER = """
 import asyncio, sys, time
 from delf.protocols.conversation import ChatMessage
