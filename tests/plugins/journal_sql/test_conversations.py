@@ -13,15 +13,11 @@ import pytest
 
 from delf import Agent, Chat
 from delf.errors import ConfigurationError
-from delf.events import TaskStarted
 from delf.protocols.conversation import ChatMessage, SupportsConversations
 from delf.testing import ConversationContract
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.errors import ConnectionLostError, JournalError
-from delf_journal_sql.opening import open_database
 from delf_journal_sql.postgresql import PostgresConnection
-from delf_journal_sql.schema import MIGRATIONS, migrate
-from delf_journal_sql.settings import JournalSettings
 from delf_journal_sql.sqlite import SqliteConnection
 from support.program import start
 

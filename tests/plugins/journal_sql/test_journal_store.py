@@ -19,7 +19,6 @@ import pytest
 from delf.environment import FileText
 from delf.errors import UnknownTaskError
 from delf.events import CallFinished, CallStarted, ModelCalled, Printed, TaskFinished, TaskStarted
-from delf_devkit.testing.events import every_event
 from delf_journal_sql import SqlJournal, owners, schema
 from delf_journal_sql.errors import JournalConflictError, JournalError, JournalSetupError
 from delf_journal_sql.opening import open_database

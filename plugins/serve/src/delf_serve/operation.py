@@ -88,8 +88,10 @@ class Operations(list[Operation]):
 
         def decorate(handler: HandlerT) -> HandlerT:
             types: dict[str, Any] = get_type_hints(handler)
-            given = types["return"]
-            is_model = inspect.isclass(given) and issubclass(given, BaseModel)
+            given: Any = types["return"]
+            model: type[BaseModel] | None = None
+            if isinstance(given, type) and issubclass(given, BaseModel):
+                model = given
             usual = 204 if given is type(None) else 200
             operation = Operation(
                 method=method,
@@ -100,7 +102,7 @@ class Operations(list[Operation]):
                 handler=handler,
                 body=types.get("body"),
                 query=types.get("query", s.NoQuery),
-                answer=answer or (given if is_model else None),
+                answer=answer or model,
                 status=status or usual,
                 **more,
             )

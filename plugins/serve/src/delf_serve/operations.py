@@ -362,7 +362,7 @@ async def list_conversations(call: Call, query: s.PageQuery) -> s.ConversationLi
 
 @OPERATIONS.add("GET", "/conversations/{conversation_id}", "read", other=_UNKNOWN)
 async def get_conversation(call: Call, query: s.MessageQuery) -> s.ConversationDetail:
-    """What was said in a conversation."""
+    """The messages of a conversation."""
     name = await _conversation(call)
     lines = await _messages(call, name, query.after, query.limit + 1)
     messages = [
