@@ -413,7 +413,7 @@ def test_json_of_routines(here):
     (task,) = written(here, "runs", "list", "--json")
     save = ("routines", "save", task["task_id"], "greet", "--yes")
     assert delf(*save, cwd=here).returncode == 0
-    checked("delf routines run", [written(here, "routines", "run", "greet", "--json")])
+    checked("delf run", [written(here, "run", "greet", "--json")])
     checked("delf routines list", written(here, "routines", "list", "--json"))
     checked("delf routines show", [written(here, "routines", "show", "greet", "--json")])
     checked("delf routines history", written(here, "routines", "history", "greet", "--json"))

@@ -92,7 +92,6 @@ def test_a_timeout_is_seconds_or_has_a_unit(run, here, given, status):
         "runs fork 123",
         "runs stop 123",
         "runs undo 123 --yes",
-        "routines run revenue",
         "workers run nobody",
     ],
 )

@@ -214,7 +214,7 @@ def test_it_asks_whoever_a_task_asks(saved, here):
 
 def test_a_strangers_routine_has_no_effect_before_the_folder_is_trusted(saved, run, monkeypatch):
     monkeypatch.delenv("DELF_TRUST")
-    done = run("routines", "run", "income", "--tools", "tools.py")
+    done = run("run", "income", "--tools", "tools.py")
     assert done.exit_code == 2
     assert "trust" in done.output
 

@@ -23,13 +23,12 @@ from delf_cli import complete, errors
 from delf_cli.complete import completes
 from delf_cli.ids import short_id
 from delf_cli.journals import find_id, history_journal, work_with
-from delf_cli.options import flags_of, rest_of, run_options
 from delf_cli.output import json_text
-from delf_cli.session import Options, Setup, as_before, run_session
+from delf_cli.session import Options, Setup, as_before
 from delf_cli.state import State, state_of
 from delf_cli.streams import wrapped
 from delf_cli.tables import table
-from delf_routines.calls import call_text, read_call
+from delf_routines.calls import read_call
 from delf_routines.cases import Case, case_of, read_case, run_case
 from delf_routines.drafting import Draft, described, difference, draft, like_agent
 from delf_routines.drift import Drift, drift_of, named_actions
@@ -63,7 +62,7 @@ def routines() -> None:
 
     \b
     delf routines save last revenue
-    delf routines run revenue --input month=2026-11
+    delf run revenue --input month=2026-11
     delf routines test
     """
 
@@ -176,37 +175,6 @@ def _keep_run(
         )
     path = store.add_case(name, short_id(record.task_id), case.text())
     click.echo(f"the run is kept as {path}", err=True)
-
-
-@routines.command("run", short_help="Run a routine.")
-@name_argument
-@click.option(
-    "--input",
-    "inputs",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="A new value for a parameter. May be repeated.",
-)
-@click.pass_context
-def run(ctx: click.Context, name: str, inputs: tuple[str, ...], **given: Any) -> None:
-    """Run the routine NAME as a task, without a model."""
-    if given["as_json"] and given["events"]:
-        raise click.UsageError("--json and --events cannot be used together", ctx)
-    state = state_of(ctx)
-    routine = _store(state).find(name)
-    values = routine.values(dict(_pair(ctx, text) for text in inputs))
-    options = Options(flags={**flags_of(given), **_UNASKED}, **rest_of(given))
-    ctx.exit(run_session(state, call_text(name, values), options))
-
-
-run.params += run_options(without=("strategy",))
-
-
-def _pair(ctx: click.Context, text: str) -> tuple[str, str]:
-    name, is_pair, value = text.partition("=")
-    if not is_pair:
-        raise click.UsageError(f"--input {text!r} is not a NAME=VALUE", ctx)
-    return name.strip(), value
 
 
 @routines.command("test", short_help="Run routines against their recorded runs.")

@@ -27,9 +27,11 @@ import keyword
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, cast, get_args
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated, Any, Final, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from delf.errors import ConfigurationError, did_you_mean
 from delf.types import Effect
@@ -52,13 +54,9 @@ _BEGIN: Final = "# /// routine"
 _END: Final = "# ///"
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _DATE: Final = re.compile(r"\d{4}(?:-\d{2}(?:-\d{2})?)?")
-_KEYS: Final = (
-    *("title", "task", "saved_from", "on_failure", "confirm", "answer"),
-    *("limits", "parameters", "actions"),
-)
-_ACTION_KEYS: Final = ("effect", "parameters", "returns", "schema", "empty")
-_PARAMETER_KEYS: Final = ("type", "default", "pattern")
-_LIMITS: Final = ("calls", "changes")
+_CONFIG: Final = ConfigDict(extra="forbid", strict=True)
+_UNKNOWN: Final = ("extra_forbidden", "unexpected_keyword_argument")
+"""Pydantic's errors for a key that a model or a dataclass does not have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,9 +122,11 @@ class UsedAction:
             the run changes anything after that.
     """
 
+    __pydantic_config__ = _CONFIG
+
     effect: Effect
-    parameters: tuple[str, ...]
-    returns: str
+    parameters: tuple[str, ...] = ()
+    returns: str = "Any"
     schema: str = ""
     empty: bool = True
 
@@ -140,8 +140,36 @@ class Limits:
         changes: Those of them that change something.
     """
 
-    calls: int | None = None
-    changes: int | None = None
+    __pydantic_config__ = _CONFIG
+
+    calls: Annotated[int, Field(ge=0)] | None = None
+    changes: Annotated[int, Field(ge=0)] | None = None
+
+
+class _Given(BaseModel):
+    """A parameter as a header has it."""
+
+    model_config = _CONFIG
+
+    type: ParameterType = "text"
+    default: Value
+    pattern: str | None = None
+
+
+class _Header(BaseModel):
+    """A header as a file has it."""
+
+    model_config = _CONFIG
+
+    title: str
+    task: str
+    saved_from: str | None = None
+    on_failure: OnFailure = "fail"
+    confirm: tuple[str, ...] = ()
+    answer: str = ""
+    limits: Limits = Limits()
+    parameters: dict[str, _Given] = Field(default_factory=dict[str, _Given])
+    actions: dict[str, UsedAction] = Field(default_factory=dict[str, UsedAction])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,7 +258,7 @@ class Routine:
             lines.append(f"answer = {_toml(self.answer)}")
         if self.limits != Limits():
             lines += ["", "[limits]"]
-            found = ((name, getattr(self.limits, name)) for name in _LIMITS)
+            found = asdict(self.limits).items()
             lines += [f"{name} = {most}" for name, most in found if most is not None]
         for name, item in self.parameters.items():
             lines += ["", f"[parameters.{name}]", f"type = {_toml(item.type)}"]
@@ -265,29 +293,14 @@ class Routine:
             what = f"U+{ord(hidden):04X} {unicodedata.name(hidden, '')}".strip()
             raise _wrong(place, f"it holds {what}, which nobody sees")
         table, script = _split(text, place)
-        _check_keys(table, _KEYS, place)
+        header = _header_of(table, place)
         try:
             ast.parse(script)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise _wrong(place, f"the script is not Python: {error}") from None
-        saved_from = table.get("saved_from")
-        on_failure = table.get("on_failure", "fail")
-        if on_failure not in get_args(OnFailure):
-            allowed = " or ".join(get_args(OnFailure))
-            raise _wrong(place, f"on_failure is {on_failure!r}, and can be {allowed}")
-        return cls(
-            name=name,
-            title=_text_of(table, "title", place),
-            task=_text_of(table, "task", place),
-            script=script,
-            parameters=dict(_parameters(table.get("parameters", {}), place)),
-            actions=dict(_actions(table.get("actions", {}), place)),
-            saved_from=None if saved_from is None else str(saved_from),
-            on_failure=on_failure,
-            confirm=_names_of(table, "confirm", place),
-            answer=_text_of(table, "answer", place) if "answer" in table else "",
-            limits=_limits(table.get("limits", {}), place),
-        )
+        parameters = {key: _parameter(key, item, place) for key, item in header.parameters.items()}
+        own = {key: getattr(header, key) for key in _Header.model_fields if key != "parameters"}
+        return cls(name=name, script=script, parameters=parameters, **own)
 
 
 def shape_of(answer: str) -> str:
@@ -362,94 +375,31 @@ def _split(text: str, place: str) -> tuple[dict[str, Any], str]:
     return table, "\n".join(lines[end + 1 :]).strip("\n")
 
 
-def _check_keys(table: Mapping[str, Any], known: Sequence[str], place: str) -> None:
-    for key in table:
-        if key not in known:
-            raise _wrong(place, f"unknown key {key!r}{did_you_mean(key, known)}")
+def _header_of(table: Mapping[str, Any], place: str) -> _Header:
+    """The header, checked: what it does not know is refused, as it could mean anything."""
+    try:
+        return _Header.model_validate_json(json.dumps(table, default=str))
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        first = next((one for one in found if one["type"] in _UNKNOWN), found[0])
+        where = ".".join(map(str, first["loc"]))
+        if first["type"] in _UNKNOWN:
+            raise _wrong(place, f"unknown key {where!r}") from None
+        raise _wrong(place, f"{where}: {first['msg']}") from None
 
 
-def _names_of(table: Mapping[str, Any], key: str, place: str) -> tuple[str, ...]:
-    found = table.get(key, [])
-    if not isinstance(found, list) or not all(isinstance(n, str) for n in cast("list[Any]", found)):
-        raise _wrong(place, f"{key} is not a list of names")
-    return tuple(cast("list[str]", found))
-
-
-def _limits(table: Any, place: str) -> Limits:
-    if not isinstance(table, dict):
-        raise _wrong(place, "limits is not a table")
-    found = cast("dict[str, Any]", table)
-    _check_keys(found, _LIMITS, place)
-    for name, most in found.items():
-        if isinstance(most, bool) or not isinstance(most, int) or most < 0:
-            raise _wrong(place, f"limits.{name} is {most!r}, and has to be a whole number")
-    return Limits(**found)
-
-
-def _parameters(table: Any, place: str) -> Iterator[tuple[str, Parameter]]:
-    for name, item in _tables(table, "parameters", place):
-        if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
-            raise _wrong(place, f"parameters.{name} is not a variable of a routine")
-        _check_keys(item, _PARAMETER_KEYS, place)
-        kind = item.get("type", "text")
-        if kind not in get_args(ParameterType):
-            raise _wrong(place, f"parameters.{name}.type is {kind!r}")
-        pattern = item.get("pattern")
-        if pattern is not None and not isinstance(pattern, str):
-            raise _wrong(place, f"parameters.{name}.pattern is not text")
-        made = Parameter(name=name, type=kind, default="", pattern=pattern)
-        if "default" not in item:
-            raise _wrong(place, f"parameters.{name} has no default")
-        try:
-            default = made.read(item["default"])
-        except (ConfigurationError, re.error) as error:
-            raise _wrong(place, f"parameters.{name}: {error}") from None
-        yield name, Parameter(name=name, type=kind, default=default, pattern=pattern)
-
-
-def _actions(table: Any, place: str) -> Iterator[tuple[str, UsedAction]]:
-    for name, item in _tables(table, "actions", place):
-        _check_keys(item, _ACTION_KEYS, place)
-        effect = item.get("effect")
-        if not isinstance(effect, str) or effect not in get_args(Effect):
-            raise _wrong(place, f"actions.{name}.effect is {effect!r}")
-        parameters = item.get("parameters", [])
-        if not isinstance(parameters, list):
-            raise _wrong(place, f"actions.{name}.parameters is not a list")
-        texts = tuple(map(str, cast("list[Any]", parameters)))
-        empty = item.get("empty", True)
-        if not isinstance(empty, bool):
-            raise _wrong(place, f"actions.{name}.empty is {empty!r}")
-        yield (
-            name,
-            UsedAction(
-                effect=cast("Effect", effect),
-                parameters=texts,
-                returns=str(item.get("returns", "Any")),
-                schema=str(item.get("schema", "")),
-                empty=empty,
-            ),
-        )
+def _parameter(name: str, given: _Given, place: str) -> Parameter:
+    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
+        raise _wrong(place, f"parameters.{name} is not a variable of a routine")
+    made = Parameter(name=name, **given.model_dump())
+    try:
+        return replace(made, default=made.read(given.default))
+    except (ConfigurationError, re.error) as error:
+        raise _wrong(place, f"parameters.{name}: {error}") from None
 
 
 def _is_hidden(character: str) -> bool:
     return unicodedata.category(character) in _HIDDEN and character not in _JOINERS
-
-
-def _tables(table: Any, key: str, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    if not isinstance(table, dict):
-        raise _wrong(place, f"{key} is not a table")
-    for name, item in cast("dict[str, Any]", table).items():
-        if not isinstance(item, dict):
-            raise _wrong(place, f"{key}.{name} is not a table")
-        yield name, cast("dict[str, Any]", item)
-
-
-def _text_of(table: Mapping[str, Any], key: str, place: str) -> str:
-    value = table.get(key)
-    if not isinstance(value, str):
-        raise _wrong(place, f"{key} is missing, or no text")
-    return value
 
 
 def _toml(value: Value) -> str:
