@@ -181,7 +181,7 @@ OF_THE_REST = {
 
 
 OF_PLUGINS = {
-    *(f"delf routines {name}" for name in ("list", "show", "run", "history")),
+    *(f"delf routines {name}" for name in ("list", "show", "history")),
     *(f"delf memory {name}" for name in ("list", "search", "show", "stats")),
     *("delf google status", "delf audit show", "delf audit verify", "delf schedule list"),
     *(f"delf workers {name}" for name in ("list", "show", "run", "check")),

@@ -147,7 +147,7 @@ async def test_a_path_of_the_machine_is_out_of_its_reach(run, tmp_path):
         (HEAD + "# ///\n" + "(" * 5000, "the script is not Python"),
         (HEAD.replace("# task", "#\n task") + "# ///\n", "does not begin with '#'"),
         (HEAD + "# on_failure = 'repair always'\n# ///\n", "on_failure: "),
-        (HEAD + "# [limits]\n# calls = -1\n# ///\n", "limits.calls is -1"),
+        (HEAD + "# [limits]\n# calls = -1\n# ///\n", "limits.calls: "),
         (HEAD + "# [parameters.__class__]\n# default = 'x'\n# ///\n", "__class__"),
         (HEAD + "# [parameters.x]\n# default = 'x'\n# pattern = '('\n# ///\n", "parameters.x"),
         (HEAD + "# ///\nprint('a\x00b')\n", "the script is not Python"),

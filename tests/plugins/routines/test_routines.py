@@ -61,7 +61,8 @@ def saved(project, run):
     assert done.exit_code == 0, done.output
 
     def call(*arguments):
-        return run(*trusting, "routines", *arguments)
+        group = () if arguments[0] == "run" else ("routines",)
+        return run(*trusting, *group, *arguments)
 
     return call
 
@@ -84,14 +85,6 @@ def test_it_runs_with_other_values_without_a_model_and_without_a_cent(saved, her
     assert (here / "sent.txt").read_text().splitlines()[-1] == "ada@example.com Berlin 2.0"
     runs = json.loads(saved("history", "income", "--json").stdout)
     assert [run["task"] for run in runs] == ["income(month='2026-11', city='Berlin')"]
-
-
-@pytest.mark.parametrize("inputs", [(), ("--input", "month=2026-11")])
-def test_its_name_is_a_task_of_delf_run_with_values_or_without(saved, project, run, inputs):
-    done = run(
-        "--trust", str(project), "run", "income", "--tools", "tools.py", *inputs, "--approve", "all"
-    )
-    assert done.stdout == ("2 euros\n" if inputs else "40 euros\n"), done.output
 
 
 @pytest.mark.parametrize(
