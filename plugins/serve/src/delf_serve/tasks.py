@@ -69,13 +69,10 @@ _log = logging.getLogger(__name__)
 
 MARK: Final = "serve"
 """The key of a task's ``setup`` that says that a server took it in."""
-CANCEL: Final = "cancel"
-"""The kind of note that asks the process of a task to stop it."""
 _LOOK_SECONDS: Final = 5.0
 _PAGE: Final = 1000
 """Interrupted tasks that are read at once."""
 _FORGET_SECONDS: Final = 3600.0
-_CANCEL_SECONDS: Final = 10.0
 _MOST_LIVES: Final = 5
 _LIVES_SECONDS: Final = 600.0
 """A task is left to people that was taken up so often in so many seconds: it may be the cause."""
@@ -223,9 +220,8 @@ class Tasks:
         return len(self._open)
 
     def start(self) -> None:
-        """Heed other processes, and take up what they left."""
+        """Take up what other processes left, and forget what is old."""
         self._is_ending = False
-        self._work.add(asyncio.create_task(self._heed()))
         if self._settings.take_up:
             self._work.add(asyncio.create_task(self._keep_looking()))
         if ages := self._ages():
@@ -538,31 +534,18 @@ class Tasks:
     # -- stopping and going on ------------------------------------------------------------
 
     async def cancel(self, task_id: str, key: Key, via: str) -> tuple[str, bool]:
-        """Stop a task, in whatever process it runs; False when it was over already."""
-        record = await self._whole(task_id, key)
-        name = record.task_id
-        if record.state in OVER:
-            return name, False
-        if not await self._cancel_here(name, key.name, via):
-            if record.state == "interrupted":
-                raise ProblemError(409, "the task does not run: its process is gone", "resume it")
-            await self.journal.post(name, CANCEL, {"by": key.name, "via": via})
-        deadline = time.monotonic() + _CANCEL_SECONDS
-        while time.monotonic() < deadline:
-            record = await self.journal.task(name)
-            if record.state in OVER:
-                return name, record.state == "stopped"
-            await asyncio.sleep(0.05)
-        raise ProblemError(
-            409, f"the process of the task ({record.owner}) has not stopped it", "stop it there"
-        )
+        """Stop a task, in whatever process it runs; False when it was over already.
 
-    async def _cancel_here(self, name: str, by: str, via: str) -> bool:
-        known = self._open.get(name)
-        if known is None:
-            return False
-        await known.taken_in.wait()
-        return await self._agent.acancel(name, by=by, via=via)
+        Raises:
+            DelfError: When the process that works on it does not stop it in time.
+        """
+        if (await self._whole(task_id, key)).state in OVER:
+            return task_id, False
+        if (known := self._open.get(task_id)) is not None:
+            await known.taken_in.wait()
+        await self._agent.acancel(task_id, by=key.name, via=via)  # at once, where it runs here
+        await self.journal.stop(task_id, key.name, via)  # returns at its end
+        return task_id, (await self.journal.task(task_id)).state == "stopped"
 
     async def remove(self, task_id: str, key: Key) -> None:
         """Forget a task that does not run, with all that is kept of it.
@@ -696,23 +679,6 @@ class Tasks:
             except DelfError as error:
                 _log.warning("old tasks are not forgotten: %s", error.message)
             await asyncio.sleep(_FORGET_SECONDS)
-
-    async def _heed(self) -> None:
-        """Stop tasks of this process that somebody cancels elsewhere."""
-        position: int | None = None
-        outage = Outage(_log, "notes of other processes come late", self.journal.place)
-        while True:
-            try:
-                async for note in self.journal.subscribe_notes(after=position):
-                    outage.over()
-                    position = note.position
-                    if note.kind == CANCEL:
-                        by, via = (str(note.data.get(part) or "") for part in ("by", "via"))
-                        await self._cancel_here(note.task_id, by, via)
-                return
-            except DelfError as error:
-                outage.failed(error)
-            await asyncio.sleep(1)
 
 
 def shared(agent: Agent) -> ServedJournal:
