@@ -116,9 +116,9 @@ async def office(request):
             slack.person = person
             channel = channel_of(slack, http=request.param, **options)
             opened.append(channel)
-            await channel._open()
+            await channel.open()
             if request.param:
-                slack.http_port = channel._way.port
+                slack.http_port = channel.way.port
             return channel
 
         yield slack, opens
@@ -361,8 +361,8 @@ async def test_a_slack_that_refuses_is_named_without_its_words():
 async def test_only_what_slack_has_signed_is_taken(given, status):
     async with Slack() as slack:
         channel = channel_of(slack, http=True)
-        await channel._open()
-        slack.http_port = channel._way.port
+        await channel.open()
+        slack.http_port = channel.way.port
         assert (await slack.post({"type": "block_actions"}, **given))[0] == status
         assert (await slack.post(["no object"]))[0] == 400
         await channel.aclose()

@@ -245,13 +245,13 @@ def test_the_place_may_stand_in_the_configuration(delf_project, place, filled):
 
 
 async def test_follow_goes_on_until_the_end(place, open_journal):
-    from delf_plugin_cli.runs import _events
+    from delf_plugin_cli.runs import events_of
 
     journal, reader = open_journal(place), open_journal(place)
     with pytest.raises(UnknownTaskError):
-        await anext(_events(reader, "t", follow=True))
+        await anext(events_of(reader, "t", follow=True))
     await journal.append(TaskStarted(task_id="t", seq=1, at=1.0, task="x"))
-    stream = _events(reader, "t", follow=True)
+    stream = events_of(reader, "t", follow=True)
     seen = [(await anext(stream)).seq]
     for seq in range(2, 6):
         await journal.append(Printed(task_id="t", seq=seq, at=1.0, text="y"))
@@ -263,13 +263,13 @@ async def test_follow_goes_on_until_the_end(place, open_journal):
 
 async def test_follow_misses_nothing_when_its_subscription_begins_late(place, open_journal):
     from delf_journal_sql.writer import Call
-    from delf_plugin_cli.runs import _events
+    from delf_plugin_cli.runs import events_of
 
     journal, reader = open_journal(place), open_journal(place)
     await journal.append(TaskStarted(task_id="t", seq=1, at=1.0, task="x"))
     gate = threading.Event()
     reader._put(Call(lambda _: gate.wait(20), write=False))  # as a busy machine holds it up
-    stream = _events(reader, "t", follow=True)
+    stream = events_of(reader, "t", follow=True)
     first = asyncio.create_task(anext(stream))
     end = {"status": True, "text": "", "duration_ms": 1.0}
     for seq in range(2, 6):
@@ -285,7 +285,7 @@ async def test_follow_ends_when_nobody_works_on_the_task(place, open_journal, mo
     monkeypatch.setattr(command, "_LOOK_SECONDS", 0.01)
     journal, reader = open_journal(place), open_journal(place)
     await journal.append(TaskStarted(task_id="t", seq=1, at=1.0, task="x"))
-    stream = command._events(reader, "t", follow=True)
+    stream = command.events_of(reader, "t", follow=True)
     await anext(stream)
     await journal.aclose()
     assert [event async for event in stream] == []

@@ -293,12 +293,12 @@ async def test_a_sweep_hands_on_what_a_dead_process_left(
     await journal.append(waits())
     await lose(journal)
     queue.work = [begun(1)]
-    await runner._sweep()  # pyright: ignore[reportPrivateUsage]
+    await runner.sweep()
     assert queue.handed_on == []  # somebody may have begun it in this moment
     queue.work = [begun(2)]
-    await runner._sweep()  # pyright: ignore[reportPrivateUsage]
+    await runner.sweep()
     assert queue.handed_on == []  # somebody has
-    await runner._sweep()  # pyright: ignore[reportPrivateUsage]
+    await runner.sweep()
     assert queue.handed_on == [{"t": "q"}]
 
 
@@ -313,7 +313,7 @@ async def test_a_sweep_leaves_what_is_worked_on(
     queue.work = [begun(1), begun(1, "u:again")]
     for now in (0.0, 29.0, 31.0):
         times.append(now)
-        await runner._sweep()  # pyright: ignore[reportPrivateUsage]
+        await runner.sweep()
     assert queue.handed_on == [{"t": "q"}]  # nobody claimed it for a lease
 
 
@@ -325,7 +325,7 @@ async def test_what_only_the_journal_has_is_enqueued_again(
     await journal.append(waits(task_id="other", queue="another"))
     await journal.append(waits(task_id="beside", setup={"folder": "/another"}))
     queue.lost = ["t", "other", "beside"]
-    await runner._restore()  # pyright: ignore[reportPrivateUsage]
+    await runner.restore()
     assert [event.task_id for event in queue.enqueued] == ["t"]
 
 
@@ -358,7 +358,7 @@ async def test_tasks_of_a_folder_that_is_gone_are_told_of(
     for name, folder in (("t", "gone"), ("u", "gone"), ("v", "other")):
         await journal.append(waits(task_id=name, setup={"folder": str(tmp_path / folder)}))
     queue.lost = ["t", "u", "v"]
-    await runner._restore()  # pyright: ignore[reportPrivateUsage]
+    await runner.restore()
     assert queue.enqueued == []
     (told,) = [record.getMessage() for record in caplog.records]
     assert told.startswith(f"2 tasks wait that are of the folder {tmp_path / 'gone'}, ")

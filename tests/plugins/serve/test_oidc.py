@@ -224,7 +224,7 @@ async def test_a_token_that_is_not_the_providers_for_this_login_is_none(
     connect = server.app.service.oidc
     issuer = f"{provider}"
     good, other = (jwk.RSAKey.generate_key(2048, {"kid": "k"}) for _ in range(2))
-    about, _ = await connect._provider()
+    about, _ = await connect.provider()
     begun = oidc.Begun(state="s", nonce="n", verifier="v")
     claims = {
         "iss": about["issuer"],
@@ -256,7 +256,7 @@ async def test_a_token_that_is_not_the_providers_for_this_login_is_none(
     async def gives(*_):
         return token
 
-    monkeypatch.setattr(connect, "_provider", known)
+    monkeypatch.setattr(connect, "provider", known)
     monkeypatch.setattr(connect, "_token", gives)
     cookie, query = json.dumps(asdict(begun)), {"state": "s", "code": "c"}
     assert await connect.finish(cookie, query) == ("ada@example.com", None)

@@ -90,7 +90,7 @@ async def test_one_asks_in_a_browser_and_the_other_decides_in_slack(
         await page.get_by_role("button", name="Run", exact=True).click()
         question = await slack.question("send")
         if way == "HTTP":
-            slack.http_port = channel_of(server)._way.port
+            slack.http_port = channel_of(server).way.port
         await expect(page.locator(".ask .outcome")).to_contain_text("another person has to")
         await slack.press(question, APPROVE, "U0ADA")
         assert "another person has to" in slack.ephemeral[-1]["text"]

@@ -19,7 +19,7 @@ from delf_cli.state import state_of
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
     from delf.project.project import Project
-    from delf.protocols.journal import Journal
+    from delf.protocols.journal import Journal, TaskRecord
 
 
 class _Closable(Protocol):
@@ -115,6 +115,24 @@ async def find_id(journal: SharedJournal, text: str) -> str:
     """
     newest = await journal.find(1) if text == "last" else ()
     return newest[0].task_id if newest else await journal.resolve(text)
+
+
+def load_task(ctx: click.Context, text: str) -> tuple[TaskRecord, list[Event]]:
+    """Return a task and its events.
+
+    Args:
+        ctx: Of the command.
+        text: The task's id, its beginning, or ``last``.
+
+    Raises:
+        DelfError: When there is no such task, or the journal cannot be read.
+    """
+
+    async def load(journal: SharedJournal) -> tuple[TaskRecord, list[Event]]:
+        name = await find_id(journal, text)
+        return await journal.task(name), list(await journal.read(name))
+
+    return work_with(history_journal(ctx), load)
 
 
 def load_tree(ctx: click.Context, text: str) -> list[Event]:

@@ -124,7 +124,8 @@ class SlackChannel:
         self._people = People(self._settings)
         self._client: Any = None
         """Slack's client, whose methods have types that say nothing."""
-        self._way: Way | None = None
+        self.way: Way | None = None
+        """The way by which presses of buttons come, while it is open."""
         self._is_closing = False
         self._opening = asyncio.Lock()
         self._posting = asyncio.Lock()
@@ -143,7 +144,7 @@ class SlackChannel:
         Raises:
             SlackUnavailableError: When nobody could be asked.
         """
-        client = await self._open()
+        client = await self.open()
         waiting = _Waiting(request, asyncio.get_running_loop().create_future())
         self._waiting[request.request_id] = waiting
         how: str | None = None
@@ -159,7 +160,7 @@ class SlackChannel:
 
     async def escalated(self, request: ApprovalRequest) -> None:
         """Implements :class:`delf.protocols.approval.SupportsEscalation`."""
-        client = await self._open()
+        client = await self.open()
         thread = await self._thread(client, request)
         also = list(map(str, request.rule.get("escalate_to", ())))
         text = f"Nobody has decided about {escaped(request.action)} in time; "
@@ -178,11 +179,12 @@ class SlackChannel:
         self._is_closing = True
         if self._working:
             await asyncio.wait(self._working)
-        way, self._way, self._client = self._way, None, None
+        way, self.way, self._client = self.way, None, None
         if way is not None:
             await way.aclose()
 
-    async def _open(self) -> Any:
+    async def open(self) -> Any:
+        """Open Slack's client, and the way by which its presses come, unless they are open."""
         async with self._opening:
             if self._client is None:
                 retry = AsyncRateLimitErrorRetryHandler(max_retry_count=_MOST_RETRIES)
@@ -194,7 +196,7 @@ class SlackChannel:
                 way = way_of(self._settings, client, self.take)
                 with telling("listen to Slack"):
                     await way.open()
-                self._client, self._way = client, way
+                self._client, self.way = client, way
             return self._client
 
     # -- messages -----------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from delf.terminal import visible
 from delf.trust.decisions import Trust
 from delf_cli import complete
 from delf_cli.ids import short_ids, whole_ids
-from delf_cli.journals import find_id, history_journal, work_with
+from delf_cli.journals import find_id, history_journal, load_task, work_with
 from delf_cli.lazy import LazyGroup
 from delf_cli.output import json_text, show_answer
 from delf_cli.pruning import DURATION, Pruning, prune_options
@@ -146,7 +146,7 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
     from delf.engine.views.sources import sources_of
     from delf.engine.views.trace import Trace
 
-    task, events = _load(ctx, task_id)
+    task, events = load_task(ctx, task_id)
     if prompts:
         _show_prompts(events, as_json)
         return
@@ -236,7 +236,7 @@ def events(ctx: click.Context, task_id: str, follow: bool, as_json: bool) -> Non
     async def write(journal: SharedJournal) -> None:
         nonlocal began
         name = await find_id(journal, task_id)
-        async for event in _events(journal, name, follow=follow):
+        async for event in events_of(journal, name, follow=follow):
             began = event.at if began is None else began
             record = json_text(encode(event)) if as_json else None
             click.echo(record or render.event_line(event, began))
@@ -252,7 +252,7 @@ def events(ctx: click.Context, task_id: str, follow: bool, as_json: bool) -> Non
 @click.pass_context
 def code(ctx: click.Context, task_id: str, as_json: bool) -> None:
     """Write the scripts that a task ran."""
-    task, found = _load(ctx, task_id)
+    task, found = load_task(ctx, task_id)
     scripts = [event for event in found if isinstance(event, ScriptGenerated)]
     if as_json:
         data = [{"attempt": item.attempt, "code": item.code} for item in scripts]
@@ -274,7 +274,7 @@ def code(ctx: click.Context, task_id: str, as_json: bool) -> None:
 @click.pass_context
 def export(ctx: click.Context, task_id: str, out: Path | None) -> None:
     """Write a task with all its events as one JSON document."""
-    task, found = _load(ctx, task_id)
+    task, found = load_task(ctx, task_id)
     document = {
         "format": "delf-run",
         "version": 1,
@@ -336,17 +336,7 @@ async def _pages(
         yield page
 
 
-def _load(ctx: click.Context, text: str) -> tuple[TaskRecord, list[Event]]:
-    """A task and its events."""
-
-    async def load(journal: SharedJournal) -> tuple[TaskRecord, list[Event]]:
-        name = await find_id(journal, text)
-        return await journal.task(name), list(await journal.read(name))
-
-    return work_with(history_journal(ctx), load)
-
-
-async def _events(journal: SharedJournal, name: str, *, follow: bool) -> AsyncGenerator[Event]:
+async def events_of(journal: SharedJournal, name: str, *, follow: bool) -> AsyncGenerator[Event]:
     """A task's events; with ``follow`` until it is over, or nobody works on it any more."""
     live = journal.subscribe(name)
     seen = 0

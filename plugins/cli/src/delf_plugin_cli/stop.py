@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import click
 
-from delf.errors import ConfigurationError
 from delf.protocols.journal import SharedJournal
 from delf_cli import errors
 from delf_cli.ids import check_names
+from delf_cli.journals import ask_journal
 from delf_cli.output import json_text
-from delf_cli.state import State, state_of
 
 
 @click.command("stop", epilog="Exit status: 0 done, 1 the task has not stopped or is not known.")
@@ -26,31 +23,16 @@ def stop(ctx: click.Context, task_id: str, *, as_json: bool) -> None:
     \b
     delf runs stop 3f9a2b1
     """  # noqa: D301 - click's mark for lines that stay as they are
-    state = state_of(ctx)
-    name, stopped, became = asyncio.run(_stop(state, task_id))
+
+    async def work(journal: SharedJournal) -> tuple[str, bool, str]:
+        name = await journal.resolve(task_id)
+        check_names(task_id, name)
+        stopped = await journal.stop(name, "cli")
+        return name, stopped, (await journal.task(name)).state
+
+    name, stopped, became = ask_journal(ctx, work)
     if as_json:
         click.echo(json_text({"task_id": name, "stopped": stopped, "state": became}, indent=2))
         return
     told = "stopped" if stopped else f"was over already: {became}"
     click.echo(f"{errors.visible(name)} {told}")
-
-
-async def _stop(state: State, task_id: str) -> tuple[str, bool, str]:
-    from delf.project.any_project import journal_name
-    from delf_cli.journals import project_journal
-
-    project = state.load_project()
-    host = state.discover(project.environ)
-    journal = project_journal(project, host)
-    if not isinstance(journal, SharedJournal):
-        raise ConfigurationError(
-            f"no process hears another through the journal {journal_name(project, host)!r}",
-            hint='name one that processes share: journal = "sql"',
-        )
-    try:
-        name = await journal.resolve(task_id)
-        check_names(task_id, name)
-        stopped = await journal.stop(name, "cli")
-        return name, stopped, (await journal.task(name)).state
-    finally:
-        await journal.aclose()

@@ -49,13 +49,15 @@ _ALL: Final = 2**31 - 1
 _PRUNED_AT_ONCE: Final = 50
 """Tasks that one transaction removes: others write in between."""
 _INDEXED_AT_ONCE: Final = 200
+"""Events that one transaction indexes."""
 _INDEX_SECONDS: Final = 0.5
 """Time in which the index is brought up to date for a question."""
-"""Events that one transaction indexes."""
 
 
 class SqlJournal:
-    """Implements :class:`delf.protocols.journal.Journal`.
+    """Implements :class:`delf.protocols.journal.SharedJournal`, which tells what each method does.
+
+    It also looks after itself, keeps people and their logins, and is searched.
 
     It belongs to no event loop: it may be used from several, at once or one after another.
     Nothing is opened before it is used, and it can be used again after it was closed.
@@ -94,14 +96,7 @@ class SqlJournal:
     # -- the protocol -------------------------------------------------------------------
 
     async def append(self, event: Event) -> None:
-        """Keep an event. When this returns, it is kept.
-
-        Appending the same event again changes nothing.
-
-        Raises:
-            JournalConflictError: When it does not continue its task.
-            JournalError: When it cannot be written.
-        """
+        """Keep an event: when this returns, it is kept. The same event again changes nothing."""
         limit = self._settings.blob_bytes
         texts = await encode_large(event)
         if texts is not None:
@@ -128,12 +123,7 @@ class SqlJournal:
         return operation.done
 
     async def read(self, task_id: str, after: int = 0) -> Sequence[Event]:
-        """A task's events with ``seq`` greater than ``after``, in order.
-
-        Raises:
-            UnknownTaskError: When no such task is known.
-            JournalError: When they cannot be read.
-        """
+        """Return a task's events with ``seq`` greater than ``after``, in order."""
         return tuple(await self._read(lambda c: store.read_events(c, task_id, after)))
 
     def subscribe(self, task_id: str | None = None) -> AsyncIterator[Event]:
@@ -158,16 +148,7 @@ class SqlJournal:
         keys: Collection[str] | None = None,
         after: ListPlace | None = None,
     ) -> Sequence[TaskRecord]:
-        """The newest tasks first.
-
-        Args:
-            limit: How many at the most.
-            state: Only ``running``, ``interrupted``, ``done`` or ``error`` ones.
-            text: Only those whose task holds this text, in any case.
-            since: Only those that started at this Unix time or later.
-            keys: Only those that are done on behalf of one of these.
-            after: Only those that come after this place in the list.
-        """
+        """Find the newest tasks first, those that meet all conditions."""
         wanted: dict[str, Any] = {
             "state": state,
             "text": text,
@@ -294,12 +275,7 @@ class SqlJournal:
             await asyncio.shield(asyncio.to_thread(close))
 
     async def open(self) -> None:
-        """Open it now, and be known in it, rather than with the first event.
-
-        Raises:
-            JournalSetupError: When it cannot be opened.
-            JournalError: When it cannot be written: it is locked, or the disk is full.
-        """
+        """Open it now, and be known in it, rather than with the first event."""
         try:
             await self._register()
         except JournalSetupError as error:
@@ -314,23 +290,11 @@ class SqlJournal:
     # -- more than the protocol ---------------------------------------------------------
 
     async def resolve(self, text: str, keys: Collection[str] | None = None) -> str:
-        """The id that a text abbreviates, with or without its ``task_``.
-
-        Args:
-            text: The beginning of an id, or a whole one.
-            keys: Only tasks that are done on behalf of one of these; others do not exist.
-
-        Raises:
-            UnknownTaskError: When no id or more than one begins so.
-        """
+        """Return the id that a text abbreviates, with or without its ``task_``."""
         return await self._read(lambda c: store.resolve_id(c, text, keys))
 
     async def task(self, task_id: str) -> TaskRecord:
-        """Return the record of one task.
-
-        Raises:
-            UnknownTaskError: When no such task is known.
-        """
+        """Return the record of one task."""
         return await self._read(lambda c: store.one_task(c, self._database.now(c), task_id))
 
     def lease(self, seconds: float) -> None:
@@ -338,16 +302,7 @@ class SqlJournal:
         self._lease = seconds
 
     async def claim(self, task_id: str) -> PerhapsAlive | None:
-        """Make a task on which nobody works any more the caller's own, to resume it.
-
-        Returns:
-            Who worked on it before, if that process may be alive.
-
-        Raises:
-            UnknownTaskError: When no such task is known.
-            JournalConflictError: When a process that lives works on it, or somebody else of
-                this one.
-        """
+        """Make a task on which nobody works any more the caller's own, to resume it."""
         while True:
             writer = self._running_writer()
             operation = writer.claim(task_id)
@@ -367,19 +322,7 @@ class SqlJournal:
             await asyncio.wrap_future(operation.done)
 
     async def post(self, task_id: str, kind: str, data: Mapping[str, Any]) -> int:
-        """Leave a note for the process that works on a task, such as an approval.
-
-        Args:
-            task_id: The task.
-            kind: What it is about.
-            data: Plain data.
-
-        Returns:
-            The note's position.
-
-        Raises:
-            UnknownTaskError: When no such task is known.
-        """
+        """Leave a note for the process that works on a task, such as an approval; its position."""
         plain = to_jsonable(dict(data))
         return await self._write(
             lambda c: inbox.add_note(c, self._database.now(c), task_id, kind, plain)
@@ -390,17 +333,7 @@ class SqlJournal:
         return await self._read(lambda c: inbox.notes_from(c, after, task_id))
 
     async def stop(self, task_id: str, by: str, via: str = "") -> bool:
-        """Stop a task, whoever works on it; False when it was over already.
-
-        Args:
-            task_id: The task.
-            by: Who wants it.
-            via: From where.
-
-        Raises:
-            UnknownTaskError: When no such task is known.
-            DelfError: When the process that works on it does not stop it in time.
-        """
+        """Stop a task, whoever works on it; False when it was over already."""
         return await stop_task(self, task_id, StoppedBy(by, via))
 
     async def asked_to_stop(self, task_ids: Collection[str]) -> Mapping[str, StoppedBy]:
@@ -415,13 +348,7 @@ class SqlJournal:
     def subscribe_notes(
         self, task_id: str | None = None, after: int | None = None
     ) -> AsyncIterator[Note]:
-        """Notes as any process leaves them.
-
-        Args:
-            task_id: Only this task's.
-            after: Those after this position that are there already come first; without it,
-                only those that are left from this call on.
-        """
+        """Notes as any process leaves them: those after a position first, else only new ones."""
         return self._subscribe(
             task_id,
             inbox.newest_note if after is None else lambda _: after,
@@ -434,13 +361,7 @@ class SqlJournal:
     async def find_requests(
         self, start: str = "", *, waiting: bool = False, limit: int = 1000
     ) -> Sequence[RequestRecord]:
-        """Requests for approval, the oldest first.
-
-        Args:
-            start: Only those whose id begins so, with or without its ``req_``.
-            waiting: Only those that wait for an answer.
-            limit: How many at the most; the newest.
-        """
+        """Find requests for approval, the oldest first, of which the newest so many."""
         return await self._read(
             lambda c: inbox.find_requests(
                 c, self._database.now(c), start=start, waiting=waiting, limit=limit
@@ -456,11 +377,7 @@ class SqlJournal:
         await self._write(lambda c: sessions.end(c, digest))
 
     async def logins(self, digests: Collection[str] | None = None) -> list[SessionRecord]:
-        """The sessions that are not over.
-
-        Args:
-            digests: Only these.
-        """
+        """Return the sessions that are not over; of some digests only, where these are given."""
         wanted = None if digests is None else tuple(digests)
         return await self._read(lambda c: sessions.find(c, time.time(), wanted))
 
@@ -477,24 +394,13 @@ class SqlJournal:
         return await self._read(inbox.find_remembered)
 
     async def revoke(self, request_id: str, by: str) -> RememberedDecision:
-        """Make a decision void, for every process.
-
-        Raises:
-            UnknownRequestError: When no such decision holds.
-        """
+        """Make a decision void, for every process."""
         return await self._write(lambda c: inbox.revoke(c, self._database.now(c), request_id, by))
 
     async def prune(
         self, older_than: float | Ages | None = None, keep: int = 0, *, dry_run: bool = False
     ) -> Pruned:
-        """Remove old tasks with all their events; never one that runs or waits for a runner.
-
-        Args:
-            older_than: Only those that ended so many seconds ago; by state, only those in one
-                of these states.
-            keep: How many of the newest stay in any case.
-            dry_run: Only say which.
-        """
+        """Remove old tasks with all their events; never one that runs or waits for a runner."""
 
         def choose(connection: Connection, limit: int) -> list[str]:
             now = self._database.now(connection)
@@ -531,11 +437,7 @@ class SqlJournal:
             pass
 
     async def remove(self, task_ids: Collection[str]) -> Pruned:
-        """Remove tasks with all their events; those that were there, and did not run.
-
-        Args:
-            task_ids: Their whole ids.
-        """
+        """Remove tasks with all their events; those that were there, and did not run."""
         names = tuple(task_ids)
         return await self._write(lambda c: store.remove_tasks(c, names, self._database.now(c)))
 
@@ -547,11 +449,7 @@ class SqlJournal:
         return left
 
     async def search(self, wanted: TaskFilter, limit: int = 50, before: str | None = None) -> Found:
-        """The newest tasks that meet a filter; see :class:`delf.protocols.search.SupportsSearch`.
-
-        Raises:
-            UnknownTaskError: When ``before`` is not known.
-        """
+        """Find the newest tasks that meet a filter."""
         return await self._read(
             lambda c: search.find(c, self._database, wanted, limit=limit, before=before)
         )
@@ -559,11 +457,7 @@ class SqlJournal:
     async def figures(
         self, by: FigureBy, wanted: TaskFilter, zone: str = "UTC"
     ) -> Sequence[Figures]:
-        """The figures of tasks by group; see :class:`delf.protocols.search.SupportsSearch`.
-
-        Raises:
-            DelfError: When the zone is unknown.
-        """
+        """Add up the figures of tasks by group."""
         return await self._read(lambda c: search.figures(c, self._database, by, wanted, zone))
 
     async def calls_with(

@@ -22,7 +22,7 @@ from delf.trust.decisions import Trust
 from delf_cli import complete, errors
 from delf_cli.complete import completes
 from delf_cli.ids import short_id
-from delf_cli.journals import find_id, history_journal, work_with
+from delf_cli.journals import history_journal, load_task, work_with
 from delf_cli.output import json_text
 from delf_cli.session import Options, Setup, as_before
 from delf_cli.state import State, state_of
@@ -128,7 +128,7 @@ def save(ctx: click.Context, task_id: str, name: str, fixed: tuple[str, ...], ye
     the routine NAME itself, it becomes one more recorded run for `delf routines test`.
     """
     state = state_of(ctx)
-    record, events = _load(ctx, task_id)
+    record, events = load_task(ctx, task_id)
     begun = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
     if begun is None:
         raise ConfigurationError(f"the task {short_id(record.task_id)} has not begun")
@@ -404,16 +404,6 @@ def _data(routine: Routine) -> dict[str, Any]:
         "actions": {name: item.effect for name, item in routine.actions.items()},
         "script": routine.script,
     }
-
-
-def _load(ctx: click.Context, text: str) -> tuple[TaskRecord, list[Event]]:
-    """A task and its events."""
-
-    async def load(journal: SharedJournal) -> tuple[TaskRecord, list[Event]]:
-        name = await find_id(journal, text)
-        return await journal.task(name), list(await journal.read(name))
-
-    return work_with(history_journal(ctx), load)
 
 
 def _tools(state: State) -> list[ToolDescription]:

@@ -110,8 +110,8 @@ class Runner:
         beside = [
             asyncio.ensure_future(work)
             for work in (
-                self._each(self._options.lease / 3, self._sweep),
-                self._each(_SELDOM_SECONDS, self._restore),
+                self._each(self._options.lease / 3, self.sweep),
+                self._each(_SELDOM_SECONDS, self.restore),
                 self._each(_SELDOM_SECONDS, self._forget),
             )
         ]
@@ -318,7 +318,7 @@ class Runner:
 
     # -- what dead processes left -------------------------------------------------------
 
-    async def _sweep(self) -> None:
+    async def sweep(self) -> None:
         """Let other runners go on with workflows on which nobody works who lives.
 
         The claim of a task says who works on it. A workflow that was begun and whose task
@@ -352,7 +352,7 @@ class Runner:
             return False
         return state == "interrupted" or silent > self._options.lease
 
-    async def _restore(self) -> None:
+    async def restore(self) -> None:
         """Enqueue what no workflow does any more, as after a loss of DBOS's database."""
         gone: Counter[str] = Counter()
         for state in ("interrupted", "queued"):

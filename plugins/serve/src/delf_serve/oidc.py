@@ -67,7 +67,7 @@ class OpenIdConnect:
             nonce=secrets.token_urlsafe(24),
             verifier=secrets.token_urlsafe(48),
         )
-        about, _ = await self._provider()
+        about, _ = await self.provider()
         async with self._client() as client:
             url, _ = client.create_authorization_url(
                 about["authorization_endpoint"],
@@ -94,7 +94,7 @@ class OpenIdConnect:
             raise ProblemError(400, "this is not the login that was begun here", f"GET {BEGIN}")
         if "code" not in given:
             raise ProblemError(403, f"the provider refused: {ascii(given.get('error', ''))[:80]}")
-        about, keys = await self._provider()
+        about, keys = await self.provider()
         token = await self._token(about["token_endpoint"], given["code"], begun.verifier)
         claims = self._claims(token, keys, about["issuer"])
         if not hmac.compare_digest(str(claims.get("nonce", "")).encode(), begun.nonce.encode()):
@@ -148,7 +148,7 @@ class OpenIdConnect:
             raise ProblemError(502, "the provider gave no token", "log in again") from None
         return str(answer.get("id_token", ""))
 
-    async def _provider(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    async def provider(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """The metadata of the provider, and its keys."""
         import httpx
 
