@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, get_type_hints
 
 from pydantic import (
@@ -19,6 +19,11 @@ from pydantic import (
     field_validator,
 )
 
+from delf.engine.views import prompts
+from delf.engine.views.records import StreamEvent
+from delf.engine.views.snapshot import StreamSnapshot
+from delf.messages import Usage
+from delf.protocols import search
 from delf.protocols.approval import ApprovalRequest
 from delf.protocols.search import FigureBy, Place
 from delf.tools.signature import parameter_docs
@@ -50,6 +55,25 @@ class Shown(BaseModel):
     """A body that is sent out."""
 
     model_config = ConfigDict(ser_json_inf_nan="constants")  # they are made texts with the rest
+
+
+def _as_body(kind: type[Any], without: Sequence[str] = ()) -> type[Shown]:
+    """Make a body of a dataclass: its fields, with their types and descriptions from there.
+
+    Args:
+        kind: The dataclass. Fields that do not count when two of it are compared are its own.
+        without: Further fields that are left out.
+    """
+    hints, told = (
+        get_type_hints(kind),
+        parameter_docs((inspect.getdoc(kind) or "").replace("``", "`")),
+    )
+    fields: dict[str, Any] = {
+        item.name: (hints[item.name], Field(description=told.get(item.name)))
+        for item in dataclasses.fields(kind)
+        if item.compare and item.name not in without
+    }
+    return create_model(kind.__name__, __base__=Shown, **fields)
 
 
 class Problem(Shown):
@@ -191,22 +215,8 @@ class FoundList(Shown):
     behind: int = Field(description="How many events are not searched yet.")
 
 
-class Figures(Shown):
+class Figures(_as_body(search.Figures)):
     """The figures of a group of tasks."""
-
-    group: str = Field(description="The day, or the name that they have in common.")
-    tasks: int
-    failed: int
-    stopped: int
-    calls: int = Field(description="Calls of tools; by model, calls of the model.")
-    failed_calls: int
-    questions: int = Field(description="Requests for approval.")
-    waited_seconds: float = Field(description="The time for which these waited for an answer.")
-    input_tokens: int
-    cached_tokens: int
-    output_tokens: int
-    cost_usd: float
-    unpriced: int = Field(description="Answers of models whose price is not known.")
 
 
 class FigureList(Shown):
@@ -309,12 +319,8 @@ class Comparison(Shown):
     answer: list[ComparedLine]
 
 
-class PromptMessage(Shown):
+class PromptMessage(_as_body(prompts.PromptMessage)):
     """A message that a model was sent."""
-
-    role: str
-    text: str
-    same: bool = Field(description="Whether the call before had it, too.")
 
 
 class AskedCall(Shown):
@@ -324,37 +330,18 @@ class AskedCall(Shown):
     arguments: str = Field(description="JSON as the model wrote it.")
 
 
-class ModelUsage(Shown):
+class ModelUsage(_as_body(Usage)):
     """The tokens of a model call."""
 
-    input_tokens: int
-    cached_tokens: int
-    output_tokens: int
-    reasoning_tokens: int
 
-
-class Prompt(Shown):
+class Prompt(_as_body(prompts.Prompt)):
     """A model call, with what the model saw and what it answered."""
 
-    number: int
-    model: str
-    purpose: str
-    attempt: int
-    at: Time
     messages: list[PromptMessage] | None = Field(
-        default=None, description="Null where they are not kept, or not any more."
+        description="Null where they are not kept, or not any more."
     )
-    tools: list[str]
-    answer: str | None = None
     calls: list[AskedCall]
     usage: ModelUsage
-    cost_usd: float | None = Field(default=None, description="Null where it is not known.")
-    duration_ms: float | None = None
-    finish_reason: str | None = None
-    reply_id: str | None = Field(
-        default=None, description="The provider's name for the answer, where it gives one."
-    )
-    error: str | None = None
 
 
 class PromptList(Shown):
@@ -408,33 +395,15 @@ class TaskDetail(Task):
     )
 
 
-class SnapshotEvent(Shown):
+class SnapshotEvent(_as_body(StreamEvent)):
     """A line of a snapshot's timeline."""
 
-    kind: str = Field(description="`phase`, `tool`, `task` or `say`.")
-    label: str
-    status: str = Field(description="`running`, `success` or `error`.")
-    started_at: Time
-    duration_ms: int | None = None
 
-
-class Snapshot(Shown):
+class Snapshot(_as_body(StreamSnapshot, without=("trace",))):
     """A task as `Agent.poll` tells it, which other programs may know."""
 
-    task_id: str
-    state: str = Field(
-        description="`queued`, `running`, `done`, `error`, `stopped` or `interrupted`."
-    )
-    task: str
-    elapsed_ms: int
     events: list[SnapshotEvent]
-    output_so_far: str
-    result: str | None = None
-    error: str | None = None
-    cost_usd: float | None = None
-    tokens_used: int | None = None
     files: dict[str, str] = Field(description="Where each is had from this server, by name.")
-    value: Any = None
     is_terminal: bool
 
 
@@ -512,20 +481,7 @@ class RememberedList(Shown):
     more: bool = Field(description="Whether there are further ones.")
 
 
-def _fields_of_request() -> dict[str, Any]:
-    """Take the fields of a request, and their descriptions, from where it is defined."""
-    hints, told = (
-        get_type_hints(ApprovalRequest),
-        parameter_docs(inspect.getdoc(ApprovalRequest) or ""),
-    )
-    return {
-        item.name: (hints[item.name], Field(description=told.get(item.name)))
-        for item in dataclasses.fields(ApprovalRequest)
-        if item.compare
-    }
-
-
-class Request(create_model("Asked", __base__=Shown, **_fields_of_request())):
+class Request(_as_body(ApprovalRequest)):
     """A question that waits for a person, or waited."""
 
     message: str = Field(description="The request in one line.")

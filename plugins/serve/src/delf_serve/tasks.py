@@ -491,7 +491,7 @@ class Tasks:
         record = await self.record(text, key)
         events = await self.journal.read(record.task_id)
         found = await asyncio.to_thread(views.prompts_of, events)
-        shown = [_prompt(item) for item in found[offset : offset + limit]]
+        shown = [Prompt(**asdict(item)) for item in found[offset : offset + limit]]
         return PromptList(prompts=shown, more=len(found) > offset + limit)
 
     async def listed(self, task_id: str) -> tuple[TaskRecord, Waiting]:
@@ -789,10 +789,3 @@ def _detail(view: Task, events: Sequence[Event], asked: Sequence[str], key: Key)
         tokens_used=seen.tokens_used,
         approvals=[*asked] if view.state == "waiting" else [],
     )
-
-
-def _prompt(found: views.Prompt) -> Prompt:
-    """A model call as the interface shows it."""
-    data = asdict(found)
-    data["calls"] = [{"name": call.name, "arguments": call.arguments} for call in found.calls]
-    return Prompt.model_validate(data)
