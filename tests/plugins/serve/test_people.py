@@ -363,6 +363,17 @@ def delf(*words: str, status: int = 0) -> str:
     return done.stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "is_told"),
+    [("", True), ("--scope all", False), ("--scope own", False), ("--rights read+run", False)],
+)
+def test_who_is_to_decide_but_sees_no_other_task_is_told(words, is_told, tmp_path, monkeypatch):
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
+    done = CliRunner().invoke(cli, ["users", "add", "ada", *words.split()])
+    assert done.exit_code == 0, done.output
+    assert ("sees only their own tasks" in done.stderr) is is_told
+
+
 async def test_people_are_added_listed_and_revoked_by_the_command(serve):
     server = await serve(api_key="boss:boss-key")
 

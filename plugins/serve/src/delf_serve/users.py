@@ -25,6 +25,7 @@ from delf.protocols.people import (
     new_secret,
 )
 from delf.protocols.sessions import SupportsLogins
+from delf_cli import errors
 from delf_cli.journals import history_journal, work_with
 from delf_cli.lazy import LazyGroup
 from delf_cli.observing import tell_observers
@@ -136,6 +137,11 @@ def add(
         click.echo(json_text({**_data(person), "key": secret}, indent=2))
         return
     click.echo(_line(person), err=secret is not None)
+    if asked is None and person.scope == "own" and "decide" in person.rights:
+        hint = (
+            f"{name} sees only their own tasks; --scope team or --scope all lets them decide others"
+        )
+        errors.say("hint", hint)
     if secret is not None:
         click.echo(f"the key {label!r}, which is shown only now:", err=True)
         click.echo(secret)
