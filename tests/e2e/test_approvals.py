@@ -17,7 +17,8 @@ from delf_cli.toolfile import load_tools
 from support.program import DELF, delf, environment, write_recording
 from support.terminal import TerminalProcess
 from support.until import until_now
-from support.waiting import TOOLS, running, sent
+
+from .waiting import TOOLS, running, sent
 
 pytestmark = pytest.mark.timeout(120)  # some start a dozen processes
 

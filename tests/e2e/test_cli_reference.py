@@ -14,8 +14,9 @@ from delf_cli.main import COMMANDS, cli
 from docs_site.command_line import commands, options_of
 from support.commands import check_object, json_tables
 from support.program import DELF, delf, environment, run, write_recording
-from support.waiting import FREE_TO_CLOSE, TOOLS, killed_in_a_call, resuming, running
 from support.workspace import ROOT
+
+from .waiting import FREE_TO_CLOSE, TOOLS, killed_in_a_call, resuming, running
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from support.program import DELF, delf, environment, start, write_recording
-from support.waiting import FREE_TO_CLOSE, Run, running, sent
+
+from .waiting import FREE_TO_CLOSE, Run, running, sent
 
 pytestmark = pytest.mark.timeout(120)
 

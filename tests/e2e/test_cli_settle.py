@@ -7,7 +7,8 @@ import pytest
 
 from support.program import DELF, delf, environment
 from support.terminal import TerminalProcess
-from support.waiting import FREE_TO_CLOSE, killed_in_a_call, resuming, running, sent
+
+from .waiting import FREE_TO_CLOSE, killed_in_a_call, resuming, running, sent
 
 pytestmark = pytest.mark.timeout(120)
 

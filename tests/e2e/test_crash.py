@@ -22,7 +22,7 @@ import pytest
 from support.fixtures import Database, sqlite_file
 from support.program import start
 
-WORKER = Path(__file__).parents[1] / "support" / "crash_worker.py"
+WORKER = Path(__file__).with_name("crash_worker.py")
 KILLS = int(os.environ.get("DELF_CRASH_KILLS", "10"))
 SEED = int(os.environ.get("DELF_CRASH_SEED", "20260"))
 KILLS_OF_A_TASK = 5

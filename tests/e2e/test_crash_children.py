@@ -11,7 +11,7 @@ from support.program import run
 KILLS = int(os.environ.get("DELF_TEST_CHILD_KILLS", "4"))
 SEED = os.environ.get("DELF_TEST_CHILD_SEED", "20261126")
 VICTIMS = os.environ.get("DELF_TEST_CHILD_VICTIMS", "host")  # or host,sandbox
-WORKER = Path(__file__).parent.parent / "support" / "children_kills.py"
+WORKER = Path(__file__).with_name("children_kills.py")
 
 
 def test_a_parent_with_ten_children_survives_kills(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from support.program import run
 
-WORKER = Path(__file__).parents[1] / "support" / "strategy_worker.py"
+WORKER = Path(__file__).with_name("strategy_worker.py")
 
 
 @pytest.mark.timeout(240)

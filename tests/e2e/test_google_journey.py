@@ -23,7 +23,8 @@ from delf_sheets import Sheets
 from support import program
 from support.google import GoogleServer
 from support.google.fixtures import USER, connect, credentials, google
-from support.waiting import Run
+
+from .waiting import Run
 
 __all__ = ["connect", "credentials", "google"]
 pytestmark = pytest.mark.timeout(120)

@@ -17,9 +17,10 @@ import click
 import pytest
 
 from docs_site.command_line import commands
-from support.hostile import COMMANDS, TRICKS, Checkout
 from support.program import DELF
 from support.workspace import ROOT
+
+from .hostile import COMMANDS, TRICKS, Checkout
 
 SECRET = "aws_secret_access_key=hunter2-of-the-person"
 TOKEN = "victim-token-0123456789"
@@ -27,7 +28,7 @@ KEY = "sk-of-the-person-0123456789"
 DRIVER = f"""
 import sys
 sys.path.append({str(ROOT / "tests")!r})
-from support.hostile import main
+from e2e.hostile import main
 main()
 """
 

@@ -15,7 +15,8 @@ from delf.events import ModelReplied
 from delf.messages import ModelDelta
 from delf.testing import TestHost
 from delf_strategy_codegen.strategy import CodegenStrategy
-from support import llama_server
+
+from . import llama_server
 
 pytestmark = [
     pytest.mark.slow,

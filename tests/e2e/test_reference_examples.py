@@ -25,14 +25,15 @@ from support.openapi_specs import spec
 from support.postgres import PASSWORD, PostgresServer
 from support.postgres import USER as ROLE
 from support.program import environment
-from support.reference_examples import examples, install_model, program
 from support.terminal import TerminalProcess
 from support.workspace import ROOT
+
+from .reference_examples import examples, install_model, program
 
 __all__ = ["credentials", "google"]
 
 FILE: Final = ROOT.parent / "shared/data/compat/examples.py"
-RUNNER: Final = ROOT / "tests/support/reference_examples.py"
+RUNNER: Final = Path(__file__).with_name("reference_examples.py")
 pytestmark = [
     pytest.mark.timeout(240),
     pytest.mark.skipif(not FILE.exists(), reason="needs ../shared"),

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from support.scenes import COLUMNS, PAGE, SCENES, played_on, prepare, shell, views
 from support.terminal import TerminalProcess
+
+from .scenes import COLUMNS, PAGE, SCENES, played_on, prepare, shell, views
 
 pytestmark = pytest.mark.timeout(90)
 

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from support.authorities import OF_THE_MACHINE
-from support.pages import blocks_of
 from support.program import write_recording
 from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT
+
+from .pages import blocks_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

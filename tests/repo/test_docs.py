@@ -18,7 +18,6 @@ from delf_sandbox.guest import frames
 from support.every_error import EVERY
 from support.google import google_server
 from support.google.fixtures import ALL, USER
-from support.pages import PageError, run_page
 from support.tables import (
     DIRECTORY,
     hook_page,
@@ -29,6 +28,9 @@ from support.tables import (
 )
 from support.tables import PAGE as CONFIGURATION
 from support.workspace import ROOT
+
+from . import pages
+from .pages import PageError, run_page
 
 pytestmark = pytest.mark.docs
 
@@ -145,7 +147,7 @@ HELLO = "<!-- model answers\nprint('hello')\n-->\n"
 def test_a_page_that_lies_is_found(
     text: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("support.pages.ROOT", tmp_path)
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
     page = tmp_path / "page.md"
     page.write_text(text)
     with pytest.raises(PageError, match=problem):
@@ -154,7 +156,7 @@ def test_a_page_that_lies_is_found(
 
 @pytest.mark.timeout(60)
 def test_a_real_model_is_asked_over_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("support.pages.ROOT", tmp_path)
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
     page = tmp_path / "page.md"
     page.write_text(f"{HELLO}```python{AGENT}```\n\n```text\nhello\n```\n")
     run_page(page, tmp_path / "folder")

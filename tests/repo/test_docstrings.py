@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from support.prose import PAGES, SOURCES, docstrings
 from support.workspace import ROOT
+
+from .prose import PAGES, SOURCES, docstrings
 
 OPENING: Final = re.compile(
     r"(what|whatever|whether|which|whichever|who|whose|whom|whoever|when|why|where|wherever|how|"

@@ -12,8 +12,9 @@ from delf import hookspecs
 from delf.hookspecs import HOOKS
 from delf.plugins.shapes import PROTOCOLS
 from delf_devkit.testing.contracts.base import Contract
-from support.pages import blocks_of
 from support.workspace import LIBRARIES, PLUGINS, ROOT, Library
+
+from .pages import blocks_of
 
 pytestmark = pytest.mark.docs
 

@@ -9,7 +9,9 @@ from typing import Final
 
 import pytest
 
-from support.prose import (
+from support.workspace import ROOT
+
+from .prose import (
     MOST_WORDS,
     PAGES,
     SOURCES,
@@ -18,7 +20,6 @@ from support.prose import (
     sentences,
     words,
 )
-from support.workspace import ROOT
 
 PRIVATE: Final = {
     r"anew": "again",

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ from support.workspace import ROOT
 
 @pytest.mark.timeout(180)
 def test_an_answers_type_is_inferred():
-    file = ROOT / "tests" / "support" / "typed_answers.py"
+    file = Path(__file__).with_name("typed_answers.py")
     command = [sys.executable, "-m", "pyright", str(file)]
     told = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert told.returncode == 0, told.stdout

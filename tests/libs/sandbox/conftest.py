@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from delf_sandbox.session import WireSession
-from support.guests import LIMITS, FakeGuest, FakeProcess
 from support.scripting import session_spec
+
+from .guests import LIMITS, FakeGuest, FakeProcess
 
 
 @asynccontextmanager

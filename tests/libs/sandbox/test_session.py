@@ -19,8 +19,9 @@ from delf.protocols.sandbox import (
 from delf_sandbox import budget as budget_module
 from delf_sandbox.guest.output import MAX_FILES
 from delf_sandbox.session import WireSession
-from support.guests import FakeProcess
 from support.until import until
+
+from .guests import FakeProcess
 
 DONE = ["done", None, {}]
 

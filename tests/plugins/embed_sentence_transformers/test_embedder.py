@@ -14,7 +14,8 @@ from delf.errors import ConfigurationError
 from delf.testing import EmbedderContract, PluginContract
 from delf_embed_sentence_transformers.embedder import SentenceTransformersEmbedder
 from delf_embed_sentence_transformers.prefixes import prefix_of
-from support.minilm import minilm_path
+
+from .minilm import minilm_path
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

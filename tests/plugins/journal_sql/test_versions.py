@@ -7,7 +7,8 @@ import pytest
 from delf.events import Printed, TaskFinished, TaskStarted
 from delf_journal_sql import schema
 from delf_journal_sql.errors import JournalSetupError
-from support import journal_schemas
+
+from . import journal_schemas
 
 NEWEST = len(schema.MIGRATIONS)
 VERSIONS = range(1, NEWEST + 1)
@@ -19,7 +20,7 @@ END = {"status": True, "text": "", "duration_ms": 1.0}
 def test_a_journal_of_each_version_is_kept():
     kept = sorted(path.name for path in journal_schemas.FOLDER.iterdir())
     assert kept == [journal_schemas.file_of(version).name for version in VERSIONS], (
-        "run: python -m support.journal_schemas"
+        "run: python -m plugins.journal_sql.journal_schemas"
     )
 
 

@@ -91,7 +91,7 @@ def chat_completions():
 
 def judge(provider, sent):
     """Fail where the provider would not know a field, or not take its value."""
-    from support import vendors
+    from . import vendors
 
     if provider == "openai":
         error = next(chat_completions().iter_errors(sent), None)
@@ -147,7 +147,7 @@ REPLIES = {
 
 async def by_sdk(provider, server, *, stream):
     """Text, calls, tokens in and out, and the reason to finish, as the SDK reads them."""
-    from support import vendors
+    from . import vendors
 
     name = PROVIDERS[provider][0]
     asked = [{"role": "user", "content": "hi"}]
@@ -205,7 +205,7 @@ async def by_openai(client, name, asked, stream):
 
 
 async def by_google(server, name, stream):
-    from support import vendors
+    from . import vendors
 
     http = httpx.AsyncClient()
     options = vendors.gemini.HttpOptions(base_url=server.root_url, httpx_async_client=http)
@@ -258,7 +258,7 @@ async def test_answers_are_read_as_the_sdk_reads_them(
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422, 429, 500, 503, 529])
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_errors_are_read_as_the_sdk_reads_them(provider, status, openai_server, http_model):
-    from support import vendors
+    from . import vendors
 
     said = "this is what was wrong"
     server = openai_server(

@@ -10,8 +10,9 @@ import pathlib
 
 import pytest
 
-from support.openapi_conformance import judge_spec
 from support.openapi_specs import PETS, body, one, param
+
+from .openapi_conformance import judge_spec
 
 SAMPLED = {
     "adyen_checkout_v71.json": 10,

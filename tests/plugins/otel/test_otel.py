@@ -24,8 +24,9 @@ from delf_devkit.testing.events import every_event
 from delf_otel.observer import OtelObserver
 from delf_otel.spans import Spans, provider_of
 from support import program
-from support.genai_conventions import Conventions
-from support.otel_collector import Collector
+
+from .genai_conventions import Conventions
+from .otel_collector import Collector
 
 SECRET = "sk-live-4242424242424242"
 
@@ -166,7 +167,12 @@ def test_two_processes_and_a_child_are_one_trace_without_orphans(
         "OTEL_BSP_SCHEDULE_DELAY": "50",
         "TRACEPARENT": f"00-{trace}-{span}-01",
     }
-    command = [sys.executable, "-m", "support.traced_worker", f"sqlite:///{tmp_path}/journal.db"]
+    command = [
+        sys.executable,
+        "-m",
+        "plugins.otel.traced_worker",
+        f"sqlite:///{tmp_path}/journal.db",
+    ]
     here: dict[str, Any] = {"cwd": Path(__file__).parents[2], "env": env, "text": True}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with program.start([*command, "new"], **here, **pipes) as first:

@@ -21,11 +21,12 @@ from delf.events import TaskFinished, TaskPostponed, TaskQueued, TaskStarted
 from delf_journal_sql import SqlJournal
 from delf_runner_dbos.queue import DbosQueue
 from delf_runner_dbos.settings import QueueSettings
-from support.chaos import Chaos
-from support.fleet import Fleet, fleet
 from support.postgres import own_postgres
 from support.program import delf, start, write_recording
 from support.until import until
+
+from .chaos import Chaos
+from .fleet import Fleet, fleet
 
 pytestmark = [pytest.mark.timeout(240)]
 

@@ -12,9 +12,10 @@ import pytest
 
 from delf.errors import ConnectionUnavailableError
 from delf_runner_dbos.queue import DbosQueue
-from support.fleet import Fleet, fleet
 from support.program import delf
 from support.until import until
+
+from .fleet import Fleet, fleet
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.chaos]
 

@@ -17,8 +17,9 @@ import pytest
 from delf_sandbox_local import cgroup, seccomp
 from delf_sandbox_local.backend import LocalBackend
 from support.corpora import CORPUS, Targets, entries, run_escapes
-from support.escapes import limits_kept, run_attempts
 from support.workspace import CORE, ROOT
+
+from .attempts import limits_kept, run_attempts
 
 pytestmark = [
     pytest.mark.slow,
@@ -63,7 +64,7 @@ async def test_the_corpus(part, tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def unprivileged():
-    """Runs a module of ``support`` as nobody, in a copy of delf that nobody can read."""
+    """Runs a module of the tests as nobody, in a copy of delf that nobody can read."""
     python = next(filter(_can_run, (sys.executable, "/usr/bin/python3")), None)
     if python is None:
         pytest.skip("there is no Python 3.11 that other users can run")
@@ -75,15 +76,11 @@ def unprivileged():
         (ROOT / "libs/sandbox/src/delf_sandbox", "delf_sandbox"),
         (ROOT / "plugins/sandbox-local/src/delf_sandbox_local", "delf_sandbox_local"),
         (Path(platformdirs.__file__).parent, "platformdirs"),
-        (ROOT / "tests/support", "support"),
-        (ROOT / "tests/plugins/sandbox_local/escapes", "plugins/sandbox_local/escapes"),
+        (ROOT / "tests/support", "tests/support"),
+        (ROOT / "tests/plugins/sandbox_local", "tests/plugins/sandbox_local"),
     )
     for source, name in sources:
         shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "support").rename(folder / "tests_support")
-    (folder / "tests").mkdir()
-    (folder / "tests_support").rename(folder / "tests/support")
-    (folder / "plugins").rename(folder / "tests/plugins")
     subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
 
     def run(module, *words):
@@ -130,7 +127,7 @@ def target():
 
 @here
 def test_own_attempts_as_nobody(unprivileged, target):
-    done = unprivileged("support.escapes", target)
+    done = unprivileged("plugins.sandbox_local.attempts", target)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {}
 

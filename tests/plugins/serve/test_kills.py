@@ -23,7 +23,7 @@ SEED: Final = os.environ.get("DELF_TEST_SERVE_SEED", "20261122")
 def test_kills_lose_and_repeat_nothing(tmp_path, servers, journal_url):
     order = [str(tmp_path), str(KILLS), SEED, str(servers), journal_url]
     done = subprocess.run(
-        [sys.executable, "-m", "support.serve_kills", *order],
+        [sys.executable, "-m", "plugins.serve.serve_kills", *order],
         cwd=Path(__file__).parents[2],
         env={**os.environ, "XDG_DATA_HOME": str(tmp_path)},
         capture_output=True,

@@ -12,9 +12,10 @@ import pytest
 
 from delf.protocols.people import PersonKey, digest_of
 from plugins.serve.test_people import add, person
-from support.raw import dripping, raw
 from support.serving import KEYS, bearer, doing
 from support.until import until
+
+from .raw import dripping, raw
 
 HEAD = b"GET /tasks HTTP/1.1\r\nhost: localhost\r\n"
 POST = b"POST /run HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"

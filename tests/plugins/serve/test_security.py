@@ -13,8 +13,9 @@ from delf_devkit.testing.hosts import TestHost
 from delf_serve.keys import Keys
 from delf_serve.server import check_bind
 from delf_serve.settings import settings_of
-from support.raw import raw
 from support.serving import KEYS, Outbox, bearer, doing, make_agent
+
+from .raw import raw
 
 WRONG = ("wrong", "ada-ke", "ada-key2", "ADA-KEY", "ada-key,ben-key", "ada:read:ada-key")
 

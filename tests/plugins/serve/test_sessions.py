@@ -15,9 +15,10 @@ from starlette.testclient import TestClient
 
 from delf import ConfigurationError
 from delf_serve.app import make_app
-from support.raw import raw
 from support.serving import KEYS, Outbox, bearer, doing, make_agent
 from support.until import until
+
+from .raw import raw
 
 
 @asynccontextmanager

@@ -57,7 +57,7 @@ async def test_postgresql_gives_the_same_in_every_environment(
 
 
 GREETING = ", 'Grüße 東京' AS greeting, 1e0 / 30 AS tenth"
-PROGRAM = Path(__file__).parents[2] / "support/odd_place.py"
+PROGRAM = Path(__file__).with_name("odd_place.py")
 PANDAS = {
     "display.max_rows": 1,
     "display.max_columns": 1,

@@ -23,8 +23,9 @@ from delf_sql import database
 from delf_sql.backends.engine import EngineBackend
 from delf_sql.gate import check_query
 from support.fixtures import sqlite_file
-from support.sql_attacks import ATTACKS, FINGERPRINTS
-from support.sql_attacks import SETUP as ITEMS
+
+from .sql_attacks import ATTACKS, FINGERPRINTS
+from .sql_attacks import SETUP as ITEMS
 
 SETUP = """
 CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT NOT NULL);

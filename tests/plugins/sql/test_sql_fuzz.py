@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from support.sql_fuzz import (
+from .sql_fuzz import (
     DUCKDB_CANARIES,
     MARIADB_CANARIES,
     POSTGRESQL_CANARIES,

@@ -10,7 +10,8 @@ from delf.errors import DelfError, ToolExecutionError, ToolRefusedError
 from delf_sql.gate import Statement, named
 from delf_sql.tokens import normalise
 from support.fixtures import SharedDatabases
-from support.sql_attacks import ATTACKS, FINGERPRINTS, GATE_ONLY, SETUP
+
+from .sql_attacks import ATTACKS, FINGERPRINTS, GATE_ONLY, SETUP
 
 pytestmark = pytest.mark.services
 

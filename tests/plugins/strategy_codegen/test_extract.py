@@ -9,7 +9,8 @@ from delf.messages import ModelReply, ToolCall
 from delf_strategy_codegen import python as codeblock
 from delf_strategy_codegen.extract import read, read_reply
 from delf_strategy_codegen.python import parse_script
-from support.answers import ANSWERS, SCRIPT, SHAPES, fenced
+
+from .answers import ANSWERS, SCRIPT, SHAPES, fenced
 
 
 @pytest.mark.parametrize("name", ANSWERS)

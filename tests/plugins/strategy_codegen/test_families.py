@@ -3,8 +3,9 @@
 import pytest
 
 from delf_strategy_codegen.extract import read
-from support.answers import SCRIPT
-from support.model_answers import CALLS, FENCES, NONE, REASONING, SEVERAL
+
+from .answers import SCRIPT
+from .model_answers import CALLS, FENCES, NONE, REASONING, SEVERAL
 
 
 @pytest.mark.parametrize("name", REASONING)

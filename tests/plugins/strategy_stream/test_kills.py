@@ -14,7 +14,7 @@ TESTS = Path(__file__).parents[2]
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("way", ["replay", "session"])
 def test_killed_at_random_moments(way: str, tmp_path: Path) -> None:
-    command = ["-m", "support.stream_worker", way, tmp_path, "5", "1"]
+    command = ["-m", "plugins.strategy_stream.stream_worker", way, tmp_path, "5", "1"]
     environ = {**os.environ, "PYTHONPATH": str(TESTS)}
     done = run(command, cwd=TESTS, env=environ, text=True, timeout=200)
     assert done.returncode == 0, done.stderr

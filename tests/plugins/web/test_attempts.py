@@ -10,8 +10,9 @@ import pytest
 
 from delf.errors import DelfError, ToolExecutionError, ToolRefusedError
 from delf_web import Web
-from support.dns import name_server
 from support.raw_http import Reply, Seen
+
+from .dns import name_server
 
 LINES = (Path(__file__).parent / "attempts.txt").read_text(encoding="utf-8").splitlines()
 ATTEMPTS = [line for line in LINES if line and not line.startswith("#")]

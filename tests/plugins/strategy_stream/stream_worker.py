@@ -1,6 +1,6 @@
 """Kills a task of the strategy `stream` at random moments and resumes it in another process.
 
-    cd tests && python -m support.stream_worker replay|session FOLDER ROUNDS SEED
+    cd tests && python -m plugins.strategy_stream.stream_worker replay|session FOLDER ROUNDS SEED
 
 Prints for each kill, as JSON: after how many seconds, whether it hit, the answer, what was written.
 The servers that it asks are in a process of their own; the others are forked from this one, which

@@ -2,7 +2,7 @@
 
 Also a program, so that it can run as another user::
 
-    python -m support.escapes FOLDER        prints what succeeded as JSON
+    python -m plugins.sandbox_local.attempts FOLDER        prints what succeeded as JSON
 
 It uses delf and the standard library only.
 """
@@ -25,7 +25,7 @@ from typing import Any, Self
 from delf.protocols.sandbox import CallRequest, Crashed, Limits, Returned, SessionSpec, ToolNames
 from delf_sandbox_local.backend import LocalBackend
 
-ATTEMPTS = Path(__file__).parents[1] / "plugins" / "sandbox_local" / "escapes"
+ATTEMPTS = Path(__file__).with_name("escapes")
 SECRET = "DELF-OWN-SECRET-e1c7"
 _SECONDS = 8.0
 _SLOWEST_TURN = 2.0

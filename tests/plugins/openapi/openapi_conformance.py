@@ -32,8 +32,9 @@ from delf_openapi import APITool
 from delf_openapi.document import Document
 from delf_openapi.loading import load_api
 from delf_openapi.operations import Operation, read_operation
-from support.openapi_values import Giver
 from support.raw_http import Reply, Seen, raw_server
+
+from .openapi_values import Giver
 
 TRIES = 16
 CONFIG = Config(spec_validator_cls=None)  # pyright: ignore[reportArgumentType]

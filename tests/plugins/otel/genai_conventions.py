@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml12
 
-HERE = Path(__file__).parents[1] / "plugins" / "otel" / "conventions"
+HERE = Path(__file__).with_name("conventions")
 KINDS = {"client": 3, "internal": 1}
 """Of a span, as the protocol numbers them."""
 

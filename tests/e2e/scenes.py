@@ -1,6 +1,6 @@
 """Scenes at a terminal for ``docs/terminal.md``: played in tmux for the page, on a plain one in tests.
 
-``cd tests && ../.venv/bin/python -m support.scenes`` plays them all and writes the page's views again;
+``cd tests && ../.venv/bin/python -m e2e.scenes`` plays them all and writes the page's views again;
 names after it play only those. Nothing of the machine stays in a view: see ``_without_machine``.
 """
 
@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from support.program import DELF, delf, write_recording
-from support.tmux import Tmux
 from support.workspace import ROOT
+
+from .tmux import Tmux
 
 PAGE: Final = ROOT / "docs/terminal.md"
 COLUMNS: Final = 80

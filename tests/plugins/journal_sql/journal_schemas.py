@@ -1,4 +1,4 @@
-"""A small journal of each version of the tables, as text: ``python -m support.journal_schemas``.
+"""A small journal of each version of the tables, as text: ``python -m plugins.journal_sql.journal_schemas``.
 
 It writes the files that are missing. One that is there is never written again: it is what a delf of
 that version left behind.
@@ -29,7 +29,7 @@ from delf_journal_sql import schema
 from delf_journal_sql.opening import open_database
 from delf_journal_sql.settings import JournalSettings
 
-FOLDER: Final = Path(__file__).parent.parent / "plugins" / "journal_sql" / "schemas"
+FOLDER: Final = Path(__file__).with_name("schemas")
 _CALL: Final[dict[str, Any]] = {"call_id": 1, "action": "bank.pay"}
 _STATES: Final = {"done": "done", "bad": "failed", "waits": "running"}
 

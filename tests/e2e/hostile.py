@@ -1,6 +1,6 @@
 """A stranger's checkouts, and every command of ``delf`` run in each.
 
-``python -m support.hostile`` reads a line of JSON for each checkout: ``folder``, ``environ``, and
+``python -m e2e.hostile`` reads a line of JSON for each checkout: ``folder``, ``environ``, and
 the ``secret`` that nothing may open. It runs the commands of :data:`COMMANDS` there, in a fork for
 each checkout, and writes what each command did as a line of JSON.
 """

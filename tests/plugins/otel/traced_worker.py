@@ -1,6 +1,6 @@
 """A process that does a task with a child task, or resumes one; its spans go to a collector.
 
-    python -m support.traced_worker JOURNAL TASK_ID or new
+    python -m plugins.otel.traced_worker JOURNAL TASK_ID or new
 
 In a new task, the child's call waits for a line of the standard input, and then kills the process.
 """

@@ -12,8 +12,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from delf.events import TaskFinished, TaskResumed
-from support.fleet import OVER, Fleet
 from support.postgres import OwnPostgres
+
+from .fleet import OVER, Fleet
 
 
 @dataclass

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from support.answers import SCRIPT, fenced
+from .answers import SCRIPT, fenced
 
 DRAFT = fenced("await shop.delete_all()")
 THOUGHT = f"The user wants a count. Perhaps\n\n{DRAFT}\n\nNo, only read."

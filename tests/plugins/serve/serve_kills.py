@@ -1,6 +1,6 @@
 """Kills servers at random moments while they work and are watched, and looks at what is left.
 
-    cd tests && python -m support.serve_kills FOLDER KILLS SEED SERVERS JOURNAL
+    cd tests && python -m plugins.serve.serve_kills FOLDER KILLS SEED SERVERS JOURNAL
 
 Hands tasks in, answers what they ask, follows each by its event stream, each time at any of the
 servers; kills one of them with SIGKILL and starts it again. Prints what it saw as JSON; ``faults`` is empty if all is well: each

@@ -38,10 +38,11 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from delf.testing import install_plugin, script
-from support.light_model import install_light_model
 from support.openai_server import OpenAIServer
 from support.program import DELF, run
 from support.workspace import ROOT
+
+from .light_model import install_light_model
 
 _FENCE: Final = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ANSWER: Final = re.compile(r"^<!-- model (answers|says)\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
