@@ -11,6 +11,7 @@ import tempfile
 import uuid
 from collections.abc import Generator, Iterator
 from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -38,31 +39,49 @@ SERVICE_PARAMETERS: Final = frozenset({"postgresql", "postgres", "mariadb", "doc
 BROWSERS: Final = frozenset({"browser"})
 CHAOS: Final = ("test_crash", "test_kills", "test_journal_crash", "test_runners")
 """Modules that kill what they test."""
-JOURNEYS: Final = Path(__file__).with_name("e2e")
-"""Whole tasks, most of them by programs as users start them."""
+HERE: Final = Path(__file__).parent
+SLOW_FOLDERS: Final = frozenset({"demo", "e2e", "model_litellm"})
+"""Whole tasks, most by programs as users start them; and a package that is slow to import."""
+PROGRAMS: Final = ("support.program", "support.terminal")
+"""Modules that start programs import one of these."""
 THOROUGH: Final = frozenset(
     [
         "abuse",
         "command",
         "commands",
         "conformance",
+        "corpus",
+        "docstrings",
         "doctor",
         "escapes",
         "examples",
+        "fixtures",
         "hostile",
         "import",
         "interleaving",
+        "isolation",
+        "names",
+        "new",
+        "oidc",
         "processes",
+        "prose",
+        "query",
+        "scaffolds",
         "sessions",
+        "skips",
+        "soundness",
+        "subset",
         "tree",
         "typing",
         "vendor",
         "written",
     ]
 )
-"""Words in the names of modules that try much, or start programs and vendors' libraries."""
-THOROUGH_CASES: Final = frozenset({"test_says_the_same_of_itself_each_time"})
-"""Cases of the contract suites that start processes, for each plugin of the kind."""
+"""Words in the names of modules that try much, or read all of the repository."""
+THOROUGH_CASES: Final = frozenset(
+    {"test_a_killed_task_goes_on_from_every_point", "test_says_the_same_of_itself_each_time"}
+)
+"""Cases of the contract suites that start processes or kill much, for each plugin of the kind."""
 SERVICE_SECONDS: Final = 120
 _running: ContextVar[pytest.Item | None] = ContextVar("running", default=None)
 OF_IMAGES: Final = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
@@ -97,8 +116,18 @@ def _named(path: Path) -> Iterator[str]:
     """Markers that follow from where a test stands."""
     if path.name.startswith(CHAOS):
         yield "chaos"
-    if JOURNEYS in path.parents or not THOROUGH.isdisjoint(path.stem.split("_")):
+    if (
+        not SLOW_FOLDERS.isdisjoint(path.parts[len(HERE.parts) :])
+        or not THOROUGH.isdisjoint(path.stem.split("_"))
+        or _starts_programs(path)
+    ):
         yield "slow"
+
+
+@cache
+def _starts_programs(path: Path) -> bool:
+    text = path.read_text(encoding="utf-8")
+    return any(name in text for name in PROGRAMS)
 
 
 def _kinds(item: pytest.Item) -> Iterator[str]:
@@ -110,7 +139,7 @@ def _kinds(item: pytest.Item) -> Iterator[str]:
         yield "services"
     if not fixtures.isdisjoint(BROWSERS):
         yield "browser"
-    if item.name in THOROUGH_CASES:
+    if item.name.partition("[")[0] in THOROUGH_CASES:
         yield "slow"
     yield from _named(item.path)
 

@@ -16,6 +16,8 @@ from delf_openapi import APITool
 from support.openapi_specs import PETS
 from support.raw_http import Reply, Seen, threaded_server
 
+pytestmark = pytest.mark.slow
+
 KEY = "sk_test_5ecret"
 
 BILLING = """\
