@@ -1,27 +1,28 @@
 """The zone of the user, as sandboxes are told it."""
 
-from delf.machine import zones
-from delf.machine.zones import local_zone
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from delf.machine.zones import Zone, local_zone
 
 
 def test_a_zone_by_name(monkeypatch):
     monkeypatch.setenv("TZ", "Europe/Madrid")
-    assert local_zone() == zones.Zone("CET-1CEST,M3.5.0,M10.5.0/3", "Europe/Madrid")
+    assert local_zone() == Zone("CET-1CEST,M3.5.0,M10.5.0/3", "Europe/Madrid")
 
 
 def test_a_rule(monkeypatch):
     monkeypatch.setenv("TZ", "EST5EDT,M3.2.0,M11.1.0")
-    assert local_zone() == zones.Zone("EST5EDT,M3.2.0,M11.1.0")
+    assert local_zone() == Zone("EST5EDT,M3.2.0,M11.1.0")
 
 
-def test_that_of_the_machine(monkeypatch, tmp_path):
-    monkeypatch.delenv("TZ", raising=False)
-    monkeypatch.setattr(zones, "_LOCAL", tmp_path / "nothing")
-    zones._zone.cache_clear()
-    assert local_zone() == zones.Zone("UTC0")
-    zones._zone.cache_clear()
-
-
-def test_an_offset_of_hours_and_minutes():
-    assert zones._fixed(19800) == "<+0530>-5:30"
-    assert zones._fixed(-12600) == "<-0330>+3:30"
+@pytest.mark.parametrize(
+    ("seconds", "rule"), [(0, "UTC0"), (19800, "<+0530>-5:30"), (-12600, "<-0330>+3:30")]
+)
+def test_a_file_without_a_rule_leaves_the_offset_of_now(seconds, rule, monkeypatch, tmp_path):
+    (tmp_path / "zone").write_bytes(b"TZif1")
+    monkeypatch.setenv("TZ", str(tmp_path / "zone"))
+    monkeypatch.setattr(time, "localtime", lambda *_: SimpleNamespace(tm_gmtoff=seconds))
+    assert local_zone() == Zone(rule)

@@ -90,20 +90,28 @@ ABOUT = ("box", "delf_box:Box", "delf-plugin-sandbox-box 1.0", "[]", "Box 7")
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Measurements:
-    measurements = Measurements(tmp_path / "isolation")
+    measurements = Measurements(folder_of(tmp_path))
     measurements.keep(ABOUT, replace(CONFINED, reached=("a route",), memory=True))
     return measurements
 
 
-def files_of(kept: Measurements) -> list[Path]:
-    return list(kept._folder.iterdir())
+def folder_of(tmp_path: Path) -> Path:
+    return tmp_path / "isolation"
 
 
-def test_what_was_measured_is_known_later_for_this_user_alone(kept: Measurements) -> None:
+@pytest.fixture
+def path(kept: Measurements, tmp_path: Path) -> Path:
+    """The file that keeps it."""
+    (found,) = folder_of(tmp_path).iterdir()
+    return found
+
+
+def test_what_was_measured_is_known_later_for_this_user_alone(
+    kept: Measurements, path: Path
+) -> None:
     assert kept.known(ABOUT) == replace(CONFINED, reached=("a route",), memory=True)
-    (path,) = files_of(kept)
     assert path.stat().st_mode & 0o777 == 0o600
-    assert kept._folder.stat().st_mode & 0o777 == 0o700
+    assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("place", range(len(ABOUT)))
@@ -124,14 +132,15 @@ def test_another_kernel_is_measured_anew(
     assert kept.known(ABOUT) is None
 
 
-def test_what_others_could_have_written_is_not_believed(kept: Measurements, tmp_path: Path) -> None:
-    (path,) = files_of(kept)
+def test_what_others_could_have_written_is_not_believed(
+    kept: Measurements, path: Path, tmp_path: Path
+) -> None:
     path.chmod(0o620)
     assert kept.known(ABOUT) is None
     path.chmod(0o600)
-    kept._folder.chmod(0o770)
+    path.parent.chmod(0o770)
     assert kept.known(ABOUT) is None
-    kept._folder.chmod(0o700)
+    path.parent.chmod(0o700)
     assert kept.known(ABOUT) is not None
     path.rename(tmp_path / "elsewhere")
     path.symlink_to(tmp_path / "elsewhere")
@@ -142,15 +151,13 @@ def test_what_others_could_have_written_is_not_believed(kept: Measurements, tmp_
     "content",
     ["", "[]", "{}", '{"about": [], "measured": {}}', "\0", "[" * 100_000, '{"measured": 1}'],
 )
-def test_what_is_damaged_is_measured_anew(kept: Measurements, content: str) -> None:
-    (path,) = files_of(kept)
+def test_what_is_damaged_is_measured_anew(kept: Measurements, path: Path, content: str) -> None:
     path.write_text(content)
     assert kept.known(ABOUT) is None
 
 
 @pytest.mark.parametrize("value", ["yes", 1, [], {"a": 1}])
-def test_nothing_but_yes_and_no_is_believed(kept: Measurements, value: object) -> None:
-    (path,) = files_of(kept)
+def test_nothing_but_yes_and_no_is_believed(kept: Measurements, path: Path, value: object) -> None:
     told = json.loads(path.read_text())
     told["measured"]["files"] = value
     path.write_text(json.dumps(told))
