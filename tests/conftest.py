@@ -47,6 +47,7 @@ PROGRAMS: Final = ("support.program", "support.terminal")
 THOROUGH: Final = frozenset(
     [
         "abuse",
+        "attempts",
         "command",
         "commands",
         "conformance",
@@ -60,12 +61,15 @@ THOROUGH: Final = frozenset(
         "import",
         "interleaving",
         "isolation",
+        "login",
         "names",
         "new",
         "oidc",
         "processes",
         "prose",
         "query",
+        "recording",
+        "routines",
         "scaffolds",
         "sessions",
         "skips",
@@ -74,10 +78,11 @@ THOROUGH: Final = frozenset(
         "tree",
         "typing",
         "vendor",
+        "web",
         "written",
     ]
 )
-"""Words in the names of modules that try much, or read all of the repository."""
+"""Words in the names of modules that try much, start processes, or read all of the repository."""
 THOROUGH_CASES: Final = frozenset(
     {"test_a_killed_task_goes_on_from_every_point", "test_says_the_same_of_itself_each_time"}
 )

@@ -8,7 +8,7 @@ from textwrap import dedent
 
 import pytest
 
-from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Returned
+from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached
 from delf_sandbox_local import process
 from support.scripting import NotingHost, local_session, run_script, session_spec
 
