@@ -19,7 +19,7 @@ from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.notes import notes_of_call
 from delf.plugins.formats import Formats
 from delf.testing import TestHost
-from delf_files import large, query
+from delf_files import large
 from delf_files.connection import Files
 
 HOST = TestHost.discover(environ={})
@@ -101,7 +101,7 @@ async def test_files_are_tables(files):
     )
 
 
-SMALL = {
+ROWS = {
     "rows of different lengths": (
         "t.csv",
         "n,n\na,1\nb\nc,2,3\n",
@@ -140,16 +140,7 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("case", SMALL)
-async def test_a_query_sees_the_rows_that_a_read_gives(tmp_path, case):
-    name, data, rows, told = SMALL[case]
-    got, notes = await _queried(tmp_path / name, data)
-    assert got == rows
-    assert [note[: len(start)] for note, start in zip(notes, told, strict=True)] == told
-
-
-LARGE = {
-    **SMALL,
+MORE_ROWS = {
     "a key that is there twice, in lines": ("t.jsonl", '{"a": 1, "a": 2}\n', [(2,)], ["t.jsonl has keys"]),
     "a key that is there twice, in an object": ("t.json", '{"a": {"b": 1, "b": 2}}', [({"b": 2},)], ["t.json has keys"]),
     "a key that is there twice, after others": ("t.json", '\ufeff[\n{"a": 12}\n,{"a": "]", "a": 678} ] \n', [(12,), (678,)], ["t.json has keys"]),
@@ -172,14 +163,14 @@ LARGE = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", LARGE)
-async def test_a_large_file_is_read_as_a_small_one(tmp_path, monkeypatch, case):
-    monkeypatch.setattr(query, "_is_small", lambda file: False)
-    name, data, rows, told = LARGE[case]
+@pytest.mark.parametrize(
+    "case", [*ROWS, *(pytest.param(case, marks=pytest.mark.slow) for case in MORE_ROWS)]
+)
+async def test_a_query_sees_the_rows_that_a_read_gives(tmp_path, case):
+    name, data, rows, told = {**ROWS, **MORE_ROWS}[case]
     got, notes = await _queried(tmp_path / name, data)
     assert got == rows
-    assert len(notes) == len(told)
+    assert [note[: len(start)] for note, start in zip(notes, told, strict=True)] == told
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 1000])
@@ -214,8 +205,7 @@ def test_values_that_are_none_are_named(tmp_path, text):
         ("", "t.csv: it has no rows"),
     ],
 )
-async def test_damage_of_a_large_file_is_named(tmp_path, monkeypatch, data, message):
-    monkeypatch.setattr(query, "_is_small", lambda file: False)
+async def test_damage_is_named(tmp_path, data, message):
     with pytest.raises(ToolRefusedError, match=message):
         await _queried(tmp_path / "t.csv", data)
 

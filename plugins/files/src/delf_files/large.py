@@ -1,4 +1,4 @@
-"""Text files of any size as DuckDB reads them: the rows that a read of a small one would give."""
+"""Text files of any size as DuckDB reads them: the rows that ``files.read`` gives."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from delf.errors import OptionalDependencyError, ToolExecutionError, ToolRefusedError
 from delf.notes import note
@@ -19,9 +19,6 @@ from delf.values.conversion import unique_names
 from delf.values.encoding import dumps, loads
 from delf_files import query_child
 from delf_files.forms import LOOKED_AT, check_form
-from delf_files.json_text import read_json, read_json_lines
-from delf_files.tables import TooWideError, read_table
-from delf_files.text import decode
 
 MAX_ROWS: Final = 1000
 MAX_BYTES: Final = 16 * 1024 * 1024
@@ -120,14 +117,7 @@ async def _tables(
     names = list(dict.fromkeys((file.name, file.visible)))
     kind = _KINDS.get(file.ending)
     if kind in ("csv", "json"):
-        try:
-            await asyncio.to_thread(_check_form, file)
-            is_small = await asyncio.to_thread(_is_small, file)
-            own = is_small and await asyncio.to_thread(_as_read, file, kind, f"{place}.jsonl")
-        except (ValueError, RecursionError) as error:
-            raise ToolExecutionError(f"{file.name}: {error}") from None
-        if own:
-            return [{"names": names, **own}]
+        await asyncio.to_thread(_check_form, file)
     if kind is not None:
         told = {"ending": file.ending, "copy": f"{place}.copy"}
         return [{"names": names, "kind": kind, "path": file.path, **told}]
@@ -155,37 +145,8 @@ def _check_form(file: InputFile) -> None:
             check_form(data.read(LOOKED_AT))
     except OSError as error:
         raise ToolExecutionError(f"{file.name} cannot be read: {error.strerror}") from error
-
-
-def _is_small(file: InputFile) -> bool:
-    try:
-        return file.size <= MAX_BYTES
-    except OSError as error:
-        raise ToolExecutionError(f"{file.name} cannot be read: {error.strerror}") from error
-
-
-def _as_read(file: InputFile, kind: str, path: str) -> dict[str, Any] | None:
-    """The rows that ``files.read`` gives, for DuckDB; None where they would be much larger.
-
-    What DuckDB guesses of a small file can leave out all rows of an uneven one.
-    """
-    text = decode(Path(file.path).read_bytes(), None, file.name)
-    if kind == "json":
-        lines = file.ending != ".json"
-        value: Any = read_json_lines(text, file.name) if lines else read_json(text, file.name)
-        values = cast("list[Any]", value) if isinstance(value, list) else [value]
-        with Path(path).open("w", encoding="utf-8", errors="surrogatepass") as out:
-            out.writelines(json.dumps(item, ensure_ascii=False) + "\n" for item in values)
-        made = {"kind": "json", "path": path, "ending": ".jsonl", "copy": f"{path}.copy"}
-        return made if values else None
-    try:
-        rows = read_table(text, ending=file.ending, most_bytes=3 * MAX_BYTES)
-    except TooWideError:
-        return None
-    if not rows:
-        return None
-    cells = [{name: value or None for name, value in row.items()} for row in rows]
-    return {"kind": "rows", "path": path, "columns": _write_rows(cells, path)}
+    except ValueError as error:
+        raise ToolExecutionError(f"{file.name}: {error}") from None
 
 
 def _write_rows(rows: Sequence[Mapping[str, Any]], path: str) -> list[list[str]]:

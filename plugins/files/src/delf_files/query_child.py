@@ -133,7 +133,7 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def _prepared(table: dict[str, Any]) -> dict[str, Any]:
-    """A large text in a form that DuckDB reads as a small one is read."""
+    """A text in a form that DuckDB reads as ``files.read`` does."""
     about, copy = table["names"][0], table.get("copy", "")
     if table["kind"] == "csv":
         try:
