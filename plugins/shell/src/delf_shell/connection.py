@@ -101,9 +101,9 @@ class Shell(Connection):
         blocked = f"blocked: {shlex.join(words)!r} is of no rule. Rules: {patterns}"
         if any(rule.words[0] == words[0] and rule.words[-1] == "*" for rule in self._rules):
             blocked += (
-                ". A * stands for words that the program only reads: not for options, nor for "
+                ". A * stands for words of programs that are known to only read them, and not for "
+                "options; a rule names others, or ends with **"
             )
-            blocked += "what it runs, writes or sends; a rule names those, or ends with **"
         return blocked
 
     @action(effect="irreversible", sinks=["command", "cwd"])

@@ -3,8 +3,8 @@
 A pattern is a row of words. ``*`` and ``?`` in a word stand for characters of that word; ``*``
 alone at the end stands for any further words. A wildcard stands only for what is read. It never
 stands for an option (a word that begins with ``-``), or for a path that leads out of the folder.
-Nor does it for a word that its program runs, writes to or sends (:mod:`delf_shell.programs`).
-Those are how a harmless command is made to do something else: ``git -c core.pager=…``,
+Only programs that are known to read their words have such (:mod:`delf_shell.programs`). Others
+are how a harmless command is made to do something else: ``git -c core.pager=…``,
 ``find -exec``, ``sed '1e …'``, ``tar --checkpoint-action=…``, ``cat /etc/passwd``. In an option
 that a pattern names, a wildcard stands for its value. ``**`` at the end stands for any further
 words at all, and so does a rule with ``match="prefix"``. With ``match="reading"`` a person is
