@@ -12,7 +12,6 @@ from delf.errors import ToolRefusedError
 from delf.tools.action import Action
 from delf_openapi import APITool
 from delf_openapi.failures import SpecError
-from delf_openapi.patterns import matches
 from delf_openapi.sources import is_private
 from support.openapi_specs import body, one, param, spec
 
@@ -29,43 +28,6 @@ async def of_schema(schema: Any, version: str = "3.0.3") -> Action:
 
 
 # -- patterns -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("pattern", "text"),
-    [
-        ("a?" * 40 + "a" * 40, "a" * 40),
-        ("^" + "a{0,19}" * 60 + "$", "a" * 380 + "b"),
-        ("^" + "(a|a)" * 60 + "$", "a" * 60 + "b"),
-        ("^" + "(?:a|aa)" * 50 + "$", "a" * 99 + "b"),
-        (".{0,18}" * 6 + "x", "a" * 400),
-        ("(?:(?:(?:){60000}){60000}){60000}b", "a"),
-        ("(?:(?:(?=a){60000}){60000}){60000}b", "a"),
-        (r"(?:(?:\b){60000}){60000}b", "a"),
-    ],
-    ids=lambda value: value[:20],
-)
-def test_a_pattern_with_many_ways_takes_no_time(pattern: str, text: str) -> None:
-    assert matches(pattern, text) in (True, False)  # or the test's time runs out
-
-
-@pytest.mark.parametrize("pattern", [r"^(?=a)b$", "^.{1,9000}$", r"(a)\1", "[[a]]"])
-def test_a_pattern_that_cannot_be_tried_in_linear_time_is_left_to_the_service(pattern: str) -> None:
-    assert matches(pattern, "x")
-
-
-@pytest.mark.parametrize(
-    ("pattern", "good", "bad"),
-    [
-        ("^[a-z]+-[a-z]+-[0-9]+$", "a-b-1", "a-b"),
-        ("^https?://[^/]+/[^/]+/[^/]+$", "https://a/b/c", "https://a/b"),
-        ("^(?:\\d{1,3}\\.){3}\\d{1,3}$", "10.0.0.1", "::"),
-        ("^(red|green|blue)(-(dark|light))?$", "red-dark", "red-"),
-        ("^.*a.*b.*$", "xaxbx", "xbxa"),
-    ],
-)
-def test_patterns_of_every_day_are_checked(pattern: str, good: str, bad: str) -> None:
-    assert (matches(pattern, good), matches(pattern, bad)) == (True, False)
 
 
 # -- schemas ------------------------------------------------------------------------------
@@ -264,37 +226,6 @@ async def test_all_that_is_missing_is_said_at_once_and_nothing_that_is_not() -> 
         "unknown argument 'nam'; did you mean 'name'?; missing argument 'name'. "
         "Expected api.call(ids: list[int], name: str)"
     )
-
-
-async def test_of_several_alternatives_the_one_that_was_meant_is_spoken_of() -> None:
-    def kind(word: str, **properties: Any) -> dict[str, Any]:
-        known = {"kind": {"type": "string", "enum": [word]}, **properties}
-        return {"type": "object", "required": ["kind"], "properties": known}
-
-    card, bank = kind("card", number={"type": "string"}), kind("bank", iban={"type": "string"})
-    document = one({"requestBody": body({"oneOf": [card, bank]})}, method="post")
-    action = await the_action(document)
-    with pytest.raises(ToolRefusedError, match=r'body\.iban: 5 is not of type "string"'):
-        action.validate({"body": {"kind": "bank", "iban": 5}})
-    with pytest.raises(ToolRefusedError, match=r'kind: "cash" is not one of "card"; or "cash" is'):
-        action.validate({"body": {"kind": "cash"}})
-
-
-@pytest.mark.parametrize(
-    ("schema", "value", "reason"),
-    [
-        (False, 1, "is not allowed"),
-        ({"type": "array", "prefixItems": [{}], "items": False}, [1, 2], r"q\.1: "),
-        ({"type": "array", "uniqueItems": True}, [1, 2, 1], "non-unique"),
-        ({"type": "object", "maxProperties": 1}, {"a": 1, "b": 2}, "more than 1 property"),
-        ({"type": "integer", "multipleOf": 5}, 7, "multiple of 5"),
-    ],
-)
-async def test_further_rules_of_schemas(schema: Any, value: Any, reason: str) -> None:
-    document = one({"parameters": [{"name": "q", "in": "query", "schema": schema}]})
-    action = await the_action({**document, "openapi": "3.1.0"})
-    with pytest.raises(ToolRefusedError, match=reason):
-        action.validate({"q": value})
 
 
 async def test_a_mapping_whose_statuses_are_numbers_can_be_enriched(tmp_path) -> None:

@@ -147,28 +147,6 @@ async def test_the_defaults_of_each_place(open_api, invoke, server: RawServer):
     assert server.last.header("cookie") == "c=1"
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "a/b",
-        "a?b=c",
-        "a#b",
-        "%2e%2e",
-        "%2e%2e%2f",
-        "//evil.example",
-        "\\x",
-        "@evil.example",
-        "v1..2",
-    ],
-)
-async def test_a_path_argument_stays_one_segment(value, open_api, invoke, server: RawServer):
-    tool = open_api(one({"parameters": [param("id", "path", required=True)]}, "/items/{id}/x"))
-    await invoke(tool, "call", id=value)
-    assert server.last.path.count("/") == 3
-    assert server.last.target.startswith("/items/")
-    assert server.last.target.endswith("/x")
-
-
 @pytest.mark.parametrize("value", ["", ".", "..", "../../admin", "a/../b", "..\\x", "a/.."])
 async def test_a_path_argument_that_would_lead_elsewhere_is_refused(
     value, open_api, invoke, server
@@ -176,13 +154,6 @@ async def test_a_path_argument_that_would_lead_elsewhere_is_refused(
     tool = open_api(one({"parameters": [param("id", "path", required=True)]}, "/items/{id}"))
     with pytest.raises(ToolRefusedError, match="id"):
         await invoke(tool, "call", id=value)
-    assert not server.seen
-
-
-async def test_a_header_argument_cannot_add_a_header(open_api, invoke, server):
-    tool = open_api(one({"parameters": [param("X-A", "header")]}))
-    with pytest.raises(ToolRefusedError, match="line breaks"):
-        await invoke(tool, "call", x_a="1\r\nX-Evil: 2")
     assert not server.seen
 
 

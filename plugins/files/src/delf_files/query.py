@@ -36,8 +36,6 @@ _KEPT_VARIABLES: Final = ("LD_LIBRARY_PATH", "TMPDIR", "PATH")
 _FIRST_LARGE_INT: Final = 2**63
 _LAST_EXACT_INT: Final = 2**53
 
-QUERIED: Final = frozenset(_KINDS)
-
 
 async def query(
     statement: str,

@@ -100,7 +100,6 @@ class RequestBuilder:
         self._settings = settings
         self._signature = signature
         self._params = {p.arg: p for p in operation.params if p.arg not in hidden}
-        self._hidden_params = [p for p in operation.params if p.arg in hidden]
         self._hidden = hidden
         self._checker = Checker(document)
         body = operation.body
