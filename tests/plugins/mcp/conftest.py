@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from delf import Agent
+from delf.testing import ScriptedModel, TestHost
 from delf_mcp import MCP
 from support import program
 from support.server import free_port
@@ -93,3 +95,25 @@ async def invoke(connection: MCP, action: str, /, **arguments: Any) -> Any:
     """Make a call as the gate does."""
     found = {each.name: each for each in await connection.actions()}[action]
     return await found.call(**found.validate(arguments))
+
+
+async def run(
+    connection: MCP, script: str, on_confirm: Callable[[Any], Any] | None = None, **options: Any
+) -> tuple[Any, list[Any], ScriptedModel]:
+    """Run a script as a task: its response, what a person was asked, and the model."""
+    host = TestHost.discover(environ={})
+    model = ScriptedModel()
+    host.provide(model.spec, model.factory)
+    model.writes(script)
+    model.says("they glow")
+    asked: list[Any] = []
+
+    def confirm(request: Any) -> Any:
+        asked.append(request)
+        return on_confirm(request) if on_confirm else True
+
+    async with Agent(
+        tools=[connection], llm="scripted", host=host, on_confirm=confirm, **options
+    ) as agent:
+        response = await agent.arun("Do it.")
+    return response, asked, model

@@ -20,7 +20,7 @@ from delf.errors import (
 )
 from delf.testing import ScriptedModel, TestHost
 from delf_mcp import MCP
-from plugins.mcp.conftest import PROGRAM, SERVER, invoke
+from plugins.mcp.conftest import SERVER, invoke, run
 from support.until import until
 
 # -- what a script sees -------------------------------------------------------------------------
@@ -41,13 +41,6 @@ async def test_tools_are_actions_with_types_and_effects(remote) -> None:
         "wipe": "irreversible",
         "say-hello": "irreversible",
     }
-
-
-async def test_what_tools_do_is_for_the_user_to_say(open_mcp) -> None:
-    told = {"wipe": "write", "add": "read", "say-*": "read"}
-    own = {a.name: a.effect for a in await open_mcp(effects=told).actions()}
-    found = {name: own[name] for name in ("wipe", "add", "say_hello", "note")}
-    assert found == {"wipe": "write", "add": "read", "say_hello": "read", "note": "irreversible"}
 
 
 async def test_results_are_values(open_mcp) -> None:
@@ -176,11 +169,6 @@ def _command(pid: str) -> str:
         return ""
 
 
-async def stale(srv: MCP) -> None:
-    """Wait until the server has said that its tools are others."""
-    await until(srv.is_stale)
-
-
 @pytest.mark.parametrize("protocol", ["legacy", "auto"])
 async def test_a_tool_that_a_server_adds_is_there_for_the_next_task(open_mcp, protocol) -> None:
     srv = open_mcp(protocol=protocol)
@@ -190,7 +178,7 @@ async def test_a_tool_that_a_server_adds_is_there_for_the_next_task(open_mcp, pr
     model.writes("print((await srv.grow('ivy'))['result'])", "print((await srv.ivy())['result'])")
     async with Agent(tools=[srv], llm="scripted", host=host, on_confirm=lambda _: True) as agent:
         assert (await agent.arun("Plant.")).text == "grown"
-        await stale(srv)
+        await until(srv.is_stale)
         response = await agent.arun("Look.")
         assert response.text == "ivy has grown", response
         assert not srv.is_stale()
@@ -208,25 +196,6 @@ async def test_a_server_that_was_started_again_is_asked_for_its_tools_anew(open_
 
 
 # -- what it may ask ----------------------------------------------------------------------------
-
-
-async def run(srv: MCP, script: str, on_confirm=None, *answers: str, **options):
-    host = TestHost.discover(environ={})
-    model = ScriptedModel()
-    host.provide(model.spec, model.factory)
-    model.writes(script)
-    for answer in answers:
-        model.says(answer)
-    asked: list = []
-
-    def confirm(request):
-        asked.append(request)
-        return on_confirm(request) if on_confirm else True
-
-    agent = Agent(tools=[srv], llm="scripted", host=host, on_confirm=confirm, **options)
-    async with agent:
-        response = await agent.arun("Do it.")
-    return response, asked, model
 
 
 async def test_a_question_of_the_server_is_an_approval_with_a_form(remote) -> None:
@@ -262,7 +231,7 @@ THINK = "print((await srv.think('lamps'))['result'])"
 
 
 async def test_the_server_may_ask_the_model_if_a_person_agrees(remote) -> None:
-    response, asked, model = await run(remote, THINK, None, "they glow")
+    response, asked, model = await run(remote, THINK)
     assert response.text == "the model says: they glow"
     assert asked[-1].action == "srv.sampling"
     assert "lamps" in asked[-1].preview
@@ -323,8 +292,3 @@ def test_a_variable_that_is_not_set(tmp_path, monkeypatch) -> None:
 def test_a_server_is_a_program_or_an_address(settings) -> None:
     with pytest.raises(ConnectionConfigurationError, match="either command or url"):
         MCP(**settings)
-
-
-def test_secrets_of_a_server_are_not_shown() -> None:
-    srv = MCP(**{**PROGRAM, "env": {"TOKEN": "s3cret-77"}})
-    assert "s3cret-77" not in repr(srv.settings)

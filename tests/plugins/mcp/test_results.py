@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from plugins.mcp.test_hostile import run, tool
+from plugins.mcp.conftest import run
+from plugins.mcp.test_hostile import tool
 
 DATA = base64.b64encode(b"\x89PNG").decode()
 IMAGE = {"type": "image", "data": DATA, "mimeType": "image/png"}

@@ -40,12 +40,6 @@ def test_facts_are_saved_a_line_each(memory: Memory) -> None:
     memory.close()
 
 
-def test_it_is_a_name_of_delf() -> None:
-    import delf
-
-    assert delf.Memory is Memory
-
-
 def test_files_are_added_in_pieces(memory: Memory, tmp_path: Path) -> None:
     notes = tmp_path / "notes.md"
     notes.write_text("# Office\n\nIt is in Turin.\n\nIt closes at six.\n")

@@ -152,21 +152,6 @@ async def test_words_find_what_vectors_do_not(context: PluginContext, url: str) 
     await store.aclose()
 
 
-async def test_namespaces_are_apart(context: PluginContext, meaning: Meaning, url: str) -> None:
-    other = PluginContext(
-        data_dir=context.data_dir, namespace="other", embedder=lambda name: meaning
-    )
-    one, two = SemanticStore(context, url), SemanticStore(other, url)
-    await one.save(["The office is in Turin."])
-    await two.save(["The office is in Rome, a city."])
-    assert [f.content for f in await one.search("city", threshold=0)] == ["The office is in Turin."]
-    await one.clear()
-    assert len(await two.list()) == 1
-    assert len(await two.search("city", threshold=0)) == 1
-    await one.aclose()
-    await two.aclose()
-
-
 async def test_what_says_the_same_takes_its_place(context: PluginContext, url: str) -> None:
     store = SemanticStore(context, url)
     await store.save(["Ada likes lamps."], source="task 1")
@@ -285,24 +270,6 @@ async def test_more_facts_than_a_statement_takes_are_saved_at_once(context: Plug
         sa.event.remove(sa.Engine, "connect", limit)
 
 
-async def test_searches_do_not_wait_for_each_other(
-    context: PluginContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = SemanticStore(context, embedding_model="off")
-    await store.save(["The office is in Turin."])
-    together = threading.Barrier(10, timeout=30)
-    honest = store._database.with_words
-
-    def meeting(query: str, limit: int) -> dict[int, float]:
-        together.wait()
-        return honest(query, limit)
-
-    monkeypatch.setattr(store._database, "with_words", meeting)
-    found = await asyncio.gather(*(store.search("office") for _ in range(10)))
-    assert all(len(facts) == 1 for facts in found)
-    await store.aclose()
-
-
 async def test_words_and_vectors_are_searched_at_once_and_by_all(
     context: PluginContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -418,45 +385,33 @@ async def test_a_killed_writer_leaves_whole_batches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("name", "content", "told"),
     [
-        (lambda path: path.write_bytes(b"not a database" * 100), "not a database"),
-        (lambda path: path.mkdir(), "unable to open"),
+        ("data/memory.db", b"not a database" * 100, "not a database"),
+        ("data/memory.db/in the way", b"", "unable to open"),
+        ("data", b"a file in its place", "cannot be made"),
     ],
 )
-async def test_a_broken_file_is_told(damage: Any, told: str, tmp_path: Path) -> None:
-    damage(tmp_path / "memory.db")
-    store = SemanticStore(PluginContext(data_dir=tmp_path), embedding_model="off")
+async def test_what_is_no_database_is_told(
+    name: str, content: bytes, told: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_bytes(content)
+    store = SemanticStore(PluginContext(data_dir=tmp_path / "data"), embedding_model="off")
     with pytest.raises(MemorySetupError, match=told):
         await store.save(["a fact"])
-    with pytest.raises(MemoryRetrievalError):
+    with pytest.raises((MemorySetupError, MemoryRetrievalError)):
         await store.search("a fact")
     await store.aclose()
 
 
-async def test_another_format_and_another_database_are_refused(tmp_path: Path) -> None:
-    context = PluginContext(data_dir=tmp_path)
-    store = SemanticStore(context, embedding_model="off")
-    await store.save(["a fact"])
-    await store.aclose()
-    connection = sqlite3.connect(tmp_path / "memory.db")
-    connection.execute("UPDATE delf_memory_meta SET value = '99'")
-    connection.commit()
-    connection.close()
-    with pytest.raises(MemorySetupError, match="format 99"):
-        await store.save(["another"])
-    with pytest.raises(MemorySetupError, match="cannot be kept in mysql"):
-        SemanticStore(context, "mysql://a/b", embedding_model="off")
-    with pytest.raises(MemorySetupError, match="cannot be understood"):
-        SemanticStore(context, "nonsense", embedding_model="off")
-
-
-async def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
-    (tmp_path / "data").write_text("a file in its place")
-    store = SemanticStore(PluginContext(data_dir=tmp_path / "data"), embedding_model="off")
-    with pytest.raises(MemorySetupError, match="cannot be made"):
-        await store.save(["a fact"])
-    await store.aclose()
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [("mysql://a/b", "cannot be kept in mysql"), ("nonsense", "cannot be understood")],
+)
+def test_another_database_is_refused(url: str, told: str, context: PluginContext) -> None:
+    with pytest.raises(MemorySetupError, match=told):
+        SemanticStore(context, url, embedding_model="off")
 
 
 @pytest.fixture
@@ -526,23 +481,15 @@ SCRIPTS = {
 }
 
 
-async def find_in_each_script(store: SemanticStore) -> None:
+async def test_words_are_found_in_every_script(context: PluginContext, url: str) -> None:
     """Where words have no blanks between them, two letters count as a word."""
+    store = SemanticStore(context, url, embedding_model="off")
     await store.save([fact for fact, _ in SCRIPTS.values()])
     for fact, query in SCRIPTS.values():
         assert [found.content for found in await store.search(query)] == [fact]
     assert await store.search("nothing of that") == []
     assert await store.delete([fact for fact, _ in SCRIPTS.values()]) == len(SCRIPTS)
     await store.aclose()
-
-
-async def test_words_are_found_in_every_script(context):
-    await find_in_each_script(SemanticStore(context, embedding_model="off"))
-
-
-@pytest.mark.services
-async def test_and_in_postgresql(context, postgres_database):
-    await find_in_each_script(SemanticStore(context, postgres_database.url, "off"))
 
 
 async def test_a_word_more_does_not_lose_what_was_found(context):

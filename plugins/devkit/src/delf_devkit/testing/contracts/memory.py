@@ -217,6 +217,7 @@ class MemoryContract(Contract):
         assert [fact.content for fact in await other.list()] == list(self.facts[1:])
         await store.clear()
         assert [fact.content for fact in await other.list()] == list(self.facts[1:])
+        assert await other.search(self.query, 100, 0.0), "it forgets for another namespace, too"
         for each in (store, other):
             await each.aclose()
 
