@@ -234,21 +234,6 @@ class TestOneAtATime(Suite):
             return []
 
 
-class TestMixesUpCalls(Suite):
-    breaks = ("test_calls_can_overlap",)
-    calls = (Call("find", state="open"), Call("find", state="closed"))
-
-    class kind(Desk):
-        """A desk."""
-
-        @action(effect="read")
-        async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
-            """Tickets in a state."""
-            self.state = state
-            await asyncio.sleep(0)
-            return [self.state]
-
-
 class TestHoldsTheLoop(Suite):
     breaks = ("test_calls_leave_the_event_loop_alone",)
 
@@ -338,55 +323,6 @@ class TestLeaksByVendorErrors(Suite):
             token = self.settings.token.get_secret_value()
             logging.getLogger("desk").warning("refused: %s", token)
             raise OSError(f"401 from https://desk.example.org/?token={token}")
-
-
-class TestGivesAListThatGrows(Suite):
-    breaks = ("test_calls_can_overlap",)
-
-    class kind(Desk):
-        """A desk."""
-
-        _found: ClassVar[list[str]] = []
-
-        @action(effect="read")
-        async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
-            """Tickets in a state."""
-            self._found.clear()
-            for _ in range(limit):
-                self._found.append(state)
-                await asyncio.sleep(0)
-            return self._found
-
-
-class TestLoadsItsModelInTheLoop(Suite):
-    breaks = ("test_calls_leave_the_event_loop_alone",)
-
-    class kind(Desk):
-        """A desk."""
-
-        _loaded = False
-
-        @action(effect="read")
-        async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
-            """Tickets in a state."""
-            if not self._loaded:
-                time.sleep(1.8)
-                self._loaded = True
-            return [state]
-
-
-class TestLetsVendorErrorsThrough(Suite):
-    breaks = ("test_a_failure_is_an_error_of_delf",)
-
-    class kind(Desk):
-        """A desk."""
-
-        @action("edit", effect="write")
-        def close(self, ticket: str) -> bool:
-            """Close a ticket."""
-            if ticket == "none":
-                raise KeyError(ticket)
-            return True
 
 
 class TestLeaksInAnError(Suite):

@@ -95,20 +95,6 @@ class TestFailsInItsOwnWay(Suite):
             return Path(path).read_text().splitlines()
 
 
-class TestMixesUpReads(Suite):
-    breaks = ("test_reads_many_at_once",)
-
-    class kind(Good):
-        rows = ()
-
-        async def read(self, path, part):
-            self.rows = []
-            for row in await super().read(path, part):
-                self.rows.append(row)
-                await asyncio.sleep(0)
-            return self.rows
-
-
 class TestKeepsItsFileInSelf(Suite):
     breaks = ("test_reads_at_one_time_are_kept_apart",)
     says = "not in `self`"

@@ -88,24 +88,6 @@ class TestSharesNamespaces(TestGood):
         return lambda name: store
 
 
-class TestSearchesAllNamespaces(TestGood):
-    breaks = ("test_namespaces_are_apart",)
-
-    @pytest.fixture
-    def store(self):
-        return self.kind()
-
-    @pytest.fixture
-    def elsewhere(self, store):
-        other = Store()
-
-        async def search(*args):
-            return [*await Store.search(store, *args), *await Store.search(other, *args)]
-
-        store.search = search
-        return lambda name: other
-
-
 class TestCutsFacts(Suite):
     breaks = ("test_facts_of_all_scripts_and_sizes",)
 
@@ -283,14 +265,6 @@ class TestShiftsItsCosine(Suite):
             return [fact for score, fact in best if score >= threshold][:top_k]
 
 
-class TestTakesADistance(Suite):
-    breaks = ("test_the_threshold_is_a_likeness_from_0_to_1",)
-
-    class kind(Store):
-        async def search(self, query, top_k=5, threshold=0.3):
-            return await super().search(query, top_k, 1 - threshold)
-
-
 class TestDeletesByPattern(Suite):
     breaks = ("test_quotes_are_part_of_a_fact",)
 
@@ -304,14 +278,6 @@ class TestDeletesByPattern(Suite):
                 if not any(re.fullmatch(pattern, fact.content) for pattern in patterns)
             ]
             return before - len(self.facts)
-
-
-class TestDoublesQuotes(Suite):
-    breaks = ("test_quotes_are_part_of_a_fact",)
-
-    class kind(Store):
-        async def save(self, facts):
-            await super().save([fact.replace("'", "''") for fact in facts])
 
 
 class TestKeepsItsLockWhenCancelled(Suite):

@@ -125,20 +125,6 @@ class TestWritesIntoTheRequest(Suite):
             return await super().complete(request)
 
 
-class TestOneAtATime(Suite):
-    breaks = ("test_answers_many_at_once",)
-
-    class kind(ScriptedModel):
-        busy = False
-
-        async def complete(self, request):
-            assert not self.busy
-            self.busy = True
-            await asyncio.sleep(0)
-            self.busy = False
-            return await super().complete(request)
-
-
 class TestClosesOnce(Suite):
     breaks = ("test_can_be_closed_twice_and_unused",)
 
@@ -259,17 +245,6 @@ class TestKeepsItsLockWhenCancelled(Suite):
             reply = await super().complete(request)
             self.turn.release()
             return reply
-
-
-class TestSwallowsItsCancellation(Suite):
-    breaks = ("test_can_be_cancelled",)
-
-    class kind(ScriptedModel):
-        async def complete(self, request):
-            try:
-                return await super().complete(request)
-            except asyncio.CancelledError:
-                return ModelReply(text="hello", model="m", usage=Usage(1, 1), cost_usd=0.0)
 
 
 class TestIsBrokenByACancelledRequest(Suite):

@@ -114,14 +114,6 @@ class TestLooksUpItsServer(Suite):
             socket.getaddrinfo("localhost", 80)
 
 
-class TestFlushesOnTheLoop(Suite):
-    breaks = ("test_leaves_the_event_loop_alone",)
-
-    class kind(Good):
-        async def aclose(self):
-            time.sleep(0.01)
-
-
 class TestNeverEnds(Suite):
     breaks = ("test_changes_no_event",)
     says = "observe has not ended"

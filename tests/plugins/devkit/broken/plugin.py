@@ -65,16 +65,6 @@ class TestNotInstalled(Suite):
     distribution = "delf-plugin-nowhere"
 
 
-class TestNoUpperBound(Suite):
-    breaks = ("test_says_which_delf_it_was_written_for",)
-    options = {"requires": ["delf-core>=0.1"]}
-
-
-class TestNoKeyword(Suite):
-    breaks = ("test_says_which_delf_it_was_written_for",)
-    options = {"keywords": ()}
-
-
 class TestUntyped(Suite):
     breaks = ("test_is_typed",)
     files = {name: text for name, text in MODULES.items() if name != "py.typed"}
@@ -90,11 +80,6 @@ class TestForgotTheMark(Suite):
     files = {**MODULES, "plugin.py": HOOKS.replace("@hookimpl", "")}
 
 
-class TestNeedsANewerDelf(Suite):
-    breaks = ("test_says_which_delf_it_was_written_for",)
-    options = {"requires": ["delf-core>=99,<100"]}
-
-
 class TestTwoLines(Suite):
     breaks = ("test_its_specs_are_described",)
     files = {**MODULES, "plugin.py": HOOKS.replace("Made up.", "Made\\nup.")}
@@ -108,28 +93,3 @@ class TestNoSuchFactory(Suite):
 class TestImportsItsVendor(Suite):
     breaks = ("test_naming_imports_nothing_heavy",)
     files = {**MODULES, "__init__.py": "import made_vendor"}
-
-
-class TestImportsTheEngine(Suite):
-    breaks = ("test_naming_imports_nothing_heavy",)
-    files = {**MODULES, "__init__.py": "import delf.engine.runtime"}
-
-
-class TestItsSandboxSaysSomethingElse(Suite):
-    breaks = ("test_its_factories_can_be_imported",)
-    offers = {"sandbox": ["made"]}
-    files = {
-        **MODULES,
-        "plugin.py": '''
-"""What it brings."""
-from delf.hookspecs import hookimpl
-from delf.specs import SandboxSpec
-
-@hookimpl
-def delf_sandbox_backends():
-    """One."""
-    factory = "delf_made.backend:Made"
-    yield SandboxSpec(name="made", summary="Made up.", factory=factory, isolation="vm")
-''',
-        "backend.py": "class Made:\n    isolation = 'process'\n",
-    }

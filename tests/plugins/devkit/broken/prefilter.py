@@ -95,26 +95,6 @@ class TestLetsErrorsThrough(Suite):
             return await super().select(task, catalog, ask)
 
 
-class TestKeepsEverything(Suite):
-    breaks = ("test_a_large_catalog_is_no_problem",)
-
-    class kind(Good):
-        async def select(self, task, catalog, ask):
-            return Selection(names=frozenset(entry.name for entry in catalog))
-
-
-class TestHoldsTheLoop(Suite):
-    seconds = 3.0
-    breaks = ("test_a_large_catalog_is_no_problem",)
-
-    class kind(Good):
-        async def select(self, task, catalog, ask):
-            import time
-
-            time.sleep(0.3)
-            return await super().select(task, catalog, ask)
-
-
 class TestMixesUpTasks(Suite):
     asks = False
     breaks = ("test_tasks_at_one_time_are_kept_apart",)
@@ -139,11 +119,6 @@ class TestGivesItsFirstSelectionToAll(Suite):
                 self.first = await super().select(task, catalog, ask)
             known = {entry.name for entry in catalog}
             return Selection(names=self.first.names & known)
-
-
-class TestAsksThoughItSaysNot(Suite):
-    asks = False
-    breaks = ("test_keeps_what_the_task_needs",)
 
 
 class TestKeepsTasks(Suite):

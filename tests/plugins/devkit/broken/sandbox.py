@@ -482,13 +482,6 @@ class TestUnconfined(Suite):
         return backend
 
 
-class TestSaysMoreThanItDoes(Suite):
-    breaks = ("test_works_here",)
-
-    class kind(Backend):
-        isolation = "vm"
-
-
 class TestReadsEverything(Suite):
     breaks = ("test_other_files_cannot_be_opened",)
 

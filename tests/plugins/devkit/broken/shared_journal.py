@@ -80,14 +80,6 @@ class TestGuessesIds(Suite):
             return next(name for name in found if name.startswith(text))
 
 
-class TestResolvesIdsOfOthers(Suite):
-    breaks = ("test_an_id_of_somebody_else_is_none",)
-
-    class kind(SqlJournal):
-        async def resolve(self, text, keys=None):
-            return await super().resolve(text)
-
-
 class TestPrunesInADryRun(Suite):
     breaks = ("test_what_is_removed_is_gone_and_what_runs_stays",)
     says = "a dry run removes nothing"
@@ -95,14 +87,6 @@ class TestPrunesInADryRun(Suite):
     class kind(SqlJournal):
         async def prune(self, older_than=None, keep=0, *, dry_run=False):
             return await super().prune(older_than, keep)
-
-
-class TestForgetsNothing(Suite):
-    breaks = ("test_what_is_removed_is_gone_and_what_runs_stays",)
-
-    class kind(SqlJournal):
-        async def prune(self, older_than=None, keep=0, *, dry_run=False):
-            return Pruned(tasks=(), events=0)
 
 
 class TestTakesFromTheLiving(Suite):

@@ -128,17 +128,6 @@ class TestHidesFailures(Suite):
                 return "all is well"
 
 
-class TestTakesHalf(TestGoodByCall):
-    """It looks at an answer as it comes, and not at how that ended."""
-
-    breaks = ("test_nothing_half_said_runs",)
-
-    class kind(ByCall):
-        async def solve(self, host):
-            asked, host.ask = host.ask, lambda messages: asked(messages, on_delta=id)
-            return await super().solve(host)
-
-
 class TestGivesUpByItself(Suite):
     breaks = ("test_a_task_can_time_out",)
 
