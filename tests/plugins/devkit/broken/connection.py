@@ -6,7 +6,7 @@ import datetime as dt
 import logging
 import socket
 import time
-from typing import ClassVar, Literal
+from typing import Literal
 
 import pytest
 from pydantic import Field

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from delf.protocols.journal import Pruned
 from delf.testing import SharedJournalContract
 from delf_journal_sql import SqlJournal
 
