@@ -26,10 +26,10 @@ _ANSWERS: Final = "answers.jsonl"
 _COLUMNS: Final = 78
 RECORDING: Final = Path(__file__).with_name("recording.jsonl")
 QUESTION: Final = (
-    "Which five products brought in the most money this quarter, how does that compare with the "
+    "Which five products sold best this quarter, how does that compare with the "
     "quarter before, and how long will each last in stock?"
 )
-SHORT_QUESTION: Final = "Which products brought in the most money this quarter?"
+SHORT_QUESTION: Final = "What sold best this quarter?"
 CHANGE: Final = (
     "Reorder what will be sold out within two weeks: place purchase orders that last eight weeks."
 )
