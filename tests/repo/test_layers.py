@@ -45,7 +45,7 @@ VIEWS = "delf.engine.views"
 # What commands share: tasks are run, looked at and decided about, in whatever process.
 SHARED = PROGRAM | {
     "delf.agent", "delf.background", "delf.config", "delf.trust", "delf.engine.approvals", "delf.engine.redact", "delf.engine.views", "delf.engine.waiting", "delf.secrets", CHANGES,
-    "delf.plugins", "delf.project", "delf.records", "delf.response", "delf.engine.agent_context",
+    "delf.plugins", "delf.project", "delf.records", "delf.response", "delf.engine.agent_context", "delf.task_options",
 }  # fmt: skip
 RUN_TASKS = PROGRAM | {"delf.plugins", "delf.engine.agent_context", "delf.sync", CHANGES, VIEWS}
 # Those that need more than the contracts and what commands share.
@@ -53,7 +53,7 @@ MORE: dict[str, frozenset[str]] = {
     "approval-slack": frozenset({"delf.terminal"}),
     "approval-terminal": PROGRAM | {CHANGES},
     "chat": RUN_TASKS,
-    "cli": SHARED | {"delf.engine.journal.observers", "delf.engine.models.client"},
+    "cli": SHARED | {"delf.engine.journal.observers", "delf.engine.models"},
     "demo": frozenset({"delf.trust"}),
     "devkit": frozenset({"delf.engine.redact", "delf.plugins", "delf.response"}),
     "filesystem": PROGRAM,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
 import sys
@@ -13,29 +12,38 @@ from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Any,
-    Final,
     Generic,
     Self,
-    TypedDict,
     Unpack,
     overload,
 )
 
-from delf.background import BackgroundTasks, Granularity, HandingIn, handed_in, past_end, stream_of
+from delf.background import BackgroundTasks, Granularity, past_end, stream_of
 from delf.engine.elsewhere import snapshot_of
-from delf.engine.task import MODEL, TaskRequest, check_task, new_task_id
+from delf.engine.task import MODEL, TaskRequest
 from delf.errors import (
     AgentConfirmationError,
     AgentStateError,
-    ConfigurationError,
     UnknownKeywordError,
 )
-from delf.events import StoppedBy, TaskFinished, TaskQueued, TaskStarted
+from delf.events import StoppedBy, TaskFinished
 from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected, RememberedDecision
 from delf.protocols.journal import Journal, SharedJournal
 from delf.protocols.memory import SupportsStore
 from delf.response import Response, past_response, response_of
 from delf.sync import RuntimeHome
+from delf.task_options import (
+    ARESUME,
+    ARUN,
+    ASUBMIT,
+    RUN,
+    SUBMIT,
+    HandingIn,
+    OfTask,
+    TaskRequests,
+    Watching,
+    handed_in,
+)
 from delf.terminal import visible
 from delf.tools.function import as_connections
 from delf.trust.folders import working_folder
@@ -51,7 +59,6 @@ if TYPE_CHECKING:
     from delf.events import Covers, Event, Remember
     from delf.messages import ModelDelta, Usage
     from delf.options import AgentOptions
-    from delf.outputs import Output
     from delf.plugins.host import PluginHost
     from delf.project.any_project import AnyProject
     from delf.protocols.memory import MemoryStore
@@ -66,54 +73,6 @@ else:  # what the default is good for, only type checkers know
     from typing import TypeVar
 
     T = TypeVar("T")
-
-
-class OfTask(TypedDict, total=False):
-    """The choices of one task.
-
-    Args:
-        files: The task's input files, where the agent's do not hold.
-        conversation_id: Of the agent's chat; its present conversation when omitted.
-        strategy: The name of another strategy than that of the agent's other tasks.
-        llm: The name of another model than the one that writes the scripts of the others.
-    """
-
-    files: Sequence[str | os.PathLike[str]] | None
-    conversation_id: str | None
-    strategy: str | None
-    llm: str | None
-
-
-class Watching(OfTask, total=False):
-    """The choices of one task, and its listeners.
-
-    Args:
-        listeners: Called with each event after it was journalled.
-        child_listeners: The same for events of child tasks, and of theirs.
-        on_delta: Called with pieces of the model's answers, with ``stream=True``.
-        setup: Kept in the journal for whoever resumes the task; plain data, no secrets.
-    """
-
-    listeners: Sequence[Listener]
-    child_listeners: Sequence[Listener]
-    on_delta: Callable[[str], None] | None
-    setup: Mapping[str, Any] | None
-
-
-_RUN: Final = ("output", *OfTask.__annotations__)
-_ARUN: Final = ("output", *Watching.__annotations__)
-_ASUBMIT: Final = (*_RUN, "listeners", "setup", "task_id", "key")
-_ARESUME: Final = ("settle", "retries", "retry_after", "listeners", "on_delta")
-_SUBMIT: Final = (*_RUN, *HandingIn.__annotations__)
-"""The keywords of methods that pass them on, for the message about one that they do not have."""
-
-
-def _output_of(kind: type[Any] | Mapping[str, Any] | None) -> Output[Any] | None:
-    if kind is None:
-        return None
-    from delf.outputs import Output
-
-    return Output(kind)
 
 
 class Agent(Generic[T]):
@@ -188,7 +147,7 @@ class Agent(Generic[T]):
 
             self.chat = as_chat(chat, host)
         self._strategy = None if isinstance(strategy, str) else strategy
-        self._output = _output_of(output)
+        self._requests = TaskRequests(self.config, self.chat, output, self._fits_a_routine)
         self._on_confirm = on_confirm
         self._host = host
         self._project = project
@@ -338,9 +297,9 @@ class Agent(Generic[T]):
                 conversation cannot be opened, or a file cannot be read.
             AgentStateError: When called from the event loop that the agent works on.
         """
-        UnknownKeywordError.check("run", given, _RUN)
+        UnknownKeywordError.check("run", given, RUN)
         elsewhere = threading.current_thread() is not threading.main_thread()
-        request = self._request(
+        request = self._requests.make(
             task, timeout, patient=elsewhere, bounded=timeout is not None, **given
         )
         return self._home.call(lambda runtime: self._run(runtime, request))
@@ -389,8 +348,8 @@ class Agent(Generic[T]):
             given: As for :meth:`run`; and ``setup``, which is kept in the journal for whoever
                 resumes the task: plain data, no secrets.
         """
-        UnknownKeywordError.check("arun", given, _ARUN)
-        request = self._request(task, timeout, **given)
+        UnknownKeywordError.check("arun", given, ARUN)
+        request = self._requests.make(task, timeout, **given)
         seen = replace(
             request, listeners=listeners, child_listeners=child_listeners, on_delta=on_delta
         )
@@ -431,7 +390,7 @@ class Agent(Generic[T]):
         **more: Any,
     ) -> Response:
         """The same; what looks on sees what is new; ``more``: settle, retries, retry_after."""
-        UnknownKeywordError.check("aresume", more, _ARESUME)
+        UnknownKeywordError.check("aresume", more, ARESUME)
         more |= {"listeners": listeners, "on_delta": on_delta}
         return await self._home.call_async(lambda r: self._resume(r, task_id, timeout, **more))
 
@@ -490,18 +449,10 @@ class Agent(Generic[T]):
         script: str | None = None,
         llm: str | None = None,
     ) -> str:
-        from delf.engine.journal.forks import forked, last_script, with_own_files
+        from delf.engine.journal.forks import fork
 
-        events = await runtime.journal.read(task_id)
-        name = new_task_id()
-        begin = last_script(events) if at is None else at
         own = {**(setup or {}), **({} if llm is None else {MODEL: llm})}
-        events = await asyncio.to_thread(with_own_files, events, begin)
-        for event in forked(events, begin, name, key, own, script):
-            await runtime.journal.append(event)
-        if isinstance(runtime.journal, SharedJournal):
-            await runtime.journal.release(name)  # whoever resumes it claims it
-        return name
+        return await fork(runtime.journal, task_id, at, key=key, setup=own, script=script)
 
     async def _resume(
         self, runtime: Runtime, task_id: str, timeout: float | None, **seen: Any
@@ -510,16 +461,7 @@ class Agent(Generic[T]):
         end = next((event for event in past if isinstance(event, TaskFinished)), None)
         if end is not None:
             return past_response(past, end)
-        begun = next((e for e in past if isinstance(e, (TaskStarted, TaskQueued))), None)
-        kept = None if begun is None or self.chat is None else begun.conversation
-        request = replace(
-            self._request("resumed", timeout, kept), task_id=task_id, past=past, **seen
-        )
-        if begun is not None:
-            patient, setup, files = not begun.attended, begun.setup, begun.setup.get("input_files")
-            output = self._output_with(setup.get("output"))
-            request = replace(request, task=begun.task, patient=patient, files=files)
-            request = replace(request, setup=setup, output=output)
+        request = self._requests.resumed(task_id, past, timeout, **seen)
         return await self._run(runtime, request)
 
     def submit(
@@ -537,7 +479,7 @@ class Agent(Generic[T]):
         """Let a task be done in the background; a kill does not lose it once this returns.
 
         Requests for approval go to ``on_confirm`` and :meth:`get_pending_approvals`. With
-        ``queue`` a runner does it: :class:`~delf.background.HandingIn` has what goes along.
+        ``queue`` a runner does it: :class:`~delf.task_options.HandingIn` has what goes along.
 
         Args:
             task: What to do, in plain words.
@@ -551,14 +493,14 @@ class Agent(Generic[T]):
         Returns:
             The task's id, for :meth:`poll`, :meth:`wait` and :meth:`cancel`.
         """
-        UnknownKeywordError.check("submit", handing, _SUBMIT)
+        UnknownKeywordError.check("submit", handing, SUBMIT)
         given: dict[str, Any] = {
             "output": output,
             "files": files,
             "strategy": strategy,
             "llm": llm,
         }
-        request = self._request(task, timeout, conversation_id, attended=False, **given)
+        request = self._requests.make(task, timeout, conversation_id, attended=False, **given)
         if handing:
             request = handed_in(request, handing)
             return self._home.call_anywhere(lambda r: r.enqueue(request)).task_id
@@ -578,8 +520,8 @@ class Agent(Generic[T]):
 
         ``key`` says on whose behalf it is done, if not for the local user.
         """
-        UnknownKeywordError.check("asubmit", more, _ASUBMIT)
-        request = self._request(task, timeout, attended=False, **more)
+        UnknownKeywordError.check("asubmit", more, ASUBMIT)
+        request = self._requests.make(task, timeout, attended=False, **more)
         request = replace(request, listeners=listeners)
         request = await self._home.call_async(lambda runtime: runtime.enqueue(request))
         return self._tasks.add(request, lambda o: self._home.post(lambda r: self._run(r, o)))
@@ -605,62 +547,10 @@ class Agent(Generic[T]):
             files: The same.
         """
         return stream_of(
-            self._request(task, timeout, conversation_id, output=output, files=files),
+            self._requests.make(task, timeout, conversation_id, output=output, files=files),
             lambda request: self._home.call_async(lambda runtime: self._run(runtime, request)),
             granularity,
         )
-
-    def _request(
-        self,
-        task: str,
-        timeout: float | None,
-        conversation_id: str | None = None,
-        *,
-        attended: bool = True,
-        patient: bool = False,
-        bounded: bool = False,
-        files: Sequence[str | os.PathLike[str]] | None = None,
-        output: type[Any] | Mapping[str, Any] | None = None,
-        strategy: str | None = None,
-        llm: str | None = None,
-        setup: Mapping[str, Any] | None = None,
-        task_id: str | None = None,
-        key: str | None = None,
-    ) -> TaskRequest:
-        check_task(task)
-        if strategy is None and self.config.reuse == "auto" and self._fits_a_routine(task):
-            strategy = "routine"
-        if self.chat is None and conversation_id is not None:
-            raise ConfigurationError("the agent has no chat", hint="Agent(chat=Chat(…))")
-        conversation = None if self.chat is None else self.chat.here(conversation_id)
-        wanted = self._output if output is None else _output_of(output)
-        paths = None if files is None else [os.fspath(path) for path in files]
-        kept: dict[str, Any] = {} if wanted is None else {"output": wanted.schema}
-        if strategy is not None:
-            kept["strategy"] = strategy
-        if llm is not None:
-            kept[MODEL] = llm
-        if paths is not None:  # for whoever resumes it, from wherever
-            kept["input_files"] = [str(Path(p).expanduser().absolute()) for p in paths]
-        return TaskRequest(
-            task=task,
-            task_id=task_id or new_task_id(),
-            timeout=self.config.timeout if timeout is None else timeout,
-            conversation=conversation,
-            attended=attended,
-            patient=not attended or patient,
-            bounded=bounded,
-            key=key,
-            files=paths,
-            output=wanted,
-            setup={**(setup or {}), **kept},
-        )
-
-    def _output_with(self, schema: Mapping[str, Any] | None) -> Output[Any] | None:
-        """Read from its journal the type of answer that a task has to give."""
-        if schema is None or (self._output is not None and self._output.schema == schema):
-            return None if schema is None else self._output
-        return _output_of(schema)
 
     async def _run(self, runtime: Runtime, request: TaskRequest) -> Response:
         if self.config.verbose:

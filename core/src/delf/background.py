@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
-from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import CancelledError, Future
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal, Required, TypedDict, get_args
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from delf.engine.elsewhere import wait_for_end
 from delf.engine.task import TaskRequest
 from delf.engine.views.snapshot import snapshot
 from delf.errors import ConfigurationError, TaskStoppedError, UnknownTaskError
-from delf.events import TaskFinished, size_of
+from delf.events import TaskFinished
 from delf.messages import ModelDelta
 from delf.records import dataclass
 from delf.response import Response, past_response
@@ -28,52 +26,6 @@ if TYPE_CHECKING:
 
 Granularity = Literal["event", "token"]
 _GRANULARITIES: Final[tuple[str, ...]] = get_args(Granularity)
-
-
-class HandingIn(TypedDict, total=False):
-    """Options with which a task is left to a runner: ``agent.submit(task, queue="reports")``.
-
-    Args:
-        queue: Where a runner takes it from (``delf runner``).
-        key: On whose behalf it is done, as ``customer-7``: a queue has limits for each key.
-        priority: Among those of the queue; the lowest comes first, and 0 is usual.
-        delay: Seconds until a runner may take it.
-        retries: How often it is tried again where a service was away; the queue's when omitted.
-        retry_after: Seconds until the first of these; each later one waits twice as long.
-        setup: What a runner needs to set up the same agent; it has the project's when omitted.
-    """
-
-    queue: Required[str]
-    key: str
-    priority: int
-    delay: float
-    retries: int
-    retry_after: float
-    setup: Mapping[str, Any]
-
-
-def handed_in(request: TaskRequest, how: HandingIn) -> TaskRequest:
-    """A request as runners get it.
-
-    Raises:
-        ConfigurationError: When no queue is named.
-    """
-    if "queue" not in how:
-        names = ", ".join(how)
-        raise ConfigurationError(
-            f"submit() takes {names} only with a queue", hint='name one: queue="reports"'
-        )
-    delay = how.get("delay", 0.0)
-    return replace(
-        request,
-        queue=how["queue"],
-        key=how.get("key") or None,
-        priority=how.get("priority", 0),
-        not_before=time.time() + delay if delay > 0 else None,
-        retries=how.get("retries"),
-        retry_after=how.get("retry_after"),
-        setup={**request.setup, **how.get("setup", {})},
-    )
 
 
 async def past_end(runtime: Runtime, task_id: str, timeout: float | None) -> Response:
@@ -93,12 +45,10 @@ class BackgroundTask:
     """A task with all that is known of it.
 
     Args:
-        request: What was asked.
         events: What happened so far, in order; it grows. The first says that it was submitted.
         outcome: Its response, once there is one.
     """
 
-    request: TaskRequest
     events: list[Event]
     outcome: Future[Response]
 
@@ -119,18 +69,13 @@ class BackgroundTasks:
     What is forgotten here may still be in the journal.
 
     Args:
-        keep: How many finished tasks are kept; the oldest are forgotten first.
-        max_bytes: How much memory they may take together, about; the newest one is kept in any
-            case.
+        keep: The number of finished tasks that are kept; the oldest are forgotten first.
     """
 
-    def __init__(self, keep: int, max_bytes: int = 64 * 1024 * 1024) -> None:
+    def __init__(self, keep: int) -> None:
         self._keep = keep
-        self._max_bytes = max_bytes
-        self._sizes: OrderedDict[str, int] = OrderedDict()
-        self._bytes = 0
         self._lock = threading.Lock()
-        self._tasks: OrderedDict[str, BackgroundTask] = OrderedDict()
+        self._tasks: dict[str, BackgroundTask] = {}
 
     def add(self, request: TaskRequest, start: Callable[[TaskRequest], Future[Response]]) -> str:
         """Take a task in and start it.
@@ -145,18 +90,9 @@ class BackgroundTasks:
         events: list[Event] = list(request.past)
         outcome = start(replace(request, listeners=(*request.listeners, events.append)))
         with self._lock:
-            self._tasks[request.task_id] = BackgroundTask(request, events, outcome)
-            self._forget_old()
-        outcome.add_done_callback(lambda _: self._weigh(request.task_id, events))
+            self._tasks[request.task_id] = BackgroundTask(events, outcome)
+        outcome.add_done_callback(lambda _: self._forget_old())
         return request.task_id
-
-    def _weigh(self, task_id: str, events: Sequence[Event]) -> None:
-        """Count the memory of a task that is over."""
-        size = sum(map(size_of, events))
-        with self._lock:
-            self._sizes[task_id] = size
-            self._bytes += size
-            self._forget_old()
 
     def get(self, task_id: str) -> BackgroundTask:
         """A task by its id.
@@ -198,12 +134,11 @@ class BackgroundTasks:
         return len(self._tasks)
 
     def _forget_old(self) -> None:
-        while len(self._sizes) > 1:
-            if len(self._tasks) <= self._keep and self._bytes <= self._max_bytes:
-                return
-            task_id, size = self._sizes.popitem(last=False)
-            self._bytes -= size
-            self._tasks.pop(task_id, None)
+        """Keep the newest of the tasks that are over."""
+        with self._lock:
+            over = [name for name, task in self._tasks.items() if task.outcome.done()]
+            for name in over[: -self._keep or None]:
+                del self._tasks[name]
 
 
 async def stream_of(

@@ -369,28 +369,3 @@ class TestStream:
                 return await agent.arun("y")
 
         assert asyncio.run(read()).text == "next"
-
-
-def test_finished_tasks_are_bounded_by_what_they_take():
-    from concurrent.futures import Future
-
-    from delf import events as ev
-    from delf.background import BackgroundTasks
-    from delf.engine.task import TaskRequest
-    from delf.errors import UnknownTaskError
-
-    tasks = BackgroundTasks(keep=100, max_bytes=10_000)
-    for number in range(5):
-        name, outcome = f"task_{number}", Future()
-
-        def start(request, name=name, outcome=outcome):
-            (listen,) = request.listeners
-            listen(ev.Printed(task_id=name, seq=1, at=1.0, text="x" * 4000))
-            return outcome
-
-        tasks.add(TaskRequest(task="Print.", timeout=60, task_id=name), start)
-        outcome.set_result(None)
-    assert len(tasks) == 2
-    assert tasks.get("task_4")
-    with pytest.raises(UnknownTaskError):
-        tasks.get("task_0")

@@ -7,8 +7,9 @@ import pytest
 
 from delf.config import AgentConfig
 from delf.engine.journal.log import TaskLog
-from delf.engine.models.client import ModelClient, ModelPool
-from delf.engine.models.money import Ledger, load_pricing
+from delf.engine.models.client import ModelClient
+from delf.engine.models.money import Ledger
+from delf.engine.models.pool import ModelPool, load_pricing
 from delf.engine.redact import Redactor
 from delf.engine.sandboxes import choose_sandbox, make_limits
 from delf.errors import (

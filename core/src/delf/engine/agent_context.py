@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 from platformdirs import user_config_path
 
 from delf.engine.journal.log import TaskLog
-from delf.engine.models.client import ModelClient, ModelPool
-from delf.engine.models.money import Ledger, load_pricing
+from delf.engine.models.client import ModelClient
+from delf.engine.models.money import Ledger
+from delf.engine.models.pool import ModelPool, load_pricing
 from delf.engine.redact import Redactor
 from delf.engine.task import new_task_id
 from delf.environment import current_environ

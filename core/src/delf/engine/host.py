@@ -12,7 +12,7 @@ from typing import Any
 from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.changes import changes_of, used_tools
-from delf.engine.models.client import Draft
+from delf.engine.models.drafts import Draft
 from delf.engine.repair import repaired
 from delf.engine.scripts import ScriptRunner, named_actions
 from delf.engine.task_run import TaskRun

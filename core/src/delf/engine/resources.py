@@ -20,8 +20,8 @@ from delf.engine.inputs import TaskFiles, find_inputs, input_files, readers_of
 from delf.engine.journal.observers import Observers, open_observers
 from delf.engine.libraries import applying
 from delf.engine.memory import AgentMemory, Memories
-from delf.engine.models.client import ModelPool
-from delf.engine.models.money import Ledger, load_pricing
+from delf.engine.models.money import Ledger
+from delf.engine.models.pool import ModelPool, load_pricing
 from delf.engine.output import check_output_folder
 from delf.engine.prefilters import Prefilters
 from delf.engine.redact import Redactor

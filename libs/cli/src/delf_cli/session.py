@@ -37,9 +37,9 @@ from delf_cli.story import short_name
 from delf_cli.summary import summary_of
 
 if TYPE_CHECKING:
-    from delf.background import HandingIn
     from delf.plugins.host import PluginHost
     from delf.project.project import Project
+    from delf.task_options import HandingIn
 
 TIMEOUT: Final = 300.0
 _SHOW: Final = "delf runs show"

@@ -209,7 +209,7 @@ def _parts(host: PluginHost, project: Project, config: AgentConfig) -> Iterator[
 
 async def _models(host: PluginHost, project: Project, config: AgentConfig) -> list[Finding]:
     """Tell whether each model could be asked; nobody asks it, but its key is looked for."""
-    from delf.engine.models.client import ModelPool
+    from delf.engine.models.pool import ModelPool
     from delf.protocols.model import ModelContext
 
     context = ModelContext(

@@ -203,7 +203,7 @@ async def _call(state: State, found: _Found) -> None:
     Raises:
         DelfError: When it does not answer, with what to do about it.
     """
-    from delf.engine.models.client import ModelPool
+    from delf.engine.models.pool import ModelPool
     from delf.llm import LLMConfig
     from delf.messages import ModelRequest, user
     from delf.protocols.model import ModelContext

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from delf.engine.models.money import Estimate, FindPrice, Ledger, load_pricing
+from delf.engine.models.estimates import Estimate
+from delf.engine.models.money import Ledger
+from delf.engine.models.pool import FindPrice, load_pricing
 from delf.errors import BudgetExceededError, ConfigurationError
 from delf.llm import LLMConfig
 from delf.messages import FilePart, ImagePart, ModelRequest, Price, Usage, user

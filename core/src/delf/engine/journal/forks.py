@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import shutil
 import tempfile
@@ -10,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from delf.engine.task import new_task_id
 from delf.errors import UnknownTaskError
 from delf.events import (
     ASKED_FROM,
@@ -30,12 +32,49 @@ from delf.events import (
     Warned,
 )
 from delf.messages import Usage
+from delf.protocols.journal import Journal, SharedJournal
 from delf.retention import OUTPUT_PREFIX
 
 PERSON: Final = "person"
 """The name of the model where a person wrote the script."""
 _LEFT_OUT: Final = (TaskQueued, TaskFinished, TaskPostponed)
 """Events of a task as such: a fork is not queued, and has an end of its own."""
+
+
+async def fork(
+    journal: Journal,
+    task_id: str,
+    at: int | None,
+    *,
+    key: str | None = None,
+    setup: Mapping[str, Any] | None = None,
+    script: str | None = None,
+) -> str:
+    """Keep the events of a new task that goes on from an event of another one.
+
+    Args:
+        journal: Where both are.
+        task_id: The other task.
+        at: The number of its last event that counts; that before its last script when None.
+        key: As for :func:`forked`.
+        setup: The same.
+        script: The same.
+
+    Returns:
+        The new task's id.
+
+    Raises:
+        UnknownTaskError: As for :func:`forked`.
+    """
+    events = await journal.read(task_id)
+    name = new_task_id()
+    begin = last_script(events) if at is None else at
+    events = await asyncio.to_thread(with_own_files, events, begin)
+    for event in forked(events, begin, name, key, setup, script):
+        await journal.append(event)
+    if isinstance(journal, SharedJournal):
+        await journal.release(name)  # whoever resumes it claims it
+    return name
 
 
 def last_script(events: Sequence[Event]) -> int:

@@ -1,250 +1,54 @@
-"""Models of an agent: opened once, asked with every call counted and recorded."""
+"""``ModelClient``: models are asked for a task, with every question counted and recorded."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import field, replace
-from typing import Final, TypeAlias
+from typing import Final
 
 from delf.answers import asked_on, broken_off, joined, spoken
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.replay import Replay
-from delf.engine.models.money import FindPrice, Ledger, counted, load_pricing
+from delf.engine.models.bounds import EndlessAnswerError, bounded, check_length
+from delf.engine.models.drafts import Draft
+from delf.engine.models.estimates import counted
+from delf.engine.models.money import Ledger
+from delf.engine.models.pool import ModelPool
+from delf.engine.models.secrets import clean_delta, clean_message, clean_reply
 from delf.engine.redact import Redactor
 from delf.engine.views.prompts import pack
-from delf.errors import BudgetExceededError, DelfError, LLMExecutionError, PluginError
-from delf.events import SAFE, ModelCalled, ModelFailed, ModelReplied, ModelWrote
-from delf.llm import DEFAULT_TIMEOUT, MOST_LETTERS, LLMConfig
+from delf.errors import BudgetExceededError, DelfError
+from delf.events import SAFE, ModelCalled, ModelFailed, ModelReplied
+from delf.llm import LLMConfig
 from delf.messages import (
-    FilePart,
-    Message,
     ModelDelta,
     ModelReply,
     ModelRequest,
-    Part,
     Price,
-    Purpose,
-    TextPart,
-    ToolCall,
-    ToolResult,
     Usage,
     assistant,
     system,
     user,
 )
-from delf.plugins.factories import check_made
-from delf.plugins.host import PluginHost
 from delf.plugins.shapes import need
 from delf.protocols.model import (
-    Model,
-    ModelContext,
     ModelSession,
-    SupportsModelCheck,
-    SupportsModelWarmUp,
     SupportsPrice,
-    SupportsRecording,
-    SupportsSessions,
 )
 from delf.protocols.strategy import OnDelta
 from delf.records import dataclass
-from delf.specs import ModelSpec
 
-Pieces: TypeAlias = AsyncGenerator[ModelDelta | ModelReply]
 _PACKED_AT_ONCE: Final = 64 * 1024
 """Longer prompts are packed in a thread."""
 _SAFE_PROMPT: Final = SAFE | {"prompt"}
 """The messages of a request are without secrets when they are packed."""
-_LETTERS_OF_A_PIECE: Final = 16
-"""So that pieces without any have an end, too."""
-
-_NO_TEXT: Final = frozenset({"image", "audio", "video"})
 _MOST_MORE: Final = 3
 """The number of times that a model is asked to go on with an answer that was too long."""
 _MOST_BREAKS: Final = 1
 """The number of times that a model is asked again after another break."""
-
-
-class EndlessAnswerError(LLMExecutionError):
-    """An answer that is longer, or takes longer, than any may."""
-
-
-class ModelPool:
-    """The models of an agent, made when first asked.
-
-    Args:
-        host: Where models come from.
-        context: Keys and environment.
-        record: Where to write what the models answer.
-        redactor: Takes secrets out of what is written there.
-        pricing: The user's own prices.
-    """
-
-    def __init__(
-        self,
-        host: PluginHost,
-        context: ModelContext,
-        record: str | None = None,
-        redactor: Redactor | None = None,
-        pricing: FindPrice | None = None,
-    ) -> None:
-        self.pricing = load_pricing(()) if pricing is None else pricing
-        self._host = host
-        self._redactor = Redactor() if redactor is None else redactor
-        self._context = context
-        self._record = record
-        self._open: dict[str, Model] = {}
-        self._priced: dict[str, SupportsPrice] = {}
-        self._last: tuple[LLMConfig, Model] | None = None
-
-    def get(self, config: LLMConfig) -> Model:
-        """The model for a configuration.
-
-        Raises:
-            PluginError: When no plugin serves it.
-            ModelConfigurationError: When its plugin refuses the configuration.
-        """
-        if self._last is not None and self._last[0] is config:
-            return self._last[1]
-        key = _key(config)
-        model = self._open.get(key)
-        if model is None:
-            spec = self._host.model_spec(config)
-            made: Model = self._made(spec, config)
-            check_made("model", made, f"the model {spec.name!r}")
-            if isinstance(made, SupportsPrice):
-                self._priced[key] = made
-            model = self._open[key] = self._recorded(made)
-        self._last = config, model
-        return model
-
-    def name_of(self, config: LLMConfig) -> str:
-        """Name a model and the plugin that it is from, for whoever reads of its failure."""
-        spec = self._host.model_spec(config)
-        return f"the model {spec.name!r} of {self._host.origin(spec)}"
-
-    def _made(self, spec: ModelSpec, config: LLMConfig) -> Model:
-        """Make a model; whatever is wrong with its factory is told with the plugin's name."""
-        factory = self._host.resolve(spec)
-        try:
-            return factory(config, self._context)
-        except DelfError:
-            raise
-        except Exception as error:
-            raise PluginError(
-                f"{self.name_of(config)} cannot be made: {type(error).__name__}: {error}",
-                hint=f"its factory {spec.factory} is called with (config, context), and gives a "
-                "model",
-            ) from error
-
-    def priced(self, config: LLMConfig) -> SupportsPrice | None:
-        """Return the object that knows a model's price beforehand, if there is one."""
-        self.get(config)
-        return self._priced.get(_key(config))
-
-    def _recorded(self, model: Model) -> Model:
-        """The model, recorded if that is wanted by what replays the recording."""
-        if self._record is None:
-            return model
-        spec = self._host.model_spec(f"recorded:{self._record}")
-        player = self._host.resolve(spec)
-        if not isinstance(player, SupportsRecording):
-            raise PluginError(f"{self._host.origin(spec)} cannot record")
-        return player.record(model, self._record, self._redactor.text)
-
-    async def warm_up(self, config: LLMConfig) -> None:
-        """Let a model prepare for its first call, if it can."""
-        model = self.get(config)
-        if isinstance(model, SupportsModelWarmUp):
-            await model.warm_up()
-
-    async def check(self, config: LLMConfig) -> None:
-        """Look whether a model could be asked, as far as it knows without being asked.
-
-        Raises:
-            DelfError: When it could not.
-        """
-        model = self.get(config)
-        if isinstance(model, SupportsModelCheck):
-            await model.check()
-
-    async def connect(self, config: LLMConfig) -> ModelSession | None:
-        """A session of a model, if it has sessions. What is recorded is said without one."""
-        model = self.get(config)
-        return await model.connect() if isinstance(model, SupportsSessions) else None
-
-    async def aclose(self) -> None:
-        """Close every model."""
-        self._last = None
-        models = list(self._open.values())
-        self._open.clear()
-        self._priced.clear()
-        for model in models:
-            await model.aclose()
-
-
-def _clean_reply(reply: ModelReply, redactor: Redactor) -> ModelReply:
-    calls = tuple(replace(call, arguments=redactor.text(call.arguments)) for call in reply.calls)
-    name = None if reply.reply_id is None else redactor.text(reply.reply_id)
-    return replace(reply, text=redactor.text(reply.text), calls=calls, reply_id=name)
-
-
-def _key(config: LLMConfig) -> str:
-    folder = getattr(config.model, "folder", None)  # of its delf.toml: see FileText
-    headers = sorted((config.headers or {}).items())
-    return repr((config, folder, config.base_url, config.api_key, headers))
-
-
-class Draft:
-    """The visible part of an answer that is coming; journalled as soon as a call depends on it.
-
-    Args:
-        log: Where it is kept.
-        purpose: What the answer is for.
-    """
-
-    def __init__(self, log: TaskLog, purpose: Purpose) -> None:
-        self._log = log
-        self._purpose = purpose
-        self._lock = asyncio.Lock()
-        self._text: list[str] = []
-        self._calls: list[ToolCall] = []
-        self.is_empty = True
-        self.kept: list[str] = []
-        self.kept_calls: list[ToolCall] = []
-
-    def add(self, delta: ModelDelta) -> None:
-        """Take a piece."""
-        self.is_empty = False
-        if delta.call is None:
-            self._text.append(delta.text)
-        elif delta.whole is not None:
-            self._calls.append(delta.whole)
-
-    def close(self) -> None:
-        """The whole answer is about to be journalled: nothing of the draft is, after it."""
-        self._text.clear()
-        self._calls.clear()
-
-    async def keep(self) -> None:
-        """Have all pieces so far in the journal when this returns."""
-        async with self._lock:
-            text, calls = "".join(self._text), tuple(self._calls)
-            self._text.clear()
-            self._calls.clear()
-            if text or calls:
-                await self._log.record(ModelWrote, purpose=self._purpose, text=text, calls=calls)
-                self.kept.append(text)
-                self.kept_calls += calls
-
-    @property
-    def reply(self) -> ModelReply:
-        """The answer as far as it was kept."""
-        text = "".join(self.kept)
-        calls = tuple(self.kept_calls)
-        return ModelReply(text=text, calls=calls, model="", finish_reason="cut")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -353,7 +157,7 @@ class ModelClient:
             place = 1 if messages[0].role == "system" else 0
             messages = (*messages[:place], system(self.system_prompt), *messages[place:])
         if self.redactor.knows_any:
-            messages = tuple(_without_secrets(message, self.redactor) for message in messages)
+            messages = tuple(clean_message(message, self.redactor) for message in messages)
         return replace(request, messages=messages)
 
     async def _price(self, config: LLMConfig) -> Price | None:
@@ -440,7 +244,7 @@ class ModelClient:
                 return ModelReply(text=text, model=config.model, finish_reason="cut")
             raise
         if self.redactor.knows_any:
-            reply = _clean_reply(reply, self.redactor)
+            reply = clean_reply(reply, self.redactor)
         used = counted(request, reply)
         cost = await self._cost(config, reply, used)
         self.ledger.learn(config, request, cost)
@@ -479,7 +283,7 @@ class ModelClient:
                 reply = await model.complete(request)
                 need(reply, ModelReply, f"the model {config.model!r}")
                 calls = sum(len(call.arguments) for call in reply.calls)
-                _check_length(len(reply.text) + calls, config)
+                check_length(len(reply.text) + calls, config)
                 return reply
             pieces = model.stream(request)
         else:
@@ -498,61 +302,19 @@ class ModelClient:
 
         final: ModelReply | None = None
         shown = self.redactor.stream()
-        async with aclosing(_bounded(pieces, config)) as bounded:
-            async for piece in bounded:
+        async with aclosing(bounded(pieces, config)) as coming:
+            async for piece in coming:
                 if not isinstance(piece, ModelDelta):
                     need(piece, ModelReply, f"the stream of the model {config.model!r}")
                     final = piece
                 elif piece.call is None:
                     show(ModelDelta(shown.feed(piece.text)))
                 else:
-                    show(_clean_delta(piece, self.redactor))
+                    show(clean_delta(piece, self.redactor))
         show(ModelDelta(shown.end()))
         if final is None:
             raise DelfError("the model's stream ended without its answer")
         return final
-
-
-async def _bounded(pieces: Pieces, config: LLMConfig) -> Pieces:
-    """A stream that has an end, whatever its plugin and its server do.
-
-    Args:
-        pieces: What comes.
-        config: The model, whose ``timeout`` counts from the first piece.
-
-    Raises:
-        LLMExecutionError: When it is longer, or takes longer, than any answer may.
-    """
-    seconds = float(config.settings.get("timeout") or DEFAULT_TIMEOUT)
-    clock = asyncio.get_running_loop().time
-    letters, deadline = 0, None
-    async with aclosing(pieces):
-        while True:
-            try:
-                async with asyncio.timeout_at(deadline):
-                    piece = await anext(pieces)
-            except StopAsyncIteration:
-                return
-            except TimeoutError:
-                if deadline is None or clock() < deadline:
-                    raise
-                raise EndlessAnswerError(
-                    f"the answer of {config.model} has no end after {seconds:g} s",
-                    hint='settings={"timeout": …} gives it more',
-                ) from None
-            deadline = deadline or clock() + seconds
-            if isinstance(piece, ModelDelta):
-                letters += len(piece.text) + _LETTERS_OF_A_PIECE
-                _check_length(letters, config)
-            yield piece
-
-
-def _check_length(letters: int, config: LLMConfig) -> None:
-    if letters > MOST_LETTERS:
-        raise EndlessAnswerError(
-            f"the answer of {config.model} is longer than {MOST_LETTERS:,} letters",
-            hint="no model says so much; look at its server",
-        )
 
 
 def _asked_on(request: ModelRequest, reply: ModelReply, said: str, *, anew: bool) -> ModelRequest:
@@ -572,32 +334,6 @@ def _show_again(reply: ModelReply, on_delta: OnDelta) -> None:
         on_delta(ModelDelta(reply.text))
     for number, call in enumerate(reply.calls):
         on_delta(ModelDelta(call.arguments, number, call))
-
-
-def _clean_delta(delta: ModelDelta, redactor: Redactor) -> ModelDelta:
-    """A piece of a call; the whole of it without secrets."""
-    if delta.whole is None:
-        return delta
-    clean = replace(delta.whole, arguments=redactor.text(delta.whole.arguments))
-    return replace(delta, whole=clean)
-
-
-def _without_secrets(message: Message, redactor: Redactor) -> Message:
-    return replace(message, parts=tuple(_clean(part, redactor) for part in message.parts))
-
-
-def _clean(part: Part, redactor: Redactor) -> Part:
-    if isinstance(part, TextPart):
-        return TextPart(redactor.text(part.text))
-    if isinstance(part, FilePart):
-        is_text = part.media_type.partition("/")[0] not in _NO_TEXT
-        data = redactor.value(part.data) if is_text else part.data
-        return replace(part, name=redactor.text(part.name), data=data)
-    if isinstance(part, ToolCall):
-        return replace(part, arguments=redactor.text(part.arguments))
-    if isinstance(part, ToolResult):
-        return replace(part, text=redactor.text(part.text))
-    return part
 
 
 def _ms_since(started: float) -> float:

@@ -7,23 +7,18 @@ import contextlib
 import math
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from delf.engine.models.estimates import Estimate, input_tokens, output_limit
 from delf.errors import BudgetExceededError
 from delf.events import ChildFinished, Event, ModelReplied
 from delf.llm import LLMConfig
 from delf.messages import (
-    FilePart,
-    ImagePart,
-    ModelReply,
     ModelRequest,
     Price,
     Purpose,
-    ToolCall,
     Usage,
 )
 
@@ -33,8 +28,6 @@ _MOST_TASKS: Final = 1000
 """Of so many tasks, the newest, a ledger knows what each has cost."""
 
 _Turn = asyncio.Future[None]
-FindPrice = Callable[[str], Price | None]
-"""The user's own price of a model, which wins over a provider's list."""
 
 
 class Ledger:
@@ -174,10 +167,10 @@ class Ledger:
             price: Its price, if it is known.
         """
         dearest = self.dearest.get((config.model, request.purpose))
-        limit = _limit(request.settings) or _limit(config.settings)
+        limit = output_limit(request.settings) or output_limit(config.settings)
         expected, most = dearest or 0.0, math.inf if dearest is None else dearest
         if price is not None:
-            tokens = _input_tokens(request)
+            tokens = input_tokens(request)
             longest = limit or price.max_output_tokens or 0
             expected = max(
                 expected, price.cost(Usage(input_tokens=tokens, output_tokens=limit or 0))
@@ -329,72 +322,3 @@ class Ledger:
 def _set(turn: _Turn) -> None:
     if not turn.done():
         turn.set_result(None)
-
-
-def load_pricing(paths: tuple[Path, ...]) -> FindPrice:
-    """Prices from the first of some files that exists.
-
-    Raises:
-        ConfigurationError: Naming the file and the entry that is wrong.
-    """
-    from delf.project.prices import Prices
-
-    path = next((path for path in paths if path.is_file()), None)
-    return (lambda _: None) if path is None else Prices.read(path).find
-
-
-_TOKENS_PER_BYTE: Final = 1 / 3
-"""Text in English has about a quarter of a token a byte."""
-
-_IMAGE_TOKENS: Final = 1600
-"""The most that the known providers count for one image of the size that they accept."""
-
-_FILE_BYTES_PER_TOKEN: Final = 25
-"""Of a PDF and the like: a page has about 50 kB and 2,000 tokens."""
-
-
-class Estimate(NamedTuple):
-    """The cost of a call before it is made, in USD.
-
-    Args:
-        expected: Its input and ``max_tokens``, and no less than the dearest reply so far.
-        most: Its cost with the longest answer; infinite for the first call of a model.
-    """
-
-    expected: float
-    most: float
-
-
-def counted(request: ModelRequest, reply: ModelReply) -> Usage:
-    """The tokens of a reply; by its length where its server does not count, or counts 0."""
-    used = reply.usage
-    if not used.input_tokens:
-        used = replace(used, input_tokens=_input_tokens(request))
-    if not used.output_tokens:
-        said = "".join((reply.text, *(call.arguments for call in reply.calls)))
-        tokens = math.ceil(len(said.encode("utf-8", "replace")) * _TOKENS_PER_BYTE)
-        used = replace(used, output_tokens=tokens)
-    return used
-
-
-def _input_tokens(request: ModelRequest) -> int:
-    """The tokens of a request, by its length."""
-    text = sum(len(f"{tool}") for tool in request.tools)
-    attached = 0
-    for message in request.messages:
-        for part in message.parts:
-            if isinstance(part, ImagePart):
-                attached += _IMAGE_TOKENS
-            elif not isinstance(part, FilePart):
-                said = part.arguments if isinstance(part, ToolCall) else part.text
-                text += len(said.encode("utf-8", "replace"))
-            elif part.media_type.startswith("text/"):
-                text += len(part.data)
-            else:
-                attached += max(_IMAGE_TOKENS, len(part.data) // _FILE_BYTES_PER_TOKEN)
-    return round(text * _TOKENS_PER_BYTE) + attached
-
-
-def _limit(settings: Mapping[str, Any]) -> int | None:
-    value = settings.get("max_tokens")
-    return int(value) if isinstance(value, (int, float)) and value > 0 else None

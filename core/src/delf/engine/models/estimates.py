@@ -1,0 +1,67 @@
+"""Estimates of tokens and money, before a server has counted them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from delf.messages import FilePart, ImagePart, ModelReply, ModelRequest, ToolCall, Usage
+
+_TOKENS_PER_BYTE: Final = 1 / 3
+"""Text in English has about a quarter of a token a byte."""
+
+_IMAGE_TOKENS: Final = 1600
+"""The most that the known providers count for one image of the size that they accept."""
+
+_FILE_BYTES_PER_TOKEN: Final = 25
+"""Of a PDF and the like: a page has about 50 kB and 2,000 tokens."""
+
+
+class Estimate(NamedTuple):
+    """The cost of a call before it is made, in USD.
+
+    Args:
+        expected: Its input and ``max_tokens``, and no less than the dearest reply so far.
+        most: Its cost with the longest answer; infinite for the first call of a model.
+    """
+
+    expected: float
+    most: float
+
+
+def counted(request: ModelRequest, reply: ModelReply) -> Usage:
+    """The tokens of a reply; by its length where its server does not count, or counts 0."""
+    used = reply.usage
+    if not used.input_tokens:
+        used = replace(used, input_tokens=input_tokens(request))
+    if not used.output_tokens:
+        said = "".join((reply.text, *(call.arguments for call in reply.calls)))
+        tokens = math.ceil(len(said.encode("utf-8", "replace")) * _TOKENS_PER_BYTE)
+        used = replace(used, output_tokens=tokens)
+    return used
+
+
+def input_tokens(request: ModelRequest) -> int:
+    """The tokens of a request, by its length."""
+    text = sum(len(f"{tool}") for tool in request.tools)
+    attached = 0
+    for message in request.messages:
+        for part in message.parts:
+            if isinstance(part, ImagePart):
+                attached += _IMAGE_TOKENS
+            elif not isinstance(part, FilePart):
+                said = part.arguments if isinstance(part, ToolCall) else part.text
+                text += len(said.encode("utf-8", "replace"))
+            elif part.media_type.startswith("text/"):
+                text += len(part.data)
+            else:
+                attached += max(_IMAGE_TOKENS, len(part.data) // _FILE_BYTES_PER_TOKEN)
+    return round(text * _TOKENS_PER_BYTE) + attached
+
+
+def output_limit(settings: Mapping[str, Any]) -> int | None:
+    """The tokens to which settings limit an answer, if they do."""
+    value = settings.get("max_tokens")
+    return int(value) if isinstance(value, (int, float)) and value > 0 else None
