@@ -63,15 +63,15 @@ class Origins:
         self._has_run = False
         self._seen = 0
         self._read: list[tuple[int, str]] = []
-        """What held others' words, in the order in which the task got it."""
+        """The sources of others' words, in the order in which the task got them."""
         self._asked: tuple[tuple[int, str], ...] = ()
-        """What the model had read of these when it was asked last."""
+        """Those that the model had read when it was asked last."""
         self._author = Author()
         self._code: Words | None = None
         self._clean_code: list[Words] = []
         self._results = ResultTexts()
         self._waiting: list[tuple[int, str, Any, Wording]] = []
-        """What was returned and is not yet searched: most tasks never need it."""
+        """Results that are not yet taken in: most tasks never search them."""
         self._arguments: dict[int, Mapping[str, Any]] = {}
         """The arguments of the calls whose results have an author."""
         self._with_author: list[AuthoredResult] = []
